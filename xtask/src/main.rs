@@ -1,1 +1,70 @@
-fn main(){}
+//! Development tasks, run as `cargo xtask COMMAND`.
+//!
+//! Every command works on a machine that has only Rust: what else it needs it finds or installs, and says so.
+//! Messages for people go to stderr; stdout carries only what another program may read.
+
+mod apt;
+mod commands;
+mod env;
+mod error;
+mod gpu;
+mod icd;
+mod library;
+mod process;
+mod provide;
+mod swiftshader;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{adapters, ci, demo, test};
+use crate::error::Error;
+use crate::workspace::Workspace;
+
+/// The command line.
+#[derive(Parser)]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    about = "Development tasks of tombolo"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// One task.
+#[derive(Subcommand)]
+enum Command {
+    /// Provide the software adapters and print the environment that selects them: eval "$(cargo xtask adapters)"
+    Adapters(adapters::Args),
+    /// Find a GPU or install a software driver, then run the tour
+    Demo(demo::Args),
+    /// Provide the software adapters, then run the whole test suite on all of them
+    Test(test::Args),
+    /// Everything a change must pass: format, lints, docs, tests, examples
+    Ci(ci::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Error> {
+    let workspace = Workspace::find()?;
+    match command {
+        Command::Adapters(args) => adapters::run(&workspace, args),
+        Command::Demo(args) => demo::run(&workspace, args),
+        Command::Test(args) => test::run(&workspace, args),
+        Command::Ci(args) => ci::run(&workspace, args),
+    }
+}

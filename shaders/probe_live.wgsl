@@ -1,0 +1,82 @@
+// Do the host and a running kernel see each other's writes?
+//
+// The host raises `beat` all the time and answers `progress` by storing the token in `ack`. The
+// kernel raises `progress` once per turn and looks at both words of the host, until it is answered
+// or has used up its turns. What it saw, it writes at its end.
+//
+// Words written by different sides lie 256 bytes apart, so that they share no cache line.
+
+struct Words {
+    token: u32,
+    turns: u32,
+    @align(16) padding_0: array<vec4<u32>, 15>,
+    // Written by the host while the kernel runs.
+    beat: atomic<u32>,
+    ack: atomic<u32>,
+    @align(16) padding_1: array<vec4<u32>, 15>,
+    // Written by the kernel while it runs.
+    progress: atomic<u32>,
+    @align(16) padding_2: array<vec4<u32>, 15>,
+    // Written by the kernel when it ends.
+    first_beat: atomic<u32>,
+    last_beat: atomic<u32>,
+    answered: atomic<u32>,
+    taken: atomic<u32>,
+    churned: atomic<u32>,
+    done: atomic<u32>,
+}
+
+@group(0) @binding(0) var<storage, read_write> words: Words;
+
+fn churn_4(seed: u32) -> u32 {
+    var x = seed;
+    x ^= x << 13u; x ^= x >> 17u; x ^= x << 5u;
+    x ^= x << 13u; x ^= x >> 17u; x ^= x << 5u;
+    x ^= x << 13u; x ^= x >> 17u; x ^= x << 5u;
+    x ^= x << 13u; x ^= x >> 17u; x ^= x << 5u;
+    return x;
+}
+
+fn churn_16(x: u32) -> u32 {
+    return churn_4(churn_4(churn_4(churn_4(x))));
+}
+
+// A turn must take some time without costing back-edges of a loop, which some drivers ration; so
+// this is work that is long, straight, and not to be shortened by a compiler.
+fn churn_64(x: u32) -> u32 {
+    return churn_16(churn_16(churn_16(churn_16(x))));
+}
+
+// Eight invocations, because a software driver fills up its vectors of eight with idle ones
+// otherwise, and those do not leave loops.
+@compute @workgroup_size(8)
+fn probe_live(@builtin(local_invocation_index) lane: u32) {
+    let token = words.token;
+    let first_beat = atomicLoad(&words.beat);
+    var last_beat = first_beat;
+    var answered = 0u;
+    var taken = 0u;
+    var churned = token | 1u;
+    loop {
+        if taken >= words.turns || answered != 0u {
+            break;
+        }
+        taken += 1u;
+        if lane == 0u {
+            atomicStore(&words.progress, taken);
+        }
+        churned = churn_64(churned);
+        last_beat = atomicLoad(&words.beat);
+        if atomicLoad(&words.ack) == token {
+            answered = 1u;
+        }
+    }
+    if lane == 0u {
+        atomicStore(&words.first_beat, first_beat);
+        atomicStore(&words.last_beat, last_beat);
+        atomicStore(&words.answered, answered);
+        atomicStore(&words.taken, taken);
+        atomicStore(&words.churned, churned);
+        atomicStore(&words.done, token);
+    }
+}

@@ -1,0 +1,280 @@
+//! The context: the adapters of the machine, and the devices opened on them.
+
+use std::sync::{Arc, Mutex};
+
+use crate::device::open::{adopt, open};
+use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
+use crate::device::wait::lock;
+use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
+use crate::kernel::cache::ModuleCache;
+
+/// The adapters of this machine, hardware and software, and what the devices opened on them share.
+///
+/// A context is cheap to clone. Adapters keep their index for the life of the context.
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    backends: wgpu::Backends,
+    adapters: Vec<Slot>,
+    modules: Arc<ModuleCache>,
+    _instance: wgpu::Instance,
+}
+
+struct Slot {
+    adapter: wgpu::Adapter,
+    info: wgpu::AdapterInfo,
+    /// Probing opens a scratch device; once per adapter is enough.
+    probe: Mutex<Option<ProbeReport>>,
+}
+
+/// What there is to know of an adapter before a device is opened on it.
+#[derive(Debug, Clone)]
+pub struct AdapterDescription {
+    /// The adapter's place in its context, for [`Context::device_at`].
+    pub index: usize,
+    /// The name that its driver gives it.
+    pub name: String,
+    /// The backend that reaches it.
+    pub backend: wgpu::Backend,
+    /// Discrete, integrated, virtual, or a processor.
+    pub device_type: wgpu::DeviceType,
+    /// The driver's name and version, as far as it gives them.
+    pub driver: String,
+}
+
+impl Context {
+    /// Finds the adapters of all backends that `WGPU_BACKEND` allows (all, when it is not set).
+    ///
+    /// # Errors
+    /// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::Environment`] when `WGPU_BACKEND`
+    /// names no backend.
+    pub fn new() -> Result<Self, DeviceError> {
+        let backends = match std::env::var("WGPU_BACKEND") {
+            Ok(value) if !value.trim().is_empty() => {
+                let backends = wgpu::Backends::from_comma_list(&value);
+                if backends.is_empty() {
+                    return Err(DeviceError::Environment {
+                        variable: "WGPU_BACKEND",
+                        value,
+                    });
+                }
+                backends
+            }
+            _ => wgpu::Backends::all(),
+        };
+        Self::with_backends(backends)
+    }
+
+    /// Finds the adapters of `backends`, whatever the environment says.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoAdapter`] when there is none.
+    pub fn with_backends(backends: wgpu::Backends) -> Result<Self, DeviceError> {
+        let backends = backends & wgpu::Instance::enabled_backend_features();
+        if backends.is_empty() {
+            return Err(DeviceError::NoAdapter { backends });
+        }
+        let descriptor = wgpu::InstanceDescriptor {
+            backends,
+            ..wgpu::InstanceDescriptor::new_without_display_handle()
+        }
+        .with_env();
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+            backends,
+            ..descriptor
+        });
+        let found = pollster::block_on(instance.enumerate_adapters(backends));
+        let adapters: Vec<Slot> = found
+            .into_iter()
+            .map(|adapter| Slot {
+                info: adapter.get_info(),
+                adapter,
+                probe: Mutex::new(None),
+            })
+            .collect();
+        if adapters.is_empty() {
+            return Err(DeviceError::NoAdapter { backends });
+        }
+        Ok(Self {
+            shared: Arc::new(Shared {
+                backends,
+                adapters,
+                modules: Arc::default(),
+                _instance: instance,
+            }),
+        })
+    }
+
+    /// The adapters that were found, in the order of their indices.
+    pub fn adapters(&self) -> Vec<AdapterDescription> {
+        let describe = |(index, slot): (usize, &Slot)| AdapterDescription {
+            index,
+            name: slot.info.name.clone(),
+            backend: slot.info.backend,
+            device_type: slot.info.device_type,
+            driver: format!("{} {}", slot.info.driver, slot.info.driver_info)
+                .trim()
+                .to_string(),
+        };
+        self.shared
+            .adapters
+            .iter()
+            .enumerate()
+            .map(describe)
+            .collect()
+    }
+
+    /// The backends that were searched.
+    pub fn backends(&self) -> wgpu::Backends {
+        self.shared.backends
+    }
+
+    /// Opens the device that `WGPU_ADAPTER_NAME` names (a part of the name, in any case), or else the
+    /// best one: discrete before integrated before virtual before software; among equals the first.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownAdapter`] when the variable names none; the driver's refusal.
+    pub fn device(&self) -> Result<Device, DeviceError> {
+        self.device_with(DeviceOptions::default())
+    }
+
+    /// As [`Context::device`], with options.
+    ///
+    /// # Errors
+    /// As [`Context::device`], and [`DeviceError::MissingFeatures`].
+    pub fn device_with(&self, options: DeviceOptions) -> Result<Device, DeviceError> {
+        match std::env::var("WGPU_ADAPTER_NAME") {
+            Ok(name) if !name.trim().is_empty() => self.device_named_with(&name, options),
+            _ => self.device_at_with(self.best(), options),
+        }
+    }
+
+    /// Opens the best device, whatever the environment says.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    pub fn best_device(&self) -> Result<Device, DeviceError> {
+        self.device_at(self.best())
+    }
+
+    /// Opens the first device whose name contains `name`, in any case.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownAdapter`] with the names that there are; the driver's refusal.
+    pub fn device_named(&self, name: &str) -> Result<Device, DeviceError> {
+        self.device_named_with(name, DeviceOptions::default())
+    }
+
+    /// As [`Context::device_named`], with options.
+    ///
+    /// # Errors
+    /// As [`Context::device_named`], and [`DeviceError::MissingFeatures`].
+    pub fn device_named_with(
+        &self,
+        name: &str,
+        options: DeviceOptions,
+    ) -> Result<Device, DeviceError> {
+        let wanted = name.trim().to_lowercase();
+        let adapters = &self.shared.adapters;
+        let found = adapters
+            .iter()
+            .position(|slot| slot.info.name.to_lowercase().contains(&wanted));
+        match found {
+            Some(index) => self.device_at_with(index, options),
+            None => Err(DeviceError::UnknownAdapter {
+                wanted: name.to_string(),
+                available: adapters.iter().map(|s| s.info.name.clone()).collect(),
+            }),
+        }
+    }
+
+    /// Opens the device at `index` of [`Context::adapters`]. Several devices, also on one adapter, may
+    /// be open at once.
+    ///
+    /// # Errors
+    /// [`DeviceError::AdapterIndex`]; the driver's refusal.
+    pub fn device_at(&self, index: usize) -> Result<Device, DeviceError> {
+        self.device_at_with(index, DeviceOptions::default())
+    }
+
+    /// As [`Context::device_at`], with options.
+    ///
+    /// # Errors
+    /// As [`Context::device_at`], and [`DeviceError::MissingFeatures`].
+    pub fn device_at_with(
+        &self,
+        index: usize,
+        options: DeviceOptions,
+    ) -> Result<Device, DeviceError> {
+        let count = self.shared.adapters.len();
+        let Some(slot) = self.shared.adapters.get(index) else {
+            return Err(DeviceError::AdapterIndex { index, count });
+        };
+        let report = if options.probe.unwrap_or(true) {
+            slot.probe(&ProbeOptions {
+                deadline: options.probe_deadline,
+            })
+        } else {
+            ProbeReport::not_probed(NotProbed::TurnedOff)
+        };
+        open(
+            &slot.adapter,
+            options,
+            Arc::clone(&self.shared.modules),
+            report,
+        )
+    }
+
+    /// What the adapter at `index` can do, measured by a scratch device that is closed again.
+    ///
+    /// # Errors
+    /// As [`Context::device_at`].
+    pub fn capabilities(&self, index: usize) -> Result<Capabilities, DeviceError> {
+        Ok(self.device_at(index)?.capabilities().clone())
+    }
+
+    fn best(&self) -> usize {
+        let rank = |slot: &Slot| match slot.info.device_type {
+            wgpu::DeviceType::DiscreteGpu => 0,
+            wgpu::DeviceType::IntegratedGpu => 1,
+            wgpu::DeviceType::VirtualGpu => 2,
+            wgpu::DeviceType::Other => 3,
+            wgpu::DeviceType::Cpu => 4,
+        };
+        let adapters = &self.shared.adapters;
+        (0..adapters.len())
+            .min_by_key(|&index| rank(&adapters[index]))
+            .unwrap_or(0)
+    }
+}
+
+impl Slot {
+    fn probe(&self, options: &ProbeOptions) -> ProbeReport {
+        let mut known = lock(&self.probe);
+        known
+            .get_or_insert_with(|| probe_adapter(&self.adapter, options))
+            .clone()
+    }
+}
+
+impl Device {
+    /// Builds a device around a wgpu device and queue that the program already has. Both go on working
+    /// as before; the program's own error handlers stay in place.
+    ///
+    /// Adopted devices are probed only with [`DeviceOptions::probe`] set to `Some(true)`: the probe's
+    /// tiny kernels run on the device itself.
+    pub fn adopt(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
+        adopt(device, queue, options)
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("adapters", &self.adapters())
+            .finish_non_exhaustive()
+    }
+}

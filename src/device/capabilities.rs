@@ -1,0 +1,368 @@
+//! What a device can do: what its adapter reports, and what the start-up probe measured.
+//!
+//! [`Capabilities`] is plain data with public fields, so that it can be printed, compared and logged.
+//! Two kinds of question are answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers,
+//! the form in which a capability of the runtime works on the device ([`Capabilities::tier`]).
+
+use super::probe::ProbeReport;
+
+/// What a device can do.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The adapter's name.
+    pub name: String,
+    /// The driver's name, where the backend tells.
+    pub driver: String,
+    /// The driver's version and more, where the backend tells.
+    pub driver_info: String,
+    /// The graphics interface below wgpu.
+    pub backend: wgpu::Backend,
+    /// What the adapter says that it is.
+    pub device_type: wgpu::DeviceType,
+    /// The adapter is software: its type is `Cpu`, or its name or driver is that of llvmpipe
+    /// (lavapipe), SwiftShader, or Microsoft's WARP, which not all backends report as `Cpu`.
+    pub software: bool,
+    /// Host and device use the same memory. The rule: software adapters, integrated GPUs, and all
+    /// of Apple's own GPUs do; discrete, virtual and unknown ones are taken not to.
+    pub unified_memory: bool,
+    /// Storage buffers that one kernel can bind.
+    pub storage_bindings_per_stage: u32,
+    /// Uniform buffers that one kernel can bind.
+    pub uniform_bindings_per_stage: u32,
+    /// Bytes of one storage binding.
+    pub storage_binding_bytes: u64,
+    /// Bytes of one uniform binding.
+    pub uniform_binding_bytes: u64,
+    /// Bytes of one buffer.
+    pub buffer_bytes: u64,
+    /// Bind groups of one kernel.
+    pub bind_groups: u32,
+    /// Bytes of workgroup memory that one work-group can use.
+    pub workgroup_storage_bytes: u32,
+    /// Invocations of one work-group, over all dimensions.
+    pub workgroup_invocations: u32,
+    /// Invocations of one work-group in each dimension.
+    pub workgroup_size: [u32; 3],
+    /// Work-groups of one dispatch in each dimension.
+    pub workgroups_per_dimension: u32,
+    /// The offset of a storage binding is a multiple of this.
+    pub storage_offset_alignment: u32,
+    /// The offset of a uniform binding is a multiple of this.
+    pub uniform_offset_alignment: u32,
+    /// The fewest invocations that a subgroup has.
+    pub subgroup_min_size: u32,
+    /// The most invocations that a subgroup has.
+    pub subgroup_max_size: u32,
+    /// Bytes that one invocation's arrays in private and function space may have together.
+    ///
+    /// No graphics interface reports this. It is the size that the driver takes with a margin of at
+    /// least four, where that is documented or was measured, and never less than the 8192 bytes
+    /// that every WGSL implementation accepts.
+    pub private_memory_bytes: u32,
+    /// The wgpu features that the *device* was opened with.
+    pub features: wgpu::Features,
+    /// What the start-up probe measured.
+    pub probe: ProbeReport,
+}
+
+impl Capabilities {
+    /// Puts together what is known of a device: `features` and `limits` are the device's, not the
+    /// adapter's, since only those can be used.
+    pub fn new(
+        info: &wgpu::AdapterInfo,
+        features: wgpu::Features,
+        limits: &wgpu::Limits,
+        probe: ProbeReport,
+    ) -> Self {
+        let make = Make::of(info);
+        let software = info.device_type == wgpu::DeviceType::Cpu || make.is_software();
+        Self {
+            name: info.name.clone(),
+            driver: info.driver.clone(),
+            driver_info: info.driver_info.clone(),
+            backend: info.backend,
+            device_type: info.device_type,
+            software,
+            unified_memory: software
+                || info.device_type == wgpu::DeviceType::IntegratedGpu
+                || make == Make::Apple,
+            storage_bindings_per_stage: limits.max_storage_buffers_per_shader_stage,
+            uniform_bindings_per_stage: limits.max_uniform_buffers_per_shader_stage,
+            storage_binding_bytes: limits.max_storage_buffer_binding_size,
+            uniform_binding_bytes: limits.max_uniform_buffer_binding_size,
+            buffer_bytes: limits.max_buffer_size,
+            bind_groups: limits.max_bind_groups,
+            workgroup_storage_bytes: limits.max_compute_workgroup_storage_size,
+            workgroup_invocations: limits.max_compute_invocations_per_workgroup,
+            workgroup_size: [
+                limits.max_compute_workgroup_size_x,
+                limits.max_compute_workgroup_size_y,
+                limits.max_compute_workgroup_size_z,
+            ],
+            workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+            storage_offset_alignment: limits.min_storage_buffer_offset_alignment,
+            uniform_offset_alignment: limits.min_uniform_buffer_offset_alignment,
+            subgroup_min_size: info.subgroup_min_size,
+            subgroup_max_size: info.subgroup_max_size,
+            private_memory_bytes: make.private_memory_bytes(),
+            features,
+            probe,
+        }
+    }
+
+    /// Whether host and running kernels were seen to see each other's writes, both ways.
+    pub fn live_memory(&self) -> bool {
+        self.probe
+            .live
+            .measured()
+            .is_some_and(|live| live.both_ways())
+    }
+
+    /// After how many turns the driver ends a loop, if it was seen to.
+    ///
+    /// `None` also if this was not measured; [`Capabilities::needs_loop_guard`] tells apart.
+    pub fn loop_budget(&self) -> Option<u32> {
+        self.probe.loop_budget.measured().copied().flatten()
+    }
+
+    /// Whether kernels must check that their loops were not cut short: always, unless the probe saw
+    /// a long loop run to its end.
+    pub fn needs_loop_guard(&self) -> bool {
+        self.probe.loop_budget.measured() != Some(&None)
+    }
+
+    /// In one sentence, why [`Capabilities::live_memory`] is what it is.
+    pub(super) fn why_live(&self) -> String {
+        let live = &self.probe.live;
+        match (live.measured(), live.why_not()) {
+            (Some(found), _) => match (found.host_to_kernel, found.kernel_to_host) {
+                (true, true) => "host and running kernels saw each other's writes",
+                (true, false) => "the host did not see what a running kernel wrote",
+                (false, true) => "a running kernel did not see what the host wrote",
+                (false, false) => "neither host nor running kernel saw the other's writes",
+            }
+            .to_owned(),
+            (None, why) => format!(
+                "live memory was not measured: {}",
+                why.unwrap_or_else(|| "no reason was given".to_owned())
+            ),
+        }
+    }
+}
+
+/// Who made the adapter, as far as it decides anything here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Make {
+    Lavapipe,
+    SwiftShader,
+    Warp,
+    Nvidia,
+    Apple,
+    Other,
+}
+
+impl Make {
+    /// Names come first: a software adapter or a backend without PCI ids has no telling vendor id.
+    fn of(info: &wgpu::AdapterInfo) -> Self {
+        let text = format!("{} {} {}", info.name, info.driver, info.driver_info).to_lowercase();
+        let named = |names: &[&str]| names.iter().any(|name| text.contains(name));
+        if named(&["llvmpipe", "lavapipe"]) {
+            Self::Lavapipe
+        } else if named(&["swiftshader"]) {
+            Self::SwiftShader
+        } else if named(&["microsoft basic render driver", "warp"]) {
+            Self::Warp
+        } else if info.vendor == 0x10DE || named(&["nvidia"]) {
+            Self::Nvidia
+        } else if info.vendor == 0x106B || named(&["apple"]) {
+            Self::Apple
+        } else {
+            Self::Other
+        }
+    }
+
+    fn is_software(self) -> bool {
+        matches!(self, Self::Lavapipe | Self::SwiftShader | Self::Warp)
+    }
+
+    fn private_memory_bytes(self) -> u32 {
+        /// What every implementation of WGSL accepts in each of the two address spaces.
+        const WGSL: u32 = 8 * 1024;
+        match self {
+            // Its compiler takes time that grows faster than the square of the array's length:
+            // seconds for 2 KiB, so more would look like a hang.
+            Self::Lavapipe => WGSL,
+            // Measured: 64 KiB work; 128 KiB end the *process* ("Local variable exceeds stack size
+            // limit").
+            Self::SwiftShader => 16 * 1024,
+            // CUDA documents 512 KiB of local memory per thread, for every compute capability.
+            Self::Nvidia => 128 * 1024,
+            Self::Warp | Self::Apple | Self::Other => WGSL,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::aspect::Aspect;
+    use super::super::probe::{Finding, LiveFinding, NotProbed};
+    use super::super::tier::{Capability, Tier};
+    use super::*;
+
+    fn info(name: &str, device_type: wgpu::DeviceType) -> wgpu::AdapterInfo {
+        wgpu::AdapterInfo {
+            name: name.to_owned(),
+            ..wgpu::AdapterInfo::new(device_type, wgpu::Backend::Vulkan)
+        }
+    }
+
+    fn with(
+        info: &wgpu::AdapterInfo,
+        features: wgpu::Features,
+        probe: ProbeReport,
+    ) -> Capabilities {
+        Capabilities::new(info, features, &wgpu::Limits::default(), probe)
+    }
+
+    fn named(name: &str, device_type: wgpu::DeviceType) -> Capabilities {
+        let probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+        with(&info(name, device_type), wgpu::Features::empty(), probe)
+    }
+
+    fn probed(live: (bool, bool), loop_budget: Option<u32>) -> Capabilities {
+        let mut probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+        probe.live = Finding::Measured(LiveFinding::new(live.0, live.1));
+        probe.loop_budget = Finding::Measured(loop_budget);
+        probe.launch_latency = Finding::Measured(Duration::from_micros(50));
+        let info = info("a GPU", wgpu::DeviceType::DiscreteGpu);
+        with(&info, wgpu::Features::empty(), probe)
+    }
+
+    #[test]
+    fn software_is_known_by_type_or_by_name() {
+        use wgpu::DeviceType as Type;
+        for (name, device_type, software, unified) in [
+            ("llvmpipe (LLVM 15.0.6, 256 bits)", Type::Cpu, true, true),
+            ("SwiftShader Device (Subzero)", Type::Cpu, true, true),
+            ("Microsoft Basic Render Driver", Type::Other, true, true),
+            ("some processor", Type::Cpu, true, true),
+            (
+                "Intel(R) UHD Graphics 620",
+                Type::IntegratedGpu,
+                false,
+                true,
+            ),
+            ("Apple M2", Type::Other, false, true),
+            ("NVIDIA H200", Type::DiscreteGpu, false, false),
+            ("Virtio-GPU Venus", Type::VirtualGpu, false, false),
+            ("unheard of", Type::Other, false, false),
+        ] {
+            let capabilities = named(name, device_type);
+            assert_eq!(capabilities.software, software, "{name}");
+            assert_eq!(capabilities.has(Aspect::Software), software, "{name}");
+            assert_eq!(capabilities.unified_memory, unified, "{name}");
+            assert_eq!(capabilities.has(Aspect::UnifiedMemory), unified, "{name}");
+            assert!(capabilities.private_memory_bytes >= 8192, "{name}");
+        }
+    }
+
+    #[test]
+    fn software_that_poses_as_a_gpu_is_none() {
+        let posing = named("llvmpipe", wgpu::DeviceType::VirtualGpu);
+        assert!(!posing.has(Aspect::Gpu));
+        assert!(posing.explain(Aspect::Gpu).contains("software"));
+        assert!(named("NVIDIA H200", wgpu::DeviceType::DiscreteGpu).has(Aspect::Gpu));
+    }
+
+    #[test]
+    fn live_memory_needs_both_directions() {
+        for (live, tier, calls) in [
+            ((true, true), Tier::FineGrained, Tier::Live),
+            ((true, false), Tier::CoarseGrained, Tier::Sliced),
+            ((false, true), Tier::CoarseGrained, Tier::Sliced),
+            ((false, false), Tier::CoarseGrained, Tier::Sliced),
+        ] {
+            let capabilities = probed(live, None);
+            assert_eq!(capabilities.live_memory(), live == (true, true));
+            assert_eq!(capabilities.tier(Capability::Pointers).tier, tier);
+            assert_eq!(capabilities.tier(Capability::HostCalls).tier, calls);
+            assert_eq!(capabilities.tier(Capability::PersistentKernels).tier, calls);
+        }
+    }
+
+    #[test]
+    fn what_is_planned_says_so() {
+        let capabilities = probed((true, true), None);
+        for &capability in Capability::ALL {
+            let report = capabilities.tier(capability);
+            assert_eq!(report.available, capability.available());
+            assert_eq!(report.to_string().contains("planned"), !report.available);
+            assert!(!report.why.is_empty());
+        }
+        assert!(!Capability::Pointers.available());
+        assert!(Capability::PrivateArrays.available());
+    }
+
+    #[test]
+    fn loops_are_checked_unless_a_long_one_was_seen_to_end() {
+        let cut = probed((true, true), Some(65_535));
+        assert_eq!(cut.loop_budget(), Some(65_535));
+        assert!(cut.needs_loop_guard() && !cut.has(Aspect::UnboundedLoops));
+        assert!(cut.explain(Aspect::UnboundedLoops).contains("65535"));
+
+        let free = probed((true, true), None);
+        assert_eq!(free.loop_budget(), None);
+        assert!(!free.needs_loop_guard() && free.has(Aspect::UnboundedLoops));
+        assert_eq!(free.tier(Capability::LoopGuard).tier, Tier::NotNeeded);
+
+        let unknown = named("a GPU", wgpu::DeviceType::DiscreteGpu);
+        assert_eq!(unknown.loop_budget(), None);
+        assert!(unknown.needs_loop_guard() && !unknown.has(Aspect::UnboundedLoops));
+        assert!(
+            unknown
+                .explain(Aspect::UnboundedLoops)
+                .contains("turned off")
+        );
+    }
+
+    #[test]
+    fn features_of_the_device_decide_their_aspects() {
+        let info = info("a GPU", wgpu::DeviceType::DiscreteGpu);
+        for &aspect in Aspect::ALL {
+            let Some(feature) = aspect.feature() else {
+                continue;
+            };
+            let probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+            let alone = with(&info, feature, probe.clone());
+            let others = with(&info, wgpu::Features::all() - feature, probe);
+            assert!(alone.has(aspect), "{aspect}");
+            assert!(!others.has(aspect), "{aspect}");
+        }
+        let probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+        let timed = with(&info, wgpu::Features::TIMESTAMP_QUERY, probe);
+        assert_eq!(timed.tier(Capability::Profiling).tier, Tier::Full);
+        let cache = timed.tier(Capability::PipelineCache);
+        assert_eq!(cache.tier, Tier::Unsupported);
+        assert!(cache.why.contains("PIPELINE_CACHE"), "{}", cache.why);
+    }
+
+    #[test]
+    fn every_aspect_has_a_name_of_its_own_and_an_explanation() {
+        let capabilities = probed((false, true), None);
+        let mut names: Vec<_> = Aspect::ALL.iter().map(|aspect| aspect.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Aspect::ALL.len());
+        for &aspect in Aspect::ALL {
+            assert!(!capabilities.explain(aspect).is_empty(), "{aspect}");
+        }
+        assert!(
+            capabilities
+                .explain(Aspect::LiveMemory)
+                .contains("did not see what the host wrote")
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Events: the handle by which a program learns that a command is done, and how it ended.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::DeviceShared;
+use super::outcome::{ExecutionError, Outcome};
+use super::profile::{ProfilingError, TimingSlot};
+use super::queue::Batch;
+use super::wait::{Progress, wait_for};
+
+/// Where a command stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventStatus {
+    /// Recorded; its batch has not been submitted.
+    Recorded,
+    /// Submitted; the device has not finished it.
+    Submitted,
+    /// Finished, with success.
+    Complete,
+    /// Finished, or given up, with an error: see [`Event::wait`].
+    Failed,
+}
+
+/// Why a wait did not end with success.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The deadline passed first. The command goes on; wait again to see its end.
+    #[error(
+        "the deadline passed before the command was done; it goes on, wait again to see its end"
+    )]
+    Deadline,
+    /// The command failed.
+    #[error(transparent)]
+    Failed(#[from] Arc<ExecutionError>),
+}
+
+/// A command's end, as a value: wait for it, ask for its status, or `.await` it.
+///
+/// Waiting for an event first submits the batch that its command is in. Events are cheap to clone and
+/// may outlive everything but the device, which they keep alive.
+#[derive(Clone)]
+#[must_use = "a launch may fail after submission: only its event, or reading what it wrote, tells"]
+pub struct Event {
+    device: Arc<DeviceShared>,
+    /// `None` for commands that had nothing to do.
+    batch: Option<Arc<Batch>>,
+    outcome: Option<Arc<Outcome>>,
+    timing: Option<TimingSlot>,
+}
+
+impl Event {
+    pub(crate) fn of_batch(device: &Arc<DeviceShared>, batch: Arc<Batch>) -> Self {
+        Self {
+            device: Arc::clone(device),
+            batch: Some(batch),
+            outcome: None,
+            timing: None,
+        }
+    }
+
+    /// The event of a command that had nothing to do, such as a launch of zero invocations.
+    pub(crate) fn complete(device: &Arc<DeviceShared>) -> Self {
+        Self {
+            device: Arc::clone(device),
+            batch: None,
+            outcome: None,
+            timing: None,
+        }
+    }
+
+    pub(crate) fn with_outcome(mut self, outcome: Option<Arc<Outcome>>) -> Self {
+        self.outcome = outcome;
+        self
+    }
+
+    pub(crate) fn with_timing(mut self, timing: Option<TimingSlot>) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Waits until the command is done. The batch it is in is submitted first.
+    ///
+    /// # Errors
+    /// [`WaitError::Failed`] with the command's own failure, or the loss of the device.
+    pub fn wait(&self) -> Result<(), WaitError> {
+        self.wait_at_most(None)
+    }
+
+    /// As [`Event::wait`], giving up after `timeout`.
+    ///
+    /// # Errors
+    /// [`WaitError::Deadline`] when the command was not done in time; it goes on.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
+        self.wait_at_most(Some(timeout))
+    }
+
+    fn wait_at_most(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
+        let Some(index) = self.submitted()? else {
+            return Ok(());
+        };
+        match wait_for(&self.device.raw, &self.device.lost, &index, timeout) {
+            Progress::Done => self.verdict().map_err(WaitError::Failed),
+            Progress::Pending => Err(WaitError::Deadline),
+            Progress::Lost(reason) => Err(lost(reason)),
+        }
+    }
+
+    /// The submission that the command went with, after flushing; `None` when there was none.
+    fn submitted(&self) -> Result<Option<wgpu::SubmissionIndex>, WaitError> {
+        let Some(batch) = &self.batch else {
+            return Ok(None);
+        };
+        if batch.submission().is_none() {
+            let _ = self.device.queue.lock(&self.device).flush();
+        }
+        match batch.submission() {
+            Some(Ok(index)) => Ok(Some(index.clone())),
+            Some(Err(error)) => Err(WaitError::Failed(Arc::clone(error))),
+            None => Err(lost("its batch was dropped without being submitted".into())),
+        }
+    }
+
+    /// The command's own result, once its batch has completed.
+    fn verdict(&self) -> Result<(), Arc<ExecutionError>> {
+        let Some(outcome) = &self.outcome else {
+            return Ok(());
+        };
+        if !outcome.is_settled() {
+            self.device.queue.lock(&self.device).settle();
+        }
+        match outcome.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the command stands now. Never blocks and submits nothing.
+    pub fn status(&self) -> EventStatus {
+        let Some(batch) = &self.batch else {
+            return EventStatus::Complete;
+        };
+        match batch.submission() {
+            None => EventStatus::Recorded,
+            Some(Err(_)) => EventStatus::Failed,
+            Some(Ok(index)) => {
+                let now = Some(Duration::ZERO);
+                match wait_for(&self.device.raw, &self.device.lost, index, now) {
+                    Progress::Pending => EventStatus::Submitted,
+                    Progress::Lost(_) => EventStatus::Failed,
+                    Progress::Done => match self.verdict() {
+                        Ok(()) => EventStatus::Complete,
+                        Err(_) => EventStatus::Failed,
+                    },
+                }
+            }
+        }
+    }
+
+    /// The command's error, if it is known to have failed. Never blocks.
+    pub fn error(&self) -> Option<Arc<ExecutionError>> {
+        match self.status() {
+            EventStatus::Failed => match self.wait_timeout(Duration::ZERO) {
+                Err(WaitError::Failed(error)) => Some(error),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Waits for the command and returns the time that the device spent on it, over all its
+    /// dispatches.
+    ///
+    /// # Errors
+    /// [`ProfilingError`] when the launch was not submitted with
+    /// [`profiled`](crate::Launch::profiled), or its timestamps did not come back.
+    pub fn gpu_time(&self) -> Result<Duration, ProfilingError> {
+        let Some(timing) = &self.timing else {
+            // A launch that had nothing to do took no time.
+            return match &self.batch {
+                None => Ok(Duration::ZERO),
+                Some(_) => Err(ProfilingError::NotProfiled),
+            };
+        };
+        let _ = self.wait();
+        timing.duration().ok_or(ProfilingError::Unreadable)
+    }
+}
+
+fn lost(reason: String) -> WaitError {
+    WaitError::Failed(Arc::new(ExecutionError::DeviceLost { reason }))
+}
+
+impl Future for Event {
+    type Output = Result<(), WaitError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let index = match self.submitted() {
+            Ok(Some(index)) => index,
+            Ok(None) => return Poll::Ready(Ok(())),
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let device = &self.device;
+        match wait_for(&device.raw, &device.lost, &index, Some(Duration::ZERO)) {
+            Progress::Done => Poll::Ready(self.verdict().map_err(WaitError::Failed)),
+            Progress::Lost(reason) => Poll::Ready(Err(lost(reason))),
+            Progress::Pending => {
+                let waker = context.waker().clone();
+                device
+                    .waiter
+                    .wake_after(&device.raw, &device.lost, index, waker);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Event")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,349 @@
+//! Live memory: a buffer that the host and a running kernel see at the same time.
+//!
+//! wgpu itself has no such thing: a buffer is either mapped by the host or in use by the device.
+//! wgpu-hal has, because every backend can keep host-visible memory mapped for good. So this room
+//! allocates through wgpu-hal, keeps the host's pointer, and hands wgpu a buffer that it binds,
+//! copies and tracks like any other, and never maps.
+//!
+//! # Who owns the memory
+//!
+//! wgpu destroys *every* buffer of a device that was lost or destroyed, whoever still holds the
+//! `wgpu::Buffer`, and `wgpu::Buffer::destroy` may be called through any clone. If wgpu owned the
+//! memory, the pointer held here would then dangle, and reading it from safe code would be
+//! undefined behaviour. Each backend therefore keeps something alive that wgpu cannot destroy:
+//!
+//! | backend | what wgpu gets | what keeps the pointer valid |
+//! | --- | --- | --- |
+//! | Vulkan | a second handle to the buffer, not owning it | the buffer and its allocation, freed once host *and* device have let go |
+//! | Direct3D 12 | the buffer | a further reference to the resource, whose mapping lives as long as it does |
+//! | Metal, OpenGL, WebGPU | (not supported) | |
+//!
+//! Metal could do it, but wgpu-hal offers no way to retain the buffer that it creates there.
+//! OpenGL copies on mapping, and WebGPU has no memory of this kind.
+
+// The only module of the device layer that may use `unsafe`; every block says why it is sound.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use wgpu::hal::{self, Api, Device as _};
+
+/// Why live memory could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// The backend has no live memory, or this build has not enabled the backend.
+    #[error(
+        "live memory is not available on the {backend} backend; \
+         exchange data between launches with ordinary buffers instead"
+    )]
+    Unsupported {
+        /// The backend that was asked.
+        backend: wgpu::Backend,
+    },
+    /// The size is zero, or more than one buffer of the device may have.
+    #[error("live memory of {size} bytes: the size must be between 1 and {limit} bytes")]
+    Size {
+        /// The size asked for, in bytes.
+        size: u64,
+        /// The largest buffer that the device allows (`max_buffer_size`), in bytes.
+        limit: u64,
+    },
+    /// The device or the host has not enough memory left.
+    #[error("live memory of {size} bytes: out of memory; free buffers or ask for less")]
+    OutOfMemory {
+        /// The size asked for, in bytes.
+        size: u64,
+    },
+    /// The driver offers only mapped memory that has to be flushed by hand.
+    #[error(
+        "live memory: the driver maps it incoherently, so a running kernel and the host would not \
+         see each other's writes; exchange data between launches with ordinary buffers instead"
+    )]
+    NotCoherent,
+    /// The driver refused for another reason.
+    #[error("live memory: the driver failed: {0}")]
+    Hal(String),
+}
+
+/// The hal device, kept alive together with the wgpu device that it belongs to.
+type HalDevice<A> = Box<dyn Deref<Target = <A as Api>::Device> + Send + Sync>;
+
+/// What keeps the mapped memory alive when wgpu has destroyed its buffer.
+type KeepAlive = Box<dyn Any + Send + Sync>;
+
+/// A backend that can share ownership of a mapped buffer with wgpu.
+trait LiveApi: Api {
+    /// Splits `owner` into the handle that wgpu is given and what keeps its mapping valid.
+    ///
+    /// # Safety
+    ///
+    /// `owner` was created by `device`, is mapped, and holds `size` bytes. The caller gives the
+    /// returned buffer to the wgpu device that `device` belongs to, and to nothing else.
+    unsafe fn share(
+        device: HalDevice<Self>,
+        owner: Self::Buffer,
+        size: u64,
+    ) -> (Self::Buffer, KeepAlive);
+}
+
+/// Vulkan exists in wgpu on these systems, and elsewhere only behind features not enabled here.
+#[cfg(all(
+    feature = "vulkan",
+    any(
+        windows,
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd"
+    )
+))]
+mod vulkan {
+    use std::sync::Arc;
+
+    use super::{Api, HalDevice, KeepAlive, LiveApi, hal};
+    use hal::Device as _;
+
+    /// A hal buffer that is destroyed when its last holder lets go.
+    struct Owned<A: Api> {
+        device: HalDevice<A>,
+        /// `None` only while being dropped.
+        buffer: Option<A::Buffer>,
+    }
+
+    impl<A: Api> Drop for Owned<A> {
+        fn drop(&mut self) {
+            if let Some(buffer) = self.buffer.take() {
+                // SAFETY: `device` created `buffer` and is still alive, being a field of `self`.
+                // Both holders are gone: the host's `LiveBuffer`, and wgpu's second handle, which
+                // wgpu destroys only once no submission uses it. So nobody can use the buffer.
+                unsafe { self.device.destroy_buffer(buffer) };
+            }
+        }
+    }
+
+    impl LiveApi for hal::api::Vulkan {
+        unsafe fn share(
+            device: HalDevice<Self>,
+            owner: Self::Buffer,
+            _size: u64,
+        ) -> (Self::Buffer, KeepAlive) {
+            // SAFETY: the handle is not destroyed through this copy; `Owned` does that, last.
+            let raw = unsafe { owner.raw_handle() };
+            let owned = Arc::new(Owned::<Self> {
+                device,
+                buffer: Some(owner),
+            });
+            let held_by_wgpu = Arc::clone(&owned);
+            // The callback runs inside wgpu, possibly under its locks. It may, because `Owned`
+            // calls only the hal device, and never is the last holder of the wgpu device: the wgpu
+            // buffer whose drop runs the callback holds that device as well.
+            let release = Box::new(move || drop(held_by_wgpu));
+            // SAFETY: the callback holds `owned`, so `raw` and its memory outlive the handle.
+            let handle = unsafe { hal::vulkan::Buffer::from_raw_externally_owned(raw, release) };
+            (handle, Box::new(owned))
+        }
+    }
+}
+
+#[cfg(all(feature = "dx12", windows))]
+impl LiveApi for hal::api::Dx12 {
+    unsafe fn share(
+        _device: HalDevice<Self>,
+        owner: Self::Buffer,
+        _size: u64,
+    ) -> (Self::Buffer, KeepAlive) {
+        // SAFETY: the resource is used through this reference only to keep it, and with it the
+        // mapping, alive; a Direct3D resource keeps the heap that it is placed in alive.
+        let resource = unsafe { owner.raw_resource() }.clone();
+        (owner, Box::new(resource))
+    }
+}
+
+/// Host-coherent memory, mapped for good: both sides see it while kernels run.
+///
+/// Words are read and written atomically; that is the only access that needs no agreement with the
+/// kernels that use the memory. The memory is zeroed when it is created, and it stays valid for the
+/// host until this value is dropped, even if the device is lost before.
+pub(crate) struct LiveBuffer {
+    // Dropped before `_keep`: see the module's page.
+    buffer: wgpu::Buffer,
+    ptr: NonNull<u8>,
+    len: u64,
+    _keep: KeepAlive,
+}
+
+// SAFETY: `ptr` is a mapping of device memory, bound to no thread, that `_keep` keeps valid for
+// `len` bytes. All other fields are `Send`.
+unsafe impl Send for LiveBuffer {}
+// SAFETY: through `&LiveBuffer` the memory is accessed by atomic operations alone.
+unsafe impl Sync for LiveBuffer {}
+
+impl fmt::Debug for LiveBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveBuffer")
+            .field("ptr", &self.ptr)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LiveBuffer {
+    /// Allocates `size` bytes, rounded up to a multiple of four, all zero, usable by kernels as
+    /// storage and by copies in both directions.
+    ///
+    /// # Errors
+    ///
+    /// [`LiveError`], which says what to do instead.
+    pub(crate) fn new(
+        device: &wgpu::Device,
+        backend: wgpu::Backend,
+        size: u64,
+        label: &str,
+    ) -> Result<LiveBuffer, LiveError> {
+        match backend {
+            #[cfg(all(
+                feature = "vulkan",
+                any(
+                    windows,
+                    target_os = "linux",
+                    target_os = "android",
+                    target_os = "freebsd"
+                )
+            ))]
+            wgpu::Backend::Vulkan => allocate::<hal::api::Vulkan>(device, backend, size, label),
+            #[cfg(all(feature = "dx12", windows))]
+            wgpu::Backend::Dx12 => allocate::<hal::api::Dx12>(device, backend, size, label),
+            _ => {
+                // Where no backend is compiled in, nothing else would use these.
+                let _ = (device, size, label);
+                Err(LiveError::Unsupported { backend })
+            }
+        }
+    }
+
+    /// The same memory as a wgpu buffer, with usages `STORAGE | COPY_SRC | COPY_DST`.
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        &self.buffer
+    }
+
+    /// The size in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Reads the word at `byte_offset`, acquiring what was written before it was stored.
+    ///
+    /// `None` if the offset is no multiple of four or the word does not lie in the memory.
+    pub(crate) fn load_u32(&self, byte_offset: u64) -> Option<u32> {
+        Some(self.word(byte_offset)?.load(Ordering::Acquire))
+    }
+
+    /// Writes the word at `byte_offset`, releasing what this thread wrote before.
+    ///
+    /// `None` if the offset is no multiple of four or the word does not lie in the memory.
+    pub(crate) fn store_u32(&self, byte_offset: u64, value: u32) -> Option<()> {
+        self.word(byte_offset)?.store(value, Ordering::Release);
+        Some(())
+    }
+
+    /// Where the memory begins in the host's address space. Valid for [`LiveBuffer::len`] bytes
+    /// while `self` lives; kernels may write it at any time.
+    pub(crate) fn as_ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    fn word(&self, byte_offset: u64) -> Option<&AtomicU32> {
+        let end = byte_offset.checked_add(4)?;
+        if end > self.len || !byte_offset.is_multiple_of(4) {
+            return None;
+        }
+        let offset = usize::try_from(byte_offset).ok()?;
+        // SAFETY: `offset + 4 <= len`, and `len` bytes from `ptr` on are one mapping, which lives
+        // as long as `self`. The mapping is aligned to more than four bytes (checked on creation),
+        // `offset` is a multiple of four, and through `&self` words are accessed atomically only.
+        Some(unsafe { AtomicU32::from_ptr(self.ptr.add(offset).cast::<u32>().as_ptr()) })
+    }
+}
+
+/// The one recipe for all backends: create, map, zero, and let wgpu adopt the buffer.
+fn allocate<A: LiveApi>(
+    device: &wgpu::Device,
+    backend: wgpu::Backend,
+    size: u64,
+    label: &str,
+) -> Result<LiveBuffer, LiveError> {
+    let limit = device.limits().max_buffer_size;
+    let len = size
+        .checked_next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
+        .filter(|len| (1..=limit).contains(len))
+        .ok_or(LiveError::Size { size, limit })?;
+    let bytes = usize::try_from(len).map_err(|_| LiveError::Size { size, limit })?;
+
+    // SAFETY: the hal device is used to create, map and destroy one buffer that is ours, all of
+    // which wgpu-hal allows from any thread; it is not destroyed.
+    let hal = unsafe { device.as_hal::<A>() }.ok_or(LiveError::Unsupported { backend })?;
+    let hal: HalDevice<A> = Box::new(hal);
+
+    let descriptor = hal::BufferDescriptor {
+        label: Some(label),
+        size: len,
+        // MAP_READ alone asks for memory that the host's cache serves, which is what makes polling
+        // cheap; MAP_WRITE would ask for write-combined memory or a window over the bus. The
+        // mapping may be written all the same: no supported backend maps read-only.
+        usage: wgpu::BufferUses::MAP_READ
+            | wgpu::BufferUses::STORAGE_READ_ONLY
+            | wgpu::BufferUses::STORAGE_READ_WRITE
+            | wgpu::BufferUses::COPY_SRC
+            | wgpu::BufferUses::COPY_DST,
+        memory_flags: hal::MemoryFlags::PREFER_COHERENT,
+    };
+    // SAFETY: the size is neither zero nor above the device's limit, and the usages are all known.
+    let owner = unsafe { hal.create_buffer(&descriptor) }.map_err(|e| failure(e, size))?;
+    // SAFETY: the buffer was created with MAP_READ, and the range is all of it.
+    let mapping = match unsafe { hal.map_buffer(&owner, 0..len) } {
+        Ok(mapping) if mapping.is_coherent && mapping.ptr.cast::<u32>().is_aligned() => mapping,
+        refused => {
+            // SAFETY: nothing has used the buffer; destroying it also ends the mapping.
+            unsafe { hal.destroy_buffer(owner) };
+            return Err(match refused {
+                Ok(_) => LiveError::NotCoherent,
+                Err(error) => failure(error, size),
+            });
+        }
+    };
+    // Fresh device memory may hold anything, and wgpu takes an adopted buffer as initialised.
+    // SAFETY: the mapping is valid for `len` bytes, and no kernel knows of it yet.
+    unsafe { mapping.ptr.write_bytes(0, bytes) };
+
+    // SAFETY: `hal` created `owner`, which is mapped and holds `len` bytes, and the handle goes to
+    // `device` right below.
+    let (handle, keep) = unsafe { A::share(hal, owner, len) };
+    let adopted = wgpu::BufferDescriptor {
+        label: Some(label),
+        size: len,
+        usage: wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_SRC
+            | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    };
+    // SAFETY: the handle belongs to this device; the descriptor asks for no more than the buffer
+    // was created with; the memory is initialised, and the size is not zero.
+    let buffer = unsafe { device.create_buffer_from_hal::<A>(handle, &adopted) };
+    Ok(LiveBuffer {
+        buffer,
+        ptr: mapping.ptr,
+        len,
+        _keep: keep,
+    })
+}
+
+fn failure(error: hal::DeviceError, size: u64) -> LiveError {
+    match error {
+        hal::DeviceError::OutOfMemory => LiveError::OutOfMemory { size },
+        other => LiveError::Hal(other.to_string()),
+    }
+}

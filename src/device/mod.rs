@@ -1,0 +1,235 @@
+//! The device room: what a device is and can do, its in-order queue, its events, and how failures
+//! after submission travel. wgpu is used as it is; wgpu-hal only in [`live`], to obtain memory that
+//! host and kernels see at the same time.
+
+pub(crate) mod aspect;
+pub(crate) mod capabilities;
+pub(crate) mod event;
+pub(crate) mod live;
+pub(crate) mod open;
+pub(crate) mod outcome;
+pub(crate) mod pipeline_cache;
+pub(crate) mod probe;
+pub(crate) mod profile;
+pub(crate) mod queue;
+pub(crate) mod status;
+pub(crate) mod tier;
+pub(crate) mod wait;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+
+pub use aspect::Aspect;
+pub use capabilities::Capabilities;
+pub use event::{Event, EventStatus, WaitError};
+pub use open::{DeviceError, DeviceOptions, LoopGuardPolicy};
+pub use outcome::ExecutionError;
+pub use pipeline_cache::PipelineCacheError;
+pub use probe::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
+pub use profile::ProfilingError;
+pub use tier::{Capability, Tier, TierReport};
+
+use crate::kernel::cache::{CacheStatistics, KernelCache, ModuleCache};
+use crate::launch::bind::BindGroupCache;
+use live::LiveBuffer;
+use status::StatusPool;
+use wait::{LostFlag, Waiter};
+
+/// A compute device: one wgpu device with its queue, what it can do, and the caches that belong to it.
+///
+/// Cloning is cheap and gives another handle to the same device. Commands go to one in-order queue:
+/// they are recorded into an open *batch* and submitted together when somebody waits, when
+/// [`Device::flush`] is called, or when [`DeviceOptions::max_batch`] commands have gathered. A device
+/// may be used from any number of threads.
+#[derive(Clone)]
+pub struct Device {
+    pub(crate) shared: Arc<DeviceShared>,
+}
+
+/// What all handles of a device share.
+pub(crate) struct DeviceShared {
+    pub(crate) raw: wgpu::Device,
+    pub(crate) queue_raw: wgpu::Queue,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) limits: wgpu::Limits,
+    pub(crate) shader_capabilities: naga::valid::Capabilities,
+    pub(crate) options: DeviceOptions,
+    pub(crate) queue: queue::Queue,
+    pub(crate) lost: Arc<LostFlag>,
+    pub(crate) waiter: Waiter,
+    pub(crate) kernels: KernelCache,
+    pub(crate) bind_groups: Mutex<BindGroupCache>,
+    pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
+    pub(crate) fill: std::sync::OnceLock<wgpu::ComputePipeline>,
+    pub(crate) staging: crate::memory::staging::StagingPool,
+    pub(crate) modules: Arc<ModuleCache>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no other object of this process has: keys of caches must not be reused addresses.
+pub(crate) fn unique_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Runs `work` and returns with it the first wgpu error that it raised, of any kind.
+///
+/// wgpu reports errors to the innermost scope of the calling thread; without one they would reach the
+/// device's handler, which by default ends the process.
+pub(crate) fn capture<T>(
+    device: &wgpu::Device,
+    work: impl FnOnce() -> T,
+) -> (T, Option<wgpu::Error>) {
+    let validation = device.push_error_scope(wgpu::ErrorFilter::Validation);
+    let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+    let internal = device.push_error_scope(wgpu::ErrorFilter::Internal);
+    let result = work();
+    // On wgpu-core the futures are ready at once.
+    let errors = [
+        internal.pop().now_or_never().flatten(),
+        memory.pop().now_or_never().flatten(),
+        validation.pop().now_or_never().flatten(),
+    ];
+    (result, errors.into_iter().flatten().next())
+}
+
+impl DeviceShared {
+    pub(crate) fn new_status_pool(&self) -> StatusPool {
+        let stride = u64::from(self.limits.min_storage_buffer_offset_alignment)
+            .max(status::RECORD_BYTES)
+            .next_power_of_two();
+        let live = if self.options.live_memory && self.capabilities.has(Aspect::LiveMemory) {
+            let bytes = StatusPool::bytes(stride);
+            match LiveBuffer::new(
+                &self.raw,
+                self.capabilities.backend,
+                bytes,
+                "tombolo status",
+            ) {
+                Ok(live) => Some(live),
+                Err(error) => {
+                    log::warn!("status records without live memory: {error}");
+                    None
+                }
+            }
+        } else {
+            None
+        };
+        StatusPool::new(&self.raw, live, stride)
+    }
+}
+
+impl Drop for DeviceShared {
+    fn drop(&mut self) {
+        // What was recorded and never waited for still has its effect on buffers that were exported.
+        let _ = self.queue.lock(self).flush();
+        if let Some(cache) = &self.pipeline_cache
+            && let Err(error) = cache.save()
+        {
+            log::warn!("{error}");
+        }
+    }
+}
+
+impl Device {
+    /// What the device reported and what the start-up probe measured.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.shared.capabilities
+    }
+
+    /// Whether the device has `aspect`; [`Capabilities::explain`] says why not.
+    pub fn has(&self, aspect: Aspect) -> bool {
+        self.shared.capabilities.has(aspect)
+    }
+
+    /// The adapter's name, as its driver gives it.
+    pub fn name(&self) -> &str {
+        &self.shared.capabilities.name
+    }
+
+    /// The wgpu device, for everything that tombolo does not do. Call [`Device::flush`] before
+    /// submitting own work that depends on commands recorded here.
+    pub fn raw(&self) -> &wgpu::Device {
+        &self.shared.raw
+    }
+
+    /// The wgpu queue. Commands that were recorded here but not yet flushed come after what is
+    /// submitted to it directly.
+    pub fn raw_queue(&self) -> &wgpu::Queue {
+        &self.shared.queue_raw
+    }
+
+    /// The options that the device was opened with.
+    pub fn options(&self) -> &DeviceOptions {
+        &self.shared.options
+    }
+
+    /// Submits everything recorded so far. Waiting for an event does this by itself.
+    ///
+    /// # Errors
+    /// [`ExecutionError::Refused`] when wgpu refused the commands, [`ExecutionError::DeviceLost`]; the
+    /// events of the batch report the same.
+    pub fn flush(&self) -> Result<(), Arc<ExecutionError>> {
+        self.shared.queue.lock(&self.shared).flush()
+    }
+
+    /// Submits everything recorded so far and waits until the device has finished it.
+    ///
+    /// # Errors
+    /// As [`Device::flush`]. Failures of single launches are reported by their events, not here.
+    pub fn finish(&self) -> Result<(), Arc<ExecutionError>> {
+        let batch = {
+            let mut queue = self.shared.queue.lock(&self.shared);
+            // An empty encoder still gives an index to wait for what was submitted before.
+            queue.encode(|_| {});
+            let batch = queue.batch();
+            queue.flush()?;
+            batch
+        };
+        let event = Event::of_batch(&self.shared, batch);
+        match event.wait() {
+            Ok(()) => Ok(()),
+            Err(WaitError::Failed(error)) => Err(error),
+            Err(WaitError::Deadline) => Ok(()),
+        }
+    }
+
+    /// How often each cache of the device was asked and had the answer, and how many submissions
+    /// were made.
+    pub fn cache_statistics(&self) -> CacheStatistics {
+        let shared = &self.shared;
+        // One lock at a time: launches take the queue's before the bind groups'.
+        let bind_groups = wait::lock(&shared.bind_groups).statistics();
+        CacheStatistics {
+            modules: shared.modules.statistics(),
+            kernels: shared.kernels.statistics(),
+            bind_groups,
+            submissions: shared.queue.lock(shared).submissions(),
+        }
+    }
+
+    /// Writes the pipelines compiled so far to the disk cache of [`DeviceOptions::pipeline_cache`].
+    /// This happens by itself when the last handle of the device is dropped.
+    ///
+    /// # Errors
+    /// [`PipelineCacheError`] when the device has no such cache or the file cannot be written.
+    pub fn save_pipeline_cache(&self) -> Result<std::path::PathBuf, PipelineCacheError> {
+        match &self.shared.pipeline_cache {
+            Some(cache) => cache.save(),
+            None => Err(PipelineCacheError::NotEnabled {
+                device: self.name().to_string(),
+            }),
+        }
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device")
+            .field("name", &self.name())
+            .field("backend", &self.shared.capabilities.backend)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,270 @@
+//! Opening devices: from an adapter of a [`Context`](crate::Context), or around a wgpu device that the
+//! program already has.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::capabilities::Capabilities;
+use super::pipeline_cache::DiskCache;
+use super::probe::{NotProbed, ProbeOptions, ProbeReport, probe};
+use super::queue::Queue;
+use super::wait::{LostFlag, Waiter};
+use super::{Aspect, Device, DeviceShared};
+use crate::kernel::cache::{KernelCache, ModuleCache};
+use crate::launch::bind::BindGroupCache;
+use crate::memory::staging::StagingPool;
+
+/// How a device is opened. `DeviceOptions::default()` suits most programs.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DeviceOptions {
+    /// Name for the device in graphics debuggers and logs.
+    pub label: Option<String>,
+    /// Measure what the adapter really does with tiny kernels before the device is used (default: yes
+    /// for devices that are opened, no for devices that are adopted). Without it everything that only
+    /// measurement can show counts as absent, and the loop guard as needed on software adapters.
+    pub probe: Option<bool>,
+    /// The longest time that probing may take (default: 2 s). Reached, the rest counts as absent.
+    pub probe_deadline: Duration,
+    /// Use live host memory where the probe found it (default: yes). `false` forces every capability
+    /// down to the tier it has on strict WebGPU.
+    pub live_memory: bool,
+    /// Commands gathered in one submission before it is sent by itself (default: 1,024; at least 1).
+    pub max_batch: u32,
+    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none).
+    pub pipeline_cache: Option<PathBuf>,
+    /// Bytes of private arrays that one invocation may have (default: what is known to be safe on the
+    /// adapter, see [`Capabilities::private_memory_bytes`]).
+    pub private_memory_bytes: Option<u32>,
+    /// When loops are guarded against adapters that end them silently.
+    pub loop_guard: LoopGuardPolicy,
+    /// Features to ask for beyond those that the runtime asks for by itself; opening fails where the
+    /// adapter lacks one.
+    pub features: wgpu::Features,
+}
+
+/// When kernels are checked for loops that the adapter ended before the kernel did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoopGuardPolicy {
+    /// On adapters whose probe found a loop budget, for kernels that may reach it.
+    #[default]
+    WhereNeeded,
+    /// As if the adapter had this budget, in iterations for all loops of one group of lanes together.
+    Budget(u32),
+    /// Never: a loop that is cut short gives wrong results without an error.
+    Off,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self {
+            label: None,
+            probe: None,
+            probe_deadline: Duration::from_secs(2),
+            live_memory: true,
+            max_batch: 1024,
+            pipeline_cache: None,
+            private_memory_bytes: None,
+            loop_guard: LoopGuardPolicy::WhereNeeded,
+            features: wgpu::Features::empty(),
+        }
+    }
+}
+
+/// Why there is no device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The machine has no adapter that wgpu can use.
+    #[error(
+        "no compute adapter found (backends searched: {backends:?}): install a Vulkan driver, for \
+         example the software driver lavapipe (Debian and Ubuntu: apt-get install \
+         mesa-vulkan-drivers), or set WGPU_BACKEND to a backend that this machine has"
+    )]
+    NoAdapter {
+        /// The backends that were searched.
+        backends: wgpu::Backends,
+    },
+    /// No adapter has the wanted name.
+    #[error("no adapter's name contains `{wanted}`; there are: {}", available.join(", "))]
+    UnknownAdapter {
+        /// What was asked for, through [`Context::device_named`](crate::Context::device_named) or
+        /// `WGPU_ADAPTER_NAME`.
+        wanted: String,
+        /// The adapters' names.
+        available: Vec<String>,
+    },
+    /// The index is beyond the adapters that there are.
+    #[error("adapter {index} does not exist: there are {count}, counted from 0")]
+    AdapterIndex {
+        /// The index that was asked for.
+        index: usize,
+        /// How many adapters there are.
+        count: usize,
+    },
+    /// The adapter lacks features that were asked for.
+    #[error("{adapter} lacks {missing:?}, asked for in DeviceOptions::features")]
+    MissingFeatures {
+        /// The adapter's name.
+        adapter: String,
+        /// What it lacks.
+        missing: wgpu::Features,
+    },
+    /// The driver refused to open the device.
+    #[error("{adapter} could not be opened: {source}")]
+    Open {
+        /// The adapter's name.
+        adapter: String,
+        /// wgpu's error.
+        source: wgpu::RequestDeviceError,
+    },
+    /// The environment asks for something that does not exist.
+    #[error("{variable}={value} names no backend that wgpu knows: use vulkan, metal, dx12 or gl")]
+    Environment {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+/// The features that the runtime asks for by itself, where the adapter has them. Experimental ones are
+/// left out, and so is `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.
+fn wanted_features() -> wgpu::Features {
+    use wgpu::Features as F;
+    F::TIMESTAMP_QUERY
+        | F::SHADER_F16
+        | F::SHADER_F64
+        | F::SHADER_I16
+        | F::SHADER_INT64
+        | F::SHADER_INT64_ATOMIC_MIN_MAX
+        | F::SHADER_INT64_ATOMIC_ALL_OPS
+        | F::SUBGROUP
+        | F::SUBGROUP_BARRIER
+        | F::PIPELINE_CACHE
+        | F::PASSTHROUGH_SHADERS
+        | F::IMMEDIATES
+        | F::FLOAT32_FILTERABLE
+        | F::TEXTURE_ADAPTER_SPECIFIC_FORMAT_FEATURES
+        | F::MEMORY_DECORATION_COHERENT
+        | F::MEMORY_DECORATION_VOLATILE
+}
+
+/// Opens a device on `adapter`; `probe` is what an earlier scratch device measured there.
+pub(crate) fn open(
+    adapter: &wgpu::Adapter,
+    options: DeviceOptions,
+    modules: Arc<ModuleCache>,
+    report: ProbeReport,
+) -> Result<Device, DeviceError> {
+    let info = adapter.get_info();
+    let missing = options.features - adapter.features();
+    if !missing.is_empty() {
+        return Err(DeviceError::MissingFeatures {
+            adapter: info.name,
+            missing,
+        });
+    }
+    let descriptor = wgpu::DeviceDescriptor {
+        label: options.label.as_deref(),
+        required_features: (wanted_features() & adapter.features()) | options.features,
+        required_limits: adapter.limits(),
+        ..Default::default()
+    };
+    let (raw, queue) =
+        pollster::block_on(adapter.request_device(&descriptor)).map_err(|source| {
+            DeviceError::Open {
+                adapter: info.name.clone(),
+                source,
+            }
+        })?;
+    let lost = Arc::new(LostFlag::default());
+    let flag = Arc::clone(&lost);
+    raw.set_device_lost_callback(move |reason, message| {
+        // A device that is dropped on purpose is "destroyed": nobody is left to tell.
+        if reason != wgpu::DeviceLostReason::Destroyed {
+            flag.raise(message);
+        }
+    });
+    raw.on_uncaptured_error(Arc::new(|error: wgpu::Error| {
+        log::error!("wgpu reported an error outside any call of ours: {error}");
+    }));
+    let downlevel = adapter.get_downlevel_capabilities().flags;
+    Ok(assemble(
+        raw, queue, &info, options, modules, report, lost, downlevel,
+    ))
+}
+
+/// Builds a device around one that exists.
+pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
+    let info = raw.adapter_info();
+    let report = if options.probe.unwrap_or(false) {
+        let wish = ProbeOptions {
+            deadline: options.probe_deadline,
+        };
+        probe(&raw, &queue, info.backend, &wish)
+    } else {
+        ProbeReport::not_probed(NotProbed::TurnedOff)
+    };
+    let modules = Arc::default();
+    let lost = Arc::default();
+    // What wgpu does not tell of a device is assumed: native backends have all downlevel flags that
+    // matter to compute shaders.
+    let downlevel = wgpu::DownlevelFlags::all();
+    assemble(raw, queue, &info, options, modules, report, lost, downlevel)
+}
+
+#[allow(clippy::too_many_arguments)] // the parts of one construction, named at both call sites
+fn assemble(
+    raw: wgpu::Device,
+    queue_raw: wgpu::Queue,
+    info: &wgpu::AdapterInfo,
+    mut options: DeviceOptions,
+    modules: Arc<ModuleCache>,
+    report: ProbeReport,
+    lost: Arc<LostFlag>,
+    downlevel: wgpu::DownlevelFlags,
+) -> Device {
+    options.max_batch = options.max_batch.max(1);
+    let limits = raw.limits();
+    let features = raw.features();
+    let mut capabilities = Capabilities::new(info, features, &limits, report);
+    if let Some(bytes) = options.private_memory_bytes {
+        capabilities.private_memory_bytes = bytes;
+    }
+    let pipeline_cache = match &options.pipeline_cache {
+        Some(folder) if capabilities.has(Aspect::PipelineCache) => {
+            DiskCache::open(&raw, info, folder)
+        }
+        Some(_) => {
+            log::warn!(
+                "{}: no pipeline cache on disk, {}",
+                info.name,
+                capabilities.explain(Aspect::PipelineCache)
+            );
+            None
+        }
+        None => None,
+    };
+    let shared = DeviceShared {
+        shader_capabilities: wgpu_naga_bridge::features_to_naga_capabilities(features, downlevel),
+        queue: Queue::new(&limits),
+        raw,
+        queue_raw,
+        capabilities,
+        limits,
+        options,
+        lost,
+        waiter: Waiter::default(),
+        kernels: KernelCache::default(),
+        bind_groups: Mutex::new(BindGroupCache::default()),
+        pipeline_cache,
+        fill: std::sync::OnceLock::new(),
+        staging: StagingPool::default(),
+        modules,
+    };
+    Device {
+        shared: Arc::new(shared),
+    }
+}

@@ -1,0 +1,238 @@
+//! Failure as data: how a launch that went wrong *after* it was submitted tells its event and every
+//! reader of what it would have written.
+//!
+//! A launch that can fail owns an [`Outcome`]. The buffers it writes remember that outcome until they
+//! are overwritten, and a launch that reads such a buffer inherits it. Once the batch has completed,
+//! the outcome is resolved from the status record that the kernel left behind.
+
+use std::sync::{Arc, OnceLock};
+
+/// Why a launch failed after it had been submitted.
+///
+/// It is the error of the launch's [`Event`](crate::Event), and of every read of a buffer that the
+/// launch would have written, until that buffer is overwritten.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecutionError {
+    /// The adapter ended a loop before the kernel did, so that every result of the launch is wrong.
+    #[error(
+        "kernel `{kernel}`: the loop at {file}:{line}:{column} was cut short by the adapter \
+         (loop budget {budget} iterations per group of lanes): split the work over several launches, \
+         or run it on an adapter without a loop budget\n{excerpt}"
+    )]
+    LoopCut {
+        /// The kernel's entry point.
+        kernel: String,
+        /// The program's name, as given to [`Program::new`](crate::Program::new).
+        file: String,
+        /// 1-based line of the loop in the program's source.
+        line: u32,
+        /// 1-based column of the loop, in characters.
+        column: u32,
+        /// The measured budget, in loop iterations for all loops of one group of lanes together.
+        budget: u32,
+        /// The source line of the loop with a marker below it.
+        excerpt: String,
+    },
+    /// The launch read, or continued to write, a buffer that a failed launch had left undefined.
+    #[error("kernel `{kernel}` worked on the results of a failed launch: {cause}")]
+    Inherited {
+        /// The entry point of the launch that inherited the failure.
+        kernel: String,
+        /// The failure that it inherited.
+        #[source]
+        cause: Arc<ExecutionError>,
+    },
+    /// wgpu refused the commands when they were submitted.
+    #[error("the submission was refused: {message}")]
+    Refused {
+        /// wgpu's own words.
+        message: String,
+    },
+    /// The device is gone; nothing on it can be read any more.
+    #[error("the device was lost: {reason}; open it again to go on")]
+    DeviceLost {
+        /// The driver's reason, as far as it gave one.
+        reason: String,
+    },
+}
+
+/// What one launch has left behind; `None` inside means that it is not known yet.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    kernel: Arc<str>,
+    verdict: OnceLock<Result<(), Arc<ExecutionError>>>,
+    inherits: Vec<Arc<Outcome>>,
+}
+
+impl Outcome {
+    pub(crate) fn new(kernel: Arc<str>, inherits: Vec<Arc<Outcome>>) -> Arc<Self> {
+        Arc::new(Self {
+            kernel,
+            verdict: OnceLock::new(),
+            inherits,
+        })
+    }
+
+    /// Settles the outcome with what the launch itself reported; failures of its inputs win, since
+    /// they came first. Settling twice keeps the first verdict.
+    pub(crate) fn settle(&self, own: Result<(), ExecutionError>) {
+        let inherited = self
+            .inherits
+            .iter()
+            .find_map(|input| input.failure())
+            .map(|cause| {
+                // A chain of launches reports the launch that broke it, not the chain's length.
+                let cause = match &*cause {
+                    ExecutionError::Inherited { cause, .. } => Arc::clone(cause),
+                    _ => cause,
+                };
+                Arc::new(ExecutionError::Inherited {
+                    kernel: self.kernel.to_string(),
+                    cause,
+                })
+            });
+        let verdict = match inherited {
+            Some(error) => Err(error),
+            None => own.map_err(Arc::new),
+        };
+        let _ = self.verdict.set(verdict);
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.verdict.get().is_some()
+    }
+
+    /// True once the launch is known to have done what it was asked to.
+    pub(crate) fn succeeded(&self) -> bool {
+        matches!(self.verdict.get(), Some(Ok(())))
+    }
+
+    pub(crate) fn failure(&self) -> Option<Arc<ExecutionError>> {
+        match self.verdict.get() {
+            Some(Err(error)) => Some(Arc::clone(error)),
+            _ => None,
+        }
+    }
+}
+
+/// The byte ranges of one buffer that launches of uncertain or bad outcome have written.
+#[derive(Debug, Default)]
+pub(crate) struct Taint {
+    ranges: Vec<(std::ops::Range<u64>, Arc<Outcome>)>,
+}
+
+impl Taint {
+    pub(crate) fn add(&mut self, range: std::ops::Range<u64>, outcome: &Arc<Outcome>) {
+        self.ranges.retain(|(_, known)| !known.succeeded());
+        self.ranges.push((range, Arc::clone(outcome)));
+    }
+
+    /// Forgets what is overwritten: `range` now holds defined bytes again.
+    pub(crate) fn overwrite(&mut self, range: &std::ops::Range<u64>) {
+        let mut kept = Vec::with_capacity(self.ranges.len());
+        for (old, outcome) in self.ranges.drain(..) {
+            for part in [
+                old.start..old.end.min(range.start),
+                old.start.max(range.end)..old.end,
+            ] {
+                if part.start < part.end {
+                    kept.push((part, Arc::clone(&outcome)));
+                }
+            }
+        }
+        self.ranges = kept;
+    }
+
+    /// The outcomes on which the bytes of `range` depend, without those known to be good.
+    pub(crate) fn touching(&mut self, range: &std::ops::Range<u64>) -> Vec<Arc<Outcome>> {
+        self.ranges.retain(|(_, known)| !known.succeeded());
+        let mut found: Vec<Arc<Outcome>> = Vec::new();
+        for (old, outcome) in &self.ranges {
+            if old.start < range.end
+                && range.start < old.end
+                && !found.iter().any(|seen| Arc::ptr_eq(seen, outcome))
+            {
+                found.push(Arc::clone(outcome));
+            }
+        }
+        found
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn failed(kernel: &str) -> Arc<Outcome> {
+        let outcome = Outcome::new(kernel.into(), Vec::new());
+        outcome.settle(Err(ExecutionError::Refused {
+            message: "test".into(),
+        }));
+        outcome
+    }
+
+    #[test]
+    fn failure_is_inherited_and_names_the_first_cause() {
+        let first = failed("first");
+        let second = Outcome::new("second".into(), vec![first]);
+        second.settle(Ok(()));
+        let third = Outcome::new("third".into(), vec![second]);
+        third.settle(Ok(()));
+        match third.failure().as_deref() {
+            Some(ExecutionError::Inherited { kernel, cause }) => {
+                assert_eq!(kernel, "third");
+                assert!(matches!(**cause, ExecutionError::Refused { .. }));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_first_verdict_stays() {
+        let outcome = Outcome::new("k".into(), Vec::new());
+        assert!(!outcome.is_settled());
+        outcome.settle(Ok(()));
+        outcome.settle(Err(ExecutionError::Refused {
+            message: "late".into(),
+        }));
+        assert!(outcome.succeeded());
+    }
+
+    proptest! {
+        /// The model is a plain array: for each byte the set of launches that wrote it since it was
+        /// last overwritten.
+        #[test]
+        fn taint_agrees_with_a_byte_map(ops in prop::collection::vec((any::<bool>(), 0u64..40, 0u64..40), 1..40)) {
+            let mut taint = Taint::default();
+            let mut model: Vec<Vec<usize>> = vec![Vec::new(); 40];
+            let mut outcomes = Vec::new();
+            for (write, a, b) in ops {
+                let range = a.min(b)..a.max(b);
+                if write {
+                    let outcome = Outcome::new("k".into(), Vec::new());
+                    if range.start < range.end {
+                        taint.add(range.clone(), &outcome);
+                    }
+                    for byte in range { model[byte as usize].push(outcomes.len()); }
+                    outcomes.push(outcome);
+                } else {
+                    taint.overwrite(&range);
+                    for byte in range { model[byte as usize].clear(); }
+                }
+            }
+            for byte in 0..40u64 {
+                let mut found: Vec<usize> = taint.touching(&(byte..byte + 1)).iter()
+                    .map(|o| outcomes.iter().position(|k| Arc::ptr_eq(k, o)).unwrap())
+                    .collect();
+                found.sort_unstable();
+                prop_assert_eq!(&found, &model[byte as usize]);
+            }
+        }
+    }
+}

@@ -1,0 +1,559 @@
+//! The start-up probe: what a device really does, measured with tiny kernels.
+//!
+//! An adapter's limits and features do not say whether host and kernel see each other's writes
+//! while the kernel runs, nor whether the driver ends long loops on its own. Both decide what the
+//! runtime may do on the device, so both are tried once, when the device is opened.
+//!
+//! Every kernel here is bounded by itself (at most 2^20 short turns by eight invocations), and every
+//! wait has a deadline, so a probe can neither hang nor run into a driver's watchdog. What could not
+//! be found out is said to be so ([`Finding`]); nothing is assumed from it.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::live::{LiveBuffer, LiveError};
+
+mod report;
+
+pub use report::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
+
+/// Probes `device`, which must be idle, and returns when all is measured or the deadline has passed.
+///
+/// No wgpu error leaves this function and no wait in it is without bound; what it cannot bound is
+/// the driver's shader compiler. [`probe_adapter`] bounds that as well.
+pub(crate) fn probe(
+    device: &wgpu::Device,
+    queue: &wgpu::Queue,
+    backend: wgpu::Backend,
+    options: &ProbeOptions,
+) -> ProbeReport {
+    let begun = Instant::now();
+    let bench = Bench {
+        device,
+        queue,
+        deadline: begun.checked_add(options.deadline).unwrap_or(begun),
+    };
+    let launch_latency = bench.finding(|| bench.launch_latency());
+    let loop_budget = bench.finding(|| bench.loop_budget());
+    // Last, because it is the one that may use up the time.
+    let live = bench.finding(|| bench.live(backend));
+    ProbeReport {
+        live,
+        loop_budget,
+        launch_latency,
+        elapsed: begun.elapsed(),
+    }
+}
+
+/// Probes `adapter` on a device of its own, which no trouble of the probe's can take from the caller.
+///
+/// Everything happens on a thread. Should the driver hang, the thread is left behind after twice the
+/// deadline, and the report says that time ran out.
+pub(crate) fn probe_adapter(adapter: &wgpu::Adapter, options: &ProbeOptions) -> ProbeReport {
+    let begun = Instant::now();
+    let slot = Arc::new(Mutex::new(None));
+    let (ended, wait) = mpsc::channel::<()>();
+    let thread = {
+        let (adapter, options, slot) = (adapter.clone(), options.clone(), Arc::clone(&slot));
+        thread::Builder::new()
+            .name("tombolo-probe".to_owned())
+            .spawn(move || {
+                // Sends nothing: that it is dropped, after all the rest, is the message. The
+                // device must be gone by then: drivers dislike being used while another one closes.
+                let _ended = ended;
+                let report = probe_scratch(&adapter, &options);
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(report.0);
+                drop(report.1);
+            })
+    };
+    if let Err(error) = thread {
+        let error = format!("no thread could be started: {error}");
+        return ProbeReport::failed(&error, begun.elapsed());
+    }
+    let outcome = wait.recv_timeout(options.deadline.saturating_mul(2));
+    let report = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (report, outcome) {
+        (Some(report), _) => report,
+        (None, Err(RecvTimeoutError::Timeout)) => ProbeReport::timed_out(begun.elapsed()),
+        (None, _) => ProbeReport::failed("the probe's thread panicked", begun.elapsed()),
+    }
+}
+
+/// The report, and the device that is still to be closed.
+fn probe_scratch(
+    adapter: &wgpu::Adapter,
+    options: &ProbeOptions,
+) -> (ProbeReport, Option<(wgpu::Device, wgpu::Queue)>) {
+    let begun = Instant::now();
+    let opened = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+        label: Some("tombolo probe"),
+        required_limits: adapter.limits(),
+        ..Default::default()
+    }));
+    match opened {
+        Ok((device, queue)) => {
+            let report = probe(&device, &queue, adapter.get_info().backend, options);
+            (report, Some((device, queue)))
+        }
+        Err(error) => {
+            let error = format!("no device for the probe: {error}");
+            (ProbeReport::failed(&error, begun.elapsed()), None)
+        }
+    }
+}
+
+/// Why a measurement did not come about.
+enum Stop {
+    TimedOut,
+    Unsupported(String),
+    Failed(String),
+}
+
+impl From<LiveError> for Stop {
+    fn from(error: LiveError) -> Self {
+        match error {
+            LiveError::Unsupported { .. } | LiveError::NotCoherent => {
+                Self::Unsupported(error.to_string())
+            }
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+/// The device under test, and when to stop.
+struct Bench<'a> {
+    device: &'a wgpu::Device,
+    queue: &'a wgpu::Queue,
+    deadline: Instant,
+}
+
+impl Bench<'_> {
+    /// Runs one measurement with every error of wgpu's caught: the default handler would panic.
+    fn finding<T>(&self, measure: impl FnOnce() -> Result<T, Stop>) -> Finding<T> {
+        if self.left().is_zero() {
+            return Finding::TimedOut;
+        }
+        let scopes = [
+            wgpu::ErrorFilter::Validation,
+            wgpu::ErrorFilter::OutOfMemory,
+            wgpu::ErrorFilter::Internal,
+        ]
+        .map(|filter| self.device.push_error_scope(filter));
+        let result = measure();
+        let mut caught = None;
+        for scope in scopes.into_iter().rev() {
+            // On native systems this is ready at once.
+            if let Some(error) = pollster::block_on(scope.pop()) {
+                caught = Some(error.to_string());
+            }
+        }
+        match (caught, result) {
+            (Some(error), _) => Finding::Failed(error),
+            (None, Ok(value)) => Finding::Measured(value),
+            (None, Err(Stop::TimedOut)) => Finding::TimedOut,
+            (None, Err(Stop::Unsupported(why))) => Finding::NotProbed(NotProbed::Unsupported(why)),
+            (None, Err(Stop::Failed(error))) => Finding::Failed(error),
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    fn pipeline(&self, source: &'static str, entry: &str) -> wgpu::ComputePipeline {
+        let module = self
+            .device
+            .create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: Some(entry),
+                source: wgpu::ShaderSource::Wgsl(source.into()),
+            });
+        self.device
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(entry),
+                layout: None,
+                module: &module,
+                entry_point: Some(entry),
+                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                cache: None,
+            })
+    }
+
+    fn bind(&self, pipeline: &wgpu::ComputePipeline, buffer: &wgpu::Buffer) -> wgpu::BindGroup {
+        self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("tombolo probe"),
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &[wgpu::BindGroupEntry {
+                binding: 0,
+                resource: buffer.as_entire_binding(),
+            }],
+        })
+    }
+
+    /// Launches one work-group, and then copies, if asked to.
+    fn launch(
+        &self,
+        pipeline: &wgpu::ComputePipeline,
+        group: Option<&wgpu::BindGroup>,
+        copy: Option<(&wgpu::Buffer, &wgpu::Buffer)>,
+    ) -> wgpu::SubmissionIndex {
+        let mut encoder = self
+            .device
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor {
+                label: Some("tombolo probe"),
+            });
+        {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(pipeline);
+            if let Some(group) = group {
+                pass.set_bind_group(0, group, &[]);
+            }
+            pass.dispatch_workgroups(1, 1, 1);
+        }
+        if let Some((from, to)) = copy {
+            encoder.copy_buffer_to_buffer(from, 0, to, 0, to.size());
+        }
+        self.queue.submit([encoder.finish()])
+    }
+
+    fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), Stop> {
+        let waited = self.device.poll(wgpu::PollType::Wait {
+            submission_index: Some(submission),
+            timeout: Some(self.left()),
+        });
+        match waited {
+            Ok(_) => Ok(()),
+            Err(wgpu::PollError::Timeout) => Err(Stop::TimedOut),
+            Err(error) => Err(Stop::Failed(error.to_string())),
+        }
+    }
+
+    fn launch_latency(&self) -> Result<Duration, Stop> {
+        const LAUNCHES: usize = 9;
+        let pipeline = self.pipeline(include_str!("../../shaders/probe_loop.wgsl"), "probe_empty");
+        let mut times = [Duration::ZERO; LAUNCHES];
+        for time in &mut times {
+            let begun = Instant::now();
+            let submission = self.launch(&pipeline, None, None);
+            self.wait(submission)?;
+            *time = begun.elapsed();
+        }
+        times.sort_unstable();
+        Ok(times[LAUNCHES / 2])
+    }
+
+    fn loop_budget(&self) -> Result<Option<u32>, Stop> {
+        const LIMIT: u32 = 1 << 20;
+        const SEED: u32 = 0x9E37_79B9;
+        const WORDS: usize = 4;
+        let bytes = size_of::<[u32; WORDS]>() as u64;
+        let pipeline = self.pipeline(include_str!("../../shaders/probe_loop.wgsl"), "probe_loop");
+        let buffer = |usage| {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("tombolo probe"),
+                size: bytes,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        use wgpu::BufferUsages as Usage;
+        let io = buffer(Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST);
+        let seen = buffer(Usage::MAP_READ | Usage::COPY_DST);
+        let group = self.bind(&pipeline, &io);
+        self.queue
+            .write_buffer(&io, 0, bytemuck::bytes_of(&[LIMIT, SEED, 0, 0]));
+        let submission = self.launch(&pipeline, Some(&group), Some((&io, &seen)));
+        seen.map_async(wgpu::MapMode::Read, .., |_| {});
+        self.wait(submission)?;
+        let words: [u32; WORDS] = {
+            let view = seen
+                .get_mapped_range(..)
+                .map_err(|error| Stop::Failed(error.to_string()))?;
+            bytemuck::pod_read_unaligned(&view)
+        };
+        let [_, _, counted, state] = words;
+        judge_loop(LIMIT, SEED, counted, state)
+    }
+
+    fn live(&self, backend: wgpu::Backend) -> Result<LiveFinding, Stop> {
+        let memory = LiveBuffer::new(self.device, backend, words::SIZE, "tombolo probe")?;
+        let pipeline = self.pipeline(include_str!("../../shaders/probe_live.wgsl"), "probe_live");
+        let group = self.bind(&pipeline, memory.buffer());
+        let mut found = LiveFinding {
+            host_to_kernel: false,
+            kernel_to_host: false,
+        };
+        let mut patience = Patience::new();
+        for token in 1..=Patience::ATTEMPTS {
+            let begun = Instant::now();
+            let seen = self.talk(&memory, &pipeline, &group, token, patience.turns)?;
+            found.host_to_kernel |= seen.host_to_kernel;
+            found.kernel_to_host |= seen.kernel_to_host;
+            if found.both_ways() {
+                break;
+            }
+            if self.left().is_zero() {
+                // Nothing was seen *yet*, which is no measurement.
+                return Err(Stop::TimedOut);
+            }
+            patience.grow(begun.elapsed());
+        }
+        Ok(found)
+    }
+
+    /// One attempt: launches the kernel and talks to it until it ends.
+    fn talk(
+        &self,
+        memory: &LiveBuffer,
+        pipeline: &wgpu::ComputePipeline,
+        group: &wgpu::BindGroup,
+        token: u32,
+        turns: u32,
+    ) -> Result<LiveFinding, Stop> {
+        // The offsets below all lie in the memory, so neither of these can fail.
+        let load = |offset| memory.load_u32(offset).unwrap_or(0);
+        let store = |offset, value| memory.store_u32(offset, value).unwrap_or(());
+        for offset in (0..words::SIZE).step_by(4) {
+            store(offset, 0);
+        }
+        store(words::TOKEN, token);
+        store(words::TURNS, turns);
+
+        let submission = self.launch(pipeline, Some(group), None);
+        let mut beat = 0_u32;
+        let mut first_progress = 0;
+        loop {
+            beat = beat.wrapping_add(1);
+            store(words::BEAT, beat);
+            if first_progress == 0 {
+                first_progress = load(words::PROGRESS);
+                if first_progress != 0 {
+                    store(words::ACK, token);
+                }
+            }
+            if load(words::DONE) == token {
+                break;
+            }
+            std::hint::spin_loop();
+            if beat.is_multiple_of(64) {
+                // The driver's kernel may need this core.
+                thread::yield_now();
+            }
+            if beat.is_multiple_of(4096) {
+                // Where the kernel's words reach the host only by the end of the submission.
+                let poll = self.device.poll(wgpu::PollType::Poll);
+                if poll.is_ok_and(|status| status.is_queue_empty()) || self.left().is_zero() {
+                    break;
+                }
+            }
+        }
+        self.wait(submission)?;
+        if load(words::DONE) != token {
+            return Err(Stop::Failed(
+                "the kernel ended without leaving its last word".to_owned(),
+            ));
+        }
+        Ok(judge_talk(&Talk {
+            first_progress,
+            taken: load(words::TAKEN),
+            first_beat: load(words::FIRST_BEAT),
+            last_beat: load(words::LAST_BEAT),
+            answered: load(words::ANSWERED) != 0,
+        }))
+    }
+}
+
+/// Byte offsets of the members of `Words` in `probe_live.wgsl`.
+mod words {
+    pub(super) const TOKEN: u64 = 0;
+    pub(super) const TURNS: u64 = 4;
+    pub(super) const BEAT: u64 = 256;
+    pub(super) const ACK: u64 = 260;
+    pub(super) const PROGRESS: u64 = 512;
+    pub(super) const FIRST_BEAT: u64 = 768;
+    pub(super) const LAST_BEAT: u64 = 772;
+    pub(super) const ANSWERED: u64 = 776;
+    pub(super) const TAKEN: u64 = 780;
+    pub(super) const DONE: u64 = 788;
+    pub(super) const SIZE: u64 = 1024;
+}
+
+/// How many turns the kernel waits for the host: more with each attempt, since a busy machine may
+/// not run host and kernel at the same time at first.
+struct Patience {
+    turns: u32,
+}
+
+impl Patience {
+    const ATTEMPTS: u32 = 24;
+    const FIRST: u32 = 1_000;
+    /// Below the smallest loop budget known (65,535, Mesa's lavapipe).
+    const MOST: u32 = 60_000;
+    /// A kernel of this length troubles no watchdog and no display.
+    const LONGEST: Duration = Duration::from_millis(100);
+
+    fn new() -> Self {
+        Self { turns: Self::FIRST }
+    }
+
+    /// After an attempt that took `elapsed` and was in vain.
+    fn grow(&mut self, elapsed: Duration) {
+        let grown = self.turns.saturating_mul(4).min(Self::MOST);
+        let scale = Self::LONGEST.as_secs_f64() / elapsed.as_secs_f64().max(1e-6);
+        // A float to integer cast saturates, so this is at most `u32::MAX`.
+        let fitting = (f64::from(self.turns) * scale) as u32;
+        self.turns = grown.min(fitting).max(Self::FIRST);
+    }
+}
+
+/// What an attempt left behind.
+struct Talk {
+    /// The first progress that the host saw.
+    first_progress: u32,
+    /// The progress when the kernel ended.
+    taken: u32,
+    first_beat: u32,
+    last_beat: u32,
+    answered: bool,
+}
+
+/// What an attempt proves.
+fn judge_talk(talk: &Talk) -> LiveFinding {
+    // The host acknowledges only a progress that it saw, so a kernel that saw the acknowledgement
+    // has proved both directions. Without it: a beat that changed under the kernel, and a progress
+    // that was not the last one, cannot have been written before or after the run.
+    LiveFinding {
+        host_to_kernel: talk.answered || talk.first_beat != talk.last_beat,
+        kernel_to_host: talk.answered
+            || (talk.first_progress != 0 && talk.first_progress < talk.taken),
+    }
+}
+
+/// Takes a count only if the generator's state proves that so many turns were taken.
+fn judge_loop(limit: u32, seed: u32, counted: u32, state: u32) -> Result<Option<u32>, Stop> {
+    if counted == 0 || counted > limit || xorshift(seed, counted) != state {
+        return Err(Stop::Failed(format!(
+            "the loop's count {counted} does not agree with its result {state:#010x}"
+        )));
+    }
+    Ok((counted < limit).then_some(counted))
+}
+
+/// `turns` steps of the generator of `probe_loop.wgsl`.
+fn xorshift(seed: u32, turns: u32) -> u32 {
+    (0..turns).fold(seed, |mut x, _| {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^ (x << 5)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn talk(first_progress: u32, taken: u32, beats: (u32, u32), answered: bool) -> LiveFinding {
+        judge_talk(&Talk {
+            first_progress,
+            taken,
+            first_beat: beats.0,
+            last_beat: beats.1,
+            answered,
+        })
+    }
+
+    fn found(host_to_kernel: bool, kernel_to_host: bool) -> LiveFinding {
+        LiveFinding {
+            host_to_kernel,
+            kernel_to_host,
+        }
+    }
+
+    #[test]
+    fn an_answered_kernel_proves_both_directions() {
+        // Even in its last turn, and even if no beat was seen to change.
+        assert_eq!(talk(7, 7, (5, 5), true), found(true, true));
+    }
+
+    #[test]
+    fn one_direction_is_proved_without_the_other() {
+        assert_eq!(talk(0, 100, (1, 9), false), found(true, false));
+        assert_eq!(talk(40, 100, (0, 0), false), found(false, true));
+    }
+
+    #[test]
+    fn what_is_seen_only_at_the_end_proves_nothing() {
+        assert_eq!(talk(100, 100, (0, 0), false), found(false, false));
+        assert_eq!(talk(0, 100, (3, 3), false), found(false, false));
+    }
+
+    #[test]
+    fn the_loop_budget_is_the_count_of_a_loop_that_was_cut_short() {
+        // Marsaglia's xorshift32 (13, 17, 5), first outputs for seed 1.
+        assert_eq!(xorshift(1, 1), 270_369);
+        assert_eq!(xorshift(1, 2), 67_634_689);
+        let judged = |limit, counted, state| judge_loop(limit, 1, counted, state).ok();
+        assert_eq!(judged(2, 2, 67_634_689), Some(None));
+        assert_eq!(judged(2, 1, 270_369), Some(Some(1)));
+    }
+
+    #[test]
+    fn a_count_without_its_result_is_no_measurement() {
+        for (counted, state) in [
+            (0, 1),
+            (0, 0),
+            (1, 67_634_689),
+            (2, 270_369),
+            (3, 67_634_689),
+        ] {
+            assert!(judge_loop(2, 1, counted, state).is_err(), "{counted}");
+        }
+    }
+
+    #[test]
+    fn patience_grows_but_not_beyond_the_loop_budget_or_the_watchdog() {
+        let mut patience = Patience::new();
+        for expected in [4_000, 16_000, 60_000, 60_000] {
+            patience.grow(Duration::from_millis(1));
+            assert_eq!(patience.turns, expected);
+        }
+        // 60,000 turns took half a second: a fifth of them would take as long as allowed.
+        patience.grow(Duration::from_millis(500));
+        assert_eq!(patience.turns, 12_000);
+        patience.grow(Duration::from_secs(3_600));
+        assert_eq!(patience.turns, Patience::FIRST);
+        patience.grow(Duration::ZERO);
+        assert_eq!(patience.turns, 4 * Patience::FIRST);
+    }
+
+    #[test]
+    fn the_offsets_are_those_of_the_kernel() {
+        let source = include_str!("../../shaders/probe_live.wgsl");
+        let module = naga::front::wgsl::parse_str(source).unwrap();
+        let (_, ty) = module
+            .types
+            .iter()
+            .find(|(_, ty)| ty.name.as_deref() == Some("Words"))
+            .unwrap();
+        let naga::TypeInner::Struct { members, span } = &ty.inner else {
+            panic!("Words is no struct");
+        };
+        assert!(u64::from(*span) <= words::SIZE);
+        for (name, offset) in [
+            ("token", words::TOKEN),
+            ("turns", words::TURNS),
+            ("beat", words::BEAT),
+            ("ack", words::ACK),
+            ("progress", words::PROGRESS),
+            ("first_beat", words::FIRST_BEAT),
+            ("last_beat", words::LAST_BEAT),
+            ("answered", words::ANSWERED),
+            ("taken", words::TAKEN),
+            ("done", words::DONE),
+        ] {
+            let member = members.iter().find(|m| m.name.as_deref() == Some(name));
+            assert_eq!(member.map(|m| u64::from(m.offset)), Some(offset), "{name}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What the start-up probe was asked and what it answered: plain data, without any device.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How long the start-up probe may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProbeOptions {
+    /// When to stop measuring. What was not measured until then is reported as such.
+    pub deadline: Duration,
+}
+
+impl Default for ProbeOptions {
+    /// Two seconds; a usual probe takes a tenth of that or less.
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why a question was not put to the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotProbed {
+    /// Probing was turned off.
+    TurnedOff,
+    /// The device cannot have what would be measured; the text says why.
+    Unsupported(String),
+}
+
+impl fmt::Display for NotProbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TurnedOff => f.write_str("probing is turned off"),
+            Self::Unsupported(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What the probe can say about one question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding<T> {
+    /// It was measured.
+    Measured(T),
+    /// It was not asked.
+    NotProbed(NotProbed),
+    /// The deadline passed first.
+    TimedOut,
+    /// The attempt failed; the text is the driver's or wgpu's.
+    Failed(String),
+}
+
+impl<T> Finding<T> {
+    /// What was measured, if it was.
+    pub fn measured(&self) -> Option<&T> {
+        match self {
+            Self::Measured(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Why there is no measurement, or `None` if there is one.
+    pub fn why_not(&self) -> Option<String> {
+        match self {
+            Self::Measured(_) => None,
+            Self::NotProbed(reason) => Some(reason.to_string()),
+            Self::TimedOut => Some("the probe ran out of time".to_owned()),
+            Self::Failed(error) => Some(format!("the probe failed: {error}")),
+        }
+    }
+}
+
+/// Which side saw the other's writes while a kernel ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveFinding {
+    /// The kernel saw what the host wrote after the kernel had begun.
+    pub host_to_kernel: bool,
+    /// The host saw what the kernel wrote before the kernel ended.
+    pub kernel_to_host: bool,
+}
+
+impl LiveFinding {
+    /// A finding of this content, for tests of what depends on one.
+    #[cfg(test)]
+    pub(crate) const fn new(host_to_kernel: bool, kernel_to_host: bool) -> Self {
+        Self {
+            host_to_kernel,
+            kernel_to_host,
+        }
+    }
+
+    /// Both directions work: host and kernel can talk.
+    pub fn both_ways(self) -> bool {
+        self.host_to_kernel && self.kernel_to_host
+    }
+}
+
+/// What the start-up probe found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProbeReport {
+    /// Whether host-coherent memory is seen by both sides while a kernel runs. `false` means that it
+    /// was not *observed* in several attempts of growing patience.
+    pub live: Finding<LiveFinding>,
+    /// After how many turns the driver ended a loop of 2^20 turns, or `None` if it did not.
+    pub loop_budget: Finding<Option<u32>>,
+    /// From submitting an empty kernel to knowing that it ended: the median of several launches.
+    pub launch_latency: Finding<Duration>,
+    /// How long the probe took.
+    pub elapsed: Duration,
+}
+
+impl ProbeReport {
+    /// The report of a probe that did not happen.
+    pub fn not_probed(reason: NotProbed) -> Self {
+        Self {
+            live: Finding::NotProbed(reason.clone()),
+            loop_budget: Finding::NotProbed(reason.clone()),
+            launch_latency: Finding::NotProbed(reason),
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn timed_out(elapsed: Duration) -> Self {
+        Self {
+            live: Finding::TimedOut,
+            loop_budget: Finding::TimedOut,
+            launch_latency: Finding::TimedOut,
+            elapsed,
+        }
+    }
+
+    pub(super) fn failed(error: &str, elapsed: Duration) -> Self {
+        Self {
+            live: Finding::Failed(error.to_owned()),
+            loop_budget: Finding::Failed(error.to_owned()),
+            launch_latency: Finding::Failed(error.to_owned()),
+            elapsed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_measured_or_says_why_not() {
+        assert_eq!(Finding::Measured(3).measured(), Some(&3));
+        assert_eq!(Finding::Measured(3).why_not(), None);
+        for (finding, word) in [
+            (
+                Finding::<u32>::NotProbed(NotProbed::TurnedOff),
+                "turned off",
+            ),
+            (
+                Finding::NotProbed(NotProbed::Unsupported("no such memory".to_owned())),
+                "no such memory",
+            ),
+            (Finding::TimedOut, "time"),
+            (Finding::Failed("device lost".to_owned()), "device lost"),
+        ] {
+            assert_eq!(finding.measured(), None);
+            let why = finding.why_not().unwrap();
+            assert!(why.contains(word), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_probe_that_did_not_happen_claims_nothing() {
+        let report = ProbeReport::not_probed(NotProbed::TurnedOff);
+        assert_eq!(report.live.measured(), None);
+        assert_eq!(report.loop_budget.measured(), None);
+        assert_eq!(report.launch_latency.measured(), None);
+    }
+}

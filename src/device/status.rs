@@ -1,0 +1,160 @@
+//! Status records: the few words that a kernel leaves behind to say how it ended.
+//!
+//! Each launch that can fail gets one record, bound to its kernel at a dynamic offset. Where the
+//! device has live memory the host reads the record where the kernel wrote it; elsewhere the batch
+//! copies the records it used into a buffer that is mapped when the batch is done.
+
+use std::sync::{Arc, Mutex};
+
+use super::live::LiveBuffer;
+use super::wait::lock;
+
+/// Words of one record; word 0 is the loop guard's.
+pub(crate) const RECORD_WORDS: u64 = 16;
+/// Bytes of one record as bound to a kernel.
+pub(crate) const RECORD_BYTES: u64 = RECORD_WORDS * 4;
+/// Records in one pool: more guarded launches than this in flight make the queue wait for the oldest.
+const RECORDS: u32 = 256;
+
+/// The records of one device.
+#[derive(Debug)]
+pub(crate) struct StatusPool {
+    memory: Memory,
+    stride: u64,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Live(LiveBuffer),
+    Mirrored(wgpu::Buffer),
+}
+
+/// What the kernels of one batch wrote, once it can be read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Mirror(Arc<Mutex<Option<Vec<u32>>>>);
+
+/// A batch's copy of the records, to be mapped after it has been submitted.
+pub(crate) struct PendingMirror {
+    buffer: wgpu::Buffer,
+    mirror: Mirror,
+}
+
+impl StatusPool {
+    pub(crate) fn new(device: &wgpu::Device, live: Option<LiveBuffer>, stride: u64) -> Self {
+        let memory = match live {
+            Some(buffer) => Memory::Live(buffer),
+            None => Memory::Mirrored(device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("tombolo status"),
+                size: u64::from(RECORDS) * stride,
+                usage: wgpu::BufferUsages::STORAGE
+                    | wgpu::BufferUsages::COPY_SRC
+                    | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })),
+        };
+        Self {
+            memory,
+            stride,
+            free: (0..RECORDS).rev().collect(),
+        }
+    }
+
+    /// Bytes that a live buffer for this pool needs, given the distance between records.
+    pub(crate) fn bytes(stride: u64) -> u64 {
+        u64::from(RECORDS) * stride
+    }
+
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        match &self.memory {
+            Memory::Live(live) => live.buffer(),
+            Memory::Mirrored(buffer) => buffer,
+        }
+    }
+
+    /// Takes a record; `None` when all are in flight.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        let record = self.free.pop()?;
+        if let Memory::Live(live) = &self.memory {
+            for word in 0..RECORD_WORDS {
+                let _ = live.store_u32(u64::from(record) * self.stride + word * 4, 0);
+            }
+        }
+        Some(record)
+    }
+
+    pub(crate) fn release(&mut self, record: u32) {
+        self.free.push(record);
+    }
+
+    pub(crate) fn offset(&self, record: u32) -> u32 {
+        // RECORDS * stride stays far below 4 GiB for every alignment that WebGPU allows.
+        record * self.stride as u32
+    }
+
+    /// Commands that must come before a launch that uses `record`.
+    pub(crate) fn prepare(&self, encoder: &mut wgpu::CommandEncoder, record: u32) {
+        if let Memory::Mirrored(buffer) = &self.memory {
+            encoder.clear_buffer(buffer, u64::from(self.offset(record)), Some(RECORD_BYTES));
+        }
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.memory, Memory::Live(_))
+    }
+
+    /// Commands that bring the records of a batch home, at its end.
+    pub(crate) fn collect(
+        &self,
+        device: &wgpu::Device,
+        encoder: &mut wgpu::CommandEncoder,
+    ) -> Option<PendingMirror> {
+        let Memory::Mirrored(buffer) = &self.memory else {
+            return None;
+        };
+        let staging = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tombolo status mirror"),
+            size: buffer.size(),
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, buffer.size());
+        Some(PendingMirror {
+            buffer: staging,
+            mirror: Mirror::default(),
+        })
+    }
+
+    /// The first word of a record, or `None` while it cannot be read yet.
+    pub(crate) fn read(&self, record: u32, mirror: Option<&Mirror>) -> Option<u32> {
+        let at = u64::from(self.offset(record));
+        match (&self.memory, mirror) {
+            (Memory::Live(live), _) => live.load_u32(at),
+            (Memory::Mirrored(_), Some(mirror)) => {
+                lock(&mirror.0).as_ref()?.get((at / 4) as usize).copied()
+            }
+            (Memory::Mirrored(_), None) => None,
+        }
+    }
+}
+
+impl PendingMirror {
+    /// Maps the copy; the words arrive when the device is polled after the batch has completed.
+    pub(crate) fn map(self) -> Mirror {
+        let mirror = self.mirror.clone();
+        let (buffer, target) = (self.buffer.clone(), self.mirror);
+        self.buffer
+            .map_async(wgpu::MapMode::Read, .., move |result| {
+                let words = match result {
+                    Ok(()) => match buffer.get_mapped_range(..) {
+                        Ok(view) => bytemuck::pod_collect_to_vec(&view[..]),
+                        Err(_) => return,
+                    },
+                    Err(_) => return,
+                };
+                *lock(&target.0) = Some(words);
+                buffer.unmap();
+            });
+        mirror
+    }
+}

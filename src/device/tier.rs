@@ -1,0 +1,275 @@
+//! In which form each capability of the runtime works on a device, and why.
+//!
+//! A capability either works in one form or not at all, or it has a ladder of forms; which rung a
+//! device stands on follows from its [`Capabilities`]. What this version of the runtime does not have
+//! yet is listed too, marked as planned: the device decides about it already now.
+
+use std::fmt;
+
+use super::capabilities::Capabilities;
+
+/// A capability of the runtime that depends on the device; see [`Capabilities::tier`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Capability {
+    /// Kernels with typed arguments.
+    Launches,
+    /// Specialization constants.
+    Specialization,
+    /// Private arrays sized at run time.
+    PrivateArrays,
+    /// Detection of loops that the driver cut short.
+    LoopGuard,
+    /// GPU time of launches.
+    Profiling,
+    /// Compiled pipelines kept from one process to the next.
+    PipelineCache,
+    /// Modules compiled ahead of time.
+    PassthroughShaders,
+    /// Pointers that host and kernels both follow.
+    Pointers,
+    /// Variables that stay alive on the device across kernels.
+    DeviceGlobals,
+    /// Buffers that move between devices by themselves.
+    Buffers,
+    /// Kernels that call functions of the host.
+    HostCalls,
+    /// Kernels that stay resident and serve calls of the host.
+    PersistentKernels,
+}
+
+impl Capability {
+    /// All capabilities, in the order of their declaration.
+    pub const ALL: &'static [Capability] = &[
+        Capability::Launches,
+        Capability::Specialization,
+        Capability::PrivateArrays,
+        Capability::LoopGuard,
+        Capability::Profiling,
+        Capability::PipelineCache,
+        Capability::PassthroughShaders,
+        Capability::Pointers,
+        Capability::DeviceGlobals,
+        Capability::Buffers,
+        Capability::HostCalls,
+        Capability::PersistentKernels,
+    ];
+
+    /// Whether this version of the runtime has the capability at all. What it has not yet is
+    /// listed nevertheless, because the device decides already now in which tier it will run.
+    pub const fn available(self) -> bool {
+        match self {
+            Self::Launches
+            | Self::Specialization
+            | Self::PrivateArrays
+            | Self::LoopGuard
+            | Self::Profiling
+            | Self::PipelineCache
+            | Self::PassthroughShaders => true,
+            Self::Pointers
+            | Self::DeviceGlobals
+            | Self::Buffers
+            | Self::HostCalls
+            | Self::PersistentKernels => false,
+        }
+    }
+
+    /// A short name in lower case with underscores; stable, for tools.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Launches => "launches",
+            Self::Specialization => "specialization",
+            Self::PrivateArrays => "private_arrays",
+            Self::LoopGuard => "loop_guard",
+            Self::Profiling => "profiling",
+            Self::PipelineCache => "pipeline_cache",
+            Self::PassthroughShaders => "passthrough_shaders",
+            Self::Pointers => "pointers",
+            Self::DeviceGlobals => "device_globals",
+            Self::Buffers => "buffers",
+            Self::HostCalls => "host_calls",
+            Self::PersistentKernels => "persistent_kernels",
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The form in which a capability works on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Tier {
+    /// It works in its only form.
+    Full,
+    /// Memory that both sides see while kernels run.
+    FineGrained,
+    /// Memory that is brought up to date between launches.
+    CoarseGrained,
+    /// Answers come while the kernel runs.
+    Live,
+    /// Answers come between launches.
+    Sliced,
+    /// The device has no use for it, and it costs nothing.
+    NotNeeded,
+    /// The device does not have it.
+    Unsupported,
+}
+
+impl Tier {
+    /// A short name in lower case with underscores; stable, for tools.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::FineGrained => "fine_grained",
+            Self::CoarseGrained => "coarse_grained",
+            Self::Live => "live",
+            Self::Sliced => "sliced",
+            Self::NotNeeded => "not_needed",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What [`Capabilities::tier`] answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierReport {
+    /// What was asked about.
+    pub capability: Capability,
+    /// The form in which it works, or will work once this runtime has it.
+    pub tier: Tier,
+    /// Whether this version of the runtime has it. If not, nothing of it can be used yet.
+    pub available: bool,
+    /// The reason for the tier, in one sentence.
+    pub why: String,
+}
+
+impl fmt::Display for TierReport {
+    /// For example `pointers: planned, fine_grained (host and running kernels saw ...)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let planned = if self.available { "" } else { "planned, " };
+        let Self {
+            capability,
+            tier,
+            why,
+            ..
+        } = self;
+        write!(f, "{capability}: {planned}{tier} ({why})")
+    }
+}
+
+impl Capabilities {
+    /// In which form `capability` works on this device, whether this version of the runtime has it,
+    /// and why.
+    pub fn tier(&self, capability: Capability) -> TierReport {
+        let (tier, why) = match capability {
+            Capability::Launches => (
+                Tier::Full,
+                format!(
+                    "up to {} storage buffers of {} bytes each",
+                    self.storage_bindings_per_stage, self.storage_binding_bytes
+                ),
+            ),
+            Capability::Specialization => (
+                Tier::Full,
+                "values are substituted before compilation, on every device alike".to_owned(),
+            ),
+            Capability::PrivateArrays => (
+                Tier::Full,
+                format!(
+                    "up to {} bytes an invocation, the safe size for this driver",
+                    self.private_memory_bytes
+                ),
+            ),
+            Capability::LoopGuard => self.loop_guard(),
+            Capability::Profiling => self.by_feature(
+                wgpu::Features::TIMESTAMP_QUERY,
+                "at the bounds of each pass",
+            ),
+            Capability::PipelineCache => self.by_feature(
+                wgpu::Features::PIPELINE_CACHE,
+                "compiled pipelines can be kept on disk",
+            ),
+            Capability::PassthroughShaders => self.by_feature(
+                wgpu::Features::PASSTHROUGH_SHADERS,
+                "modules compiled ahead of time go to the driver as they are",
+            ),
+            Capability::Pointers => {
+                let tier = if self.live_memory() {
+                    Tier::FineGrained
+                } else {
+                    Tier::CoarseGrained
+                };
+                (tier, self.why_live())
+            }
+            Capability::DeviceGlobals => (
+                Tier::Full,
+                "they need one storage binding of a kernel".to_owned(),
+            ),
+            Capability::Buffers => {
+                let why = if self.unified_memory {
+                    "host and device use the same memory"
+                } else {
+                    "contents move between host and device by copies"
+                };
+                (Tier::Full, why.to_owned())
+            }
+            Capability::HostCalls | Capability::PersistentKernels => {
+                let tier = if self.live_memory() {
+                    Tier::Live
+                } else {
+                    Tier::Sliced
+                };
+                (tier, self.why_live())
+            }
+        };
+        TierReport {
+            capability,
+            tier,
+            available: capability.available(),
+            why,
+        }
+    }
+
+    fn loop_guard(&self) -> (Tier, String) {
+        let budget = &self.probe.loop_budget;
+        match (budget.measured(), budget.why_not()) {
+            (Some(Some(turns)), _) => (
+                Tier::Full,
+                format!("the driver ends loops silently after {turns} turns, so loops are checked"),
+            ),
+            (Some(None), _) => (
+                Tier::NotNeeded,
+                "a loop of 2^20 turns ran to its end".to_owned(),
+            ),
+            (None, why) => (
+                Tier::Full,
+                format!(
+                    "whether the driver ends loops was not measured ({}), so loops are checked",
+                    why.unwrap_or_else(|| "no reason was given".to_owned())
+                ),
+            ),
+        }
+    }
+
+    fn by_feature(&self, feature: wgpu::Features, with: &str) -> (Tier, String) {
+        if self.features.contains(feature) {
+            (Tier::Full, with.to_owned())
+        } else {
+            (
+                Tier::Unsupported,
+                format!("the device was opened without {feature:?}"),
+            )
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Messages that point into the user's file: place, source line, labels and notes, whatever part of the
+//! pipeline found the fault, and whatever the pipeline had done to the text by then.
+
+use std::error::Error;
+use std::fmt;
+use std::ops::Range;
+
+use codespan_reporting::diagnostic::{Diagnostic as Report, Label};
+use codespan_reporting::files::SimpleFile;
+use codespan_reporting::term;
+use naga::front::wgsl::ParseError;
+use naga::{Span, WithSpan};
+
+use super::edit::EditedText;
+
+/// A place in the source that a [`Diagnostic`] speaks of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiagnosticLabel {
+    /// Line, counted from 1.
+    pub line: u32,
+    /// Column in characters, counted from 1.
+    pub column: u32,
+    /// Bytes of the source.
+    pub range: Range<usize>,
+    /// What is to be said about the place; may be empty.
+    pub text: String,
+}
+
+/// A fault in a program's text, or one that its text led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Diagnostic {
+    /// Name of the program, as given to [`Program::new`](super::Program::new).
+    pub file: String,
+    /// Line of the fault, counted from 1; 0 if the fault has no place in the text.
+    pub line: u32,
+    /// Column of the fault in characters, counted from 1; 0 if the fault has no place in the text.
+    pub column: u32,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// Places in the source; the first is the one that `line` and `column` name.
+    pub labels: Vec<DiagnosticLabel>,
+    /// Reasons and remedies.
+    pub notes: Vec<String>,
+    /// All of the above as text, with the source lines: what `Display` prints.
+    pub rendered: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.rendered.trim_end())
+    }
+}
+
+impl Error for Diagnostic {}
+
+/// The file that diagnostics of one compilation speak of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reporter<'a> {
+    /// Name of the program.
+    pub file: &'a str,
+    /// The text that was compiled, and the way back to the user's.
+    pub text: &'a EditedText,
+}
+
+impl Reporter<'_> {
+    /// A diagnostic whose labels are spans of the user's text.
+    pub fn at(
+        &self,
+        message: String,
+        labels: Vec<(Range<usize>, String)>,
+        notes: Vec<String>,
+    ) -> Box<Diagnostic> {
+        let source = self.text.original();
+        let labels = labels
+            .into_iter()
+            .map(|(range, text)| {
+                let range = snap(source, range);
+                let (line, column) = line_and_column(source, range.start);
+                DiagnosticLabel {
+                    line,
+                    column,
+                    range,
+                    text,
+                }
+            })
+            .collect::<Vec<_>>();
+        let (line, column) = labels.first().map_or((0, 0), |l| (l.line, l.column));
+        let mut diagnostic = Diagnostic {
+            file: self.file.to_owned(),
+            line,
+            column,
+            message,
+            labels,
+            notes,
+            rendered: String::new(),
+        };
+        diagnostic.rendered = render(&diagnostic, source);
+        Box::new(diagnostic)
+    }
+
+    /// What naga's front end found in the compiled text.
+    pub fn parse_error(&self, error: &ParseError) -> Box<Diagnostic> {
+        let labels = error
+            .labels()
+            .filter_map(|(span, text)| Some((self.back(span)?, text.to_owned())));
+        self.at(
+            error.message().to_owned(),
+            labels.collect(),
+            error.notes().map(str::to_owned).collect(),
+        )
+    }
+
+    /// What naga's validator found in the compiled text.
+    pub fn validation_error<E: Error>(&self, error: &WithSpan<E>) -> Box<Diagnostic> {
+        let labels = error
+            .spans()
+            .filter_map(|(span, text)| Some((self.back(*span)?, plain(text))));
+        self.at(
+            error.as_inner().to_string(),
+            labels.collect(),
+            causes(error.as_inner()),
+        )
+    }
+
+    /// A span of the compiled text, in the user's text.
+    pub fn back(&self, span: Span) -> Option<Range<usize>> {
+        Some(self.text.to_original(span.to_range()?))
+    }
+}
+
+/// The chain of causes below `error`, outermost first.
+pub(crate) fn causes(error: &dyn Error) -> Vec<String> {
+    std::iter::successors(error.source(), |e| (*e).source())
+        .map(|e| e.to_string())
+        .collect()
+}
+
+/// naga labels places with its own type names and handle numbers, which say nothing to a user:
+/// `naga::ir::Function [3]` becomes `function`.
+fn plain(label: &str) -> String {
+    match label.strip_prefix("naga::") {
+        Some(rest) => {
+            let path = rest
+                .split(|c: char| c == ' ' || c == '<')
+                .next()
+                .unwrap_or(rest);
+            path.rsplit("::").next().unwrap_or(path).to_lowercase()
+        }
+        None => label.to_owned(),
+    }
+}
+
+/// `range`, moved inwards or outwards to lie on characters of `source`.
+fn snap(source: &str, range: Range<usize>) -> Range<usize> {
+    let start = source.floor_char_boundary(range.start);
+    let end = source.ceil_char_boundary(range.end.min(source.len()));
+    start..end.max(start)
+}
+
+/// Line and column, both from 1, of byte `at`; columns count characters.
+pub(crate) fn line_and_column(source: &str, at: usize) -> (u32, u32) {
+    let before = source
+        .get(..source.floor_char_boundary(at))
+        .unwrap_or(source);
+    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+    let line = before.bytes().filter(|&b| b == b'\n').count() + 1;
+    let column = before.get(line_start..).map_or(0, |l| l.chars().count()) + 1;
+    (
+        u32::try_from(line).unwrap_or(u32::MAX),
+        u32::try_from(column).unwrap_or(u32::MAX),
+    )
+}
+
+fn render(diagnostic: &Diagnostic, source: &str) -> String {
+    // Control characters would disturb the terminal. Each is replaced by a character of as many bytes, so that
+    // the spans still fit.
+    let printable = source
+        .chars()
+        .map(|c| match c {
+            _ if !c.is_control() || c.is_whitespace() => c,
+            _ if c.len_utf8() == 1 => '?',
+            _ => '\u{b7}',
+        })
+        .collect::<String>();
+    let file = SimpleFile::new(diagnostic.file.as_str(), printable);
+    let labels = diagnostic.labels.iter().enumerate().map(|(i, label)| {
+        let make = if i == 0 {
+            Label::primary
+        } else {
+            Label::secondary
+        };
+        make((), label.range.clone()).with_message(&label.text)
+    });
+    let mut notes = diagnostic.notes.clone();
+    if diagnostic.labels.is_empty() {
+        notes.insert(0, format!("in {}", diagnostic.file));
+    }
+    let report = Report::error()
+        .with_message(&diagnostic.message)
+        .with_labels(labels.collect())
+        .with_notes(notes);
+    let mut config = term::Config::default();
+    config.start_context_lines = 3;
+    config.end_context_lines = 1;
+    term::emit_into_string(&config, &file, &report).unwrap_or_else(|error| {
+        format!(
+            "error: {}\n  --> {}:{}:{} (the source line cannot be shown: {error})\n",
+            diagnostic.message, diagnostic.file, diagnostic.line, diagnostic.column
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edit::Replacement;
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_and_lines_count_from_one() {
+        assert_eq!(line_and_column("é\nüx", 5), (2, 2));
+        assert_eq!(line_and_column("", 0), (1, 1));
+        assert_eq!(line_and_column("a\n", 2), (2, 1));
+        assert_eq!(line_and_column("é", 1), (1, 1));
+        assert_eq!(line_and_column("a", 99), (1, 2));
+    }
+
+    #[test]
+    fn a_parse_error_behind_a_longer_replacement_keeps_its_column() {
+        let source = "const N = 1; fn f() { let é = 1; let y = missing; }";
+        let text = EditedText::new(
+            source.into(),
+            vec![Replacement {
+                range: 10..11,
+                text: "123456789".into(),
+            }],
+        );
+        let error = naga::front::wgsl::parse_str(text.text()).expect_err("unknown identifier");
+        let diagnostic = Reporter {
+            file: "a.wgsl",
+            text: &text,
+        }
+        .parse_error(&error);
+        let column = source
+            .chars()
+            .collect::<String>()
+            .find("missing")
+            .map(|b| source[..b].chars().count() + 1);
+        assert_eq!(
+            (diagnostic.line, Some(diagnostic.column as usize)),
+            (1, column)
+        );
+        assert!(
+            diagnostic.rendered.contains("a.wgsl:1:42"),
+            "{}",
+            diagnostic.rendered
+        );
+        assert!(
+            diagnostic.rendered.contains("const N = 1;"),
+            "{}",
+            diagnostic.rendered
+        );
+    }
+
+    #[test]
+    fn an_error_without_a_place_names_the_file() {
+        let text = EditedText::unchanged("".into());
+        let diagnostic = Reporter {
+            file: "b.wgsl",
+            text: &text,
+        }
+        .at("broken".into(), vec![], vec![]);
+        assert_eq!((diagnostic.line, diagnostic.column), (0, 0));
+        assert!(diagnostic.to_string().contains("b.wgsl"));
+    }
+
+    #[test]
+    fn control_characters_and_odd_spans_do_not_disturb_the_report() {
+        let text = EditedText::unchanged("a\u{1b}b\u{9b}é\n".into());
+        let reporter = Reporter {
+            file: "c",
+            text: &text,
+        };
+        for start in 0..9 {
+            for end in 0..12 {
+                let shown = reporter
+                    .at("m".into(), vec![(start..end, "l".into())], vec![])
+                    .to_string();
+                assert!(!shown.contains('\u{1b}') && !shown.contains('\u{9b}'));
+            }
+        }
+    }
+
+    #[test]
+    fn labels_of_naga_become_words() {
+        assert_eq!(plain("naga::ir::Function [3]"), "function");
+        assert_eq!(
+            plain("naga::arena::Range<naga::ir::Expression> [1..2]"),
+            "range"
+        );
+        assert_eq!(plain("this call"), "this call");
+    }
+}

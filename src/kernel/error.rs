@@ -1,0 +1,211 @@
+//! What can be wrong with a program, or with the values it is specialized with. Everything here is found on the
+//! host, before anything is submitted to a device.
+
+use thiserror::Error;
+
+use super::constants::{ConstantInfo, ConstantType, ConstantValue, OverrideKey};
+use super::diagnostic::Diagnostic;
+
+/// Why a program or a specialization of it was refused.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// The text does not follow the grammar of WGSL.
+    #[error("{0}")]
+    Syntax(Box<Diagnostic>),
+    /// The text is grammatical, but a name, a type or a constant expression in it is wrong.
+    #[error("{0}")]
+    Type(Box<Diagnostic>),
+    /// The program breaks a rule of WGSL, or needs a feature that the device does not have.
+    #[error("{0}")]
+    Validation(Box<Diagnostic>),
+    /// The program has no compute entry point of that name.
+    #[error("`{program}` has no compute entry point `{wanted}`; it has {}", quoted(.available))]
+    UnknownEntryPoint {
+        /// Name of the program.
+        program: String,
+        /// The name asked for.
+        wanted: String,
+        /// The compute entry points that exist.
+        available: Vec<String>,
+    },
+    /// A value was set for a constant that the program does not declare.
+    #[error("`{program}` declares no specialization constant {wanted}; it declares {}", listed(.available))]
+    UnknownConstant {
+        /// Name of the program.
+        program: String,
+        /// The name or id that was set.
+        wanted: OverrideKey,
+        /// The constants that exist.
+        available: Vec<ConstantInfo>,
+    },
+    /// A value was set whose type is not the declared one.
+    #[error(
+        "the specialization constant `{name}` is of type {expected} and cannot be set to {given} ({}); \
+         give it a value of type {expected}", kind(.given)
+    )]
+    WrongConstantType {
+        /// Name of the constant.
+        name: String,
+        /// Its declared type.
+        expected: ConstantType,
+        /// The value that was set.
+        given: ConstantValue,
+    },
+    /// A value was set that the declared type cannot hold: too large, too small, infinite or not a number.
+    #[error(
+        "{given} is no value of the specialization constant `{name}`, which is of type {ty} (and must be finite)"
+    )]
+    ConstantOutOfRange {
+        /// Name of the constant.
+        name: String,
+        /// Its declared type.
+        ty: ConstantType,
+        /// The value that was set.
+        given: ConstantValue,
+    },
+    /// The entry point uses constants that have neither a value nor a default.
+    #[error(
+        "`{entry}` of `{program}` needs a value for {}, which has no default; the program declares {}",
+        listed(.missing), listed(.available)
+    )]
+    MissingConstant {
+        /// Name of the program.
+        program: String,
+        /// The entry point.
+        entry: String,
+        /// Every constant that lacks a value.
+        missing: Vec<ConstantInfo>,
+        /// All constants of the program.
+        available: Vec<ConstantInfo>,
+    },
+    /// One constant was set both by its name and by its id.
+    #[error("the specialization constant `{name}` was set twice, by its name and by @id({}); set it once", .id.unwrap_or(0))]
+    AmbiguousConstant {
+        /// Name of the constant.
+        name: String,
+        /// Its id.
+        id: Option<u16>,
+    },
+    /// An array's length came out as zero, negative, or not computable.
+    #[error("{diagnostic}")]
+    PrivateArrayLength {
+        /// Name of the variable, member or type that the array belongs to.
+        array: String,
+        /// The function it is declared in, if it is in one.
+        function: Option<String>,
+        /// The length; none if it could not be computed.
+        length: Option<i128>,
+        /// The place in the source.
+        diagnostic: Box<Diagnostic>,
+    },
+    /// The private memory that the entry point needs is more than the device takes.
+    #[error("{diagnostic}")]
+    PrivateArrayTooLarge {
+        /// Name of the largest array.
+        array: String,
+        /// The function it is declared in, if it is in one.
+        function: Option<String>,
+        /// Bytes of that array.
+        bytes: u64,
+        /// Bytes of all arrays with a run-time size that the entry point reaches.
+        total: u64,
+        /// Bytes that may be used.
+        limit: u64,
+        /// The place in the source.
+        diagnostic: Box<Diagnostic>,
+    },
+    /// The alignment asked for an array is none.
+    #[error("{diagnostic}")]
+    PrivateAlignment {
+        /// Name of the array.
+        array: String,
+        /// The alignment asked for; none if it could not be computed.
+        align: Option<i128>,
+        /// The alignment of the array's element type, of which it must be a multiple; 0 where the variable is no array.
+        element: u32,
+        /// The place in the source.
+        diagnostic: Box<Diagnostic>,
+    },
+    /// The kernel asks for more than the device has.
+    #[error(
+        "`{entry}` of `{program}` needs {wanted} {what}, and {device} has at most {limit}: {instead}"
+    )]
+    Limit {
+        /// Name of the program.
+        program: String,
+        /// The entry point.
+        entry: String,
+        /// What there is too little of.
+        what: &'static str,
+        /// How much the kernel needs.
+        wanted: u64,
+        /// How much the device has.
+        limit: u64,
+        /// The device's name.
+        device: String,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// Something was asked for that this device or this kind of module cannot do.
+    #[error("`{program}`: {what} is not supported: {why}")]
+    FeatureNotSupported {
+        /// Name of the program.
+        program: String,
+        /// What was asked for.
+        what: String,
+        /// Why it cannot be had, and what to do instead.
+        why: String,
+    },
+    /// wgpu or the driver refused the finished module.
+    #[error("`{entry}` of `{program}` could not be made into a pipeline: {message}")]
+    Pipeline {
+        /// Name of the program.
+        program: String,
+        /// The entry point.
+        entry: String,
+        /// What they said.
+        message: String,
+    },
+}
+
+impl KernelError {
+    /// The place in the source, if the error has one.
+    pub fn diagnostic(&self) -> Option<&Diagnostic> {
+        match self {
+            Self::Syntax(diagnostic)
+            | Self::Type(diagnostic)
+            | Self::Validation(diagnostic)
+            | Self::PrivateArrayLength { diagnostic, .. }
+            | Self::PrivateArrayTooLarge { diagnostic, .. }
+            | Self::PrivateAlignment { diagnostic, .. } => Some(diagnostic),
+            _ => None,
+        }
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names
+            .iter()
+            .map(|n| format!("`{n}`"))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+fn listed(constants: &[ConstantInfo]) -> String {
+    match constants {
+        [] => "none".to_owned(),
+        constants => constants
+            .iter()
+            .map(|c| format!("`{c}`"))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+fn kind(value: &ConstantValue) -> &'static str {
+    value.ty().map_or("an integer", |ty| ty.wgsl())
+}

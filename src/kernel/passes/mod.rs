@@ -1,0 +1,91 @@
+//! The passes: each one rewrites a `naga::Module` in place and says what it did.
+//!
+//! A pass needs no adapter. It expects a module whose overrides are resolved, and leaves one that
+//! validates, that `naga::back::wgsl` can write, and whose spans still point into the user's file:
+//! statements keep theirs, and a statement that a pass adds borrows the span of what it was added for.
+//!
+//! Where both are wanted, [`loop_guard`] runs before [`grid`]: it then sees the user's functions by
+//! the names the user gave them.
+
+pub mod grid;
+pub mod loop_guard;
+pub mod status;
+mod trip_count;
+
+#[cfg(test)]
+mod tests_grid;
+#[cfg(test)]
+mod tests_loop_guard;
+#[cfg(test)]
+mod tests_support;
+#[cfg(test)]
+mod tests_trip_count;
+
+use std::collections::HashSet;
+
+use naga::{Expression, Function, Handle, Module, Span, Statement, Type, TypeInner};
+
+/// A name that nothing at module scope has yet: `wanted`, or `wanted` with the first free number.
+pub(crate) fn unique_name(module: &Module, wanted: &str) -> String {
+    let taken: HashSet<&str> = (module.global_variables.iter())
+        .filter_map(|(_, v)| v.name.as_deref())
+        .chain(
+            module
+                .functions
+                .iter()
+                .filter_map(|(_, f)| f.name.as_deref()),
+        )
+        .chain(
+            module
+                .constants
+                .iter()
+                .filter_map(|(_, c)| c.name.as_deref()),
+        )
+        .chain(
+            module
+                .overrides
+                .iter()
+                .filter_map(|(_, o)| o.name.as_deref()),
+        )
+        .chain(module.types.iter().filter_map(|(_, t)| t.name.as_deref()))
+        .chain(module.entry_points.iter().map(|e| e.name.as_str()))
+        .collect();
+    let mut name = wanted.to_owned();
+    let mut number = 1u32;
+    while taken.contains(name.as_str()) {
+        name = format!("{wanted}_{number}");
+        number += 1;
+    }
+    name
+}
+
+/// The handle of the unnamed type `inner`, added where the module lacks it.
+pub(crate) fn type_of(module: &mut Module, inner: TypeInner) -> Handle<Type> {
+    module
+        .types
+        .insert(Type { name: None, inner }, Span::UNDEFINED)
+}
+
+/// Appends `expressions` to `function` one after the other, each made from the handle of the one
+/// before, and returns the last handle with the `Emit` that computes them all.
+///
+/// None of them may be one that naga evaluates without an `Emit` (literals, variables, arguments).
+pub(crate) fn emit_chain(
+    function: &mut naga::Arena<Expression>,
+    span: Span,
+    start: Handle<Expression>,
+    steps: &[&dyn Fn(Handle<Expression>) -> Expression],
+) -> (Handle<Expression>, Statement) {
+    let before = function.len();
+    let last = (steps.iter()).fold(start, |from, step| function.append(step(from), span));
+    (last, Statement::Emit(function.range_from(before)))
+}
+
+/// Puts `statements` before everything in the body of `function`.
+pub(crate) fn prepend(function: &mut Function, statements: Vec<Statement>, span: Span) {
+    let mut block = naga::Block::with_capacity(statements.len());
+    for statement in statements {
+        block.push(statement, span);
+    }
+    function.body.splice(0..0, block);
+}

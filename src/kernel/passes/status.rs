@@ -1,0 +1,82 @@
+//! The status record: sixteen words of device memory through which a kernel tells the host that
+//! something went wrong after it was submitted.
+//!
+//! The host zeroes the record before a launch and reads it after. A word that is still zero says
+//! that nothing was found; every word but [`ALWAYS_ZERO`] is only ever raised (`atomicMax`), so
+//! that it does not matter which invocation is the last to write.
+
+use std::num::NonZeroU32;
+
+use naga::{
+    AddressSpace, ArraySize, GlobalVariable, Handle, MemoryDecorations, Module, ResourceBinding,
+    Scalar, Span, StorageAccess, TypeInner,
+};
+
+use super::{type_of, unique_name};
+
+/// Words in the record.
+pub const WORDS: u32 = 16;
+
+/// Bytes in the record: what the buffer bound to it must hold.
+pub const BYTES: u64 = WORDS as u64 * 4;
+
+/// Word 0: the code of the loop that was cut short
+/// ([`LoopGuard::site_for_code`](super::loop_guard::LoopGuard::site_for_code)), 0 for none.
+pub const LOOP_GUARD: u32 = 0;
+
+/// Words 1 to 4: reserved for assertions that failed in the kernel.
+pub const ASSERTION: std::ops::Range<u32> = 1..5;
+
+/// Words 5 to 8: reserved for the first pointer that could not be dereferenced.
+pub const POINTER: std::ops::Range<u32> = 5..9;
+
+/// Words 9 to 14: reserved, and zero.
+pub const RESERVED: std::ops::Range<u32> = 9..15;
+
+/// Word 15: zero before, during and after a launch. Kernels read it where they need a zero that no
+/// compiler can know to be one; nothing may write it.
+pub const ALWAYS_ZERO: u32 = 15;
+
+const _: () = assert!(
+    LOOP_GUARD + 1 == ASSERTION.start
+        && ASSERTION.end == POINTER.start
+        && POINTER.end == RESERVED.start
+        && RESERVED.end == ALWAYS_ZERO
+        && ALWAYS_ZERO + 1 == WORDS
+);
+
+/// The variable `var<storage, read_write> tombolo_status: array<atomic<u32>, 16>` at `binding`,
+/// which is added where the module has no such variable yet.
+///
+/// `binding` must be one that the user's program does not use: the caller chooses it.
+pub fn status_global(module: &mut Module, binding: ResourceBinding) -> Handle<GlobalVariable> {
+    let space = AddressSpace::Storage {
+        access: StorageAccess::LOAD | StorageAccess::STORE,
+    };
+    let word = type_of(module, TypeInner::Atomic(Scalar::U32));
+    let ty = type_of(
+        module,
+        TypeInner::Array {
+            base: word,
+            size: NonZeroU32::new(WORDS).map_or(ArraySize::Dynamic, ArraySize::Constant),
+            stride: 4,
+        },
+    );
+    let present = (module.global_variables.iter())
+        .find(|(_, v)| v.binding == Some(binding) && v.space == space && v.ty == ty);
+    if let Some((handle, _)) = present {
+        return handle;
+    }
+    let name = unique_name(module, "tombolo_status");
+    module.global_variables.append(
+        GlobalVariable {
+            name: Some(name),
+            space,
+            binding: Some(binding),
+            ty,
+            init: None,
+            memory_decorations: MemoryDecorations::empty(),
+        },
+        Span::UNDEFINED,
+    )
+}

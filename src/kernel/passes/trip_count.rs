@@ -1,0 +1,445 @@
+//! How many loop back-edges an entry point can take at most, where that can be read off the module.
+//!
+//! A loop is *counted* when naga's form of `for (var i = A; i < B; i += C)` can be proved: `A`, `B` and
+//! `C` known, the counter a local variable that nothing else writes, the test in front of everything
+//! in the body. Every other loop is taken to be unbounded, and one unbounded loop makes the
+//! whole kernel so. What is counted wrong here lets a wrong result through unseen, so each rule below
+//! errs towards "unbounded".
+
+use std::collections::HashMap;
+
+use naga::{
+    BinaryOperator, Block, Expression, Function, Handle, Literal, LocalVariable, Module, Scalar,
+    Statement, TypeInner, UnaryOperator,
+};
+
+/// Back-edges that stand for "no bound is known". Sums and products saturate at it.
+pub(super) const UNBOUNDED: u64 = u64::MAX;
+
+/// An upper bound for the back-edges that one invocation of entry point `entry` takes in all.
+pub(super) fn entry_cost(module: &Module, entry: &Function) -> u64 {
+    let mut known = HashMap::new();
+    // Functions call only functions that are declared before them, so that one pass in the
+    // order of the arena finds each callee's cost already there.
+    for (handle, function) in module.functions.iter() {
+        let cost = function_cost(module, function, &known);
+        known.insert(handle, cost);
+    }
+    function_cost(module, entry, &known)
+}
+
+fn function_cost(
+    module: &Module,
+    function: &Function,
+    callees: &HashMap<Handle<Function>, u64>,
+) -> u64 {
+    let scope = Scope {
+        module,
+        function,
+        callees,
+    };
+    scope.block_cost(&function.body)
+}
+
+struct Scope<'a> {
+    module: &'a Module,
+    function: &'a Function,
+    callees: &'a HashMap<Handle<Function>, u64>,
+}
+
+/// The test at the head of a counted loop: the loop goes on while `counter op bound`.
+struct Test {
+    counter: Handle<LocalVariable>,
+    op: BinaryOperator,
+    bound: i128,
+}
+
+impl Scope<'_> {
+    fn block_cost(&self, block: &Block) -> u64 {
+        (block.iter()).fold(0, |sum, statement| {
+            sum.saturating_add(self.statement_cost(statement))
+        })
+    }
+
+    fn statement_cost(&self, statement: &Statement) -> u64 {
+        match *statement {
+            Statement::Block(ref block) => self.block_cost(block),
+            // Both sides count: a SIMD group whose lanes disagree runs the one and then the other.
+            Statement::If {
+                ref accept,
+                ref reject,
+                ..
+            } => self
+                .block_cost(accept)
+                .saturating_add(self.block_cost(reject)),
+            // Some compilers make a loop of one pass from a switch, so that `break` has a target.
+            Statement::Switch { ref cases, .. } => cases.iter().fold(1, |sum, case| {
+                sum.saturating_add(self.block_cost(&case.body))
+            }),
+            Statement::Loop {
+                ref body,
+                ref continuing,
+                // `break if` only ends a loop earlier than the test in front of it.
+                break_if: _,
+            } => {
+                let Some(trips) = self.trips(body, continuing) else {
+                    return UNBOUNDED;
+                };
+                let inside = (self.block_cost(body)).saturating_add(self.block_cost(continuing));
+                // The pass that only finds the test false reaches the end of the loop as well.
+                trips
+                    .saturating_add(1)
+                    .saturating_mul(inside.saturating_add(1))
+            }
+            Statement::Call { function, .. } => {
+                self.callees.get(&function).copied().unwrap_or(UNBOUNDED)
+            }
+            // Drivers without the hardware traverse in loops of their own.
+            Statement::RayQuery { .. } | Statement::RayPipelineFunction(_) => UNBOUNDED,
+            _ => 0,
+        }
+    }
+
+    /// The most passes through the body of this loop, each time it is entered.
+    fn trips(&self, body: &Block, continuing: &Block) -> Option<u64> {
+        let test = self.leading_test(body)?;
+        let width = match self.module.types[self.function.local_variables[test.counter].ty].inner {
+            TypeInner::Scalar(scalar) if scalar == Scalar::I32 => {
+                i32::MIN as i128..=i32::MAX as i128
+            }
+            TypeInner::Scalar(scalar) if scalar == Scalar::U32 => 0..=u32::MAX as i128,
+            _ => return None,
+        };
+        let step = self.only_step(test.counter, body, continuing)?;
+        let starts = self.starts(test.counter, body, continuing)?;
+        let mut most = 0;
+        for start in starts {
+            most = most.max(passes(start, step, &test, &width)?);
+        }
+        Some(most)
+    }
+
+    /// Reads the test off the first statements of a loop's body: expressions, then an `if` one side of
+    /// which only leaves the loop.
+    fn leading_test(&self, body: &Block) -> Option<Test> {
+        let mut emitted = Vec::new();
+        for statement in body {
+            match *statement {
+                Statement::Emit(ref range) => emitted.extend(range.clone()),
+                Statement::If {
+                    condition,
+                    ref accept,
+                    ref reject,
+                } => {
+                    let goes_on = match (only_breaks(accept), only_breaks(reject)) {
+                        (false, true) if accept.is_empty() => true,
+                        (true, false) if reject.is_empty() => false,
+                        _ => return None,
+                    };
+                    return self.comparison(condition, goes_on, &emitted);
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// The comparison `condition`, negated unless `goes_on`. What it reads must be among `emitted`: read
+    /// anew in each pass.
+    fn comparison(
+        &self,
+        condition: Handle<Expression>,
+        goes_on: bool,
+        emitted: &[Handle<Expression>],
+    ) -> Option<Test> {
+        match self.function.expressions[condition] {
+            Expression::Unary {
+                op: UnaryOperator::LogicalNot,
+                expr,
+            } => self.comparison(expr, !goes_on, emitted),
+            Expression::Binary { op, left, right } if emitted.contains(&condition) => {
+                let (counter, bound, op) = if let Some(bound) = self.integer(right) {
+                    (self.loaded(left, emitted)?, bound, op)
+                } else {
+                    let bound = self.integer(left)?;
+                    (self.loaded(right, emitted)?, bound, mirrored(op)?)
+                };
+                let op = if goes_on { op } else { negated(op)? };
+                Some(Test { counter, op, bound })
+            }
+            _ => None,
+        }
+    }
+
+    /// The local variable that `expression`, one of `emitted`, is the value of.
+    fn loaded(
+        &self,
+        expression: Handle<Expression>,
+        emitted: &[Handle<Expression>],
+    ) -> Option<Handle<LocalVariable>> {
+        match self.function.expressions[expression] {
+            Expression::Load { pointer } if emitted.contains(&expression) => self.local(pointer),
+            _ => None,
+        }
+    }
+
+    fn local(&self, pointer: Handle<Expression>) -> Option<Handle<LocalVariable>> {
+        match self.function.expressions[pointer] {
+            Expression::LocalVariable(local) => Some(local),
+            _ => None,
+        }
+    }
+
+    /// The value of an expression that is the same 32-bit integer whenever it is evaluated.
+    fn integer(&self, expression: Handle<Expression>) -> Option<i128> {
+        match self.function.expressions[expression] {
+            Expression::Constant(constant) => {
+                let init = self.module.constants[constant].init;
+                self.literal(&self.module.global_expressions[init])
+            }
+            ref other => self.literal(other),
+        }
+    }
+
+    fn literal(&self, expression: &Expression) -> Option<i128> {
+        match *expression {
+            Expression::Literal(Literal::I32(value)) => Some(value.into()),
+            Expression::Literal(Literal::U32(value)) => Some(value.into()),
+            Expression::ZeroValue(ty) => match self.module.types[ty].inner {
+                TypeInner::Scalar(scalar) if scalar == Scalar::I32 || scalar == Scalar::U32 => {
+                    Some(0)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// What is added to `counter` once in every pass that goes on, if that is all that the loop does to it.
+    fn only_step(
+        &self,
+        counter: Handle<LocalVariable>,
+        body: &Block,
+        continuing: &Block,
+    ) -> Option<i128> {
+        let mut steps = Vec::new();
+        self.unconditional_steps(continuing, counter, &mut steps);
+        if steps.is_empty() {
+            // `while` has its step in the body, where `continue` could jump over it.
+            if continues(body) {
+                return None;
+            }
+            self.unconditional_steps(body, counter, &mut steps);
+        }
+        let &[value] = steps.as_slice() else {
+            return None;
+        };
+        let Expression::Binary { op, left, right } = self.function.expressions[value] else {
+            return None;
+        };
+        let mut emitted = Vec::new();
+        for block in [body, continuing] {
+            each_statement(block, &mut |statement| {
+                if let Statement::Emit(range) = statement {
+                    emitted.extend(range.clone());
+                }
+            });
+        }
+        // What the sum is of must be read in this pass: a value from before the loop never changes.
+        let (base, step) = match (op, self.integer(left), self.integer(right)) {
+            (BinaryOperator::Add, None, Some(step)) => (left, step),
+            (BinaryOperator::Add, Some(step), None) => (right, step),
+            (BinaryOperator::Subtract, None, Some(step)) => (left, -step),
+            _ => return None,
+        };
+        (self.loaded(base, &emitted)? == counter).then_some(step)
+    }
+
+    /// Collects the values stored to `counter` by statements that run in every pass.
+    fn unconditional_steps(
+        &self,
+        block: &Block,
+        counter: Handle<LocalVariable>,
+        values: &mut Vec<Handle<Expression>>,
+    ) {
+        for statement in block {
+            match *statement {
+                Statement::Block(ref inner) => self.unconditional_steps(inner, counter, values),
+                Statement::Store { pointer, value } if self.local(pointer) == Some(counter) => {
+                    values.push(value);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Every value that `counter` can be given outside the loop; `None` when one is not known,
+    /// when the loop stores to it more than once, or when anything else could write it.
+    fn starts(
+        &self,
+        counter: Handle<LocalVariable>,
+        body: &Block,
+        continuing: &Block,
+    ) -> Option<Vec<i128>> {
+        let init = self.function.local_variables[counter].init;
+        let mut starts = vec![init.map_or(Some(0), |init| self.integer(init))?];
+        let mut escapes = false;
+        let mut stored = Vec::new();
+        each_statement(&self.function.body, &mut |statement| match *statement {
+            Statement::Store { pointer, value } => {
+                stored.extend((self.local(pointer) == Some(counter)).then_some(value));
+            }
+            Statement::Call { ref arguments, .. } => {
+                escapes |= (arguments.iter()).any(|&a| self.local(a) == Some(counter));
+            }
+            Statement::Atomic { pointer, .. } | Statement::WorkGroupUniformLoad { pointer, .. } => {
+                escapes |= self.local(pointer) == Some(counter);
+            }
+            _ => {}
+        });
+        // A pointer to the counter that is used for anything but a plain load or store.
+        for (_, expression) in self.function.expressions.iter() {
+            match *expression {
+                Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {
+                    escapes |= self.local(base) == Some(counter);
+                }
+                _ => {}
+            }
+        }
+        let mut inside = 0;
+        for block in [body, continuing] {
+            each_statement(block, &mut |statement| {
+                if let Statement::Store { pointer, .. } = *statement {
+                    inside += usize::from(self.local(pointer) == Some(counter));
+                }
+            });
+        }
+        if escapes || inside != 1 {
+            return None;
+        }
+        let mut unknown = 0;
+        for value in stored {
+            match self.integer(value) {
+                Some(start) => starts.push(start),
+                None => unknown += 1,
+            }
+        }
+        // The one store that is no constant is the step itself.
+        (unknown == 1).then_some(starts)
+    }
+}
+
+/// How often `start`, `start + step`, … passes the test before it fails; `None` if it never does, or only
+/// after the counter wrapped around.
+fn passes(
+    start: i128,
+    step: i128,
+    test: &Test,
+    width: &std::ops::RangeInclusive<i128>,
+) -> Option<u64> {
+    let upwards = |limit: i128| match limit - start {
+        distance if distance <= 0 => Some(0),
+        distance if step > 0 => Some((distance + step - 1) / step),
+        _ => None,
+    };
+    let downwards = |limit: i128| match start - limit {
+        distance if distance <= 0 => Some(0),
+        distance if step < 0 => Some((distance - step - 1) / -step),
+        _ => None,
+    };
+    let count = match test.op {
+        BinaryOperator::Less => upwards(test.bound),
+        BinaryOperator::LessEqual => upwards(test.bound + 1),
+        BinaryOperator::Greater => downwards(test.bound),
+        BinaryOperator::GreaterEqual => downwards(test.bound - 1),
+        BinaryOperator::NotEqual => match test.bound - start {
+            0 => Some(0),
+            distance if step != 0 && distance % step == 0 && distance / step > 0 => {
+                Some(distance / step)
+            }
+            _ => None,
+        },
+        _ => None,
+    }?;
+    // The value that fails the test must exist, or the counter wraps around and starts again.
+    if !width.contains(&(start + count * step)) {
+        return None;
+    }
+    u64::try_from(count).ok()
+}
+
+fn mirrored(op: BinaryOperator) -> Option<BinaryOperator> {
+    use BinaryOperator as B;
+    Some(match op {
+        B::Less => B::Greater,
+        B::LessEqual => B::GreaterEqual,
+        B::Greater => B::Less,
+        B::GreaterEqual => B::LessEqual,
+        B::Equal | B::NotEqual => op,
+        _ => return None,
+    })
+}
+
+fn negated(op: BinaryOperator) -> Option<BinaryOperator> {
+    use BinaryOperator as B;
+    Some(match op {
+        B::Less => B::GreaterEqual,
+        B::LessEqual => B::Greater,
+        B::Greater => B::LessEqual,
+        B::GreaterEqual => B::Less,
+        B::Equal => B::NotEqual,
+        B::NotEqual => B::Equal,
+        _ => return None,
+    })
+}
+
+fn only_breaks(block: &Block) -> bool {
+    matches!(**block, [Statement::Break])
+}
+
+/// Whether a `continue` in this body goes to the loop whose body it is.
+fn continues(block: &Block) -> bool {
+    block.iter().any(|statement| match *statement {
+        Statement::Continue => true,
+        Statement::Block(ref inner) => continues(inner),
+        Statement::If {
+            ref accept,
+            ref reject,
+            ..
+        } => continues(accept) || continues(reject),
+        Statement::Switch { ref cases, .. } => cases.iter().any(|case| continues(&case.body)),
+        _ => false,
+    })
+}
+
+/// Calls `visit` for every statement of `block` and of the blocks in it.
+pub(super) fn each_statement(block: &Block, visit: &mut dyn FnMut(&Statement)) {
+    for statement in block {
+        visit(statement);
+        match *statement {
+            Statement::Block(ref inner) => each_statement(inner, visit),
+            Statement::If {
+                ref accept,
+                ref reject,
+                ..
+            } => {
+                each_statement(accept, visit);
+                each_statement(reject, visit);
+            }
+            Statement::Switch { ref cases, .. } => {
+                for case in cases {
+                    each_statement(&case.body, visit);
+                }
+            }
+            Statement::Loop {
+                ref body,
+                ref continuing,
+                ..
+            } => {
+                each_statement(body, visit);
+                each_statement(continuing, visit);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! Kernels: specialized modules turned into pipelines of one device, with the plan of their bind
+//! groups.
+
+use std::sync::{Arc, OnceLock};
+
+use super::cache::ProgramKey;
+use super::compile::{Code, CompileOptions, Compiled, ModuleKey, compile, tiled};
+use super::constants::{ConstantInfo, ConstantValue, Constants};
+use super::error::KernelError;
+use super::private_array::PrivateArrayInfo;
+use super::program::Program;
+use super::reflect::{ArgumentKind, Interface};
+use crate::device::status::RECORD_BYTES;
+use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
+
+/// Invocations in a work-group for 1-D kernels that leave the size to the runtime: a multiple of every
+/// subgroup size in use, small enough for every adapter that WebGPU allows.
+const AUTO_WORKGROUP: u32 = 64;
+
+/// A kernel on a device: an entry point, specialized and compiled, ready to launch.
+///
+/// Kernels come from [`Device::kernel`]; asking again for the same one costs a look-up. Cloning is
+/// cheap.
+#[derive(Clone)]
+pub struct Kernel {
+    pub(crate) device: Arc<DeviceShared>,
+    pub(crate) shared: Arc<KernelShared>,
+}
+
+pub(crate) struct KernelShared {
+    pub(crate) compiled: Arc<Compiled>,
+    pub(crate) name: Arc<str>,
+    pub(crate) plain: Built,
+    /// The variant for grids larger than one dispatch, made when it is first needed.
+    tiled: OnceLock<Result<Option<Built>, KernelError>>,
+}
+
+/// A pipeline and how its bind groups are made up.
+pub(crate) struct Built {
+    pub(crate) pipeline: wgpu::ComputePipeline,
+    pub(crate) groups: Vec<GroupPlan>,
+}
+
+pub(crate) struct GroupPlan {
+    pub(crate) index: u32,
+    pub(crate) layout: wgpu::BindGroupLayout,
+    /// Identity of the layout, for the bind-group cache.
+    pub(crate) id: u64,
+    /// By ascending binding, which is also the order of dynamic offsets.
+    pub(crate) entries: Vec<EntryPlan>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EntryPlan {
+    pub(crate) binding: u32,
+    pub(crate) source: Source,
+    pub(crate) dynamic: bool,
+}
+
+/// Where a binding's resource comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The launch's argument of that index in the interface.
+    Argument(usize),
+    /// The runtime's status record.
+    Status,
+    /// The parameters of a tiled grid.
+    Grid,
+}
+
+/// Bytes of `TomboloGrid`, the parameters of a tiled grid.
+pub(crate) const GRID_BYTES: u64 = 32;
+
+impl Device {
+    /// Specializes and compiles the entry point `entry` of `program` for this device.
+    ///
+    /// Modules and pipelines are cached: asking again with the same values costs well under a
+    /// microsecond.
+    ///
+    /// # Errors
+    /// [`KernelError`], for everything that is wrong with the entry point, the values or the device's
+    /// limits; nothing has been submitted then.
+    pub fn kernel(
+        &self,
+        program: &Program,
+        entry: &str,
+        constants: &Constants,
+    ) -> Result<Kernel, KernelError> {
+        let shared = &self.shared;
+        let key = ProgramKey {
+            program: program.id(),
+            values: program.key(constants)?,
+        };
+        let found = match shared.kernels.find(&key, entry) {
+            Some(found) => found,
+            None => {
+                let options = compile_options(shared);
+                let module_key = ModuleKey {
+                    name: program.name().into(),
+                    source: program.source_text(),
+                    entry: entry.into(),
+                    values: key.values.clone(),
+                    options: options.clone(),
+                };
+                let compiled = shared
+                    .modules
+                    .get(module_key, || compile(program, entry, constants, &options))?;
+                shared.kernels.insert(key, entry, compiled.id, || {
+                    KernelShared::build(shared, Arc::clone(&compiled))
+                })?
+            }
+        };
+        Ok(Kernel {
+            device: Arc::clone(shared),
+            shared: found,
+        })
+    }
+}
+
+fn compile_options(device: &DeviceShared) -> CompileOptions {
+    let loop_budget = match device.options.loop_guard {
+        LoopGuardPolicy::Off => None,
+        LoopGuardPolicy::Budget(budget) => Some(budget),
+        LoopGuardPolicy::WhereNeeded => device.capabilities.loop_budget(),
+    };
+    CompileOptions {
+        capabilities: device.shader_capabilities.bits(),
+        private_limit: device.capabilities.private_memory_bytes,
+        loop_budget,
+        auto_workgroup: AUTO_WORKGROUP
+            .min(device.limits.max_compute_invocations_per_workgroup)
+            .min(device.limits.max_compute_workgroup_size_x),
+        max_bind_groups: device.limits.max_bind_groups,
+    }
+}
+
+impl KernelShared {
+    pub(crate) fn build(
+        device: &DeviceShared,
+        compiled: Arc<Compiled>,
+    ) -> Result<Self, KernelError> {
+        check_limits(device, &compiled)?;
+        let module = match &compiled.code {
+            Code::Naga { module, .. } => Shader::Naga(module.clone()),
+            Code::SpirV(words) => Shader::SpirV(words),
+        };
+        let plain = build(device, &compiled, module, false)?;
+        Ok(Self {
+            name: compiled.interface.entry.as_str().into(),
+            compiled,
+            plain,
+            tiled: OnceLock::new(),
+        })
+    }
+
+    /// What to dispatch for a grid of several tiles; the plain pipeline serves kernels that cannot
+    /// tell one tile from another.
+    pub(crate) fn tiled(&self, device: &DeviceShared) -> Result<&Built, KernelError> {
+        let built = self.tiled.get_or_init(|| match tiled(&self.compiled) {
+            None => Ok(None),
+            Some(module) => build(device, &self.compiled, Shader::Naga(module), true).map(Some),
+        });
+        match built {
+            Ok(Some(built)) => Ok(built),
+            Ok(None) => Ok(&self.plain),
+            Err(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// Checks the kernel against the limits of the device, where wgpu would only say which number is off.
+fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result<(), KernelError> {
+    let (limits, interface) = (&device.limits, &compiled.interface);
+    let count = |wanted: fn(&ArgumentKind) -> bool| {
+        interface
+            .arguments
+            .iter()
+            .filter(|a| wanted(&a.kind))
+            .count() as u64
+    };
+    let [x, y, z] = interface.workgroup_size;
+    let storage =
+        count(|k| matches!(k, ArgumentKind::Storage { .. })) + u64::from(compiled.guard.is_some());
+    let uniform = count(|k| matches!(k, ArgumentKind::Uniform { .. }));
+    let invocations = u64::from(x) * u64::from(y) * u64::from(z);
+    let checks: [(&'static str, u64, u64, &'static str); 8] = [
+        (
+            "storage buffers",
+            storage,
+            u64::from(limits.max_storage_buffers_per_shader_stage),
+            "put several arrays into one buffer",
+        ),
+        (
+            "uniform buffers",
+            uniform,
+            u64::from(limits.max_uniform_buffers_per_shader_stage),
+            "put several values into one structure",
+        ),
+        (
+            "invocations in a work-group",
+            invocations,
+            u64::from(limits.max_compute_invocations_per_workgroup),
+            "choose a smaller @workgroup_size",
+        ),
+        (
+            "work-group size in x",
+            u64::from(x),
+            u64::from(limits.max_compute_workgroup_size_x),
+            "choose a smaller @workgroup_size",
+        ),
+        (
+            "work-group size in y",
+            u64::from(y),
+            u64::from(limits.max_compute_workgroup_size_y),
+            "choose a smaller @workgroup_size",
+        ),
+        (
+            "work-group size in z",
+            u64::from(z),
+            u64::from(limits.max_compute_workgroup_size_z),
+            "choose a smaller @workgroup_size",
+        ),
+        (
+            "bytes of workgroup memory",
+            interface.workgroup_bytes,
+            u64::from(limits.max_compute_workgroup_storage_size),
+            "use smaller workgroup arrays",
+        ),
+        (
+            "bytes of immediate data",
+            interface
+                .immediates
+                .as_ref()
+                .map_or(0, |l| u64::from(l.size)),
+            u64::from(limits.max_immediate_size),
+            "pass the value as a uniform",
+        ),
+    ];
+    for (what, wanted, limit, instead) in checks {
+        if wanted > limit {
+            return Err(KernelError::Limit {
+                program: compiled.program.to_string(),
+                entry: interface.entry.clone(),
+                what,
+                wanted,
+                limit,
+                device: device.capabilities.name.clone(),
+                instead,
+            });
+        }
+    }
+    Ok(())
+}
+
+enum Shader<'a> {
+    Naga(naga::Module),
+    SpirV(&'a [u32]),
+}
+
+fn build(
+    device: &DeviceShared,
+    compiled: &Compiled,
+    shader: Shader<'_>,
+    with_grid: bool,
+) -> Result<Built, KernelError> {
+    let plans = plan_groups(device, compiled, with_grid);
+    let entry = &compiled.interface.entry;
+    let (built, error) = capture(&device.raw, || {
+        let mut groups = Vec::with_capacity(plans.len());
+        for (index, layout_entries, entries) in plans {
+            let layout = device
+                .raw
+                .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                    label: Some(entry),
+                    entries: &layout_entries,
+                });
+            groups.push(GroupPlan {
+                index,
+                layout,
+                id: unique_id(),
+                entries,
+            });
+        }
+        let slots = groups.iter().map(|g| g.index + 1).max().unwrap_or(0);
+        let layouts: Vec<Option<&wgpu::BindGroupLayout>> = (0..slots)
+            .map(|slot| groups.iter().find(|g| g.index == slot).map(|g| &g.layout))
+            .collect();
+        let layout = device
+            .raw
+            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: Some(entry),
+                bind_group_layouts: &layouts,
+                immediate_size: immediate_bytes(&compiled.interface),
+            });
+        let module = match shader {
+            Shader::Naga(module) => device
+                .raw
+                .create_shader_module(wgpu::ShaderModuleDescriptor {
+                    label: Some(&compiled.program),
+                    source: wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)),
+                }),
+            Shader::SpirV(words) => super::precompiled::shader_module(device, compiled, words),
+        };
+        let pipeline = device
+            .raw
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(entry),
+                layout: Some(&layout),
+                module: &module,
+                entry_point: Some(entry),
+                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                cache: device.pipeline_cache.as_ref().map(|cache| &cache.cache),
+            });
+        Built { pipeline, groups }
+    });
+    match error {
+        None => Ok(built),
+        Some(error) => Err(KernelError::Pipeline {
+            program: compiled.program.to_string(),
+            entry: entry.clone(),
+            message: error.to_string(),
+        }),
+    }
+}
+
+/// Bytes of immediate data that the pipeline layout reserves: whole words.
+pub(crate) fn immediate_bytes(interface: &Interface) -> u32 {
+    interface
+        .immediates
+        .as_ref()
+        .map_or(0, |layout| layout.size.next_multiple_of(4))
+}
+
+type PlannedGroup = (u32, Vec<wgpu::BindGroupLayoutEntry>, Vec<EntryPlan>);
+
+fn plan_groups(device: &DeviceShared, compiled: &Compiled, with_grid: bool) -> Vec<PlannedGroup> {
+    let mut wanted: Vec<(u32, u32, Source, wgpu::BindingType)> = Vec::new();
+    let mut dynamic_uniforms = device
+        .limits
+        .max_dynamic_uniform_buffers_per_pipeline_layout;
+    let mut uniform = |bytes: u64| {
+        // Values beyond the limit are bound at their offset, which costs a bind group for each.
+        let dynamic = dynamic_uniforms > 0;
+        dynamic_uniforms = dynamic_uniforms.saturating_sub(1);
+        wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Uniform,
+            has_dynamic_offset: dynamic,
+            min_binding_size: wgpu::BufferSize::new(bytes),
+        }
+    };
+    if with_grid {
+        let at = compiled.grid_binding;
+        wanted.push((at.group, at.binding, Source::Grid, uniform(GRID_BYTES)));
+    }
+    if let Some(guard) = &compiled.guard {
+        let ty = wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Storage { read_only: false },
+            has_dynamic_offset: true,
+            min_binding_size: wgpu::BufferSize::new(RECORD_BYTES),
+        };
+        wanted.push((
+            guard.binding.group,
+            guard.binding.binding,
+            Source::Status,
+            ty,
+        ));
+    }
+    for (index, argument) in compiled.interface.arguments.iter().enumerate() {
+        let ty = match &argument.kind {
+            ArgumentKind::Storage { writable, layout } => wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage {
+                    read_only: !writable,
+                },
+                has_dynamic_offset: false,
+                min_binding_size: wgpu::BufferSize::new(u64::from(layout.size)),
+            },
+            ArgumentKind::Uniform { layout } => uniform(u64::from(layout.size)),
+            ArgumentKind::Texture { binding } | ArgumentKind::Sampler { binding } => *binding,
+            // Reported by `Kernel::launch`, where the argument has a name.
+            ArgumentKind::Unsupported { .. } => continue,
+        };
+        wanted.push((
+            argument.group,
+            argument.binding,
+            Source::Argument(index),
+            ty,
+        ));
+    }
+    wanted.sort_by_key(|&(group, binding, ..)| (group, binding));
+    let mut groups: Vec<PlannedGroup> = Vec::new();
+    for (group, binding, source, ty) in wanted {
+        if groups.last().is_none_or(|(index, ..)| *index != group) {
+            groups.push((group, Vec::new(), Vec::new()));
+        }
+        let dynamic = matches!(
+            ty,
+            wgpu::BindingType::Buffer {
+                has_dynamic_offset: true,
+                ..
+            }
+        );
+        if let Some((_, layout, entries)) = groups.last_mut() {
+            layout.push(wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty,
+                count: None,
+            });
+            entries.push(EntryPlan {
+                binding,
+                source,
+                dynamic,
+            });
+        }
+    }
+    groups
+}
+
+impl Kernel {
+    /// What the entry point wants from a launch.
+    pub fn interface(&self) -> &Interface {
+        &self.shared.compiled.interface
+    }
+
+    /// Invocations in a work-group, in x, y and z.
+    pub fn workgroup_size(&self) -> [u32; 3] {
+        self.interface().workgroup_size
+    }
+
+    /// The specialization constants that decide this kernel, with the values they have in it.
+    pub fn constants(&self) -> &[(ConstantInfo, ConstantValue)] {
+        &self.shared.compiled.constants
+    }
+
+    /// The arrays in function and private space whose length a specialization constant gives.
+    pub fn private_arrays(&self) -> &[PrivateArrayInfo] {
+        &self.shared.compiled.private_arrays
+    }
+
+    /// True when the kernel carries checks for loops that the adapter might cut short.
+    pub fn is_loop_guarded(&self) -> bool {
+        self.shared.compiled.guard.is_some()
+    }
+
+    /// The wgpu pipeline, for the program's own commands.
+    pub fn raw(&self) -> &wgpu::ComputePipeline {
+        &self.shared.plain.pipeline
+    }
+
+    /// The device that the kernel belongs to.
+    pub fn device(&self) -> Device {
+        Device {
+            shared: Arc::clone(&self.device),
+        }
+    }
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel")
+            .field("entry", &self.shared.name)
+            .field("workgroup_size", &self.workgroup_size())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! Kernels that were compiled elsewhere: SPIR-V that goes to the driver as it is.
+//!
+//! Nothing can be specialized in them any more, private arrays included: asking for it is refused, as
+//! the specification of `sycl_ext_oneapi_private_alloca` does for ahead-of-time code.
+
+use std::sync::Arc;
+
+use naga::ResourceBinding;
+
+use super::compile::{Code, Compiled};
+use super::constants::Constants;
+use super::error::KernelError;
+use super::pipeline::{Kernel, KernelShared};
+use super::reflect::Interface;
+use crate::device::{Aspect, Device, DeviceShared, unique_id};
+
+/// A SPIR-V module and the interface of one of its entry points.
+#[derive(Debug, Clone)]
+pub struct Precompiled {
+    name: String,
+    words: Vec<u32>,
+    interface: Interface,
+}
+
+impl Precompiled {
+    /// Takes a SPIR-V module whose entry point has the given interface; a WGSL
+    /// [`Program`](crate::Program) that declares the same variables gives one through
+    /// [`Program::interface`](crate::Program::interface).
+    ///
+    /// # Safety
+    /// The module goes to the driver unchecked: it must be valid SPIR-V for the device, its bindings
+    /// must be those of `interface`, and it must stay inside them.
+    #[allow(unsafe_code)]
+    pub unsafe fn spirv(
+        name: impl Into<String>,
+        words: Vec<u32>,
+        interface: Interface,
+    ) -> Precompiled {
+        Precompiled {
+            name: name.into(),
+            words,
+            interface,
+        }
+    }
+}
+
+impl Device {
+    /// Makes a kernel of a precompiled module.
+    ///
+    /// # Errors
+    /// [`KernelError::FeatureNotSupported`] when `constants` asks for any specialization, or the
+    /// device lacks [`Aspect::PassthroughShaders`]; [`KernelError::Pipeline`] when the driver refuses.
+    pub fn precompiled_kernel(
+        &self,
+        module: &Precompiled,
+        constants: &Constants,
+    ) -> Result<Kernel, KernelError> {
+        let refuse = |what: String, why: String| KernelError::FeatureNotSupported {
+            program: module.name.clone(),
+            what,
+            why,
+        };
+        if let Some((key, _)) = constants.iter().next() {
+            return Err(refuse(
+                format!("the specialization constant {key}"),
+                "a precompiled module has its constants and private arrays fixed; build the kernel \
+                 from WGSL instead"
+                    .into(),
+            ));
+        }
+        if !self.has(Aspect::PassthroughShaders) {
+            return Err(refuse(
+                "a precompiled module".into(),
+                self.capabilities().explain(Aspect::PassthroughShaders),
+            ));
+        }
+        let compiled = Compiled {
+            id: unique_id(),
+            program: module.name.as_str().into(),
+            interface: module.interface.clone(),
+            code: Code::SpirV(module.words.clone()),
+            constants: Vec::new(),
+            private_arrays: Vec::new(),
+            guard: None,
+            // A tiled grid needs a rewritten module; launches refuse it here.
+            grid_binding: ResourceBinding {
+                group: 0,
+                binding: 0,
+            },
+        };
+        Ok(Kernel {
+            device: Arc::clone(&self.shared),
+            shared: Arc::new(KernelShared::build(&self.shared, Arc::new(compiled))?),
+        })
+    }
+}
+
+/// Hands the words to wgpu.
+pub(crate) fn shader_module(
+    device: &DeviceShared,
+    compiled: &Compiled,
+    words: &[u32],
+) -> wgpu::ShaderModule {
+    let [x, y, z] = compiled.interface.workgroup_size;
+    let points = [wgpu::PassthroughShaderEntryPoint {
+        name: compiled.interface.entry.as_str().into(),
+        workgroup_size: (x, y, z),
+    }];
+    // SAFETY: whoever made the `Precompiled` has promised that the module is valid for the device and
+    // keeps to its interface.
+    #[allow(unsafe_code)]
+    unsafe {
+        device
+            .raw
+            .create_shader_module_passthrough(wgpu::ShaderModuleDescriptorPassthrough {
+                label: Some(&compiled.program),
+                entry_points: points.as_slice().into(),
+                spirv: Some(words.into()),
+                ..Default::default()
+            })
+    }
+}

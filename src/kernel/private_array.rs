@@ -1,0 +1,441 @@
+//! Private arrays: which `override` declarations decide the length of an array outside work-group memory, and
+//! which arrays and variables these are.
+//!
+//! WGSL lets an `override` size an array in `var<workgroup>` only. Here it may size any other array too, in
+//! function and private space above all: such an override is compiled as `const`, with the value it has in that
+//! specialization, so that all of WGSL just works with it. Overrides that size nothing, or work-group arrays only,
+//! stay what they are.
+//!
+//! An override sizes an array if the array's length mentions it directly, through module-scope or local constants,
+//! or through other overrides. `@align(A)` in front of a variable asks for the array to be aligned to `A` bytes.
+//! Shaders address function and private memory logically, never by address, so nothing in a kernel can observe
+//! the alignment; it is checked, reported, and counted in the array's bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::declarations::{Context, Declaration, DeclarationKind, entry_point, heads, names};
+use super::edit::{EditedText, Replacement, blank};
+use super::token::TokenStream;
+use super::walk::{AlignAttribute, ArrayUse, Variable, walk};
+
+/// An array in function or private space whose length is chosen at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PrivateArrayInfo {
+    /// Name of the variable.
+    pub name: String,
+    /// The function that declares it; none for a variable in private space.
+    pub function: Option<String>,
+    /// Number of elements; for a struct that contains such an array, 1.
+    pub length: u32,
+    /// Bytes that one invocation needs for it, rounded up to `align`.
+    pub bytes: u64,
+    /// Alignment in bytes: that of `@align`, or else that of the type.
+    pub align: u32,
+    /// Line of its declaration, counted from 1.
+    pub line: u32,
+}
+
+/// What is known of a program's text before it is parsed.
+#[derive(Debug)]
+pub(crate) struct Analysis {
+    pub declarations: Vec<Declaration>,
+    /// Arrays whose length depends on an override and is not left to WGSL's own rules.
+    pub arrays: Vec<ArrayUse>,
+    /// Variables that such an array decides the size of, or that are aligned.
+    pub variables: Vec<Variable>,
+    /// Per declaration: whether it is a constant or override that sizes such an array.
+    pub sizing: Vec<bool>,
+    /// Per declaration: whether its value depends on an override.
+    pub overridden: Vec<bool>,
+}
+
+impl Analysis {
+    pub fn new(source: &str) -> Self {
+        let stream = TokenStream::new(source);
+        let heads = heads(&stream);
+        let names = names(&stream, &heads);
+        let mut declarations = Vec::with_capacity(heads.len());
+        let (mut arrays, mut variables) = (Vec::new(), Vec::new());
+        for (index, head) in heads.iter().enumerate() {
+            let contents = walk(&stream, &names, head, index);
+            declarations.push(Declaration {
+                kind: head.kind,
+                name: head.name.map_or("", |n| stream.text(n)).to_owned(),
+                span: stream.span(head.tokens.clone()),
+                keyword: stream.span(head.keyword..head.keyword + 1),
+                name_span: head.name.map_or(0..0, |n| stream.span(n..n + 1)),
+                references: contents.references,
+                result: contents.result,
+                entry: entry_point(&stream, head, &names),
+                initialized: head.tokens.clone().any(|i| stream.text(i) == "="),
+            });
+            let base = arrays.len();
+            arrays.extend(contents.arrays);
+            variables.extend(contents.variables.into_iter().map(|v| Variable {
+                arrays: v.arrays.start + base..v.arrays.end + base,
+                ..v
+            }));
+        }
+        let mut analysis = Self {
+            sizing: vec![false; declarations.len()],
+            overridden: vec![false; declarations.len()],
+            declarations,
+            arrays: Vec::new(),
+            variables: Vec::new(),
+        };
+        analysis.overridden = analysis.depends_on(|d| d.kind == DeclarationKind::Override);
+        analysis.select(arrays, variables);
+        analysis
+    }
+
+    /// Whether the text uses a convention of this module: if not, naga gets the text as it is.
+    pub fn uses_conventions(&self) -> bool {
+        !self.arrays.is_empty() || self.variables.iter().any(|v| v.align.is_some())
+    }
+
+    pub fn get(&self, index: usize) -> Option<&Declaration> {
+        self.declarations.get(index)
+    }
+
+    pub fn is_sizing(&self, index: usize) -> bool {
+        self.sizing.get(index).copied().unwrap_or(false)
+    }
+
+    /// Overrides that size arrays outside work-group memory.
+    pub fn sizing_overrides(&self) -> impl Iterator<Item = usize> {
+        let sizes = |&(i, d): &(usize, &Declaration)| {
+            d.kind == DeclarationKind::Override && self.is_sizing(i)
+        };
+        self.declarations
+            .iter()
+            .enumerate()
+            .filter(sizes)
+            .map(|(i, _)| i)
+    }
+
+    /// Marks `start` and all that it mentions, directly or not, without looking into those that `cut` holds for.
+    pub fn reach(
+        &self,
+        start: impl IntoIterator<Item = usize>,
+        cut: impl Fn(usize) -> bool,
+    ) -> Vec<bool> {
+        let mut reached = vec![false; self.declarations.len()];
+        let mut open = start.into_iter().collect::<Vec<_>>();
+        while let Some(index) = open.pop() {
+            let Some(mark) = reached.get_mut(index) else {
+                continue;
+            };
+            if !std::mem::replace(mark, true) && !cut(index) {
+                open.extend(
+                    self.declarations
+                        .get(index)
+                        .into_iter()
+                        .flat_map(|d| d.references.iter())
+                        .map(|r| r.target),
+                );
+            }
+        }
+        reached
+    }
+
+    /// Marks what mentions, directly or not, a declaration that `root` holds for.
+    pub fn depends_on(&self, root: impl Fn(&Declaration) -> bool) -> Vec<bool> {
+        let mut marked = self.declarations.iter().map(root).collect::<Vec<_>>();
+        loop {
+            let mut changed = false;
+            for (index, declaration) in self.declarations.iter().enumerate() {
+                let depends = declaration
+                    .references
+                    .iter()
+                    .any(|r| marked.get(r.target) == Some(&true));
+                if let Some(mark) = marked.get_mut(index)
+                    && depends
+                    && !*mark
+                {
+                    *mark = true;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return marked;
+            }
+        }
+    }
+
+    /// Picks the arrays and variables whose size is chosen at run time.
+    fn select(&mut self, arrays: Vec<ArrayUse>, variables: Vec<Variable>) {
+        let plain = self.plain_aliases();
+        let mut kept = vec![false; arrays.len()];
+        let mut roots = Vec::new();
+        for (array, keep) in arrays.iter().zip(&mut kept) {
+            let outside = match array.context {
+                Context::Plain => true,
+                Context::Workgroup => false,
+                Context::Inherited => plain.get(array.declaration) == Some(&true),
+            };
+            *keep = outside
+                && array
+                    .mentions
+                    .iter()
+                    .any(|&m| self.overridden.get(m) == Some(&true));
+            if *keep {
+                roots.extend(array.mentions.iter().copied());
+            }
+        }
+        self.sizing = self.reach(roots, |_| false);
+        for (index, declaration) in self.declarations.iter().enumerate() {
+            if !matches!(
+                declaration.kind,
+                DeclarationKind::Const | DeclarationKind::Override
+            ) && let Some(mark) = self.sizing.get_mut(index)
+            {
+                *mark = false;
+            }
+        }
+        let sized = self.sized_declarations(&arrays, &kept);
+        let mut sized_names: Vec<(usize, String)> = Vec::new();
+        for variable in variables {
+            let kind = self.get(variable.declaration).map(|d| d.kind);
+            if !matches!(
+                kind,
+                Some(DeclarationKind::Function | DeclarationKind::Private)
+            ) {
+                continue;
+            }
+            let by_array = kept
+                .get(variable.arrays.clone())
+                .is_some_and(|k| k.contains(&true));
+            let by_type = variable
+                .mentions
+                .iter()
+                .any(|&m| sized.get(m) == Some(&true));
+            let by_local = variable.locals.iter().any(|l| {
+                sized_names
+                    .iter()
+                    .any(|(declaration, name)| *declaration == variable.declaration && name == l)
+            });
+            let is_sized = by_array || by_type || by_local;
+            if is_sized {
+                sized_names.push((variable.declaration, variable.name.clone()));
+            }
+            if is_sized || variable.align.is_some() {
+                self.variables.push(variable);
+            }
+        }
+        self.arrays = arrays
+            .into_iter()
+            .zip(kept)
+            .filter_map(|(a, keep)| keep.then_some(a))
+            .collect();
+    }
+
+    /// Aliases that are used outside work-group memory, or where work-group memory takes no override either.
+    fn plain_aliases(&self) -> Vec<bool> {
+        let is_alias = |i: usize| {
+            self.get(i)
+                .is_some_and(|d| d.kind == DeclarationKind::Alias)
+        };
+        let plain =
+            |r: &&super::declarations::Reference| r.context == Context::Plain && is_alias(r.target);
+        let roots = self
+            .declarations
+            .iter()
+            .flat_map(|d| d.references.iter().filter(plain))
+            .map(|r| r.target);
+        self.reach(roots.collect::<Vec<_>>(), |i| !is_alias(i))
+    }
+
+    /// Types that contain such an array, functions that return one, and private variables of such a type.
+    fn sized_declarations(&self, arrays: &[ArrayUse], kept: &[bool]) -> Vec<bool> {
+        let mut sized = vec![false; self.declarations.len()];
+        let is_type = |i: usize| {
+            self.get(i).is_some_and(|d| {
+                matches!(
+                    d.kind,
+                    DeclarationKind::Alias | DeclarationKind::Struct | DeclarationKind::Private
+                )
+            })
+        };
+        for (array, _) in arrays.iter().zip(kept).filter(|(_, keep)| **keep) {
+            let in_result = self.get(array.declaration).is_some_and(|d| {
+                d.kind == DeclarationKind::Function && array.owner.starts_with("array")
+            });
+            if let Some(mark) = sized.get_mut(array.declaration)
+                && (in_result || is_type(array.declaration))
+            {
+                *mark = true;
+            }
+        }
+        loop {
+            let mut changed = false;
+            for (index, declaration) in self.declarations.iter().enumerate() {
+                let holds = |i: &usize| sized.get(*i) == Some(&true);
+                let now = match declaration.kind {
+                    DeclarationKind::Function => declaration.result.iter().any(holds),
+                    _ => is_type(index) && declaration.references.iter().any(|r| holds(&r.target)),
+                };
+                if let Some(mark) = sized.get_mut(index)
+                    && now
+                    && !*mark
+                {
+                    *mark = true;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return sized;
+            }
+        }
+    }
+
+    /// The text for naga: declarations that `keep` does not hold for are blanked, `constant` says what stands in
+    /// place of an override, and `length` what stands in place of a bare name as an array's length.
+    pub fn assemble(
+        &self,
+        source: &Arc<str>,
+        keep: impl Fn(usize) -> bool,
+        constant: impl Fn(usize) -> Option<String>,
+        length: impl Fn(usize) -> Option<String>,
+    ) -> EditedText {
+        let mut edits = Vec::new();
+        let mut put = |range: Range<usize>, text: String| edits.push(Replacement { range, text });
+        for (index, declaration) in self.declarations.iter().enumerate() {
+            let text = source.get(declaration.span.clone()).unwrap_or("");
+            match constant(index) {
+                _ if !keep(index) => put(declaration.span.clone(), blank(text)),
+                Some(constant) => put(declaration.span.clone(), constant),
+                None => {}
+            }
+        }
+        for (span, target) in self
+            .arrays
+            .iter()
+            .filter_map(|a| a.bare.clone())
+            .map(|(target, span)| (span, target))
+        {
+            if let Some(text) = length(target) {
+                put(span, text);
+            }
+        }
+        for align in self.aligned().map(|(_, align)| align) {
+            put(
+                align.span.clone(),
+                blank(source.get(align.span.clone()).unwrap_or("")),
+            );
+        }
+        EditedText::new(Arc::clone(source), edits)
+    }
+
+    /// Variables with `@align`.
+    pub fn aligned(&self) -> impl Iterator<Item = (&Variable, &AlignAttribute)> {
+        self.variables
+            .iter()
+            .filter_map(|v| Some((v, v.align.as_ref()?)))
+    }
+
+    /// The function that declaration `index` is, by name.
+    pub fn function(&self, index: usize) -> Option<String> {
+        self.get(index)
+            .filter(|d| d.kind == DeclarationKind::Function)
+            .map(|d| d.name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizing(source: &str) -> Vec<String> {
+        let analysis = Analysis::new(source);
+        analysis
+            .sizing_overrides()
+            .filter_map(|i| analysis.get(i))
+            .map(|d| d.name.clone())
+            .collect()
+    }
+
+    fn variables(source: &str) -> Vec<String> {
+        Analysis::new(source)
+            .variables
+            .iter()
+            .map(|v| v.name.clone())
+            .collect()
+    }
+
+    #[test]
+    fn overrides_are_found_however_they_size_an_array() {
+        for source in [
+            "override N: u32; fn f() { var t: array<f32, N>; }",
+            "override N: u32; fn f() { var t = array<f32, N>(); }",
+            "override N: u32; fn f() { var t: array<f32, N * 2u + 1u,>; }",
+            "override N: u32; var<private> t: array<vec4<f32>, N>;",
+            "override N: u32; alias A = array<f32, N>; fn f() { var t: A; }",
+            "override N: u32; alias A = array<f32, N>; alias B = A; fn f() { var t: B; }",
+            "override N: u32; struct S { a: array<f32, N>, } fn f() { var t: S; }",
+            "override N: u32; const M = N * 2u; fn f() { var t: array<f32, M>; }",
+            "override N: u32; fn f() { const M = N * 2u; const K = M; var t: array<f32, K>; }",
+            "override N: u32; fn f(p: ptr<function, array<f32, N>>) {}",
+            "override N: u32; fn f() -> array<f32, N> { return array<f32, N>(); }",
+            "override N: u32; var<workgroup> t: array<array<f32, N>, 4>;",
+            "override N: u32; alias A = array<f32, N>; var<workgroup> t: array<A, 4>;",
+            "fn f() { var t: array<f32, N>; } override N: u32;",
+        ] {
+            assert_eq!(sizing(source), ["N"], "{source}");
+        }
+        assert_eq!(
+            sizing("override N: u32; override M = N; var<private> t: array<f32, M>;"),
+            ["N", "M"]
+        );
+        assert_eq!(
+            sizing("override A: u32; override B: u32; fn f() { var t: array<array<f32, A>, B>; }"),
+            ["A", "B"]
+        );
+    }
+
+    #[test]
+    fn other_overrides_are_left_alone() {
+        for source in [
+            "override N: u32; var<workgroup> t: array<f32, N>;",
+            "override N: u32; alias A = array<f32, N>; var<workgroup> t: A;",
+            "override N: u32; fn f(p: ptr<workgroup, array<f32, N>>) {}",
+            "override N: u32; @compute @workgroup_size(N) fn f() { let x = N; var t: array<u32, 4>; t[0] = N; }",
+            "override N: u32; fn f() { const N = 4u; var t: array<f32, N>; }",
+            "override N: u32; struct S { N: u32 } fn f(s: S) { if s.N < 3u && 4u > s.N { } }",
+        ] {
+            assert_eq!(sizing(source), [""; 0], "{source}");
+            assert!(!Analysis::new(source).uses_conventions());
+        }
+    }
+
+    #[test]
+    fn shadowing_ends_with_its_block() {
+        let source = "override N: u32; fn f() { { const N = 4u; } var t: array<f32, N>; }";
+        assert_eq!(sizing(source), ["N"]);
+        let source =
+            "override N: u32; fn f() { for (var N = 0; N < 2; N++) { } var t: array<f32, N>; }";
+        assert_eq!(sizing(source), ["N"]);
+    }
+
+    #[test]
+    fn variables_of_run_time_size_are_found() {
+        let source = "override N: u32; struct S { a: array<f32, N> } alias A = S;
+            var<private> p: S; var<private> q: array<f32, 4>;
+            fn make() -> array<f32, N> { var r: array<f32, N>; return r; }
+            fn f() { var a: A; var b = make(); var c = b; var d: f32 = b[0]; var e = array<f32, N>(); var g = p;
+                     @align(64) var h: array<f32, 4>; var i = 1; let j = a; }";
+        assert_eq!(variables(source), ["p", "r", "a", "b", "c", "e", "g", "h"]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_upsets_the_analysis(
+            words in proptest::collection::vec("override|N|:|;|fn|var|<|>|array|,|\\(|\\)|\\{|\\}|@|align|=|const|struct|alias|let|1|\\.|ptr|workgroup", 0..40)
+        ) {
+            let source = words.join(" ");
+            let analysis = Analysis::new(&source);
+            analysis.assemble(&source.as_str().into(), |_| false, |_| None, |_| Some("1".into()));
+        }
+    }
+}

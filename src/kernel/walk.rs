@@ -1,0 +1,452 @@
+//! One pass over the tokens of a declaration: which other declarations it mentions, which arrays it spells out,
+//! which variables it declares. Shadowing by local declarations is followed.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::declarations::{
+    Attribute, Context, DeclarationKind, Head, Reference, attributes, name_after, semicolon,
+};
+use super::token::TokenStream;
+
+/// An `array<E, L>` in the text.
+#[derive(Clone, Debug)]
+pub(crate) struct ArrayUse {
+    /// Index of the declaration that it stands in.
+    pub declaration: usize,
+    /// Bytes of the element type.
+    pub element: Range<usize>,
+    /// Bytes of the length expression.
+    pub length: Range<usize>,
+    /// Declarations that the length mentions, directly or through local constants.
+    pub mentions: Vec<usize>,
+    /// Whether the length or the element mentions local constants, which mean nothing outside the function.
+    pub local: bool,
+    /// The declaration whose bare name the length is.
+    pub bare: Option<(usize, Range<usize>)>,
+    /// The memory that the type will be used in.
+    pub context: Context,
+    /// The variable, member, parameter or alias that the array belongs to; its own text where there is none.
+    pub owner: String,
+}
+
+/// An `@align(A)` in front of a variable.
+#[derive(Clone, Debug)]
+pub(crate) struct AlignAttribute {
+    /// From `@` to the closing parenthesis.
+    pub span: Range<usize>,
+    /// The expression.
+    pub expression: Range<usize>,
+    /// Declarations that the expression mentions.
+    pub mentions: Vec<usize>,
+}
+
+/// A variable in function or private space.
+#[derive(Clone, Debug)]
+pub(crate) struct Variable {
+    /// Index of the declaration that it stands in, or is.
+    pub declaration: usize,
+    pub name: String,
+    pub name_span: Range<usize>,
+    /// Whether its type is written out.
+    pub annotated: bool,
+    /// Declarations that its type mentions; if that is not written out, its initializer.
+    pub mentions: Vec<usize>,
+    /// Local variables that the initializer mentions, if the type is not written out.
+    pub locals: Vec<String>,
+    /// Indices of the arrays spelled out in its type, or else its initializer.
+    pub arrays: Range<usize>,
+    pub align: Option<AlignAttribute>,
+}
+
+/// What a declaration contains.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub references: Vec<Reference>,
+    pub result: Vec<usize>,
+    pub arrays: Vec<ArrayUse>,
+    pub variables: Vec<Variable>,
+}
+
+/// A template list around the current token.
+struct Template {
+    close: usize,
+    /// For `array<E, L>`: its index in the contents, and the first token of the length.
+    array: Option<(usize, usize)>,
+    workgroup_pointer: bool,
+}
+
+/// A name declared within a function.
+struct Local<'a> {
+    name: &'a str,
+    /// For constants: the module-scope declarations that the initializer mentions.
+    constant: Option<Vec<usize>>,
+}
+
+struct Walk<'a, 's> {
+    stream: &'s TokenStream<'a>,
+    names: &'s HashMap<&'a str, usize>,
+    head: &'s Head<'a>,
+    index: usize,
+    contents: Contents,
+    templates: Vec<Template>,
+    scopes: Vec<Vec<Local<'a>>>,
+    /// A local declaration whose name counts from the given token on.
+    pending: Option<(usize, Local<'a>)>,
+    /// The variable being declared, and the tokens that decide its type.
+    variable: Option<(usize, Range<usize>)>,
+    /// The name of what is being declared, up to the given token.
+    owner: Option<(&'a str, usize)>,
+    /// Tokens of a function's result type.
+    result: Range<usize>,
+}
+
+/// Walks over declaration number `index`.
+pub(crate) fn walk<'a>(
+    stream: &TokenStream<'a>,
+    names: &HashMap<&'a str, usize>,
+    head: &Head<'a>,
+    index: usize,
+) -> Contents {
+    let mut walk = Walk {
+        stream,
+        names,
+        head,
+        index,
+        contents: Contents::default(),
+        templates: Vec::new(),
+        scopes: vec![Vec::new()],
+        pending: None,
+        variable: None,
+        owner: None,
+        result: 0..0,
+    };
+    walk.run();
+    walk.contents
+}
+
+impl<'a> Walk<'a, '_> {
+    fn run(&mut self) {
+        let stream = self.stream;
+        let function = self.head.kind == DeclarationKind::Function;
+        let body = match function {
+            true => self.header(),
+            false => self.head.tokens.end,
+        };
+        if let (false, Some(name)) = (function, self.head.name) {
+            if self.head.kind == DeclarationKind::Private {
+                let align = self
+                    .head
+                    .attributes
+                    .iter()
+                    .find(|a| a.name == "align")
+                    .map(|a| self.align(a));
+                self.declare_variable(name, align);
+            }
+            self.owner = Some((stream.text(name), self.head.tokens.end));
+        }
+        let mut at = self.head.tokens.start;
+        while at < self.head.tokens.end {
+            self.close_templates(at);
+            let in_body = function && at > body;
+            match stream.text(at) {
+                "@" => {
+                    let mut behind = at;
+                    let found = attributes(stream, &mut behind);
+                    if in_body && stream.text(behind) == "var" {
+                        self.local_variable(behind, found.iter().find(|a| a.name == "align"));
+                        at = behind + 1;
+                        continue;
+                    }
+                    at += 1; // the attribute's name is no reference, its arguments are
+                }
+                "{" => self.scopes.push(Vec::new()),
+                "}" => {
+                    self.scopes.pop();
+                }
+                "<" => self.open_template(at),
+                "var" if in_body && stream.text(at.wrapping_sub(1)) != "(" => {
+                    self.local_variable(at, None)
+                }
+                "let" | "const" if in_body && stream.text(at.wrapping_sub(1)) != "(" => {
+                    self.local_constant(at)
+                }
+                _ if stream.is_identifier(at) => self.identifier(at, in_body),
+                _ => {}
+            }
+            if self.pending.as_ref().is_some_and(|(from, _)| *from <= at)
+                && let (Some((_, local)), Some(scope)) =
+                    (self.pending.take(), self.scopes.last_mut())
+            {
+                scope.push(local);
+            }
+            at += 1;
+        }
+        self.close_templates(self.head.tokens.end);
+    }
+
+    /// Finds the result type and the body of a function: the token of its `{`.
+    fn header(&mut self) -> usize {
+        let stream = self.stream;
+        let open = self.head.name.map_or(self.head.keyword, |n| n + 1);
+        let close = stream.partner(open).unwrap_or(open);
+        let body = (close..self.head.tokens.end)
+            .find(|&i| stream.text(i) == "{")
+            .unwrap_or(self.head.tokens.end);
+        self.result = close..body;
+        body
+    }
+
+    fn close_templates(&mut self, at: usize) {
+        while self.templates.last().is_some_and(|t| t.close <= at) {
+            self.templates.pop();
+        }
+        if self.owner.is_some_and(|(_, end)| end <= at) {
+            self.owner = None;
+        }
+        if let Some((index, range)) = &self.variable
+            && range.end <= at
+        {
+            let arrays = self.contents.arrays.len();
+            if let Some(variable) = self.contents.variables.get_mut(*index) {
+                variable.arrays.end = arrays;
+            }
+            self.variable = None;
+        }
+    }
+
+    /// The context of a type mentioned at the current token.
+    fn context(&self) -> Context {
+        if self.templates.iter().any(|t| t.array.is_some()) {
+            return Context::Plain;
+        }
+        match (self.templates.last(), self.head.kind) {
+            (Some(template), _) if template.workgroup_pointer => Context::Workgroup,
+            (None, DeclarationKind::Workgroup) => Context::Workgroup,
+            (None, DeclarationKind::Alias) => Context::Inherited,
+            _ => Context::Plain,
+        }
+    }
+
+    fn open_template(&mut self, open: usize) {
+        let stream = self.stream;
+        let Some(close) = stream.partner(open) else {
+            return;
+        };
+        let before = stream.text(open.wrapping_sub(1));
+        let workgroup_pointer = before == "ptr" && stream.text(open + 1) == "workgroup";
+        let mut array = None;
+        if before == "array"
+            && let Some(comma) = top_level_comma(stream, open, close)
+        {
+            // A trailing comma is allowed behind the length.
+            let end = if stream.text(close - 1) == "," {
+                close - 1
+            } else {
+                close
+            };
+            let length = comma + 1..end;
+            let owner = self
+                .owner
+                .map_or_else(|| stream.slice(open - 1..close + 1), |(name, _)| name);
+            self.contents.arrays.push(ArrayUse {
+                declaration: self.index,
+                element: stream.span(open + 1..comma),
+                length: stream.span(length.clone()),
+                mentions: Vec::new(),
+                local: false,
+                bare: None,
+                context: self.context(),
+                owner: owner.to_owned(),
+            });
+            array = Some((self.contents.arrays.len() - 1, length.start));
+        }
+        self.templates.push(Template {
+            close,
+            array,
+            workgroup_pointer,
+        });
+    }
+
+    /// A mention, if the identifier is one.
+    fn identifier(&mut self, at: usize, in_body: bool) {
+        let stream = self.stream;
+        let name = stream.text(at);
+        if stream.text(at.wrapping_sub(1)) == "." || self.head.name == Some(at) {
+            return;
+        }
+        if !in_body && stream.text(at + 1) == ":" {
+            // A member of a struct or a parameter of a function.
+            let end = (at + 2..self.head.tokens.end).find(|&i| {
+                matches!(stream.text(i), ")" | "}")
+                    || (stream.text(i) == "," && !self.in_template(i))
+            });
+            self.owner = Some((name, end.unwrap_or(self.head.tokens.end)));
+            return;
+        }
+        let local = self
+            .scopes
+            .iter()
+            .rev()
+            .flat_map(|s| s.iter().rev())
+            .find(|l| l.name == name);
+        let targets = match (local, self.names.get(name)) {
+            (
+                Some(Local {
+                    constant: Some(targets),
+                    ..
+                }),
+                _,
+            ) => {
+                let targets = targets.clone();
+                self.mention_in_arrays(at, &targets, true);
+                return;
+            }
+            (Some(_), _) => {
+                if let Some((index, range)) = &self.variable
+                    && range.contains(&at)
+                    && let Some(variable) = self.contents.variables.get_mut(*index)
+                {
+                    variable.locals.push(name.to_owned());
+                }
+                return self.mention_in_arrays(at, &[], true);
+            }
+            (None, Some(&target)) => vec![target],
+            (None, None) => return,
+        };
+        self.mention_in_arrays(at, &targets, false);
+        let context = self.context();
+        for target in targets {
+            let reference = Reference { target, context };
+            if !self.contents.references.contains(&reference) {
+                self.contents.references.push(reference);
+            }
+            if self.result.contains(&at) {
+                self.contents.result.push(target);
+            }
+            if let Some((
+                _,
+                Local {
+                    constant: Some(mentioned),
+                    ..
+                },
+            )) = &mut self.pending
+            {
+                mentioned.push(target);
+            }
+            if let Some((index, range)) = &self.variable
+                && range.contains(&at)
+                && let Some(variable) = self.contents.variables.get_mut(*index)
+            {
+                variable.mentions.push(target);
+            }
+        }
+    }
+
+    /// Whether token `at` lies in a template list that opens behind the current token.
+    fn in_template(&self, at: usize) -> bool {
+        let stream = self.stream;
+        (self.head.keyword..at)
+            .any(|i| stream.text(i) == "<" && stream.partner(i).is_some_and(|close| close > at))
+    }
+
+    /// Enters a mention at token `at` into the arrays whose length it stands in.
+    fn mention_in_arrays(&mut self, at: usize, targets: &[usize], local: bool) {
+        for template in &self.templates {
+            let Some((index, length)) = template.array else {
+                continue;
+            };
+            let Some(array) = self.contents.arrays.get_mut(index) else {
+                continue;
+            };
+            array.local |= local;
+            if at >= length {
+                array.mentions.extend_from_slice(targets);
+                let span = self.stream.span(at..at + 1);
+                if let (false, &[target], true) = (local, targets, span == array.length) {
+                    array.bare = Some((target, span));
+                }
+            }
+        }
+    }
+
+    fn align(&self, attribute: &Attribute<'a>) -> AlignAttribute {
+        let stream = self.stream;
+        let mentions = attribute
+            .arguments
+            .clone()
+            .filter_map(|i| self.names.get(stream.text(i)).copied());
+        AlignAttribute {
+            span: stream.span(attribute.tokens.clone()),
+            expression: stream.span(attribute.arguments.clone()),
+            mentions: mentions.collect(),
+        }
+    }
+
+    fn local_variable(&mut self, keyword: usize, align: Option<&Attribute<'a>>) {
+        let name = name_after(self.stream, keyword);
+        let align = align.map(|a| self.align(a));
+        self.declare_variable(name, align);
+        self.declare_local(name, None);
+    }
+
+    fn local_constant(&mut self, keyword: usize) {
+        let constant = (self.stream.text(keyword) == "const").then(Vec::new);
+        self.declare_local(name_after(self.stream, keyword), constant);
+    }
+
+    fn declare_local(&mut self, name: usize, constant: Option<Vec<usize>>) {
+        let end = semicolon(self.stream, name);
+        let text = self.stream.text(name);
+        self.owner = Some((text, end));
+        self.pending = Some((
+            end,
+            Local {
+                name: text,
+                constant,
+            },
+        ));
+    }
+
+    fn declare_variable(&mut self, name: usize, align: Option<AlignAttribute>) {
+        let stream = self.stream;
+        let end = semicolon(stream, name);
+        let annotated = stream.text(name + 1) == ":";
+        let decisive = match annotated {
+            true => {
+                name + 2
+                    ..(name + 2..end)
+                        .find(|&i| stream.text(i) == "=")
+                        .unwrap_or(end)
+            }
+            false => name + 1..end,
+        };
+        let arrays = self.contents.arrays.len();
+        self.contents.variables.push(Variable {
+            declaration: self.index,
+            name: stream.text(name).to_owned(),
+            name_span: stream.span(name..name + 1),
+            annotated,
+            mentions: Vec::new(),
+            locals: Vec::new(),
+            arrays: arrays..arrays,
+            align,
+        });
+        self.variable = Some((self.contents.variables.len() - 1, decisive));
+    }
+}
+
+/// The first comma of the template list `open`..`close` that is not inside another bracket.
+fn top_level_comma(stream: &TokenStream<'_>, open: usize, close: usize) -> Option<usize> {
+    let mut at = open + 1;
+    while at < close {
+        if stream.text(at) == "," {
+            return (at + 1 < close).then_some(at);
+        }
+        if matches!(stream.text(at), "<" | "(" | "[") {
+            at = stream.partner(at).unwrap_or(at).max(at);
+        }
+        at += 1;
+    }
+    None
+}

@@ -1,0 +1,283 @@
+//! Arguments: what a launch was given, checked against what the kernel declares.
+
+use std::sync::Arc;
+
+use super::error::LaunchError;
+use crate::device::DeviceShared;
+use crate::kernel::layout::{Shape, TypeLayout};
+use crate::kernel::reflect::{ArgumentInfo, ArgumentKind, Interface};
+use crate::memory::BufferView;
+
+/// One argument as the program gave it.
+#[derive(Debug, Clone)]
+pub(crate) enum Given {
+    Buffer {
+        view: BufferView,
+        /// The launch promises to write all of it, whatever it held.
+        overwrites: bool,
+    },
+    Value {
+        bytes: Vec<u8>,
+        rust: &'static str,
+    },
+    Texture(wgpu::TextureView),
+    Sampler(wgpu::Sampler),
+}
+
+impl Given {
+    fn noun(&self) -> &'static str {
+        match self {
+            Self::Buffer { .. } => "a buffer",
+            Self::Value { .. } => "a value",
+            Self::Texture(_) => "a texture view",
+            Self::Sampler(_) => "a sampler",
+        }
+    }
+}
+
+/// Checks one argument against its declaration.
+pub(crate) fn check(
+    device: &Arc<DeviceShared>,
+    kernel: &str,
+    info: &ArgumentInfo,
+    given: &Given,
+) -> Result<(), LaunchError> {
+    let kernel = || kernel.to_string();
+    let argument = || info.name.clone();
+    match (&info.kind, given) {
+        (ArgumentKind::Storage { layout, .. }, Given::Buffer { view, .. }) => {
+            let limit = device.limits.max_storage_buffer_binding_size;
+            let alignment = device.limits.min_storage_buffer_offset_alignment;
+            let usage = wgpu::BufferUsages::STORAGE;
+            check_placement(device, kernel, info, view, limit, alignment, usage)?;
+            check_elements(kernel, info, layout, view)?;
+            check_size(kernel, info, layout, view)
+        }
+        (ArgumentKind::Uniform { layout }, Given::Buffer { view, .. }) => {
+            let limit = device.limits.max_uniform_buffer_binding_size;
+            let alignment = device.limits.min_uniform_buffer_offset_alignment;
+            let usage = wgpu::BufferUsages::UNIFORM;
+            // Only the declared bytes are bound, however long the buffer is.
+            let mut bound = view.clone();
+            bound.bytes = bound.bytes.min(u64::from(layout.size));
+            check_placement(device, kernel, info, &bound, limit, alignment, usage)?;
+            check_size(kernel, info, layout, view)
+        }
+        (ArgumentKind::Uniform { layout }, Given::Value { bytes, rust }) => {
+            let size = layout.size as usize;
+            // A value may end where the last member does, or where the type's alignment does.
+            let padded = size.next_multiple_of(layout.align.max(1) as usize);
+            if bytes.len() == size || bytes.len() == padded {
+                Ok(())
+            } else {
+                Err(LaunchError::UniformSize {
+                    kernel: kernel(),
+                    argument: argument(),
+                    wgsl: layout.wgsl.clone(),
+                    size: layout.size,
+                    padding: layout.padding_note(),
+                    value: rust,
+                    value_bytes: bytes.len(),
+                })
+            }
+        }
+        (ArgumentKind::Texture { .. }, Given::Texture(_))
+        | (ArgumentKind::Sampler { .. }, Given::Sampler(_)) => Ok(()),
+        (ArgumentKind::Unsupported { wgsl }, _) => Err(LaunchError::UnsupportedArgument {
+            kernel: kernel(),
+            argument: argument(),
+            wgsl: wgsl.clone(),
+        }),
+        (kind, given) => Err(LaunchError::WrongKind {
+            kernel: kernel(),
+            argument: argument(),
+            expected: kind.noun(),
+            given: given.noun(),
+        }),
+    }
+}
+
+fn check_placement(
+    device: &Arc<DeviceShared>,
+    kernel: impl Fn() -> String,
+    info: &ArgumentInfo,
+    view: &BufferView,
+    limit: u64,
+    alignment: u32,
+    usage: wgpu::BufferUsages,
+) -> Result<(), LaunchError> {
+    let argument = || info.name.clone();
+    if !Arc::ptr_eq(device, &view.shared.device) {
+        return Err(LaunchError::OtherDevice {
+            kernel: kernel(),
+            argument: argument(),
+            device: device.capabilities.name.clone(),
+            other: view.shared.device.capabilities.name.clone(),
+        });
+    }
+    if let Some((start, end, len)) = view.out_of_range {
+        return Err(LaunchError::OutOfRange {
+            kernel: kernel(),
+            argument: argument(),
+            start,
+            end,
+            len,
+        });
+    }
+    if !view.shared.raw.usage().contains(usage) {
+        return Err(LaunchError::MissingUsage {
+            kernel: kernel(),
+            argument: argument(),
+            needed: usage,
+        });
+    }
+    if view.bytes > limit {
+        return Err(LaunchError::BindingTooLarge {
+            kernel: kernel(),
+            argument: argument(),
+            bytes: view.bytes,
+            limit,
+            device: device.capabilities.name.clone(),
+        });
+    }
+    if !view.offset.is_multiple_of(u64::from(alignment)) {
+        return Err(LaunchError::Misaligned {
+            kernel: kernel(),
+            argument: argument(),
+            offset: view.offset,
+            alignment,
+            device: device.capabilities.name.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// Compares the buffer's element type with the array's.
+///
+/// Equal sizes agree. Smaller Rust elements may fill a WGSL element, and larger ones may group several,
+/// as long as the WGSL element has no padding that a plain sequence of values would fall into. Buffers
+/// of `u8` are raw bytes: whoever passes them has laid them out himself.
+fn check_elements(
+    kernel: impl Fn() -> String,
+    info: &ArgumentInfo,
+    layout: &TypeLayout,
+    view: &BufferView,
+) -> Result<(), LaunchError> {
+    let element = view.element_bytes;
+    if element == 1 {
+        return Ok(());
+    }
+    let (stride, dense) = match &layout.shape {
+        Shape::Array {
+            element, stride, ..
+        } => (*stride, element.is_dense() && element.size == *stride),
+        _ => (layout.size, layout.is_dense()),
+    };
+    let wide = stride as usize;
+    let divides = wide.is_multiple_of(element) || element.is_multiple_of(wide.max(1));
+    if element == wide || (dense && divides) {
+        return Ok(());
+    }
+    let padding = layout.padding_note();
+    let hint = if !padding.is_empty() {
+        format!(
+            "give the Rust type the same padding (a vec3 takes the room of a vec4: use [f32; 4]), so \
+             that it has {stride} bytes"
+        )
+    } else {
+        format!("use an element type of {stride} bytes")
+    };
+    Err(LaunchError::ElementMismatch {
+        kernel: kernel(),
+        argument: info.name.clone(),
+        wgsl: layout.wgsl.clone(),
+        stride,
+        padding,
+        element: view.element,
+        element_bytes: element,
+        hint,
+    })
+}
+
+fn check_size(
+    kernel: impl Fn() -> String,
+    info: &ArgumentInfo,
+    layout: &TypeLayout,
+    view: &BufferView,
+) -> Result<(), LaunchError> {
+    let needed = u64::from(layout.size);
+    if view.bytes < needed {
+        return Err(LaunchError::BufferTooSmall {
+            kernel: kernel(),
+            argument: info.name.clone(),
+            wgsl: layout.wgsl.clone(),
+            needed,
+            given: view.bytes,
+        });
+    }
+    let stride = match &layout.shape {
+        Shape::Array {
+            stride,
+            count: None,
+            ..
+        } => *stride,
+        _ => return Ok(()),
+    };
+    // Raw bytes are padded to whole words by the buffer itself.
+    if view.element_bytes > 1 && !view.bytes.is_multiple_of(u64::from(stride.max(1))) {
+        return Err(LaunchError::PartialElement {
+            kernel: kernel(),
+            argument: info.name.clone(),
+            wgsl: layout.wgsl.clone(),
+            stride,
+            given: view.bytes,
+        });
+    }
+    Ok(())
+}
+
+/// Finds two arguments that are the same buffer although the kernel may write through one of them:
+/// wgpu allows a buffer one use in a dispatch.
+pub(crate) fn check_aliases(
+    kernel: &str,
+    interface: &Interface,
+    given: &[Option<Given>],
+) -> Result<(), LaunchError> {
+    let buffer = |index: usize| match given.get(index) {
+        Some(Some(Given::Buffer { view, .. })) => Some(&view.shared.raw),
+        _ => None,
+    };
+    let use_of = |index: usize| match &interface.arguments[index].kind {
+        ArgumentKind::Storage { writable: true, .. } => 2,
+        ArgumentKind::Storage { .. } => 1,
+        _ => 0,
+    };
+    for first in 0..interface.arguments.len() {
+        let Some(one) = buffer(first) else { continue };
+        for second in first + 1..interface.arguments.len() {
+            let Some(other) = buffer(second) else {
+                continue;
+            };
+            if one == other && (use_of(first) == 2 || use_of(second) == 2) {
+                return Err(LaunchError::Aliased {
+                    kernel: kernel.to_string(),
+                    first: interface.arguments[first].name.clone(),
+                    second: interface.arguments[second].name.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The arguments of a kernel in words, for messages.
+pub(crate) fn describe<'a>(arguments: impl Iterator<Item = &'a ArgumentInfo>) -> String {
+    let all: Vec<String> = arguments
+        .map(|a| format!("`{}` ({})", a.name, a.kind.noun()))
+        .collect();
+    if all.is_empty() {
+        "none".to_string()
+    } else {
+        all.join(", ")
+    }
+}

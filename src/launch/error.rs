@@ -1,0 +1,291 @@
+//! What can be wrong with a launch before it is submitted.
+
+use std::sync::Arc;
+
+use crate::device::{ExecutionError, ProfilingError};
+use crate::kernel::error::KernelError;
+use crate::memory::MemoryError;
+
+/// Why a launch was refused. Nothing has been recorded then.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// The kernel has no argument of that name.
+    #[error("kernel `{kernel}` has no argument `{argument}`; it has {available}")]
+    UnknownArgument {
+        /// The entry point.
+        kernel: String,
+        /// The name that was given.
+        argument: String,
+        /// The arguments that exist, with their types.
+        available: String,
+    },
+    /// Arguments were left out.
+    #[error("kernel `{kernel}` was launched without {missing}")]
+    MissingArguments {
+        /// The entry point.
+        kernel: String,
+        /// The missing arguments, with their types.
+        missing: String,
+    },
+    /// One argument was given twice.
+    #[error("kernel `{kernel}`: argument `{argument}` was given twice")]
+    DuplicateArgument {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+    },
+    /// The argument is of another kind than what was given for it.
+    #[error("kernel `{kernel}`: `{argument}` is a {expected}, and was given {given}")]
+    WrongKind {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// What the kernel declares.
+        expected: String,
+        /// What was given.
+        given: &'static str,
+    },
+    /// The Rust element type does not lie in memory as the WGSL one does.
+    #[error(
+        "kernel `{kernel}`: `{argument}` has elements of {stride} bytes ({wgsl}){padding}, but the \
+         buffer's `{element}` has {element_bytes}: {hint}"
+    )]
+    ElementMismatch {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// The WGSL type.
+        wgsl: String,
+        /// Bytes from one WGSL element to the next.
+        stride: u32,
+        /// Where WGSL pads, in words; empty when it does not.
+        padding: String,
+        /// The Rust type.
+        element: &'static str,
+        /// Bytes of the Rust type.
+        element_bytes: usize,
+        /// What to do about it.
+        hint: String,
+    },
+    /// The value of a uniform has another size than its WGSL type.
+    #[error(
+        "kernel `{kernel}`: uniform `{argument}` is a {wgsl} of {size} bytes{padding}, but `{value}` \
+         has {value_bytes}: give the Rust type the same members and padding"
+    )]
+    UniformSize {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// The WGSL type.
+        wgsl: String,
+        /// Bytes of the WGSL type.
+        size: u32,
+        /// Where WGSL pads, in words; empty when it does not.
+        padding: String,
+        /// The Rust type.
+        value: &'static str,
+        /// Bytes of the Rust type.
+        value_bytes: usize,
+    },
+    /// The buffer is smaller than what the kernel declares.
+    #[error(
+        "kernel `{kernel}`: `{argument}` ({wgsl}) needs at least {needed} bytes, and was given {given}"
+    )]
+    BufferTooSmall {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// The WGSL type.
+        wgsl: String,
+        /// Bytes that the type needs.
+        needed: u64,
+        /// Bytes that were given.
+        given: u64,
+    },
+    /// A runtime-sized array got a part of an element at its end.
+    #[error(
+        "kernel `{kernel}`: `{argument}` was given {given} bytes, which is no whole number of {wgsl} \
+         elements ({stride} bytes each)"
+    )]
+    PartialElement {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// The WGSL type.
+        wgsl: String,
+        /// Bytes from one element to the next.
+        stride: u32,
+        /// Bytes that were given.
+        given: u64,
+    },
+    /// The buffer, or the range of it, is more than one binding may hold.
+    #[error(
+        "kernel `{kernel}`: `{argument}` binds {bytes} bytes, and {device} binds at most {limit} at \
+         once: pass slices of the buffer in several launches"
+    )]
+    BindingTooLarge {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// Bytes that were given.
+        bytes: u64,
+        /// The device's limit, in bytes.
+        limit: u64,
+        /// The device's name.
+        device: String,
+    },
+    /// A slice starts where the adapter cannot bind.
+    #[error(
+        "kernel `{kernel}`: `{argument}` starts at byte {offset}, and {device} binds only at \
+         multiples of {alignment}"
+    )]
+    Misaligned {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// First byte of the slice.
+        offset: u64,
+        /// The alignment that the adapter needs, in bytes.
+        alignment: u32,
+        /// The device's name.
+        device: String,
+    },
+    /// A slice reaches beyond its buffer.
+    #[error(
+        "kernel `{kernel}`: `{argument}` was given elements {start}..{end} of a buffer of {len}"
+    )]
+    OutOfRange {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// First element.
+        start: u64,
+        /// One past the last element.
+        end: u64,
+        /// Elements in the buffer.
+        len: u64,
+    },
+    /// One buffer is given to two arguments of which the kernel may write at least one.
+    #[error(
+        "kernel `{kernel}`: `{first}` and `{second}` are the same buffer, and the kernel may write \
+         it: pass it once, or copy it"
+    )]
+    Aliased {
+        /// The entry point.
+        kernel: String,
+        /// One argument.
+        first: String,
+        /// The other argument.
+        second: String,
+    },
+    /// An imported buffer lacks a usage that the binding needs.
+    #[error("kernel `{kernel}`: `{argument}` needs a buffer with wgpu usage {needed:?}")]
+    MissingUsage {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// The usage that is missing.
+        needed: wgpu::BufferUsages,
+    },
+    /// The buffer belongs to another device than the kernel.
+    #[error("kernel `{kernel}` is on {device}, and `{argument}` is on {other}")]
+    OtherDevice {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// The kernel's device.
+        device: String,
+        /// The buffer's device.
+        other: String,
+    },
+    /// The kernel declares an argument that launches cannot bind.
+    #[error(
+        "kernel `{kernel}`: `{argument}` is a {wgsl}, which launches cannot bind: bind buffers, \
+         textures and samplers, or use the wgpu pipeline from Kernel::raw"
+    )]
+    UnsupportedArgument {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// The WGSL type.
+        wgsl: String,
+    },
+    /// No grid was given.
+    #[error(
+        "kernel `{kernel}` was launched without a grid: call invocations, workgroups or indirect"
+    )]
+    NoGrid {
+        /// The entry point.
+        kernel: String,
+    },
+    /// The grid has more invocations in a dimension than a 32-bit id can count.
+    #[error(
+        "kernel `{kernel}`: {invocations} invocations in {axis} are more than 2^32, which is all that \
+         global_invocation_id can count: use several launches"
+    )]
+    GridTooLarge {
+        /// The entry point.
+        kernel: String,
+        /// The dimension.
+        axis: &'static str,
+        /// Invocations in it.
+        invocations: u64,
+    },
+    /// A precompiled kernel cannot be cut into several dispatches.
+    #[error(
+        "kernel `{kernel}` is precompiled and cannot run more than {limit} work-groups in a \
+         dimension: use a smaller grid, or build it from WGSL"
+    )]
+    PrecompiledGrid {
+        /// The entry point.
+        kernel: String,
+        /// The device's limit.
+        limit: u32,
+    },
+    /// The indirect buffer does not hold three words at the offset, or the offset is no multiple of 4.
+    #[error(
+        "kernel `{kernel}`: three 32-bit group counts at byte {offset} do not fit the indirect buffer \
+         of {bytes} bytes, or are not aligned to 4"
+    )]
+    Indirect {
+        /// The entry point.
+        kernel: String,
+        /// Byte offset of the counts.
+        offset: u64,
+        /// Bytes in the buffer.
+        bytes: u64,
+    },
+    /// Profiling was asked for where there are no timestamps.
+    #[error(transparent)]
+    Profiling(#[from] ProfilingError),
+    /// The variant of the kernel that the grid needs could not be built.
+    #[error(transparent)]
+    Kernel(#[from] Box<KernelError>),
+    /// wgpu refused a part of the launch.
+    #[error("kernel `{kernel}`: the launch was refused: {message}")]
+    Refused {
+        /// The entry point.
+        kernel: String,
+        /// wgpu's own words.
+        message: String,
+    },
+    /// A buffer command that belongs to the launch failed.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The device is gone.
+    #[error(transparent)]
+    Execution(#[from] Arc<ExecutionError>),
+}

@@ -1,0 +1,188 @@
+//! Grids: how many invocations or work-groups a launch runs, and the dispatches that it takes.
+
+use super::error::LaunchError;
+
+/// The extent of a grid in up to three dimensions. Dimensions that are left out count 1.
+///
+/// ```
+/// use tombolo::Extent;
+/// assert_eq!(Extent::from(1000u32), Extent::from([1000u32, 1, 1]));
+/// assert_eq!(Extent::from((640u32, 480u32)), Extent::from([640u32, 480]));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent(pub(crate) [u64; 3]);
+
+impl From<u32> for Extent {
+    fn from(x: u32) -> Self {
+        Self([x.into(), 1, 1])
+    }
+}
+
+impl From<u64> for Extent {
+    fn from(x: u64) -> Self {
+        Self([x, 1, 1])
+    }
+}
+
+impl From<usize> for Extent {
+    fn from(x: usize) -> Self {
+        Self([x as u64, 1, 1])
+    }
+}
+
+impl From<i32> for Extent {
+    /// For literals; a negative extent counts as 0.
+    fn from(x: i32) -> Self {
+        Self([x.max(0) as u64, 1, 1])
+    }
+}
+
+impl From<[u32; 1]> for Extent {
+    fn from([x]: [u32; 1]) -> Self {
+        Self([x.into(), 1, 1])
+    }
+}
+
+impl From<[u32; 2]> for Extent {
+    fn from([x, y]: [u32; 2]) -> Self {
+        Self([x.into(), y.into(), 1])
+    }
+}
+
+impl From<[u32; 3]> for Extent {
+    fn from([x, y, z]: [u32; 3]) -> Self {
+        Self([x.into(), y.into(), z.into()])
+    }
+}
+
+impl From<(u32, u32)> for Extent {
+    fn from((x, y): (u32, u32)) -> Self {
+        Self([x.into(), y.into(), 1])
+    }
+}
+
+impl From<(u32, u32, u32)> for Extent {
+    fn from((x, y, z): (u32, u32, u32)) -> Self {
+        Self([x.into(), y.into(), z.into()])
+    }
+}
+
+/// Work-groups of a grid, and how they are cut into dispatches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Groups {
+    pub(crate) counts: [u32; 3],
+    limit: u32,
+}
+
+impl Groups {
+    /// Work-groups that cover `invocations` (rounded up), or as given.
+    pub(crate) fn new(
+        kernel: &str,
+        extent: Extent,
+        in_invocations: bool,
+        workgroup: [u32; 3],
+        limit: u32,
+    ) -> Result<Self, LaunchError> {
+        let mut counts = [0u32; 3];
+        for axis in 0..3 {
+            let size = u64::from(workgroup[axis].max(1));
+            let groups = if in_invocations {
+                extent.0[axis].div_ceil(size)
+            } else {
+                extent.0[axis]
+            };
+            // global_invocation_id is 32 bits wide.
+            let invocations = groups.saturating_mul(size);
+            if invocations > 1 << 32 {
+                return Err(LaunchError::GridTooLarge {
+                    kernel: kernel.to_string(),
+                    axis: ["x", "y", "z"][axis],
+                    invocations,
+                });
+            }
+            counts[axis] = groups.min(u64::from(u32::MAX)) as u32;
+        }
+        Ok(Self {
+            counts,
+            limit: limit.max(1),
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts.contains(&0)
+    }
+
+    pub(crate) fn fits_one_dispatch(&self) -> bool {
+        self.counts.iter().all(|&count| count <= self.limit)
+    }
+
+    /// The dispatches that cover the grid: base and size of each, in groups.
+    pub(crate) fn tiles(&self) -> impl Iterator<Item = ([u32; 3], [u32; 3])> + use<> {
+        let Self { counts, limit } = *self;
+        let steps = move |count: u32| {
+            (0..count.div_ceil(limit)).map(move |i| {
+                let base = i * limit;
+                (base, limit.min(count - base))
+            })
+        };
+        steps(counts[2]).flat_map(move |(bz, nz)| {
+            steps(counts[1]).flat_map(move |(by, ny)| {
+                steps(counts[0]).map(move |(bx, nx)| ([bx, by, bz], [nx, ny, nz]))
+            })
+        })
+    }
+
+    pub(crate) fn tile_count(&self) -> usize {
+        self.counts
+            .iter()
+            .map(|count| count.div_ceil(self.limit) as usize)
+            .product()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn invocations_are_rounded_up_to_whole_groups() {
+        let groups = Groups::new("k", Extent::from([65u32, 1, 7]), true, [64, 1, 4], 65_535);
+        assert_eq!(groups.unwrap().counts, [2, 1, 2]);
+    }
+
+    #[test]
+    fn more_than_32_bits_of_invocations_are_refused() {
+        let error = Groups::new("k", Extent::from(1u64 << 33), true, [64, 1, 1], 65_535);
+        assert!(matches!(
+            error,
+            Err(LaunchError::GridTooLarge { axis: "x", .. })
+        ));
+        let error = Groups::new("k", Extent::from(u64::MAX), false, [64, 1, 1], 65_535);
+        assert!(error.is_err());
+        assert!(Groups::new("k", Extent::from(1u64 << 32), true, [64, 1, 1], 65_535).is_ok());
+    }
+
+    proptest! {
+        /// Every group is covered exactly once, by tiles within the limit.
+        #[test]
+        fn tiles_partition_the_grid(x in 0u32..40, y in 0u32..12, z in 0u32..9, limit in 1u32..9) {
+            let groups = Groups { counts: [x, y, z], limit };
+            let mut seen = vec![0u8; (x * y * z) as usize];
+            let mut tiles = 0;
+            for (base, size) in groups.tiles() {
+                tiles += 1;
+                for axis in 0..3 { prop_assert!(size[axis] >= 1 && size[axis] <= limit); }
+                for k in base[2]..base[2] + size[2] {
+                    for j in base[1]..base[1] + size[1] {
+                        for i in base[0]..base[0] + size[0] {
+                            seen[((k * y + j) * x + i) as usize] += 1;
+                        }
+                    }
+                }
+            }
+            prop_assert!(seen.iter().all(|&n| n == 1));
+            prop_assert_eq!(tiles, groups.tile_count());
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Launches: arguments by their WGSL names, a grid, and an event.
+
+pub(crate) mod arguments;
+pub(crate) mod bind;
+pub(crate) mod error;
+pub(crate) mod grid;
+mod submit;
+
+use std::sync::Arc;
+
+use bytemuck::NoUninit;
+
+pub use error::LaunchError;
+pub use grid::Extent;
+
+use crate::kernel::pipeline::Kernel;
+use crate::kernel::reflect::Interface;
+use crate::memory::BufferView;
+use arguments::{Given, check, check_aliases, describe};
+
+/// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
+/// variables and checked against what the kernel declares.
+///
+/// A launch can be submitted again and again; [`Launch::set_value`] and [`Launch::set_buffer`] change
+/// it in between. Whatever has not changed is neither checked nor bound anew.
+#[derive(Debug, Clone)]
+#[must_use = "nothing runs until `submit` is called"]
+pub struct Launch {
+    kernel: Kernel,
+    given: Vec<Option<Given>>,
+    immediates: Option<Vec<u8>>,
+    grid: Option<Grid>,
+    profiled: bool,
+    /// The first mistake of the builder, reported by `submit`.
+    mistake: Option<LaunchError>,
+    /// True while the arguments are known to be good.
+    checked: bool,
+    bound: Option<submit::BoundGroups>,
+}
+
+#[derive(Debug, Clone)]
+enum Grid {
+    Invocations(Extent),
+    Workgroups(Extent),
+    Indirect { buffer: BufferView, offset: u64 },
+}
+
+impl Kernel {
+    /// Starts a launch of this kernel.
+    pub fn launch(&self) -> Launch {
+        Launch {
+            kernel: self.clone(),
+            given: vec![None; self.interface().arguments.len()],
+            immediates: None,
+            grid: None,
+            profiled: false,
+            mistake: None,
+            checked: false,
+            bound: None,
+        }
+    }
+}
+
+impl Launch {
+    fn interface(&self) -> &Interface {
+        self.kernel.interface()
+    }
+
+    fn name(&self) -> String {
+        self.interface().entry.clone()
+    }
+
+    fn slot(&self, argument: &str) -> Result<usize, LaunchError> {
+        let arguments = &self.interface().arguments;
+        arguments
+            .iter()
+            .position(|a| a.name == argument)
+            .ok_or_else(|| LaunchError::UnknownArgument {
+                kernel: self.name(),
+                argument: argument.to_string(),
+                available: describe(arguments.iter()),
+            })
+    }
+
+    fn give(mut self, argument: &str, given: Given) -> Self {
+        let result = self.slot(argument).and_then(|slot| {
+            if self.given[slot].is_some() {
+                return Err(LaunchError::DuplicateArgument {
+                    kernel: self.name(),
+                    argument: argument.to_string(),
+                });
+            }
+            self.given[slot] = Some(given);
+            Ok(())
+        });
+        if let Err(error) = result {
+            self.mistake.get_or_insert(error);
+        }
+        self.checked = false;
+        self.bound = None;
+        self
+    }
+
+    /// Gives a buffer, or a slice of one, for a storage or uniform variable.
+    pub fn buffer(self, argument: &str, buffer: impl Into<BufferView>) -> Self {
+        let given = Given::Buffer {
+            view: buffer.into(),
+            overwrites: false,
+        };
+        self.give(argument, given)
+    }
+
+    /// As [`Launch::buffer`], promising that the launch writes every byte of it without reading what
+    /// it held: a failure of an earlier launch that wrote there does not spread to this one.
+    pub fn overwrite(self, argument: &str, buffer: impl Into<BufferView>) -> Self {
+        let given = Given::Buffer {
+            view: buffer.into(),
+            overwrites: true,
+        };
+        self.give(argument, given)
+    }
+
+    /// Gives a value for a `var<uniform>`: a scalar, a vector, or a structure laid out as WGSL lays it
+    /// out. The value is taken at once.
+    pub fn value<V: NoUninit>(self, argument: &str, value: &V) -> Self {
+        let given = Given::Value {
+            bytes: bytemuck::bytes_of(value).to_vec(),
+            rust: std::any::type_name::<V>(),
+        };
+        self.give(argument, given)
+    }
+
+    /// Gives a texture view for a sampled or storage texture.
+    pub fn texture(self, argument: &str, view: &wgpu::TextureView) -> Self {
+        self.give(argument, Given::Texture(view.clone()))
+    }
+
+    /// Gives a sampler.
+    pub fn sampler(self, argument: &str, sampler: &wgpu::Sampler) -> Self {
+        self.give(argument, Given::Sampler(sampler.clone()))
+    }
+
+    /// Gives the value of the kernel's `var<immediate>`.
+    pub fn immediate<V: NoUninit>(mut self, value: &V) -> Self {
+        self.immediates = Some(bytemuck::bytes_of(value).to_vec());
+        self.checked = false;
+        self
+    }
+
+    /// Runs at least `extent` invocations: work-groups are whole, so that a kernel whose grid is no
+    /// multiple of its work-group size has to compare its id with a bound itself, as in plain WGSL.
+    pub fn invocations(mut self, extent: impl Into<Extent>) -> Self {
+        self.grid = Some(Grid::Invocations(extent.into()));
+        self
+    }
+
+    /// Runs `extent` work-groups. More than the adapter dispatches at once (65,535 in a dimension) are
+    /// run in several dispatches, which the kernel cannot tell from one.
+    pub fn workgroups(mut self, extent: impl Into<Extent>) -> Self {
+        self.grid = Some(Grid::Workgroups(extent.into()));
+        self
+    }
+
+    /// Reads the three work-group counts from `buffer`, at byte `offset`, when the launch runs. Counts
+    /// beyond the adapter's limit run nothing, as wgpu defines it.
+    pub fn indirect(mut self, buffer: impl Into<BufferView>, offset: u64) -> Self {
+        self.grid = Some(Grid::Indirect {
+            buffer: buffer.into(),
+            offset,
+        });
+        self.checked = false;
+        self
+    }
+
+    /// Measures the time that the device spends on the launch: [`Event::gpu_time`](crate::Event::gpu_time).
+    pub fn profiled(mut self) -> Self {
+        self.profiled = true;
+        self
+    }
+
+    /// Replaces, or first gives, the value of a `var<uniform>` between two submissions.
+    ///
+    /// # Errors
+    /// [`LaunchError::UnknownArgument`].
+    pub fn set_value<V: NoUninit>(&mut self, argument: &str, value: &V) -> Result<(), LaunchError> {
+        let slot = self.slot(argument)?;
+        let new = bytemuck::bytes_of(value);
+        match &mut self.given[slot] {
+            // Same size: still good, and bound to the same place.
+            Some(Given::Value { bytes, .. }) if bytes.len() == new.len() => {
+                bytes.copy_from_slice(new);
+            }
+            other => {
+                *other = Some(Given::Value {
+                    bytes: new.to_vec(),
+                    rust: std::any::type_name::<V>(),
+                });
+                self.checked = false;
+                self.bound = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces, or first gives, a buffer between two submissions.
+    ///
+    /// # Errors
+    /// [`LaunchError::UnknownArgument`].
+    pub fn set_buffer(
+        &mut self,
+        argument: &str,
+        buffer: impl Into<BufferView>,
+    ) -> Result<(), LaunchError> {
+        let slot = self.slot(argument)?;
+        self.given[slot] = Some(Given::Buffer {
+            view: buffer.into(),
+            overwrites: false,
+        });
+        self.checked = false;
+        self.bound = None;
+        Ok(())
+    }
+
+    /// Checks the launch without submitting it.
+    ///
+    /// # Errors
+    /// What [`Launch::submit`] would refuse.
+    pub fn check(&mut self) -> Result<(), LaunchError> {
+        if self.checked {
+            return Ok(());
+        }
+        if let Some(mistake) = &self.mistake {
+            return Err(mistake.clone());
+        }
+        let device = &self.kernel.device;
+        let interface = self.kernel.interface();
+        let name = &interface.entry;
+        let missing: Vec<_> = interface
+            .arguments
+            .iter()
+            .zip(&self.given)
+            .filter(|(_, given)| given.is_none())
+            .map(|(info, _)| info)
+            .collect();
+        if let Some(info) = missing.iter().find(|info| {
+            matches!(
+                info.kind,
+                crate::kernel::reflect::ArgumentKind::Unsupported { .. }
+            )
+        }) {
+            return Err(LaunchError::UnsupportedArgument {
+                kernel: name.clone(),
+                argument: info.name.clone(),
+                wgsl: info.kind.noun(),
+            });
+        }
+        if !missing.is_empty() {
+            return Err(LaunchError::MissingArguments {
+                kernel: name.clone(),
+                missing: describe(missing.into_iter()),
+            });
+        }
+        for (info, given) in interface.arguments.iter().zip(&self.given) {
+            if let Some(given) = given {
+                check(device, name, info, given)?;
+            }
+        }
+        check_aliases(name, interface, &self.given)?;
+        self.check_immediates()?;
+        self.check_indirect()?;
+        self.checked = true;
+        Ok(())
+    }
+
+    fn check_immediates(&self) -> Result<(), LaunchError> {
+        let name = self.name();
+        match (&self.interface().immediates, &self.immediates) {
+            (None, None) => Ok(()),
+            (Some(layout), None) => Err(LaunchError::MissingArguments {
+                kernel: name,
+                missing: format!("its var<immediate> ({layout})"),
+            }),
+            (None, Some(_)) => Err(LaunchError::UnknownArgument {
+                kernel: name,
+                argument: "var<immediate>".into(),
+                available: describe(self.interface().arguments.iter()),
+            }),
+            (Some(layout), Some(bytes)) if bytes.len() != layout.size as usize => {
+                Err(LaunchError::UniformSize {
+                    kernel: name,
+                    argument: "var<immediate>".into(),
+                    wgsl: layout.wgsl.clone(),
+                    size: layout.size,
+                    padding: layout.padding_note(),
+                    value: "the immediate value",
+                    value_bytes: bytes.len(),
+                })
+            }
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+
+    fn check_indirect(&self) -> Result<(), LaunchError> {
+        let Some(Grid::Indirect { buffer, offset }) = &self.grid else {
+            return Ok(());
+        };
+        const ARGUMENT: &str = "the indirect buffer";
+        let device = &self.kernel.device;
+        if !Arc::ptr_eq(device, &buffer.shared.device) {
+            return Err(LaunchError::OtherDevice {
+                kernel: self.name(),
+                argument: ARGUMENT.into(),
+                device: device.capabilities.name.clone(),
+                other: buffer.shared.device.capabilities.name.clone(),
+            });
+        }
+        let end = offset.saturating_add(12);
+        if !(buffer.offset + offset).is_multiple_of(4) || end > buffer.bytes {
+            return Err(LaunchError::Indirect {
+                kernel: self.name(),
+                offset: *offset,
+                bytes: buffer.bytes,
+            });
+        }
+        let needed = wgpu::BufferUsages::INDIRECT;
+        if !buffer.shared.raw.usage().contains(needed) {
+            return Err(LaunchError::MissingUsage {
+                kernel: self.name(),
+                argument: ARGUMENT.into(),
+                needed,
+            });
+        }
+        let arguments = self.interface().arguments.iter().zip(&self.given);
+        for (info, given) in arguments {
+            if let (
+                crate::kernel::reflect::ArgumentKind::Storage { writable: true, .. },
+                Some(Given::Buffer { view, .. }),
+            ) = (&info.kind, given)
+                && view.shared.raw == buffer.shared.raw
+            {
+                return Err(LaunchError::Aliased {
+                    kernel: self.name(),
+                    first: info.name.clone(),
+                    second: ARGUMENT.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+}

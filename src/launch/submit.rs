@@ -1,0 +1,443 @@
+//! Submission: a checked launch becomes commands of the open batch.
+
+use std::sync::Arc;
+
+use super::arguments::Given;
+use super::error::LaunchError;
+use super::grid::Groups;
+use super::{Grid, Launch};
+use crate::device::outcome::Outcome;
+use crate::device::queue::{Bound, Dispatch, Recorder, Watch};
+use crate::device::status::RECORD_BYTES;
+use crate::device::wait::lock;
+use crate::device::{Aspect, Event, ProfilingError, capture};
+use crate::kernel::compile::Code;
+use crate::kernel::pipeline::{Built, GRID_BYTES, GroupPlan, Source};
+use crate::kernel::reflect::ArgumentKind;
+
+/// Identities that stand for the runtime's own buffers in keys of the bind-group cache; the buffers
+/// of programs count up from 1 and never get here.
+const RING_ID: u64 = 1 << 63;
+const STATUS_ID: u64 = (1 << 63) - 1;
+
+/// The bind groups of the last submission.
+#[derive(Debug, Clone)]
+pub(super) struct BoundGroups {
+    /// Generation of the uniform ring that they bind.
+    ring: u64,
+    tiled: bool,
+    groups: Vec<wgpu::BindGroup>,
+}
+
+/// Where the values of one submission lie in the uniform ring, and its status record.
+#[derive(Default)]
+struct Placement {
+    /// Offset for each argument; 0 for those that are no values.
+    values: Vec<u32>,
+    status: u32,
+}
+
+impl Launch {
+    /// Records the launch into the device's open batch and returns its event.
+    ///
+    /// A grid of no invocations is no error and runs nothing.
+    ///
+    /// # Errors
+    /// [`LaunchError`] for everything that can be known beforehand. What goes wrong later is the
+    /// event's error.
+    pub fn submit(&mut self) -> Result<Event, LaunchError> {
+        self.check()?;
+        let kernel = self.kernel.clone();
+        let (device, shared) = (&kernel.device, &kernel.shared);
+        device.lost.check().map_err(Arc::new)?;
+        if self.profiled && !device.capabilities.has(Aspect::TimestampQueries) {
+            return Err(ProfilingError::Unsupported {
+                device: device.capabilities.name.clone(),
+            }
+            .into());
+        }
+        let (groups, indirect) = self.dispatches()?;
+        let (built, tiled) = match &groups {
+            Some(groups) if groups.is_empty() => return Ok(Event::complete(device)),
+            Some(groups) if !groups.fits_one_dispatch() => {
+                if matches!(shared.compiled.code, Code::SpirV(_)) {
+                    return Err(LaunchError::PrecompiledGrid {
+                        kernel: shared.name.to_string(),
+                        limit: device.limits.max_compute_workgroups_per_dimension,
+                    });
+                }
+                let built = shared.tiled(device).map_err(Box::new)?;
+                (built, true)
+            }
+            _ => (&shared.plain, false),
+        };
+        let with_grid = built
+            .groups
+            .iter()
+            .any(|group| group.entries.iter().any(|e| e.source == Source::Grid));
+
+        let (inherits, touched) = self.inputs();
+        let guard = shared.compiled.guard.as_ref();
+        let outcome = (guard.is_some() || !inherits.is_empty())
+            .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
+
+        let mut queue = device.queue.lock(device);
+        let tiles = groups.as_ref().map_or(1, Groups::tile_count);
+        let values: usize = self
+            .value_bytes()
+            .map(|bytes| queue.uniform_footprint(bytes))
+            .sum();
+        let grid_bytes = queue.uniform_footprint(GRID_BYTES as usize);
+        let needed = values + if with_grid { tiles * grid_bytes } else { 0 };
+        if needed > 0 {
+            queue.reserve_uniforms(needed);
+        }
+        let record = match guard {
+            Some(_) => Some(queue.take_record()?),
+            None => None,
+        };
+        let placement = self.place(&mut queue, record.map_or(0, |(_, offset)| offset));
+        let bound = self.bind(&mut queue, built, tiled, &placement)?;
+
+        let timing = self.profiled.then(|| queue.begin_timed());
+        let immediates = self.immediates.as_deref().unwrap_or_default();
+        match (&groups, indirect) {
+            (Some(groups), _) => {
+                for (base, size) in groups.tiles() {
+                    let grid = if with_grid {
+                        push_grid(&mut queue, base, groups.counts)
+                    } else {
+                        0
+                    };
+                    let offsets = offsets(built, &placement, grid);
+                    let bounds = bounds(built, &bound, &offsets);
+                    let dispatch = Dispatch::Direct(size);
+                    queue.launch(&built.pipeline, &bounds, immediates, &dispatch);
+                }
+            }
+            (None, Some((buffer, offset))) => {
+                let offsets = offsets(built, &placement, 0);
+                let bounds = bounds(built, &bound, &offsets);
+                let dispatch = Dispatch::Indirect(&buffer, offset);
+                queue.launch(&built.pipeline, &bounds, immediates, &dispatch);
+            }
+            (None, None) => {}
+        }
+        if timing.is_some() {
+            queue.end_timed();
+        }
+        if let Some(outcome) = &outcome {
+            let watch = guard.zip(record).map(|(guard, (record, _))| Watch {
+                record,
+                decode: Arc::clone(&guard.decode.0),
+            });
+            queue.watch(outcome, watch);
+        }
+        for index in touched {
+            self.mark_written(index, outcome.as_ref());
+        }
+        let batch = queue.batch();
+        queue.commit();
+        drop(queue);
+        Ok(Event::of_batch(device, batch)
+            .with_outcome(outcome)
+            .with_timing(timing))
+    }
+
+    /// The work-groups to dispatch, or the buffer that holds their number.
+    #[allow(clippy::type_complexity)] // an either of two private things
+    fn dispatches(&self) -> Result<(Option<Groups>, Option<(wgpu::Buffer, u64)>), LaunchError> {
+        let device = &self.kernel.device;
+        let interface = self.kernel.interface();
+        let groups = |extent, in_invocations| {
+            Groups::new(
+                &interface.entry,
+                extent,
+                in_invocations,
+                interface.workgroup_size,
+                device.limits.max_compute_workgroups_per_dimension,
+            )
+        };
+        match &self.grid {
+            None => Err(LaunchError::NoGrid {
+                kernel: interface.entry.clone(),
+            }),
+            Some(Grid::Invocations(extent)) => Ok((Some(groups(*extent, true)?), None)),
+            Some(Grid::Workgroups(extent)) => Ok((Some(groups(*extent, false)?), None)),
+            Some(Grid::Indirect { buffer, offset }) => {
+                let raw = buffer.shared.raw.clone();
+                Ok((None, Some((raw, buffer.offset + offset))))
+            }
+        }
+    }
+
+    /// The outcomes that the launch inherits from what it reads, and the arguments that it writes.
+    fn inputs(&self) -> (Vec<Arc<Outcome>>, Vec<usize>) {
+        let mut inherits: Vec<Arc<Outcome>> = Vec::new();
+        let mut written = Vec::new();
+        let arguments = &self.kernel.interface().arguments;
+        for (index, (info, given)) in arguments.iter().zip(&self.given).enumerate() {
+            let Some(Given::Buffer { view, overwrites }) = given else {
+                continue;
+            };
+            if matches!(info.kind, ArgumentKind::Storage { writable: true, .. }) {
+                written.push(index);
+            }
+            if !overwrites {
+                for outcome in view.shared.depends_on(&view.range()) {
+                    if !inherits.iter().any(|known| Arc::ptr_eq(known, &outcome)) {
+                        inherits.push(outcome);
+                    }
+                }
+            }
+        }
+        if let Some(Grid::Indirect { buffer, .. }) = &self.grid {
+            inherits.extend(buffer.shared.depends_on(&buffer.range()));
+        }
+        (inherits, written)
+    }
+
+    fn mark_written(&self, index: usize, outcome: Option<&Arc<Outcome>>) {
+        let Some(Given::Buffer { view, overwrites }) = &self.given[index] else {
+            return;
+        };
+        if *overwrites {
+            view.shared.overwritten(&view.range());
+        }
+        if let Some(outcome) = outcome {
+            view.shared.poison(view.range(), outcome);
+        }
+    }
+
+    /// Bytes that each value takes in the ring: what the shader declares, or more if more was given.
+    fn value_bytes(&self) -> impl Iterator<Item = usize> {
+        let arguments = &self.kernel.interface().arguments;
+        self.given
+            .iter()
+            .zip(arguments)
+            .filter_map(|(given, info)| match (given, &info.kind) {
+                (Some(Given::Value { bytes, .. }), ArgumentKind::Uniform { layout }) => {
+                    Some(bytes.len().max(layout.size as usize))
+                }
+                _ => None,
+            })
+    }
+
+    fn place(&self, queue: &mut Recorder<'_>, status: u32) -> Placement {
+        let arguments = &self.kernel.interface().arguments;
+        let values = self
+            .given
+            .iter()
+            .zip(arguments)
+            .map(|(given, info)| match (given, &info.kind) {
+                (Some(Given::Value { bytes, .. }), ArgumentKind::Uniform { layout }) => {
+                    queue.push_uniform(bytes, layout.size as usize)
+                }
+                _ => 0,
+            })
+            .collect();
+        Placement { values, status }
+    }
+
+    /// The bind groups of the launch: those of the last submission, cached ones, or new ones.
+    fn bind(
+        &mut self,
+        queue: &mut Recorder<'_>,
+        built: &Built,
+        tiled: bool,
+        placement: &Placement,
+    ) -> Result<Vec<wgpu::BindGroup>, LaunchError> {
+        let ring = queue.uniform_buffer();
+        let generation = ring.as_ref().map_or(0, |(_, generation)| *generation);
+        if let Some(bound) = &self.bound
+            && bound.ring == generation
+            && bound.tiled == tiled
+        {
+            return Ok(bound.groups.clone());
+        }
+        let status = self
+            .kernel
+            .shared
+            .compiled
+            .guard
+            .is_some()
+            .then(|| queue.status_buffer());
+        let device = Arc::clone(&self.kernel.device);
+        let mut groups = Vec::with_capacity(built.groups.len());
+        let mut fixed = true;
+        for plan in &built.groups {
+            let (entries, key, buffers) =
+                self.entries(plan, ring.as_ref(), status.as_ref(), placement);
+            fixed &= plan
+                .entries
+                .iter()
+                .all(|e| e.dynamic || !self.is_value(e.source));
+            let (group, error) = capture_if_new(&device, key.as_deref(), &buffers, || {
+                device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: None,
+                    layout: &plan.layout,
+                    entries: &entries,
+                })
+            });
+            if let Some(error) = error {
+                return Err(LaunchError::Refused {
+                    kernel: self.kernel.interface().entry.clone(),
+                    message: error.to_string(),
+                });
+            }
+            groups.push(group);
+        }
+        // Groups that bind a value at a fixed place are good for one submission.
+        self.bound = fixed.then(|| BoundGroups {
+            ring: generation,
+            tiled,
+            groups: groups.clone(),
+        });
+        Ok(groups)
+    }
+
+    fn is_value(&self, source: Source) -> bool {
+        matches!(source, Source::Argument(i) if matches!(self.given[i], Some(Given::Value { .. })))
+    }
+
+    /// The entries of one bind group, its key in the cache (`None` when it binds things that have no
+    /// identity of ours), and the buffers that the key mentions.
+    fn entries<'a>(
+        &'a self,
+        plan: &GroupPlan,
+        ring: Option<&'a (wgpu::Buffer, u64)>,
+        status: Option<&'a wgpu::Buffer>,
+        placement: &Placement,
+    ) -> (Vec<wgpu::BindGroupEntry<'a>>, Option<Vec<u64>>, Vec<u64>) {
+        let mut entries = Vec::with_capacity(plan.entries.len());
+        let mut key = vec![plan.id];
+        let mut buffers = Vec::new();
+        let mut cacheable = true;
+        let mut push_buffer = |binding, id, buffer: &'a wgpu::Buffer, offset: u64, size: u64| {
+            key.extend([id, offset, size]);
+            entries.push(wgpu::BindGroupEntry {
+                binding,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset,
+                    size: wgpu::BufferSize::new(size),
+                }),
+            });
+        };
+        let arguments = &self.kernel.interface().arguments;
+        let mut others = Vec::new();
+        for entry in &plan.entries {
+            let binding = entry.binding;
+            let in_ring = |offset: u32| if entry.dynamic { 0 } else { u64::from(offset) };
+            match entry.source {
+                Source::Status => {
+                    if let Some(status) = status {
+                        push_buffer(binding, STATUS_ID, status, 0, RECORD_BYTES);
+                    }
+                }
+                Source::Grid => {
+                    if let Some((ring, generation)) = ring {
+                        push_buffer(binding, RING_ID | generation, ring, 0, GRID_BYTES);
+                    }
+                }
+                Source::Argument(index) => match (&self.given[index], &arguments[index].kind) {
+                    (Some(Given::Value { .. }), ArgumentKind::Uniform { layout }) => {
+                        if let Some((ring, generation)) = ring {
+                            let offset = in_ring(placement.values[index]);
+                            let size = u64::from(layout.size);
+                            push_buffer(binding, RING_ID | generation, ring, offset, size);
+                        }
+                    }
+                    (Some(Given::Buffer { view, .. }), kind) => {
+                        let bytes = match kind {
+                            ArgumentKind::Uniform { layout } => u64::from(layout.size),
+                            // Bytes behind the last whole word are padding of the buffer.
+                            _ => view.bytes.next_multiple_of(4),
+                        };
+                        buffers.push(view.shared.id);
+                        let raw = &view.shared.raw;
+                        push_buffer(binding, view.shared.id, raw, view.offset, bytes);
+                    }
+                    (Some(Given::Texture(view)), _) => {
+                        cacheable = false;
+                        others.push(wgpu::BindGroupEntry {
+                            binding,
+                            resource: wgpu::BindingResource::TextureView(view),
+                        });
+                    }
+                    (Some(Given::Sampler(sampler)), _) => {
+                        cacheable = false;
+                        others.push(wgpu::BindGroupEntry {
+                            binding,
+                            resource: wgpu::BindingResource::Sampler(sampler),
+                        });
+                    }
+                    _ => {}
+                },
+            }
+        }
+        entries.extend(others);
+        (entries, cacheable.then_some(key), buffers)
+    }
+}
+
+/// Asks the cache, and watches for errors only when a group is really made.
+fn capture_if_new(
+    device: &crate::device::DeviceShared,
+    key: Option<&[u64]>,
+    buffers: &[u64],
+    make: impl FnOnce() -> wgpu::BindGroup,
+) -> (wgpu::BindGroup, Option<wgpu::Error>) {
+    let Some(key) = key else {
+        return capture(&device.raw, make);
+    };
+    let mut failed = None;
+    let group = lock(&device.bind_groups).get(key, buffers, || {
+        let (group, error) = capture(&device.raw, make);
+        failed = error;
+        group
+    });
+    (group, failed)
+}
+
+/// `TomboloGrid`: base and size of the whole grid, in work-groups.
+fn push_grid(queue: &mut Recorder<'_>, base: [u32; 3], counts: [u32; 3]) -> u32 {
+    let words = [
+        base[0], base[1], base[2], 0, counts[0], counts[1], counts[2], 0,
+    ];
+    queue.push_uniform(bytemuck::cast_slice(&words), GRID_BYTES as usize)
+}
+
+/// The dynamic offsets of each group, in binding order.
+fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Vec<u32>> {
+    let of = |plan: &GroupPlan| {
+        plan.entries
+            .iter()
+            .filter(|entry| entry.dynamic)
+            .map(|entry| match entry.source {
+                Source::Argument(index) => placement.values[index],
+                Source::Status => placement.status,
+                Source::Grid => grid,
+            })
+            .collect()
+    };
+    built.groups.iter().map(of).collect()
+}
+
+fn bounds<'a>(
+    built: &Built,
+    groups: &'a [wgpu::BindGroup],
+    offsets: &'a [Vec<u32>],
+) -> Vec<Bound<'a>> {
+    built
+        .groups
+        .iter()
+        .zip(groups)
+        .zip(offsets)
+        .map(|((plan, group), offsets)| Bound {
+            index: plan.index,
+            group,
+            offsets,
+        })
+        .collect()
+}

@@ -1,0 +1,429 @@
+//! Typed buffers that belong to one device.
+
+use std::marker::PhantomData;
+use std::ops::{Bound, Range, RangeBounds};
+use std::sync::{Arc, Mutex};
+
+use bytemuck::Pod;
+
+use crate::device::outcome::{ExecutionError, Outcome, Taint};
+use crate::device::wait::lock;
+use crate::device::{Device, DeviceShared, capture, unique_id};
+
+/// Why a buffer, or a command on one, was refused. Nothing has been recorded or changed then.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The buffer could never exist on this device.
+    #[error(
+        "a buffer of {bytes} bytes is more than {device} allows ({limit}): use several buffers"
+    )]
+    TooLarge {
+        /// The size asked for, in bytes.
+        bytes: u64,
+        /// The device's limit, in bytes.
+        limit: u64,
+        /// The device's name.
+        device: String,
+    },
+    /// The device has no room for the buffer now.
+    #[error("{device} has no room for {bytes} bytes now: drop buffers that are not needed")]
+    OutOfMemory {
+        /// The size asked for, in bytes.
+        bytes: u64,
+        /// The device's name.
+        device: String,
+    },
+    /// A range reaches beyond its buffer.
+    #[error("{what}: elements {start}..{end} of a buffer of {len}")]
+    OutOfRange {
+        /// The command.
+        what: &'static str,
+        /// First element of the range.
+        start: u64,
+        /// One past the last element of the range.
+        end: u64,
+        /// Elements in the buffer.
+        len: u64,
+    },
+    /// A copy's byte offset or length is no multiple of 4, which wgpu cannot copy.
+    #[error(
+        "{what}: byte range {start}..{end} is not aligned to 4 bytes: copy whole words, or read and \
+         write through the host"
+    )]
+    Misaligned {
+        /// The command.
+        what: &'static str,
+        /// First byte of the range.
+        start: u64,
+        /// One past the last byte of the range.
+        end: u64,
+    },
+    /// Source and destination of a copy overlap in one buffer.
+    #[error(
+        "copy: elements {from:?} and {to:?} of one buffer overlap: copy through another buffer"
+    )]
+    Overlap {
+        /// Source, in elements.
+        from: Range<u64>,
+        /// Destination, in elements.
+        to: Range<u64>,
+    },
+    /// The buffers belong to different devices.
+    #[error("{what}: the buffers belong to different devices ({first}, {second})")]
+    OtherDevice {
+        /// The command.
+        what: &'static str,
+        /// One device's name.
+        first: String,
+        /// The other device's name.
+        second: String,
+    },
+    /// An imported buffer lacks a usage that the command needs.
+    #[error("{what} needs wgpu usage {needed:?}; the imported buffer has {usage:?}")]
+    MissingUsage {
+        /// The command.
+        what: &'static str,
+        /// What it needs.
+        needed: wgpu::BufferUsages,
+        /// What the buffer has.
+        usage: wgpu::BufferUsages,
+    },
+    /// The imported buffer's size is no multiple of the element type's.
+    #[error(
+        "a wgpu buffer of {bytes} bytes does not hold whole values of `{element}` ({element_bytes} \
+         bytes each)"
+    )]
+    ElementSize {
+        /// The buffer's size, in bytes.
+        bytes: u64,
+        /// The element type.
+        element: &'static str,
+        /// The element's size, in bytes.
+        element_bytes: usize,
+    },
+    /// The element type has no size, so that no element has an address.
+    #[error("`{element}` has no size: buffers hold values of at least one byte")]
+    ZeroSized {
+        /// The element type.
+        element: &'static str,
+    },
+    /// wgpu refused for another reason.
+    #[error("{what} was refused: {message}")]
+    Refused {
+        /// The command.
+        what: &'static str,
+        /// wgpu's own words.
+        message: String,
+    },
+    /// The device is gone, or the commands recorded before failed to submit.
+    #[error(transparent)]
+    Execution(#[from] Arc<ExecutionError>),
+}
+
+/// The usages of every buffer that the runtime makes: all that compute needs and nothing that would
+/// move it to another kind of memory.
+const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
+    .union(wgpu::BufferUsages::UNIFORM)
+    .union(wgpu::BufferUsages::INDIRECT)
+    .union(wgpu::BufferUsages::COPY_SRC)
+    .union(wgpu::BufferUsages::COPY_DST);
+
+/// A buffer of `len` values of `T` in the memory of one device.
+///
+/// Handles are cheap to clone; the memory is freed when the last one, and the last command that uses
+/// it, is gone. Commands on buffers run in the order in which they are recorded.
+#[derive(Debug)]
+pub struct DeviceBuffer<T> {
+    pub(crate) shared: Arc<BufferShared>,
+    pub(crate) len: u64,
+    element: PhantomData<fn() -> T>,
+}
+
+pub(crate) struct BufferShared {
+    pub(crate) device: Arc<DeviceShared>,
+    pub(crate) raw: wgpu::Buffer,
+    pub(crate) id: u64,
+    taint: Mutex<Taint>,
+}
+
+impl BufferShared {
+    pub(crate) fn poison(&self, range: Range<u64>, outcome: &Arc<Outcome>) {
+        lock(&self.taint).add(range, outcome);
+    }
+
+    pub(crate) fn overwritten(&self, range: &Range<u64>) {
+        let mut taint = lock(&self.taint);
+        if !taint.is_empty() {
+            taint.overwrite(range);
+        }
+    }
+
+    /// The launches of uncertain or bad outcome that wrote into `range`.
+    pub(crate) fn depends_on(&self, range: &Range<u64>) -> Vec<Arc<Outcome>> {
+        let mut taint = lock(&self.taint);
+        if taint.is_empty() {
+            Vec::new()
+        } else {
+            taint.touching(range)
+        }
+    }
+}
+
+impl Drop for BufferShared {
+    fn drop(&mut self) {
+        lock(&self.device.bind_groups).forget(self.id);
+    }
+}
+
+impl std::fmt::Debug for BufferShared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffer")
+            .field("bytes", &self.raw.size())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Clone for DeviceBuffer<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            len: self.len,
+            element: PhantomData,
+        }
+    }
+}
+
+/// A range of a buffer, as an argument of a launch: `buffer.slice(0..1024)`.
+#[derive(Debug, Clone)]
+pub struct BufferView {
+    pub(crate) shared: Arc<BufferShared>,
+    /// First byte.
+    pub(crate) offset: u64,
+    /// Length in bytes.
+    pub(crate) bytes: u64,
+    pub(crate) element_bytes: usize,
+    pub(crate) element_align: usize,
+    pub(crate) element: &'static str,
+    /// Elements asked for beyond the end of the buffer, reported when the launch is checked.
+    pub(crate) out_of_range: Option<(u64, u64, u64)>,
+}
+
+impl BufferView {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.bytes
+    }
+}
+
+impl<T: Pod> From<&DeviceBuffer<T>> for BufferView {
+    fn from(buffer: &DeviceBuffer<T>) -> Self {
+        buffer.slice(..)
+    }
+}
+
+impl From<&BufferView> for BufferView {
+    fn from(view: &BufferView) -> Self {
+        view.clone()
+    }
+}
+
+/// Resolves any range expression against `len` elements, without checking its end.
+pub(crate) fn bounds(range: impl RangeBounds<u64>, len: u64) -> Range<u64> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&start) => start.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => end.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    start..end
+}
+
+impl Device {
+    /// Makes a buffer of `len` zeroed values.
+    ///
+    /// # Errors
+    /// [`MemoryError::TooLarge`], [`MemoryError::OutOfMemory`], [`MemoryError::ZeroSized`].
+    pub fn zeroed<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>, MemoryError> {
+        DeviceBuffer::allocate(&self.shared, len as u64)
+    }
+
+    /// Makes a buffer with a copy of `values`.
+    ///
+    /// # Errors
+    /// As [`Device::zeroed`].
+    pub fn buffer<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, MemoryError> {
+        let buffer = self.zeroed(values.len())?;
+        let _event = buffer.write(0, values)?;
+        Ok(buffer)
+    }
+
+    /// Takes a wgpu buffer of this device over, as `size / size_of::<T>()` values of `T`. It stays
+    /// usable outside; call [`Device::flush`] before the program's own commands use it.
+    ///
+    /// # Errors
+    /// [`MemoryError::ElementSize`] when its size is no multiple of the element's. Usages that it
+    /// lacks are reported by the commands that need them.
+    pub fn import<T: Pod>(&self, raw: wgpu::Buffer) -> Result<DeviceBuffer<T>, MemoryError> {
+        let element_bytes = size_of::<T>();
+        let bytes = raw.size();
+        if element_bytes == 0 {
+            return Err(MemoryError::ZeroSized {
+                element: std::any::type_name::<T>(),
+            });
+        }
+        if bytes % element_bytes as u64 != 0 {
+            return Err(MemoryError::ElementSize {
+                bytes,
+                element: std::any::type_name::<T>(),
+                element_bytes,
+            });
+        }
+        Ok(DeviceBuffer::wrap(
+            &self.shared,
+            raw,
+            bytes / element_bytes as u64,
+        ))
+    }
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    fn wrap(device: &Arc<DeviceShared>, raw: wgpu::Buffer, len: u64) -> Self {
+        Self {
+            shared: Arc::new(BufferShared {
+                device: Arc::clone(device),
+                raw,
+                id: unique_id(),
+                taint: Mutex::default(),
+            }),
+            len,
+            element: PhantomData,
+        }
+    }
+
+    fn allocate(device: &Arc<DeviceShared>, len: u64) -> Result<Self, MemoryError> {
+        let name = || device.capabilities.name.clone();
+        let element = size_of::<T>() as u64;
+        if element == 0 {
+            return Err(MemoryError::ZeroSized {
+                element: std::any::type_name::<T>(),
+            });
+        }
+        let limit = device.limits.max_buffer_size;
+        let bytes = len.saturating_mul(element);
+        if bytes > limit {
+            return Err(MemoryError::TooLarge {
+                bytes,
+                limit,
+                device: name(),
+            });
+        }
+        // wgpu copies and clears whole words, and binds nothing of size zero.
+        let size = bytes.next_multiple_of(4).max(4);
+        let (raw, error) = capture(&device.raw, || {
+            device.raw.create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size,
+                usage: USAGE,
+                mapped_at_creation: false,
+            })
+        });
+        match error {
+            None => Ok(Self::wrap(device, raw, len)),
+            Some(wgpu::Error::OutOfMemory { .. }) => Err(MemoryError::OutOfMemory {
+                bytes,
+                device: name(),
+            }),
+            Some(error) => Err(MemoryError::Refused {
+                what: "creating a buffer",
+                message: error.to_string(),
+            }),
+        }
+    }
+
+    /// Values in the buffer.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// True when the buffer holds no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The wgpu buffer, for the program's own commands. Call [`Device::flush`] first.
+    pub fn raw(&self) -> &wgpu::Buffer {
+        &self.shared.raw
+    }
+
+    /// The device that the buffer belongs to.
+    pub fn device(&self) -> Device {
+        Device {
+            shared: Arc::clone(&self.shared.device),
+        }
+    }
+
+    /// A range of the buffer, in elements, as an argument of a launch. Whether it lies inside the
+    /// buffer, and whether its offset suits the adapter, is checked by the launch.
+    pub fn slice(&self, range: impl RangeBounds<u64>) -> BufferView {
+        let range = bounds(range, self.len);
+        let element = size_of::<T>() as u64;
+        let fits = range.start <= range.end && range.end <= self.len;
+        let start = range.start.min(self.len);
+        BufferView {
+            shared: Arc::clone(&self.shared),
+            offset: start * element,
+            bytes: range.end.min(self.len).saturating_sub(start) * element,
+            element_bytes: size_of::<T>(),
+            element_align: align_of::<T>(),
+            element: std::any::type_name::<T>(),
+            out_of_range: (!fits).then_some((range.start, range.end, self.len)),
+        }
+    }
+
+    /// Declares the contents good again after a failed launch, whatever they are: the error that
+    /// reading them would yield is dropped.
+    pub fn forgive(&self) {
+        self.shared.overwritten(&(0..u64::MAX));
+    }
+
+    /// Checks an element range and turns it into bytes.
+    pub(crate) fn byte_range(
+        &self,
+        what: &'static str,
+        start: u64,
+        count: u64,
+    ) -> Result<Range<u64>, MemoryError> {
+        let end = start.saturating_add(count);
+        if end > self.len {
+            return Err(MemoryError::OutOfRange {
+                what,
+                start,
+                end,
+                len: self.len,
+            });
+        }
+        let element = size_of::<T>() as u64;
+        Ok(start * element..end * element)
+    }
+
+    pub(crate) fn needs(
+        &self,
+        what: &'static str,
+        needed: wgpu::BufferUsages,
+    ) -> Result<(), MemoryError> {
+        let usage = self.shared.raw.usage();
+        if usage.contains(needed) {
+            Ok(())
+        } else {
+            Err(MemoryError::MissingUsage {
+                what,
+                needed,
+                usage,
+            })
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Device memory: typed buffers of one device, transfers to, from and between them, and the
+//! read-backs that wait for nothing. Pointers, shared heaps and migration build on this room.
+
+pub(crate) mod buffer;
+pub(crate) mod fill;
+pub(crate) mod readback;
+pub(crate) mod staging;
+pub(crate) mod transfer;
+
+pub use buffer::{BufferView, DeviceBuffer, MemoryError};
+pub use readback::{ReadBack, ReadError};

@@ -1,0 +1,305 @@
+//! Read-backs: the device's bytes on their way to the host, without anybody having to wait.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+
+use super::buffer::{DeviceBuffer, MemoryError, bounds};
+use crate::device::outcome::{ExecutionError, Outcome};
+use crate::device::wait::{Progress, lock, wait_for};
+use crate::device::{DeviceShared, capture};
+
+/// Why there are no values.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The read was refused before it was recorded.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The launch that wrote the values failed, or the device was lost on the way.
+    #[error(transparent)]
+    Execution(#[from] Arc<ExecutionError>),
+    /// The deadline passed first; the read-back goes on.
+    #[error("the deadline passed before the values arrived; they are still on their way")]
+    Deadline,
+    /// The values were taken before.
+    #[error("the values of this read-back were taken before")]
+    Taken,
+}
+
+/// Values on their way to the host: wait for them, poll for them, or `.await` them.
+///
+/// The read-back is submitted when it is made. The values arrive once; dropping the read-back drops
+/// them.
+#[must_use = "a read-back that nobody asks for its values was a copy for nothing"]
+pub struct ReadBack<T> {
+    device: Arc<DeviceShared>,
+    index: Option<wgpu::SubmissionIndex>,
+    arrival: Arc<Arrival>,
+    /// Launches of uncertain outcome that wrote what is read.
+    depends_on: Vec<Arc<Outcome>>,
+    element: PhantomData<fn() -> T>,
+}
+
+#[derive(Default)]
+struct Arrival {
+    state: Mutex<ArrivalState>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct ArrivalState {
+    bytes: Option<Result<Vec<u8>, String>>,
+    taken: bool,
+    waker: Option<Waker>,
+}
+
+impl Arrival {
+    fn deliver(&self, bytes: Result<Vec<u8>, String>) {
+        let waker = {
+            let mut state = lock(&self.state);
+            state.bytes = Some(bytes);
+            state.waker.take()
+        };
+        self.arrived.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// Reads the whole buffer; waits until everything recorded before is done.
+    ///
+    /// # Errors
+    /// [`ReadError::Execution`] with the failure of the launch that should have written the values.
+    pub fn read(&self) -> Result<Vec<T>, ReadError> {
+        self.read_back(..)?.wait()
+    }
+
+    /// Reads a range of elements; waits until everything recorded before is done.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::read`], and [`MemoryError::OutOfRange`].
+    pub fn read_range(&self, range: impl RangeBounds<u64>) -> Result<Vec<T>, ReadError> {
+        self.read_back(range)?.wait()
+    }
+
+    /// Starts reading a range of elements and returns at once.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfRange`], [`MemoryError::Misaligned`] where an element type smaller than 4
+    /// bytes starts or ends inside a word, and failures to submit.
+    pub fn read_back(&self, range: impl RangeBounds<u64>) -> Result<ReadBack<T>, MemoryError> {
+        const WHAT: &str = "read";
+        let range = bounds(range, self.len);
+        let bytes = self.byte_range(WHAT, range.start, range.end.saturating_sub(range.start))?;
+        let arrival = Arc::new(Arrival::default());
+        let device = Arc::clone(&self.shared.device);
+        let done = |index, depends_on| ReadBack {
+            device: Arc::clone(&device),
+            index,
+            arrival: Arc::clone(&arrival),
+            depends_on,
+            element: PhantomData,
+        };
+        if bytes.is_empty() {
+            arrival.deliver(Ok(Vec::new()));
+            return Ok(done(None, Vec::new()));
+        }
+        self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
+        // Whole words are copied; what surrounds the range is cut off on the host.
+        let (first, last) = (bytes.start / 4 * 4, bytes.end.next_multiple_of(4));
+        let last = last.min(self.shared.raw.size());
+        if last % 4 != 0 {
+            return Err(MemoryError::Misaligned {
+                what: WHAT,
+                start: bytes.start,
+                end: bytes.end,
+            });
+        }
+        let (staging, error) = capture(&device.raw, || {
+            device.staging.take(&device.raw, last - first)
+        });
+        if let Some(error) = error {
+            return Err(MemoryError::Refused {
+                what: WHAT,
+                message: error.to_string(),
+            });
+        }
+        let batch = {
+            let mut queue = device.queue.lock(&device);
+            queue.encode(|encoder| {
+                encoder.copy_buffer_to_buffer(&self.shared.raw, first, &staging, 0, last - first);
+            });
+            let batch = queue.batch();
+            queue.flush()?;
+            batch
+        };
+        let index = match batch.submission() {
+            Some(Ok(index)) => index.clone(),
+            Some(Err(error)) => return Err(Arc::clone(error).into()),
+            None => {
+                return Err(MemoryError::Refused {
+                    what: WHAT,
+                    message: "its batch was not submitted".into(),
+                });
+            }
+        };
+        let (skip, len) = (
+            (bytes.start - first) as usize,
+            (bytes.end - bytes.start) as usize,
+        );
+        let (mapped, target) = (staging.clone(), Arc::clone(&arrival));
+        let pool = Arc::downgrade(&device);
+        let ((), error) = capture(&device.raw, || {
+            staging.map_async(wgpu::MapMode::Read, 0..last - first, move |result| {
+                let bytes = match result {
+                    Ok(()) => match mapped.get_mapped_range(0..last - first) {
+                        Ok(view) => Ok(view[skip..skip + len].to_vec()),
+                        Err(error) => Err(error.to_string()),
+                    },
+                    Err(error) => Err(error.to_string()),
+                };
+                mapped.unmap();
+                if let Some(device) = pool.upgrade() {
+                    device.staging.give(mapped);
+                }
+                target.deliver(bytes);
+            });
+        });
+        if let Some(error) = error {
+            return Err(MemoryError::Refused {
+                what: WHAT,
+                message: error.to_string(),
+            });
+        }
+        Ok(done(Some(index), self.shared.depends_on(&bytes)))
+    }
+}
+
+impl<T: Pod> ReadBack<T> {
+    /// Waits for the values.
+    ///
+    /// # Errors
+    /// [`ReadError::Execution`] with the failure of the launch that should have written them.
+    pub fn wait(self) -> Result<Vec<T>, ReadError> {
+        self.take(None)
+    }
+
+    /// Waits for the values at most `timeout`.
+    ///
+    /// # Errors
+    /// [`ReadError::Deadline`] when they are still on their way; ask again later.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<Vec<T>, ReadError> {
+        self.take(Some(timeout))
+    }
+
+    /// The values, if they have arrived; never blocks.
+    ///
+    /// # Errors
+    /// As [`ReadBack::wait`].
+    pub fn try_take(&self) -> Result<Option<Vec<T>>, ReadError> {
+        match self.take(Some(Duration::ZERO)) {
+            Ok(values) => Ok(Some(values)),
+            Err(ReadError::Deadline) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take(&self, timeout: Option<Duration>) -> Result<Vec<T>, ReadError> {
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        if let Some(index) = &self.index {
+            match wait_for(&self.device.raw, &self.device.lost, index, timeout) {
+                Progress::Done => {}
+                Progress::Pending => return Err(ReadError::Deadline),
+                Progress::Lost(reason) => {
+                    return Err(Arc::new(ExecutionError::DeviceLost { reason }).into());
+                }
+            }
+        }
+        // Another thread's poll may have collected the callback and not yet run it.
+        let mut state = lock(&self.arrival.state);
+        while state.bytes.is_none() {
+            if state.taken {
+                return Err(ReadError::Taken);
+            }
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                return Err(ReadError::Deadline);
+            }
+            let waited = self
+                .arrival
+                .arrived
+                .wait_timeout(state, Duration::from_millis(1));
+            state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
+        }
+        let bytes = state.bytes.take();
+        state.taken = true;
+        drop(state);
+        self.open(bytes)
+    }
+
+    fn open(&self, bytes: Option<Result<Vec<u8>, String>>) -> Result<Vec<T>, ReadError> {
+        if !self.depends_on.is_empty() {
+            self.device.queue.lock(&self.device).settle();
+            if let Some(error) = self.depends_on.iter().find_map(|o| o.failure()) {
+                return Err(error.into());
+            }
+        }
+        match bytes {
+            Some(Ok(bytes)) => Ok(bytemuck::pod_collect_to_vec(&bytes)),
+            Some(Err(message)) => Err(MemoryError::Refused {
+                what: "mapping a read-back",
+                message,
+            }
+            .into()),
+            None => Err(ReadError::Taken),
+        }
+    }
+}
+
+impl<T: Pod> Future for ReadBack<T> {
+    type Output = Result<Vec<T>, ReadError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        {
+            let mut state = lock(&self.arrival.state);
+            if let Some(bytes) = state.bytes.take() {
+                state.taken = true;
+                drop(state);
+                return Poll::Ready(self.open(Some(bytes)));
+            }
+            if state.taken {
+                return Poll::Ready(Err(ReadError::Taken));
+            }
+            state.waker = Some(context.waker().clone());
+        }
+        if let Some(reason) = self.device.lost.get() {
+            return Poll::Ready(Err(Arc::new(ExecutionError::DeviceLost { reason }).into()));
+        }
+        if let Some(index) = &self.index {
+            let device = &self.device;
+            device.waiter.wake_after(
+                &device.raw,
+                &device.lost,
+                index.clone(),
+                context.waker().clone(),
+            );
+        }
+        Poll::Pending
+    }
+}
+
+impl<T> std::fmt::Debug for ReadBack<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadBack")
+            .field("arrived", &lock(&self.arrival.state).bytes.is_some())
+            .finish_non_exhaustive()
+    }
+}

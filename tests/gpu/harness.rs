@@ -1,0 +1,173 @@
+//! One named test for each case and adapter, on libtest-mimic.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tombolo::{Context, Device, DeviceOptions};
+
+/// A test that runs on each adapter.
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub name: &'static str,
+    pub run: fn(&Fixture),
+}
+
+/// Lists the cases of a module under their own names.
+#[macro_export]
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        pub const CASES: &[$crate::harness::Case] = &[$(
+            $crate::harness::Case {
+                name: concat!(module_path!(), "::", stringify!($name)),
+                run: $name,
+            },
+        )*];
+    };
+}
+
+/// What a case gets: the machine, and one adapter of it with an open device.
+pub struct Fixture {
+    pub context: Context,
+    pub index: usize,
+    pub device: Device,
+}
+
+impl Fixture {
+    /// A second device on the same adapter.
+    pub fn open(&self, change: impl FnOnce(&mut DeviceOptions)) -> Device {
+        let mut options = DeviceOptions::default();
+        change(&mut options);
+        self.context
+            .device_at_with(self.index, options)
+            .expect("another device on the same adapter")
+    }
+
+    pub fn is_lavapipe(&self) -> bool {
+        self.device.name().contains("llvmpipe")
+    }
+
+    pub fn is_swiftshader(&self) -> bool {
+        self.device.name().contains("SwiftShader")
+    }
+}
+
+pub struct Suite {
+    arguments: Arguments,
+    context: Option<Context>,
+    trials: Vec<Trial>,
+}
+
+impl Suite {
+    pub fn new() -> Self {
+        let mut arguments = Arguments::from_args();
+        // Software drivers do not stand several tests at once in one process.
+        arguments.test_threads = Some(1);
+        Self {
+            arguments,
+            context: Context::new().ok(),
+            trials: Vec::new(),
+        }
+    }
+
+    pub fn add_all(&mut self, modules: &[&[Case]]) {
+        self.require_adapters();
+        let Some(context) = self.context.clone() else {
+            return;
+        };
+        for adapter in context.adapters() {
+            let opened: Arc<Mutex<Option<Arc<Fixture>>>> = Arc::default();
+            for case in modules.iter().flat_map(|cases| cases.iter()).copied() {
+                let (context, opened) = (context.clone(), Arc::clone(&opened));
+                let index = adapter.index;
+                let name = format!("{}::{}", short(&adapter.name), trim(case.name));
+                self.trials.push(Trial::test(name, move || {
+                    let fixture = fixture(&context, index, &opened)?;
+                    attempt(|| (case.run)(&fixture))
+                }));
+            }
+        }
+    }
+
+    /// A test for each adapter that has to be there.
+    fn require_adapters(&mut self) {
+        let found: Vec<String> = self
+            .context
+            .iter()
+            .flat_map(|context| context.adapters())
+            .map(|adapter| adapter.name)
+            .collect();
+        let required = std::env::var("TOMBOLO_TEST_ADAPTERS").unwrap_or_default();
+        let mut required: Vec<&str> = required
+            .split(';')
+            .filter(|name| !name.is_empty())
+            .collect();
+        if required.is_empty() {
+            required.push("");
+        }
+        for wanted in required {
+            let there = found.iter().any(|name| name.contains(wanted));
+            let found = found.clone();
+            let (wanted, label) = (
+                wanted.to_string(),
+                if wanted.is_empty() { "any" } else { wanted },
+            );
+            self.trials.push(Trial::test(
+                format!("adapter_is_present::{label}"),
+                move || {
+                    if there {
+                        Ok(())
+                    } else {
+                        Err(Failed::from(format!(
+                            "no adapter `{wanted}` among {found:?}: run `cargo xtask test`, which \
+                             provides the software adapters"
+                        )))
+                    }
+                },
+            ));
+        }
+    }
+
+    pub fn run(self) -> ExitCode {
+        libtest_mimic::run(&self.arguments, self.trials).exit_code()
+    }
+}
+
+fn fixture(
+    context: &Context,
+    index: usize,
+    opened: &Mutex<Option<Arc<Fixture>>>,
+) -> Result<Arc<Fixture>, Failed> {
+    let mut slot = opened.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(fixture) = &*slot {
+        return Ok(Arc::clone(fixture));
+    }
+    let fixture = Arc::new(Fixture {
+        context: context.clone(),
+        index,
+        device: context.device_at(index)?,
+    });
+    *slot = Some(Arc::clone(&fixture));
+    Ok(fixture)
+}
+
+fn attempt(test: impl FnOnce()) -> Result<(), Failed> {
+    catch_unwind(AssertUnwindSafe(test)).map_err(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_string()));
+        Failed::from(text.unwrap_or_else(|| "the test panicked".into()))
+    })
+}
+
+/// `llvmpipe (LLVM 15.0.6, 256 bits)` is `llvmpipe`, in test names.
+fn short(name: &str) -> String {
+    name.split([' ', '(']).next().unwrap_or(name).to_string()
+}
+
+/// Drops the name of the test crate.
+fn trim(name: &str) -> &str {
+    name.split_once("::").map_or(name, |(_, rest)| rest)
+}

@@ -1,0 +1,198 @@
+//! `cargo xtask ci`: everything a change must pass. `.ci/run` is this command.
+
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::commands::test;
+use crate::env::AdapterEnv;
+use crate::error::Error;
+use crate::process;
+use crate::provide::{Provided, Switches};
+use crate::workspace::Workspace;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    switches: Switches,
+}
+
+/// An example that checks itself and says by its exit status whether the check held.
+struct Example {
+    name: &'static str,
+    args: &'static [&'static str],
+}
+
+/// Run once on each software adapter, in a directory of their own that they may write to.
+const EXAMPLES: &[Example] = &[
+    Example {
+        name: "tour",
+        args: &[],
+    },
+    Example {
+        name: "doctor",
+        args: &["--json"],
+    },
+    Example {
+        name: "median",
+        args: &[],
+    },
+];
+
+/// Runs the command.
+pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
+    let start = Instant::now();
+    step("format", || {
+        process::run(workspace.cargo().args(["fmt", "--all", "--check"]))
+    })?;
+    step("lints", || {
+        let mut clippy = workspace.cargo();
+        process::run(clippy.args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]))
+    })?;
+    step("docs", || {
+        let mut doc = workspace.cargo();
+        process::run(
+            doc.args(["doc", "--workspace", "--no-deps"])
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        )
+    })?;
+    let provided = step("adapters", || {
+        test::provide_for_tests(workspace, &args.switches)
+    })?;
+    let provided = provided.as_ref();
+    step("tests", || test::run_suite(workspace, provided, &[]))?;
+    for run in runs(provided) {
+        step(&run.title(), || run.execute(workspace, provided))?;
+    }
+    eprintln!("\n== all passed in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs one step under a header line and says how long it took, also if it failed.
+fn step<T>(title: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    eprintln!("\n== {title}");
+    let start = Instant::now();
+    let result = work();
+    let outcome = if result.is_ok() { "passed" } else { "FAILED" };
+    eprintln!(
+        "== {title}: {outcome} in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+    result
+}
+
+/// One example on one adapter; `None` is the adapter wgpu takes by itself.
+struct Run {
+    example: &'static Example,
+    adapter: Option<&'static str>,
+}
+
+/// Every example on every software adapter, or once where the system has its own.
+fn runs(provided: Option<&Provided>) -> Vec<Run> {
+    let software = provided
+        .map(|provided| provided.software.as_slice())
+        .unwrap_or_default();
+    let mut adapters: Vec<_> = software
+        .iter()
+        .map(|(software, _)| Some(software.adapter_name()))
+        .collect();
+    if adapters.is_empty() {
+        adapters.push(None);
+    }
+    let on = |adapter| EXAMPLES.iter().map(move |example| Run { example, adapter });
+    adapters.into_iter().flat_map(on).collect()
+}
+
+impl Run {
+    fn title(&self) -> String {
+        let words = [&[self.example.name], self.example.args].concat().join(" ");
+        format!(
+            "example {words} on {}",
+            self.adapter.unwrap_or("the default adapter")
+        )
+    }
+
+    fn execute(&self, workspace: &Workspace, provided: Option<&Provided>) -> Result<(), Error> {
+        let dir = workspace
+            .scratch_dir()
+            .join(self.adapter.unwrap_or("default"))
+            .join(self.example.name);
+        fs::create_dir_all(&dir).map_err(Error::io("create", &dir))?;
+        let mut command = self.command(workspace);
+        command.current_dir(&dir);
+        if let Some(provided) = provided {
+            let mut env = if provided.software.is_empty() {
+                provided.test_env(workspace)?
+            } else {
+                provided.software_env(workspace)?
+            };
+            if let Some(adapter) = self.adapter {
+                env = env.with("WGPU_ADAPTER_NAME", adapter);
+            }
+            AdapterEnv::apply(&env, &mut command);
+        }
+        process::run(&mut command)
+    }
+
+    /// In the profile of the tests, whose build then serves both.
+    fn command(&self, workspace: &Workspace) -> Command {
+        let mut command = workspace.cargo();
+        command
+            .args(["run", "--quiet", "--manifest-path"])
+            .arg(workspace.manifest());
+        command
+            .args(["--package", "tombolo", "--example", self.example.name, "--"])
+            .args(self.example.args);
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::icd::Software;
+
+    #[test]
+    fn every_example_on_every_software_adapter() {
+        let provided = Provided {
+            software: vec![
+                (Software::Lavapipe, "/l.json".into()),
+                (Software::SwiftShader, "/s.json".into()),
+            ],
+            ..Provided::default()
+        };
+        let runs = runs(Some(&provided));
+        assert_eq!(runs.len(), 2 * EXAMPLES.len());
+        for adapter in ["llvmpipe", "SwiftShader"] {
+            let on = runs.iter().filter(|run| run.adapter == Some(adapter));
+            assert!(
+                on.map(|run| run.example.name)
+                    .eq(EXAMPLES.iter().map(|example| example.name))
+            );
+        }
+    }
+
+    #[test]
+    fn examples_run_once_where_the_system_has_adapters() {
+        let runs = runs(None);
+        assert_eq!(runs.len(), EXAMPLES.len());
+        assert!(runs.iter().all(|run| run.adapter.is_none()));
+    }
+
+    #[test]
+    fn titles_name_example_arguments_and_adapter() {
+        let doctor = Run {
+            example: &EXAMPLES[1],
+            adapter: Some("llvmpipe"),
+        };
+        assert_eq!(doctor.title(), "example doctor --json on llvmpipe");
+    }
+}

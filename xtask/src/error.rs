@@ -1,0 +1,122 @@
+//! What can go wrong, each with what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use thiserror::Error;
+
+/// What to install by hand where xtask cannot.
+pub const BY_HAND: &str = "  Debian, Ubuntu:  sudo apt-get install mesa-vulkan-drivers libvulkan1
+  Fedora:          sudo dnf install mesa-vulkan-drivers vulkan-loader
+  Arch:            sudo pacman -S vulkan-swrast vulkan-icd-loader
+  macOS, Windows:  nothing (Metal and DX12 are part of the system)";
+
+/// The error of every task.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Not started inside the repository.
+    #[error(
+        "no workspace with an xtask member here or above; start `cargo xtask` inside the repository"
+    )]
+    NoWorkspace,
+    /// A program could not be started.
+    #[error("cannot start `{program}`: {source}; is it installed and in PATH?")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program ran and failed.
+    #[error("`{command}` failed ({status}); its own messages are above")]
+    Failed {
+        /// The whole command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// The file system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A driver is missing and there is no apt-get to install it with.
+    #[error(
+        "this machine lacks {missing} and has no apt-get to install it with; install it by hand and try again:\n{BY_HAND}"
+    )]
+    NoPackageManager {
+        /// The Debian names of what is missing.
+        missing: String,
+    },
+    /// Installing needs root, and there is no way to become root.
+    #[error(
+        "`{command}` needs root and there is no sudo here; run it as root, or install by hand, and try again:\n{BY_HAND}"
+    )]
+    NeedsRoot {
+        /// What root would have to run.
+        command: String,
+    },
+    /// The package manager was asked and failed.
+    #[error(
+        "{source}\nIf it cannot be made to work, install a software Vulkan driver by hand and try again:\n{BY_HAND}"
+    )]
+    Install {
+        /// The failure of the package manager.
+        source: Box<Error>,
+    },
+    /// The packages are there and the driver is not.
+    #[error(
+        "{packages} are installed, yet {what} cannot be found; the distribution's build for this processor may leave \
+         it out. A driver of your own can be named with VK_DRIVER_FILES=/path/to/its_icd.json"
+    )]
+    StillMissing {
+        /// What was installed.
+        packages: String,
+        /// What was expected of it.
+        what: &'static str,
+    },
+    /// SwiftShader was demanded, and this machine's distribution has none.
+    #[error(
+        "SwiftShader cannot be provided: {reason}; leave --swiftshader out to go on without it"
+    )]
+    NoSwiftShader {
+        /// Why not.
+        reason: String,
+    },
+    /// The distribution has SwiftShader, but fetching it failed; never a reason to test less in silence.
+    #[error("fetching SwiftShader failed: {source}\nTo go on without it, add --no-swiftshader")]
+    FetchSwiftShader {
+        /// What failed.
+        source: Box<Error>,
+    },
+    /// Every adapter was opted out of.
+    #[error(
+        "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \
+         --no-lavapipe or --no-swiftshader"
+    )]
+    NoAdapter,
+    /// The path lists of the Vulkan loader cannot hold such a path.
+    #[error("the path {} holds a `:`, which separates paths in VK_DRIVER_FILES; set CARGO_TARGET_DIR to a directory without one", path.display())]
+    ColonInPath {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// Wraps an [`io::Error`] with what was tried on which path.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}

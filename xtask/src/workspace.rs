@@ -1,0 +1,108 @@
+//! Where the repository and its build outputs are, and how cargo is called in it.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::Error;
+
+/// The repository.
+pub struct Workspace {
+    root: PathBuf,
+    target: PathBuf,
+    target_from_env: bool,
+}
+
+impl Workspace {
+    /// Finds the repository this was started in.
+    pub fn find() -> Result<Self, Error> {
+        let cwd = env::current_dir().map_err(Error::io("read the current directory", "."))?;
+        // Asked at run time: a build directory may have moved with its repository since xtask was compiled.
+        let start = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| cwd.clone(), PathBuf::from);
+        let root = start
+            .ancestors()
+            .find(|dir| dir.join("Cargo.lock").is_file() && dir.join("xtask/Cargo.toml").is_file())
+            .ok_or(Error::NoWorkspace)?
+            .to_path_buf();
+        let from_env = env::var_os("CARGO_TARGET_DIR").filter(|dir| !dir.is_empty());
+        let target = target_dir(&root, &cwd, from_env.clone());
+        Ok(Self {
+            root,
+            target,
+            target_from_env: from_env.is_some(),
+        })
+    }
+
+    /// Where provisioned adapters are kept: with the build outputs, so that `cargo clean` takes them too.
+    pub fn adapters_dir(&self) -> PathBuf {
+        self.target.join("adapters")
+    }
+
+    /// Where examples run by CI may leave what they write.
+    pub fn scratch_dir(&self) -> PathBuf {
+        self.target.join("xtask-scratch")
+    }
+
+    /// A call of cargo in the root of the repository.
+    pub fn cargo(&self) -> Command {
+        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.current_dir(&self.root);
+        // `cargo run` describes the xtask package to us in these; builds further down would take them for changes.
+        for (key, _) in env::vars_os() {
+            if key.to_str().is_some_and(describes_a_package) {
+                command.env_remove(key);
+            }
+        }
+        // A relative one would mean another directory from the root than it did to whoever set it.
+        if self.target_from_env {
+            command.env("CARGO_TARGET_DIR", &self.target);
+        }
+        command
+    }
+
+    /// The manifest of the repository, for cargo calls from another directory.
+    pub fn manifest(&self) -> PathBuf {
+        self.root.join("Cargo.toml")
+    }
+}
+
+fn describes_a_package(key: &str) -> bool {
+    key.starts_with("CARGO_PKG_")
+        || key.starts_with("CARGO_MANIFEST_")
+        || matches!(
+            key,
+            "CARGO_BIN_NAME" | "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE"
+        )
+}
+
+fn target_dir(root: &Path, cwd: &Path, from_env: Option<OsString>) -> PathBuf {
+    match from_env {
+        Some(dir) => cwd.join(dir),
+        None => root.join("target"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_dir_follows_cargo() {
+        let (root, cwd) = (Path::new("/repo"), Path::new("/repo/src"));
+        assert_eq!(target_dir(root, cwd, None), Path::new("/repo/target"));
+        assert_eq!(target_dir(root, cwd, Some("/t".into())), Path::new("/t"));
+        assert_eq!(
+            target_dir(root, cwd, Some("t".into())),
+            Path::new("/repo/src/t")
+        );
+    }
+
+    #[test]
+    fn only_package_descriptions_are_withheld() {
+        assert!(describes_a_package("CARGO_PKG_NAME"));
+        assert!(describes_a_package("CARGO_MANIFEST_DIR"));
+        assert!(!describes_a_package("CARGO_HOME"));
+        assert!(!describes_a_package("CARGO_BUILD_JOBS"));
+    }
+}
