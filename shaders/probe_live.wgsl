@@ -52,8 +52,8 @@ fn churn_64(x: u32) -> u32 {
 @compute @workgroup_size(8)
 fn probe_live(@builtin(local_invocation_index) lane: u32) {
     let token = words.token;
-    let first_beat = atomicLoad(&words.beat);
-    var last_beat = first_beat;
+    var first_beat = 0u;
+    var last_beat = 0u;
     var answered = 0u;
     var taken = 0u;
     var churned = token | 1u;
@@ -66,7 +66,12 @@ fn probe_live(@builtin(local_invocation_index) lane: u32) {
             atomicStore(&words.progress, taken);
         }
         churned = churn_64(churned);
+        // Loaded at this one place only: atomics here are relaxed, so a compiler may reuse what an
+        // earlier load of the same word gave, and Mesa's does.
         last_beat = atomicLoad(&words.beat);
+        if taken == 1u {
+            first_beat = last_beat;
+        }
         if atomicLoad(&words.ack) == token {
             answered = 1u;
         }

@@ -10,9 +10,9 @@ pub(crate) mod memory;
 
 pub use context::{AdapterDescription, Context};
 pub use device::{
-    Aspect, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event, EventStatus,
-    ExecutionError, Finding, LiveFinding, LoopGuardPolicy, NotProbed, PipelineCacheError,
-    ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport, WaitError,
+    Aspect, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event, EventFuture,
+    EventStatus, ExecutionError, Finding, LiveFinding, LoopGuardPolicy, NotProbed,
+    PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport, WaitError,
 };
 pub use kernel::*;
 pub use launch::{Extent, Launch, LaunchError};

@@ -1,6 +1,6 @@
 //! Events: the handle by which a program learns that a command is done, and how it ended.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -43,9 +43,9 @@ pub enum WaitError {
 /// A command's end, as a value: wait for it, ask for its status, or `.await` it.
 ///
 /// Waiting for an event first submits the batch that its command is in. Events are cheap to clone and
-/// may outlive everything but the device, which they keep alive.
+/// may outlive everything but the device, which they keep alive. An event may be ignored: a failure
+/// of its command is also the answer of every read of what the command would have written.
 #[derive(Clone)]
-#[must_use = "a launch may fail after submission: only its event, or reading what it wrote, tells"]
 pub struct Event {
     device: Arc<DeviceShared>,
     /// `None` for commands that had nothing to do.
@@ -196,18 +196,33 @@ fn lost(reason: String) -> WaitError {
     WaitError::Failed(Arc::new(ExecutionError::DeviceLost { reason }))
 }
 
-impl Future for Event {
+/// The future of an [`Event`], from `event.await` or `event.into_future()`.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct EventFuture(Event);
+
+impl IntoFuture for Event {
+    type Output = Result<(), WaitError>;
+    type IntoFuture = EventFuture;
+
+    fn into_future(self) -> EventFuture {
+        EventFuture(self)
+    }
+}
+
+impl Future for EventFuture {
     type Output = Result<(), WaitError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let index = match self.submitted() {
+        let event = &self.0;
+        let index = match event.submitted() {
             Ok(Some(index)) => index,
             Ok(None) => return Poll::Ready(Ok(())),
             Err(error) => return Poll::Ready(Err(error)),
         };
-        let device = &self.device;
+        let device = &event.device;
         match wait_for(&device.raw, &device.lost, &index, Some(Duration::ZERO)) {
-            Progress::Done => Poll::Ready(self.verdict().map_err(WaitError::Failed)),
+            Progress::Done => Poll::Ready(event.verdict().map_err(WaitError::Failed)),
             Progress::Lost(reason) => Poll::Ready(Err(lost(reason))),
             Progress::Pending => {
                 let waker = context.waker().clone();

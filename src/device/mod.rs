@@ -23,7 +23,7 @@ use futures::FutureExt;
 
 pub use aspect::Aspect;
 pub use capabilities::Capabilities;
-pub use event::{Event, EventStatus, WaitError};
+pub use event::{Event, EventFuture, EventStatus, WaitError};
 pub use open::{DeviceError, DeviceOptions, LoopGuardPolicy};
 pub use outcome::ExecutionError;
 pub use pipeline_cache::PipelineCacheError;

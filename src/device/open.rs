@@ -23,7 +23,7 @@ pub struct DeviceOptions {
     pub label: Option<String>,
     /// Measure what the adapter really does with tiny kernels before the device is used (default: yes
     /// for devices that are opened, no for devices that are adopted). Without it everything that only
-    /// measurement can show counts as absent, and the loop guard as needed on software adapters.
+    /// measurement can show counts as absent, and loops are guarded.
     pub probe: Option<bool>,
     /// The longest time that probing may take (default: 2 s). Reached, the rest counts as absent.
     pub probe_deadline: Duration,
@@ -47,7 +47,8 @@ pub struct DeviceOptions {
 /// When kernels are checked for loops that the adapter ended before the kernel did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoopGuardPolicy {
-    /// On adapters whose probe found a loop budget, for kernels that may reach it.
+    /// On adapters whose probe found a loop budget, and on those that were not probed, for kernels
+    /// whose loops are not provably short.
     #[default]
     WhereNeeded,
     /// As if the adapter had this budget, in iterations for all loops of one group of lanes together.

@@ -10,9 +10,9 @@ use super::live::LiveBuffer;
 use super::wait::lock;
 
 /// Words of one record; word 0 is the loop guard's.
-pub(crate) const RECORD_WORDS: u64 = 16;
+pub(crate) const RECORD_WORDS: u32 = 16;
 /// Bytes of one record as bound to a kernel.
-pub(crate) const RECORD_BYTES: u64 = RECORD_WORDS * 4;
+pub(crate) const RECORD_BYTES: u64 = RECORD_WORDS as u64 * 4;
 /// Records in one pool: more guarded launches than this in flight make the queue wait for the oldest.
 const RECORDS: u32 = 256;
 
@@ -77,7 +77,7 @@ impl StatusPool {
         let record = self.free.pop()?;
         if let Memory::Live(live) = &self.memory {
             for word in 0..RECORD_WORDS {
-                let _ = live.store_u32(u64::from(record) * self.stride + word * 4, 0);
+                let _ = live.store_u32(u64::from(record) * self.stride + u64::from(word) * 4, 0);
             }
         }
         Some(record)

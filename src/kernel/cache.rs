@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::compile::{Compiled, ModuleKey};
-use super::constants::SpecKey;
+use super::declared::SpecKey;
 use super::pipeline::KernelShared;
 use crate::device::wait::lock;
 
@@ -94,11 +94,14 @@ impl ModuleCache {
     }
 }
 
+/// A kernel under the name of its entry point.
+type Named = (Arc<str>, Arc<KernelShared>);
+
 /// Kernels of one device: found by the program's identity at the cost of one look-up, and by content
 /// when another `Program` holds the same text.
 #[derive(Default)]
 pub(crate) struct KernelCache {
-    by_program: RwLock<HashMap<ProgramKey, Vec<(Arc<str>, Arc<KernelShared>)>>>,
+    by_program: RwLock<HashMap<ProgramKey, Vec<Named>>>,
     by_module: Mutex<HashMap<u64, Arc<KernelShared>>>,
     counter: Counter,
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use naga::ResourceBinding;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
-use super::constants::{ConstantInfo, ConstantValue, Constants, SpecKey};
+use super::constants::{ConstantInfo, ConstantValue, Constants};
+use super::declared::SpecKey;
 use super::diagnostic::line_and_column;
 use super::error::KernelError;
 use super::passes::{grid, loop_guard};
@@ -57,7 +58,10 @@ pub(crate) struct Compiled {
 #[derive(Debug)]
 pub(crate) enum Code {
     /// A module that was validated here, and the index of its entry point.
-    Naga { module: naga::Module, entry: usize },
+    Naga {
+        module: Box<naga::Module>,
+        entry: usize,
+    },
     /// A module that was compiled elsewhere.
     SpirV(Vec<u32>),
 }
@@ -148,7 +152,7 @@ pub(crate) fn compile(
         program: program.name().into(),
         interface,
         code: Code::Naga {
-            module,
+            module: Box::new(module),
             entry: index,
         },
         constants: values,
@@ -164,7 +168,7 @@ pub(crate) fn tiled(compiled: &Compiled) -> Option<naga::Module> {
     let Code::Naga { module, entry } = &compiled.code else {
         return None;
     };
-    let mut module = module.clone();
+    let mut module = naga::Module::clone(module);
     grid::run(&mut module, *entry, compiled.grid_binding).then_some(module)
 }
 

@@ -204,7 +204,7 @@ impl ConstantValue {
     }
 
     /// A bit pattern that tells values of one type apart.
-    fn bits(&self) -> u64 {
+    pub(crate) fn bits(&self) -> u64 {
         match *self {
             Self::F32(v) => v.to_bits().into(),
             Self::F16(v) => v.to_bits().into(),
@@ -329,7 +329,7 @@ impl fmt::Display for OverrideKey {
 /// Values for a program's specialization constants; those not mentioned keep their defaults.
 ///
 /// ```
-/// # use tombolo::kernel::Constants;
+/// # use tombolo::Constants;
 /// let constants = Constants::new().set("N", 9u32).set_id(3, 1.5f32);
 /// assert_eq!(constants.iter().count(), 2);
 /// ```
@@ -388,116 +388,6 @@ impl Constants {
         self.values.is_empty()
     }
 }
-
-/// The constants that a program declares, in the order of declaration, and an index of them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Declared {
-    infos: Vec<ConstantInfo>,
-    by_name: Vec<u32>,
-    by_id: Vec<(u16, u32)>,
-    /// Constants whose default does not depend on others: only for these does setting the default change nothing.
-    plain_default: Vec<bool>,
-}
-
-impl Declared {
-    pub fn new(infos: Vec<ConstantInfo>, plain_default: Vec<bool>) -> Self {
-        // A program with 2^32 constants would be a text of many gigabytes; naga takes no more than 4 GiB.
-        let mut by_name = (0..infos.len() as u32).collect::<Vec<_>>();
-        by_name.sort_by(|&a, &b| infos[a as usize].name.cmp(&infos[b as usize].name)); // indices of `infos`
-        let mut by_id = infos
-            .iter()
-            .enumerate()
-            .filter_map(|(i, c)| Some((c.id?, i as u32)))
-            .collect::<Vec<_>>();
-        by_id.sort_unstable();
-        Self {
-            infos,
-            by_name,
-            by_id,
-            plain_default,
-        }
-    }
-
-    pub fn infos(&self) -> &[ConstantInfo] {
-        &self.infos
-    }
-
-    /// Index of the constant that `key` names.
-    pub fn find(&self, key: &OverrideKey) -> Option<usize> {
-        match key {
-            OverrideKey::Name(name) => self.find_name(name),
-            OverrideKey::Id(id) => {
-                let at = self.by_id.binary_search_by_key(id, |e| e.0).ok()?;
-                self.by_id.get(at).map(|e| e.1 as usize)
-            }
-        }
-    }
-
-    /// Index of the constant called `name`.
-    pub fn find_name(&self, name: &str) -> Option<usize> {
-        let name_of = |i: u32| self.infos.get(i as usize).map_or("", |c| c.name.as_str());
-        let at = self
-            .by_name
-            .binary_search_by(|&i| name_of(i).cmp(name))
-            .ok()?;
-        self.by_name.get(at).map(|&i| i as usize)
-    }
-
-    /// Checks what was set and converts it to the declared types: pairs of constant and value, sorted.
-    pub fn check(
-        &self,
-        program: &str,
-        set: &Constants,
-    ) -> Result<Vec<(usize, ConstantValue)>, KernelError> {
-        let mut values: Vec<(usize, ConstantValue)> = Vec::with_capacity(set.values.len());
-        for (key, value) in &set.values {
-            let found = self.find(key).and_then(|i| Some((i, self.infos.get(i)?)));
-            let Some((index, info)) = found else {
-                return Err(KernelError::UnknownConstant {
-                    program: program.to_owned(),
-                    wanted: key.clone(),
-                    available: self.infos.clone(),
-                });
-            };
-            let value = info.convert(*value)?;
-            match values.binary_search_by_key(&index, |v| v.0) {
-                Ok(_) => {
-                    return Err(KernelError::AmbiguousConstant {
-                        name: info.name.clone(),
-                        id: info.id,
-                    });
-                }
-                Err(at) => values.insert(at, (index, value)),
-            }
-        }
-        Ok(values)
-    }
-
-    /// The key under which a module made with the values `set` is cached.
-    pub fn key(&self, program: &str, set: &Constants) -> Result<SpecKey, KernelError> {
-        if set.is_empty() {
-            return Ok(SpecKey::default());
-        }
-        let values = self.check(program, set)?;
-        let differs = |&&(i, value): &&(usize, ConstantValue)| {
-            let plain = self.plain_default.get(i).copied().unwrap_or(false);
-            let default = self.infos.get(i).and_then(|c| c.default);
-            !plain || default.is_none_or(|d| d.bits() != value.bits())
-        };
-        Ok(SpecKey(
-            values
-                .iter()
-                .filter(differs)
-                .map(|(i, v)| (*i as u32, v.bits()))
-                .collect(),
-        ))
-    }
-}
-
-/// Values of the constants of one program, reduced to what tells two specializations apart: the order of setting,
-/// names or ids, and defaults set explicitly make no difference. Meaningful together with the program's id.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct SpecKey(Box<[(u32, u64)]>);
 
 #[cfg(test)]
 #[path = "constants_tests.rs"]

@@ -1,5 +1,6 @@
 //! Tests of the constants: conversion, literals, keys.
 
+use super::super::declared::Declared;
 use super::*;
 use proptest::prelude::*;
 

@@ -111,16 +111,24 @@ impl Reporter<'_> {
         )
     }
 
-    /// What naga's validator found in the compiled text.
+    /// What naga's validator found in the compiled text. naga tells from the outside in; here the innermost cause
+    /// and the narrowest place come first, and what merely contains them becomes notes.
     pub fn validation_error<E: Error>(&self, error: &WithSpan<E>) -> Box<Diagnostic> {
         let labels = error
             .spans()
             .filter_map(|(span, text)| Some((self.back(*span)?, plain(text))));
-        self.at(
-            error.as_inner().to_string(),
-            labels.collect(),
-            causes(error.as_inner()),
-        )
+        let mut labels = labels.collect::<Vec<_>>();
+        labels.sort_by_key(|(range, _)| range.len());
+        let mut places = labels.into_iter();
+        let labels = places
+            .next()
+            .into_iter()
+            .chain(places.filter(|(_, text)| !is_container(text)))
+            .collect();
+        let mut chain = causes(error.as_inner());
+        chain.insert(0, error.as_inner().to_string());
+        let message = chain.pop().unwrap_or_default();
+        self.at(message, labels, chain)
     }
 
     /// A span of the compiled text, in the user's text.
@@ -141,14 +149,16 @@ pub(crate) fn causes(error: &dyn Error) -> Vec<String> {
 fn plain(label: &str) -> String {
     match label.strip_prefix("naga::") {
         Some(rest) => {
-            let path = rest
-                .split(|c: char| c == ' ' || c == '<')
-                .next()
-                .unwrap_or(rest);
+            let path = rest.split([' ', '<']).next().unwrap_or(rest);
             path.rsplit("::").next().unwrap_or(path).to_lowercase()
         }
         None => label.to_owned(),
     }
+}
+
+/// Whether a label names a whole declaration, which adds lines but no information to a narrower place in it.
+fn is_container(label: &str) -> bool {
+    matches!(label, "function" | "entrypoint")
 }
 
 /// `range`, moved inwards or outwards to lie on characters of `source`.
@@ -200,9 +210,7 @@ fn render(diagnostic: &Diagnostic, source: &str) -> String {
         .with_message(&diagnostic.message)
         .with_labels(labels.collect())
         .with_notes(notes);
-    let mut config = term::Config::default();
-    config.start_context_lines = 3;
-    config.end_context_lines = 1;
+    let config = term::Config::default();
     term::emit_into_string(&config, &file, &report).unwrap_or_else(|error| {
         format!(
             "error: {}\n  --> {}:{}:{} (the source line cannot be shown: {error})\n",

@@ -4,19 +4,25 @@ pub(crate) mod cache;
 pub(crate) mod compile;
 mod constants;
 mod declarations;
+mod declared;
 mod diagnostic;
 mod edit;
 pub(crate) mod error;
+mod evaluate;
 pub(crate) mod layout;
 mod passes;
 pub(crate) mod pipeline;
 mod precompiled;
 mod private_array;
+mod private_memory;
 mod program;
 pub(crate) mod reflect;
 mod specialize;
 mod token;
 mod walk;
+
+#[cfg(test)]
+mod fault_tests;
 
 pub use cache::{CacheCounts, CacheStatistics};
 pub use constants::{ConstantInfo, ConstantType, ConstantValue, Constants, OverrideKey};

@@ -17,6 +17,9 @@ use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
 /// subgroup size in use, small enough for every adapter that WebGPU allows.
 const AUTO_WORKGROUP: u32 = 64;
 
+/// The loop budget of lavapipe, assumed for devices that were not probed.
+const ASSUMED_LOOP_BUDGET: u32 = 65_535;
+
 /// A kernel on a device: an entry point, specialized and compiled, ready to launch.
 ///
 /// Kernels come from [`Device::kernel`]; asking again for the same one costs a look-up. Cloning is
@@ -121,7 +124,12 @@ fn compile_options(device: &DeviceShared) -> CompileOptions {
     let loop_budget = match device.options.loop_guard {
         LoopGuardPolicy::Off => None,
         LoopGuardPolicy::Budget(budget) => Some(budget),
-        LoopGuardPolicy::WhereNeeded => device.capabilities.loop_budget(),
+        // Where no probe has seen a long loop end by itself, the smallest budget known is assumed.
+        LoopGuardPolicy::WhereNeeded => {
+            let capabilities = &device.capabilities;
+            (capabilities.needs_loop_guard())
+                .then(|| capabilities.loop_budget().unwrap_or(ASSUMED_LOOP_BUDGET))
+        }
     };
     CompileOptions {
         capabilities: device.shader_capabilities.bits(),
@@ -158,7 +166,10 @@ impl KernelShared {
     pub(crate) fn tiled(&self, device: &DeviceShared) -> Result<&Built, KernelError> {
         let built = self.tiled.get_or_init(|| match tiled(&self.compiled) {
             None => Ok(None),
-            Some(module) => build(device, &self.compiled, Shader::Naga(module), true).map(Some),
+            Some(module) => {
+                let shader = Shader::Naga(Box::new(module));
+                build(device, &self.compiled, shader, true).map(Some)
+            }
         });
         match built {
             Ok(Some(built)) => Ok(built),
@@ -253,7 +264,7 @@ fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result<(), Kernel
 }
 
 enum Shader<'a> {
-    Naga(naga::Module),
+    Naga(Box<naga::Module>),
     SpirV(&'a [u32]),
 }
 
@@ -297,7 +308,7 @@ fn build(
                 .raw
                 .create_shader_module(wgpu::ShaderModuleDescriptor {
                     label: Some(&compiled.program),
-                    source: wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)),
+                    source: wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(*module)),
                 }),
             Shader::SpirV(words) => super::precompiled::shader_module(device, compiled, words),
         };

@@ -85,7 +85,11 @@ impl Analysis {
             arrays: Vec::new(),
             variables: Vec::new(),
         };
-        analysis.overridden = analysis.depends_on(|d| d.kind == DeclarationKind::Override);
+        analysis.overridden = analysis.depends_on(|i| {
+            analysis
+                .get(i)
+                .is_some_and(|d| d.kind == DeclarationKind::Override)
+        });
         analysis.select(arrays, variables);
         analysis
     }
@@ -101,18 +105,6 @@ impl Analysis {
 
     pub fn is_sizing(&self, index: usize) -> bool {
         self.sizing.get(index).copied().unwrap_or(false)
-    }
-
-    /// Overrides that size arrays outside work-group memory.
-    pub fn sizing_overrides(&self) -> impl Iterator<Item = usize> {
-        let sizes = |&(i, d): &(usize, &Declaration)| {
-            d.kind == DeclarationKind::Override && self.is_sizing(i)
-        };
-        self.declarations
-            .iter()
-            .enumerate()
-            .filter(sizes)
-            .map(|(i, _)| i)
     }
 
     /// Marks `start` and all that it mentions, directly or not, without looking into those that `cut` holds for.
@@ -141,8 +133,8 @@ impl Analysis {
     }
 
     /// Marks what mentions, directly or not, a declaration that `root` holds for.
-    pub fn depends_on(&self, root: impl Fn(&Declaration) -> bool) -> Vec<bool> {
-        let mut marked = self.declarations.iter().map(root).collect::<Vec<_>>();
+    pub fn depends_on(&self, root: impl Fn(usize) -> bool) -> Vec<bool> {
+        let mut marked = (0..self.declarations.len()).map(root).collect::<Vec<_>>();
         loop {
             let mut changed = false;
             for (index, declaration) in self.declarations.iter().enumerate() {
@@ -220,7 +212,7 @@ impl Analysis {
             if is_sized {
                 sized_names.push((variable.declaration, variable.name.clone()));
             }
-            if is_sized || variable.align.is_some() {
+            if variable.stored && (is_sized || variable.align.is_some()) {
                 self.variables.push(variable);
             }
         }
@@ -259,11 +251,8 @@ impl Analysis {
             })
         };
         for (array, _) in arrays.iter().zip(kept).filter(|(_, keep)| **keep) {
-            let in_result = self.get(array.declaration).is_some_and(|d| {
-                d.kind == DeclarationKind::Function && array.owner.starts_with("array")
-            });
             if let Some(mark) = sized.get_mut(array.declaration)
-                && (in_result || is_type(array.declaration))
+                && (array.in_result || is_type(array.declaration))
             {
                 *mark = true;
             }
@@ -349,10 +338,10 @@ mod tests {
 
     fn sizing(source: &str) -> Vec<String> {
         let analysis = Analysis::new(source);
-        analysis
-            .sizing_overrides()
-            .filter_map(|i| analysis.get(i))
-            .map(|d| d.name.clone())
+        let declared = analysis.declarations.iter().enumerate();
+        declared
+            .filter(|&(i, d)| d.kind == DeclarationKind::Override && analysis.is_sizing(i))
+            .map(|(_, d)| d.name.clone())
             .collect()
     }
 
@@ -424,8 +413,13 @@ mod tests {
             var<private> p: S; var<private> q: array<f32, 4>;
             fn make() -> array<f32, N> { var r: array<f32, N>; return r; }
             fn f() { var a: A; var b = make(); var c = b; var d: f32 = b[0]; var e = array<f32, N>(); var g = p;
-                     @align(64) var h: array<f32, 4>; var i = 1; let j = a; }";
-        assert_eq!(variables(source), ["p", "r", "a", "b", "c", "e", "g", "h"]);
+                     @align(64) var h: array<f32, 4>; var i = 1; let j = a; var k = fixed(); let l = b; var m = l; }
+            fn h(q: array<f32, N>, r: u32) { var n = q; var o = r; }
+            fn fixed() -> array<f32, 2> { g(array<f32, N>()); return array<f32, 2>(); }";
+        assert_eq!(
+            variables(source),
+            ["p", "r", "a", "b", "c", "e", "g", "h", "m", "n"]
+        );
     }
 
     proptest::proptest! {

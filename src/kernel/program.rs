@@ -1,32 +1,351 @@
-//! stub
-use super::constants::{Constants, Declared, SpecKey};
-use super::error::KernelError;
+//! A program: WGSL text, read once. What it declares is known from here on, and faults in it are reported here
+//! as far as they do not depend on values that are chosen later.
+
+use std::fmt;
 use std::sync::Arc;
-/// stub
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use naga::Module;
+use naga::back::PipelineConstants;
+use naga::valid::Capabilities;
+
+use super::constants::{ConstantInfo, ConstantType, ConstantValue, Constants};
+use super::declarations::DeclarationKind;
+use super::declared::{Declared, SpecKey};
+use super::diagnostic::{Diagnostic, Reporter, line_and_column};
+use super::edit::EditedText;
+use super::error::KernelError;
+use super::evaluate::{Evaluator, validator};
+use super::private_array::Analysis;
+use super::reflect::Interface;
+use super::specialize::specialize;
+
+/// A WGSL program. Cheap to clone; clones are the same program.
 #[derive(Clone)]
-pub struct Program(Arc<(u64, String, Arc<str>, Declared)>);
-impl Program {
-    /// stub
-    pub fn new(name: impl Into<String>, source: impl Into<String>) -> Result<Program, KernelError> {
-        let s: String = source.into();
-        Ok(Program(Arc::new((
-            crate::device::unique_id(),
-            name.into(),
-            s.into(),
-            Declared::new(vec![], vec![]),
-        ))))
-    }
-    /// stub
-    pub fn name(&self) -> &str {
-        &self.0.1
-    }
-    pub(crate) fn id(&self) -> u64 {
-        self.0.0
-    }
-    pub(crate) fn source_text(&self) -> Arc<str> {
-        self.0.2.clone()
-    }
-    pub(crate) fn key(&self, c: &Constants) -> Result<SpecKey, KernelError> {
-        self.0.3.key(&self.0.1, c)
+pub struct Program {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What is known of a program.
+pub(crate) struct Inner {
+    id: u64,
+    hash: u64,
+    pub name: String,
+    pub source: Arc<str>,
+    pub analysis: Analysis,
+    pub evaluator: Evaluator,
+    pub declared: Declared,
+    /// Per constant: the declaration that it is.
+    pub declaration_of: Vec<usize>,
+    entry_points: Vec<String>,
+    /// The parsed text, where no convention changes it from one specialization to the next.
+    pub module: Option<Module>,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("name", &self.inner.name)
+            .field("entry_points", &self.inner.entry_points)
+            .field("constants", &self.constants())
+            .finish_non_exhaustive()
     }
 }
+
+/// A name that the check for grammar declares twice.
+const TWICE: &str = "tombolo_declared_twice";
+
+/// Lengths that stand in for sizes not chosen yet, where the defaults do not lead to a valid program.
+const STAND_INS: [u32; 5] = [1, 2, 5, 64, 1000];
+
+impl Program {
+    /// Reads a program. `name` is what messages call it, usually a file name.
+    ///
+    /// # Errors
+    /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text.
+    /// What depends on the size of private arrays is judged when the sizes are known.
+    pub fn new(name: impl Into<String>, source: impl Into<Arc<str>>) -> Result<Self, KernelError> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let (name, source) = (name.into(), source.into());
+        let unchanged = EditedText::unchanged(Arc::clone(&source));
+        let reporter = Reporter {
+            file: &name,
+            text: &unchanged,
+        };
+        if u32::try_from(source.len()).is_err() {
+            let message =
+                "the text is longer than 4 GiB, the most that WGSL tools can address".to_owned();
+            return Err(KernelError::Syntax(reporter.at(
+                message,
+                Vec::new(),
+                Vec::new(),
+            )));
+        }
+        let analysis = Analysis::new(&source);
+        let module = match analysis.uses_conventions() {
+            true => {
+                check_grammar(&name, &source, &analysis)?;
+                None
+            }
+            false => {
+                let module = match naga::front::wgsl::parse_str(&source) {
+                    Ok(module) => module,
+                    Err(error) => {
+                        check_grammar(&name, &source, &analysis)?;
+                        return Err(KernelError::Type(reporter.parse_error(&error)));
+                    }
+                };
+                validator(Capabilities::all())
+                    .validate(&module)
+                    .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
+                Some(module)
+            }
+        };
+        let evaluator = Evaluator::new(&name, &source, &analysis).map_err(KernelError::Type)?;
+        let (declared, declaration_of) = declare(&source, &analysis, &evaluator);
+        let entries = analysis.declarations.iter().filter(|d| d.entry.is_some());
+        let inner = Inner {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            hash: fnv1a(source.as_bytes()),
+            entry_points: entries.map(|d| d.name.clone()).collect(),
+            name,
+            source,
+            analysis,
+            evaluator,
+            declared,
+            declaration_of,
+            module,
+        };
+        if inner.module.is_none() {
+            inner.check_early()?;
+        }
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The name that messages call it by.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its text.
+    pub fn source(&self) -> &str {
+        &self.inner.source
+    }
+
+    /// What the entry point `entry`, specialized with `constants`, wants from a launch. Needs no
+    /// device: every feature of WGSL counts as available.
+    ///
+    /// # Errors
+    /// [`KernelError`] as for a kernel, the limits of devices apart.
+    pub fn interface(&self, entry: &str, constants: &Constants) -> Result<Interface, KernelError> {
+        let special = specialize(self, entry, constants, None, Capabilities::all(), u64::MAX)?;
+        Ok(Interface::of(&special.module, &special.info, special.entry))
+    }
+
+    pub(crate) fn source_text(&self) -> Arc<str> {
+        Arc::clone(&self.inner.source)
+    }
+
+    /// The names of its compute entry points, in the order of declaration.
+    pub fn entry_points(&self) -> &[String] {
+        &self.inner.entry_points
+    }
+
+    /// Its specialization constants, in the order of declaration.
+    pub fn constants(&self) -> &[ConstantInfo] {
+        self.inner.declared.infos()
+    }
+
+    /// A number that no other program of this process has.
+    pub fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    /// A hash of the text that is the same in every process (64-bit FNV-1a).
+    pub fn source_hash(&self) -> u64 {
+        self.inner.hash
+    }
+
+    /// The key under which what is made of this program with `constants` may be cached.
+    ///
+    /// # Errors
+    /// Those of the check of the constants against the program.
+    pub(crate) fn key(&self, constants: &Constants) -> Result<SpecKey, KernelError> {
+        self.inner.declared.key(&self.inner.name, constants)
+    }
+}
+
+/// 64-bit FNV-1a.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| {
+        (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Reports faults of grammar alone. naga parses a whole text before it looks at names, and it looks for names
+/// declared twice before anything else: so a text that ends in such a pair, and fails for no other reason, is
+/// grammatical, whatever else may be wrong with it.
+fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(), KernelError> {
+    let mut edited = analysis.assemble(source, |_| true, |_| None, |_| None);
+    let reporter_text = edited.clone();
+    let pair = format!("\nconst {TWICE} = 0;\nconst {TWICE} = 0;\n");
+    edited = EditedText::unchanged(format!("{}{pair}", edited.text()).into());
+    match naga::front::wgsl::parse_str(edited.text()) {
+        Err(error) if !error.message().contains(TWICE) => {
+            let reporter = Reporter {
+                file: name,
+                text: &reporter_text,
+            };
+            let diagnostic = reporter.parse_error(&error);
+            Err(match error.message().starts_with("redefinition") {
+                true => KernelError::Type(diagnostic),
+                false => KernelError::Syntax(diagnostic),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The constants of a program, and per constant its declaration.
+fn declare(source: &str, analysis: &Analysis, evaluator: &Evaluator) -> (Declared, Vec<usize>) {
+    let (mut infos, mut plain, mut declaration_of) = (Vec::new(), Vec::new(), Vec::new());
+    let unset = PipelineConstants::default();
+    for (index, declaration) in analysis.declarations.iter().enumerate() {
+        let Some(ty) = evaluator
+            .ty(index)
+            .filter(|_| declaration.kind == DeclarationKind::Override)
+        else {
+            continue;
+        };
+        infos.push(ConstantInfo {
+            name: declaration.name.clone(),
+            id: evaluator.id(&declaration.name),
+            ty,
+            default: evaluator.value(index, &declaration.name, &unset).ok(),
+            has_initializer: declaration.initialized,
+            sizes_private_array: analysis.is_sizing(index),
+            line: line_and_column(source, declaration.name_span.start).0,
+        });
+        plain.push(
+            !declaration
+                .references
+                .iter()
+                .any(|r| analysis.overridden.get(r.target) == Some(&true)),
+        );
+        declaration_of.push(index);
+    }
+    (Declared::new(infos, plain), declaration_of)
+}
+
+impl Inner {
+    /// The text for naga: `keep` says which declarations stay, `value` which constants replace which overrides.
+    pub fn assemble(
+        &self,
+        keep: impl Fn(usize) -> bool,
+        value: impl Fn(usize) -> Option<ConstantValue>,
+    ) -> EditedText {
+        let constant = |index: usize| {
+            let declaration = self
+                .analysis
+                .get(index)
+                .filter(|d| d.kind == DeclarationKind::Override)?;
+            let value = value(index).filter(|_| self.analysis.is_sizing(index))?;
+            let ty = self.evaluator.ty(index)?;
+            Some(format!(
+                "const {}: {ty} = {};",
+                declaration.name,
+                value.to_wgsl()
+            ))
+        };
+        // A bool as a length counts as 0 or 1, as any integral constant may size an array.
+        let length = |index: usize| match value(index) {
+            Some(ConstantValue::Bool(v)) => Some(format!("{}u", u8::from(v))),
+            _ => None,
+        };
+        self.analysis.assemble(&self.source, keep, constant, length)
+    }
+
+    /// Reports what is wrong with the program whatever sizes its private arrays may get. A fault that may come
+    /// from the sizes (the defaults need not make sense) is left to specialization. A fault counts as
+    /// independent of them if it stands where no size is mentioned, or is the same, word for word and place for
+    /// place, for all of a set of very different sizes.
+    fn check_early(&self) -> Result<(), KernelError> {
+        let attempt = |stand_in: Option<u32>| {
+            self.attempt(
+                |_| true,
+                |index| {
+                    let ty = self.evaluator.ty(index)?;
+                    let at = self.declaration_of.iter().position(|&d| d == index);
+                    let default = at
+                        .and_then(|i| self.declared.infos().get(i))
+                        .and_then(|c| c.default);
+                    default
+                        .filter(|_| stand_in.is_none())
+                        .or_else(|| stand_in_value(ty, stand_in.unwrap_or(1)))
+                },
+            )
+        };
+        let Err(first) = attempt(None) else {
+            return Ok(());
+        };
+        let sized = self.analysis.depends_on(|i| self.analysis.is_sizing(i));
+        self.attempt(|i| sized.get(i) != Some(&true), |_| None)?;
+        let place = |e: &KernelError| {
+            e.diagnostic()
+                .map(|d: &Diagnostic| (d.message.clone(), d.line, d.column, d.notes.clone()))
+        };
+        for stand_in in STAND_INS {
+            match attempt(Some(stand_in)) {
+                Err(error) if place(&error) == place(&first) => {}
+                _ => return Ok(()),
+            }
+        }
+        let depends_on_values = |d: &Diagnostic| {
+            d.message.contains("const_assert")
+                || d.message.contains("array element count")
+                || d.message.contains("too large")
+        };
+        match first.diagnostic() {
+            Some(diagnostic) if !depends_on_values(diagnostic) => Err(first),
+            _ => Ok(()),
+        }
+    }
+
+    fn attempt(
+        &self,
+        keep: impl Fn(usize) -> bool,
+        value: impl Fn(usize) -> Option<ConstantValue>,
+    ) -> Result<(), KernelError> {
+        let text = self.assemble(keep, value);
+        let reporter = Reporter {
+            file: &self.name,
+            text: &text,
+        };
+        let module = naga::front::wgsl::parse_str(text.text())
+            .map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
+        match validator(Capabilities::all()).validate(&module) {
+            Ok(_) => Ok(()),
+            Err(e) => Err(KernelError::Validation(reporter.validation_error(&e))),
+        }
+    }
+}
+
+/// `length` as a value of type `ty`.
+fn stand_in_value(ty: ConstantType, length: u32) -> Option<ConstantValue> {
+    Some(match ty {
+        ConstantType::Bool => ConstantValue::Bool(true),
+        ConstantType::I32 => ConstantValue::I32(i32::try_from(length).ok()?),
+        ConstantType::U32 => ConstantValue::U32(length),
+        ConstantType::F32 => ConstantValue::F32(length as f32),
+        ConstantType::F16 => ConstantValue::F16(half::f16::from_f32(length as f32)),
+        ConstantType::F64 => ConstantValue::F64(length.into()),
+        ConstantType::I16 => ConstantValue::I16(i16::try_from(length).ok()?),
+        ConstantType::U16 => ConstantValue::U16(u16::try_from(length).ok()?),
+    })
+}
+
+#[cfg(test)]
+#[path = "program_tests.rs"]
+mod tests;

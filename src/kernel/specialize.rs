@@ -1,40 +1,425 @@
-//! stub
-use super::constants::*;
+//! Specialization: a program, an entry point and values for its constants become a module without overrides,
+//! validated for the features of one device, with the private memory that it needs counted and checked.
+
+use std::sync::Arc;
+
+use naga::back::PipelineConstants;
+use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
+use naga::compact::{KeepUnused, compact};
+use naga::front::wgsl::{Frontend, Options};
+use naga::valid::{Capabilities, ModuleInfo};
+use naga::{Module, ShaderStage};
+
+use super::constants::{ConstantInfo, ConstantValue, Constants};
+use super::declarations::DeclarationKind;
+use super::diagnostic::Reporter;
 use super::edit::EditedText;
 use super::error::KernelError;
+use super::evaluate::{Unevaluated, known, reason, validator};
 use super::private_array::PrivateArrayInfo;
-use super::program::Program;
+use super::private_memory::Sizes;
+use super::program::{Inner, Program};
+
+/// A specialized kernel.
+#[derive(Debug)]
 pub(crate) struct Specialized {
-    pub module: naga::Module,
-    pub info: naga::valid::ModuleInfo,
+    /// Without overrides. Valid for the capabilities that were asked for.
+    pub module: Module,
+    pub info: ModuleInfo,
+    /// Index of the entry point in the module.
     pub entry: usize,
+    /// The text that was compiled, and the way back to the user's.
     pub text: EditedText,
+    /// The constants of the program that have a value in this specialization.
     pub values: Vec<(ConstantInfo, ConstantValue)>,
+    /// Variables whose size was chosen at run time, and those with `@align`.
     pub private_arrays: Vec<PrivateArrayInfo>,
 }
+
+/// Values of a program's constants during one specialization.
+pub(crate) struct Values {
+    /// Per declaration: the value that was set.
+    set: Vec<Option<ConstantValue>>,
+    /// The same as naga takes them, by id or name.
+    pub pipeline: PipelineConstants,
+    /// Per declaration that sizes arrays and is used: its value.
+    sizing: Vec<Option<ConstantValue>>,
+}
+
+impl Values {
+    /// What declaration `index` stands for in the text, if it sizes arrays.
+    pub fn sizing(&self, index: usize) -> Option<ConstantValue> {
+        self.sizing.get(index).copied().flatten()
+    }
+
+    fn is_set(&self, index: usize) -> bool {
+        self.set.get(index).is_some_and(Option::is_some)
+    }
+}
+
+/// Specializes the entry point `entry` of `program`. `auto_workgroup` is the value for an override without default
+/// that alone gives the size of a one-dimensional work-group, if the caller has not set it; `capabilities` are
+/// those of the device; `private_limit` is the number of bytes that the private arrays of one invocation may have.
+///
+/// # Errors
+/// Every [`KernelError`].
 pub(crate) fn specialize(
     program: &Program,
     entry: &str,
-    _c: &Constants,
-    _auto: Option<u32>,
-    caps: naga::valid::Capabilities,
-    _limit: u64,
+    constants: &Constants,
+    auto_workgroup: Option<u32>,
+    capabilities: Capabilities,
+    private_limit: u64,
 ) -> Result<Specialized, KernelError> {
-    let module = naga::front::wgsl::parse_str(&program.source_text()).unwrap();
-    let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), caps)
+    let inner = &*program.inner;
+    let found = inner
+        .analysis
+        .declarations
+        .iter()
+        .position(|d| d.entry.is_some() && d.name == entry);
+    let Some(entry_declaration) = found else {
+        return Err(KernelError::UnknownEntryPoint {
+            program: inner.name.clone(),
+            wanted: entry.to_owned(),
+            available: program.entry_points().to_vec(),
+        });
+    };
+    let mut values = inner.set_values(constants)?;
+    inner.choose_workgroup(entry_declaration, auto_workgroup, &mut values);
+    inner.size_values(entry, entry_declaration, &mut values)?;
+
+    // The user's own text as it is, where no convention is used. Otherwise declarations that the entry point does not
+    // use are left out: the sizes that they depend on may have no value, or one that makes no sense for them.
+    let kept = inner.kept(entry_declaration);
+    let text = match inner.module {
+        Some(_) => EditedText::unchanged(Arc::clone(&inner.source)),
+        None => inner.assemble(|i| kept.get(i) == Some(&true), |i| values.sizing(i)),
+    };
+    let reporter = Reporter {
+        file: &inner.name,
+        text: &text,
+    };
+    let sizes = Sizes {
+        inner,
+        kept: &kept,
+        values: &values,
+        reporter,
+        limit: private_limit,
+    };
+    sizes.check_lengths()?;
+
+    let enables = inner
+        .analysis
+        .declarations
+        .iter()
+        .any(|d| d.kind == DeclarationKind::Directive);
+    let module = match &inner.module {
+        Some(module) if !enables => module.clone(),
+        // Which extensions may be enabled depends on the device.
+        _ => Frontend::new_with_options(Options {
+            parse_doc_comments: false,
+            capabilities,
+        })
+        .parse(text.text())
+        .map_err(|e| sizes.parse_error(&e))?,
+    };
+    let info = validator(capabilities)
         .validate(&module)
-        .unwrap();
-    let entry = module
+        .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
+    let pipeline = known(&module, &values.pipeline);
+    let processed = process_overrides(
+        &module,
+        &info,
+        Some((ShaderStage::Compute, entry)),
+        &pipeline,
+    );
+    let (module, info) = match processed {
+        Ok((module, info)) => (module.into_owned(), info.into_owned()),
+        Err(PipelineConstantError::MissingValue(_)) => {
+            return Err(inner.missing(entry, &missing_names(&module, entry, &pipeline)));
+        }
+        Err(error) => return Err(inner.pipeline_error(reporter, entry_declaration, &error)),
+    };
+    let index = module
         .entry_points
         .iter()
-        .position(|e| e.name == entry)
-        .unwrap();
+        .position(|e| e.stage == ShaderStage::Compute && e.name == entry);
+    let Some(index) = index else {
+        // The scan found a function with `@compute` that naga does not take for an entry point of that stage.
+        let message = format!("`{entry}` is no compute entry point");
+        let place = inner.place(entry_declaration, "declared here");
+        return Err(KernelError::Validation(reporter.at(
+            message,
+            place,
+            Vec::new(),
+        )));
+    };
+    let private_arrays = sizes.measure(&module, index)?;
     Ok(Specialized {
+        entry: index,
+        values: inner.report(&values),
         module,
         info,
-        entry,
-        text: EditedText::unchanged(program.source_text()),
-        values: vec![],
-        private_arrays: vec![],
+        text,
+        private_arrays,
     })
 }
+
+/// Names of the overrides that `entry` uses and that have no value: what wgpu would miss one by one.
+fn missing_names(module: &Module, entry: &str, values: &PipelineConstants) -> Vec<String> {
+    let mut module = module.clone();
+    module
+        .entry_points
+        .retain(|e| e.stage == ShaderStage::Compute && e.name == entry);
+    compact(&mut module, KeepUnused::No);
+    let missing = module.overrides.iter().filter(|(_, o)| {
+        let key = o.id.map(|id| id.to_string()).or_else(|| o.name.clone());
+        o.init.is_none() && key.is_none_or(|key| !values.contains_key(&key))
+    });
+    missing.filter_map(|(_, o)| o.name.clone()).collect()
+}
+
+impl Inner {
+    fn constant(&self, declaration: usize) -> Option<&ConstantInfo> {
+        let at = self.declaration_of.iter().position(|&d| d == declaration)?;
+        self.declared.infos().get(at)
+    }
+
+    pub(super) fn place(
+        &self,
+        declaration: usize,
+        text: &str,
+    ) -> Vec<(std::ops::Range<usize>, String)> {
+        self.analysis
+            .get(declaration)
+            .map(|d| (d.name_span.clone(), text.to_owned()))
+            .into_iter()
+            .collect()
+    }
+
+    fn set_values(&self, constants: &Constants) -> Result<Values, KernelError> {
+        let none = vec![None; self.analysis.declarations.len()];
+        let mut values = Values {
+            set: none.clone(),
+            pipeline: PipelineConstants::default(),
+            sizing: none,
+        };
+        for (constant, value) in self.declared.check(&self.name, constants)? {
+            if let Some(&declaration) = self.declaration_of.get(constant) {
+                self.set(&mut values, declaration, value);
+            }
+        }
+        Ok(values)
+    }
+
+    fn set(&self, values: &mut Values, declaration: usize, value: ConstantValue) {
+        let Some(info) = self.constant(declaration) else {
+            return;
+        };
+        let key = info
+            .id
+            .map_or_else(|| info.name.clone(), |id| id.to_string());
+        values.pipeline.insert(key, value.as_f64());
+        if let Some(slot) = values.set.get_mut(declaration) {
+            *slot = Some(value);
+        }
+    }
+
+    /// Gives the work-group size its value, if it is left to the runtime.
+    fn choose_workgroup(&self, entry: usize, size: Option<u32>, values: &mut Values) {
+        let linear = self
+            .analysis
+            .get(entry)
+            .and_then(|d| d.entry.as_ref())
+            .and_then(|e| e.linear_size);
+        let Some((linear, size)) = linear.zip(size) else {
+            return;
+        };
+        if let Some(info) = self.constant(linear)
+            && !info.has_initializer
+            && !values.is_set(linear)
+            && let Ok(value) = info.convert(ConstantValue::Integer(size.into()))
+        {
+            self.set(values, linear, value);
+        }
+    }
+
+    /// Computes the constants that size arrays and that the entry point uses.
+    fn size_values(
+        &self,
+        name: &str,
+        entry: usize,
+        values: &mut Values,
+    ) -> Result<(), KernelError> {
+        let analysis = &self.analysis;
+        let aligns = analysis
+            .aligned()
+            .flat_map(|(v, align)| align.mentions.iter().map(move |&m| (v.declaration, m)));
+        let aligns = aligns.collect::<Vec<_>>();
+        let stop = |i: usize| analysis.is_sizing(i) && values.is_set(i);
+        let mut used = analysis.reach([entry], stop);
+        let aligned = aligns
+            .iter()
+            .filter(|(declaration, _)| used.get(*declaration) == Some(&true))
+            .map(|a| a.1);
+        let wanted_by_aligns = aligned.collect::<Vec<_>>();
+        for (mark, more) in used
+            .iter_mut()
+            .zip(analysis.reach(wanted_by_aligns.iter().copied(), stop))
+        {
+            *mark |= more;
+        }
+        let lacking = |i: usize| {
+            used.get(i) == Some(&true)
+                && !values.is_set(i)
+                && self.constant(i).is_some_and(|c| !c.has_initializer)
+        };
+        let missing = self
+            .declaration_of
+            .iter()
+            .copied()
+            .filter(|&i| lacking(i))
+            .collect::<Vec<_>>();
+        if missing
+            .iter()
+            .any(|&i| analysis.is_sizing(i) || wanted_by_aligns.contains(&i))
+        {
+            let names = missing
+                .iter()
+                .filter_map(|&i| self.constant(i))
+                .map(|c| c.name.clone());
+            return Err(self.missing(name, &names.collect::<Vec<_>>()));
+        }
+        for (index, declaration) in analysis.declarations.iter().enumerate() {
+            if used.get(index) != Some(&true)
+                || !analysis.is_sizing(index)
+                || self.evaluator.ty(index).is_none()
+            {
+                continue;
+            }
+            let value = match values.set.get(index).copied().flatten() {
+                Some(value) => value,
+                None => self
+                    .evaluator
+                    .value(index, &declaration.name, &values.pipeline)
+                    .map_err(|e| {
+                        let text = EditedText::unchanged(Arc::clone(&self.source));
+                        let reporter = Reporter {
+                            file: &self.name,
+                            text: &text,
+                        };
+                        let why = match e {
+                            Unevaluated::Missing => {
+                                "a constant that it depends on has no value".to_owned()
+                            }
+                            Unevaluated::Failed(why) => why,
+                        };
+                        let message =
+                            format!("the constant `{}` has no value: {why}", declaration.name);
+                        KernelError::Type(reporter.at(
+                            message,
+                            self.place(index, "cannot be evaluated"),
+                            Vec::new(),
+                        ))
+                    })?,
+            };
+            if let Some(slot) = values.sizing.get_mut(index) {
+                *slot = Some(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The declarations that the entry point needs in the text: everything it mentions, but not what only the
+    /// initializers of overrides mention that are replaced by values. Assertions stay unless they mention a size
+    /// that is left out.
+    fn kept(&self, entry: usize) -> Vec<bool> {
+        let analysis = &self.analysis;
+        let is_replaced = |i: usize| {
+            analysis.is_sizing(i)
+                && analysis
+                    .get(i)
+                    .is_some_and(|d| d.kind == DeclarationKind::Override)
+        };
+        let others = analysis
+            .declarations
+            .iter()
+            .enumerate()
+            .filter(|(_, d)| d.kind == DeclarationKind::Assertion);
+        let mut kept = analysis.reach([entry], is_replaced);
+        let assertions = others
+            .map(|(i, _)| (i, analysis.reach([i], is_replaced)))
+            .collect::<Vec<_>>();
+        for (_, mentioned) in assertions {
+            let knows =
+                |(i, used): (usize, &bool)| !*used || !is_replaced(i) || kept.get(i) == Some(&true);
+            if mentioned.iter().enumerate().all(knows) {
+                kept.iter_mut()
+                    .zip(&mentioned)
+                    .for_each(|(mark, more)| *mark |= more);
+            }
+        }
+        for (mark, declaration) in kept.iter_mut().zip(&analysis.declarations) {
+            *mark |= declaration.kind == DeclarationKind::Directive;
+        }
+        kept
+    }
+
+    fn missing(&self, entry: &str, names: &[String]) -> KernelError {
+        let infos = self.declared.infos();
+        KernelError::MissingConstant {
+            program: self.name.clone(),
+            entry: entry.to_owned(),
+            missing: infos
+                .iter()
+                .filter(|c| names.contains(&c.name))
+                .cloned()
+                .collect(),
+            available: infos.to_vec(),
+        }
+    }
+
+    fn pipeline_error(
+        &self,
+        reporter: Reporter<'_>,
+        entry: usize,
+        error: &PipelineConstantError,
+    ) -> KernelError {
+        if let PipelineConstantError::ValidationError(error) = error {
+            return KernelError::Validation(reporter.validation_error(error));
+        }
+        let place = self.place(
+            entry,
+            "in this entry point, with the constants it was given",
+        );
+        KernelError::Validation(reporter.at(reason(error), place, Vec::new()))
+    }
+
+    /// The constants that have a value, for reflection.
+    fn report(&self, values: &Values) -> Vec<(ConstantInfo, ConstantValue)> {
+        let known = |(info, &declaration): (&ConstantInfo, &usize)| {
+            let set = values
+                .set
+                .get(declaration)
+                .copied()
+                .flatten()
+                .or_else(|| values.sizing(declaration));
+            let value = set.or_else(|| {
+                self.evaluator
+                    .value(declaration, &info.name, &values.pipeline)
+                    .ok()
+            })?;
+            Some((info.clone(), value))
+        };
+        self.declared
+            .infos()
+            .iter()
+            .zip(&self.declaration_of)
+            .filter_map(known)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "specialize_tests.rs"]
+mod tests;

@@ -186,11 +186,6 @@ impl<'a> TokenStream<'a> {
         self.tokens.len()
     }
 
-    /// The text that was tokenized.
-    pub fn source(&self) -> &'a str {
-        self.source
-    }
-
     /// The text of token `at`; empty beyond the end, so that look-ahead needs no bounds test.
     pub fn text(&self, at: usize) -> &'a str {
         self.tokens

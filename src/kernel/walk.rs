@@ -26,6 +26,8 @@ pub(crate) struct ArrayUse {
     pub bare: Option<(usize, Range<usize>)>,
     /// The memory that the type will be used in.
     pub context: Context,
+    /// Whether it stands in the result type of a function.
+    pub in_result: bool,
     /// The variable, member, parameter or alias that the array belongs to; its own text where there is none.
     pub owner: String,
 }
@@ -41,15 +43,13 @@ pub(crate) struct AlignAttribute {
     pub mentions: Vec<usize>,
 }
 
-/// A variable in function or private space.
+/// A variable in function or private space; or a `let` or a parameter, which may pass its type on to a variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
     /// Index of the declaration that it stands in, or is.
     pub declaration: usize,
     pub name: String,
     pub name_span: Range<usize>,
-    /// Whether its type is written out.
-    pub annotated: bool,
     /// Declarations that its type mentions; if that is not written out, its initializer.
     pub mentions: Vec<usize>,
     /// Local variables that the initializer mentions, if the type is not written out.
@@ -57,6 +57,8 @@ pub(crate) struct Variable {
     /// Indices of the arrays spelled out in its type, or else its initializer.
     pub arrays: Range<usize>,
     pub align: Option<AlignAttribute>,
+    /// Whether it is a variable indeed.
+    pub stored: bool,
 }
 
 /// What a declaration contains.
@@ -91,6 +93,8 @@ struct Walk<'a, 's> {
     contents: Contents,
     templates: Vec<Template>,
     scopes: Vec<Vec<Local<'a>>>,
+    /// The token of the local name declared last.
+    declared: Option<usize>,
     /// A local declaration whose name counts from the given token on.
     pending: Option<(usize, Local<'a>)>,
     /// The variable being declared, and the tokens that decide its type.
@@ -116,6 +120,7 @@ pub(crate) fn walk<'a>(
         contents: Contents::default(),
         templates: Vec::new(),
         scopes: vec![Vec::new()],
+        declared: None,
         pending: None,
         variable: None,
         owner: None,
@@ -141,7 +146,7 @@ impl<'a> Walk<'a, '_> {
                     .iter()
                     .find(|a| a.name == "align")
                     .map(|a| self.align(a));
-                self.declare_variable(name, align);
+                self.declare_variable(name, align, true);
             }
             self.owner = Some((stream.text(name), self.head.tokens.end));
         }
@@ -257,6 +262,7 @@ impl<'a> Walk<'a, '_> {
                 local: false,
                 bare: None,
                 context: self.context(),
+                in_result: self.result.contains(&open),
                 owner: owner.to_owned(),
             });
             array = Some((self.contents.arrays.len() - 1, length.start));
@@ -272,7 +278,8 @@ impl<'a> Walk<'a, '_> {
     fn identifier(&mut self, at: usize, in_body: bool) {
         let stream = self.stream;
         let name = stream.text(at);
-        if stream.text(at.wrapping_sub(1)) == "." || self.head.name == Some(at) {
+        let declared = self.head.name == Some(at) || self.declared == Some(at);
+        if declared || stream.text(at.wrapping_sub(1)) == "." {
             return;
         }
         if !in_body && stream.text(at + 1) == ":" {
@@ -281,7 +288,17 @@ impl<'a> Walk<'a, '_> {
                 matches!(stream.text(i), ")" | "}")
                     || (stream.text(i) == "," && !self.in_template(i))
             });
-            self.owner = Some((name, end.unwrap_or(self.head.tokens.end)));
+            let end = end.unwrap_or(self.head.tokens.end);
+            self.owner = Some((name, end));
+            if self.head.kind == DeclarationKind::Function {
+                self.push_variable(at, None, false, at + 2..end);
+                if let Some(scope) = self.scopes.first_mut() {
+                    scope.push(Local {
+                        name,
+                        constant: None,
+                    });
+                }
+            }
             return;
         }
         let local = self
@@ -300,6 +317,16 @@ impl<'a> Walk<'a, '_> {
             ) => {
                 let targets = targets.clone();
                 self.mention_in_arrays(at, &targets, true);
+                if let Some((
+                    _,
+                    Local {
+                        constant: Some(mentioned),
+                        ..
+                    },
+                )) = &mut self.pending
+                {
+                    mentioned.extend(targets);
+                }
                 return;
             }
             (Some(_), _) => {
@@ -386,18 +413,23 @@ impl<'a> Walk<'a, '_> {
     fn local_variable(&mut self, keyword: usize, align: Option<&Attribute<'a>>) {
         let name = name_after(self.stream, keyword);
         let align = align.map(|a| self.align(a));
-        self.declare_variable(name, align);
+        self.declare_variable(name, align, true);
         self.declare_local(name, None);
     }
 
     fn local_constant(&mut self, keyword: usize) {
         let constant = (self.stream.text(keyword) == "const").then(Vec::new);
-        self.declare_local(name_after(self.stream, keyword), constant);
+        let name = name_after(self.stream, keyword);
+        if constant.is_none() {
+            self.declare_variable(name, None, false);
+        }
+        self.declare_local(name, constant);
     }
 
     fn declare_local(&mut self, name: usize, constant: Option<Vec<usize>>) {
         let end = semicolon(self.stream, name);
         let text = self.stream.text(name);
+        self.declared = Some(name);
         self.owner = Some((text, end));
         self.pending = Some((
             end,
@@ -408,7 +440,7 @@ impl<'a> Walk<'a, '_> {
         ));
     }
 
-    fn declare_variable(&mut self, name: usize, align: Option<AlignAttribute>) {
+    fn declare_variable(&mut self, name: usize, align: Option<AlignAttribute>, stored: bool) {
         let stream = self.stream;
         let end = semicolon(stream, name);
         let annotated = stream.text(name + 1) == ":";
@@ -421,16 +453,27 @@ impl<'a> Walk<'a, '_> {
             }
             false => name + 1..end,
         };
+        self.push_variable(name, align, stored, decisive);
+    }
+
+    fn push_variable(
+        &mut self,
+        name: usize,
+        align: Option<AlignAttribute>,
+        stored: bool,
+        decisive: Range<usize>,
+    ) {
+        let stream = self.stream;
         let arrays = self.contents.arrays.len();
         self.contents.variables.push(Variable {
             declaration: self.index,
             name: stream.text(name).to_owned(),
             name_span: stream.span(name..name + 1),
-            annotated,
             mentions: Vec::new(),
             locals: Vec::new(),
             arrays: arrays..arrays,
             align,
+            stored,
         });
         self.variable = Some((self.contents.variables.len() - 1, decisive));
     }

@@ -172,7 +172,7 @@ mod tests {
             let mut tiles = 0;
             for (base, size) in groups.tiles() {
                 tiles += 1;
-                for axis in 0..3 { prop_assert!(size[axis] >= 1 && size[axis] <= limit); }
+                prop_assert!(size.iter().all(|&n| n >= 1 && n <= limit));
                 for k in base[2]..base[2] + size[2] {
                     for j in base[1]..base[1] + size[1] {
                         for i in base[0]..base[0] + size[0] {

@@ -203,7 +203,6 @@ pub struct BufferView {
     /// Length in bytes.
     pub(crate) bytes: u64,
     pub(crate) element_bytes: usize,
-    pub(crate) element_align: usize,
     pub(crate) element: &'static str,
     /// Elements asked for beyond the end of the buffer, reported when the launch is checked.
     pub(crate) out_of_range: Option<(u64, u64, u64)>,
@@ -257,7 +256,7 @@ impl Device {
     /// As [`Device::zeroed`].
     pub fn buffer<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, MemoryError> {
         let buffer = self.zeroed(values.len())?;
-        let _event = buffer.write(0, values)?;
+        buffer.write(0, values)?;
         Ok(buffer)
     }
 
@@ -275,7 +274,7 @@ impl Device {
                 element: std::any::type_name::<T>(),
             });
         }
-        if bytes % element_bytes as u64 != 0 {
+        if !bytes.is_multiple_of(element_bytes as u64) {
             return Err(MemoryError::ElementSize {
                 bytes,
                 element: std::any::type_name::<T>(),
@@ -378,7 +377,6 @@ impl<T: Pod> DeviceBuffer<T> {
             offset: start * element,
             bytes: range.end.min(self.len).saturating_sub(start) * element,
             element_bytes: size_of::<T>(),
-            element_align: align_of::<T>(),
             element: std::any::type_name::<T>(),
             out_of_range: (!fits).then_some((range.start, range.end, self.len)),
         }

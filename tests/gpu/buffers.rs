@@ -54,10 +54,10 @@ fn writes_are_ordered_with_copies(f: &Fixture) {
     let a = f.device.buffer(&[1u32; 64]).unwrap();
     let b: DeviceBuffer<u32> = f.device.zeroed(64).unwrap();
     // The second write must not overtake the copy of the first one's values.
-    let _ = a.copy_to(0, &b, 0, 64).unwrap();
-    let _ = a.write(0, &[2u32; 64]).unwrap();
-    let _ = a.copy_to(0, &b, 32, 32).unwrap();
-    let _ = a.write(0, &[3u32; 64]).unwrap();
+    a.copy_to(0, &b, 0, 64).unwrap();
+    a.write(0, &[2u32; 64]).unwrap();
+    a.copy_to(0, &b, 32, 32).unwrap();
+    a.write(0, &[3u32; 64]).unwrap();
     let expected: Vec<u32> = (0..64).map(|i| if i < 32 { 1 } else { 2 }).collect();
     assert_eq!(b.read().unwrap(), expected);
     assert_eq!(a.read().unwrap(), vec![3; 64]);

@@ -12,7 +12,7 @@ mod devices;
 mod kernels;
 mod launches;
 
-use harness::{Fixture, Suite};
+use harness::Suite;
 
 fn main() -> std::process::ExitCode {
     let _ = env_logger::builder().is_test(true).try_init();

@@ -15,10 +15,7 @@ use naga::{
 use super::{type_of, unique_name};
 
 /// Words in the record.
-pub const WORDS: u32 = 16;
-
-/// Bytes in the record: what the buffer bound to it must hold.
-pub const BYTES: u64 = WORDS as u64 * 4;
+pub const WORDS: u32 = crate::device::status::RECORD_WORDS;
 
 /// Word 0: the code of the loop that was cut short
 /// ([`LoopGuard::site_for_code`](super::loop_guard::LoopGuard::site_for_code)), 0 for none.

@@ -1,7 +1,7 @@
 //! The loop guard, by what the pass makes of the text, and by spans.
 
 use super::loop_guard::{self, LoopGuard};
-use super::status::{self, status_global};
+use super::status::status_global;
 use super::tests_support::{BINDING, kernel, occurrences, parse, text};
 
 const BUDGET: u32 = 65_535;
@@ -238,7 +238,6 @@ fn the_status_record_is_added_once_under_a_free_name() {
     assert_eq!(module.global_variables.len(), globals);
     let name = module.global_variables[first].name.as_deref();
     assert_eq!(name, Some("tombolo_status_2"));
-    assert_eq!(status::BYTES, 64);
     let written = text(&module, &source);
     assert!(written.contains("@group(3) @binding(7)"), "{written}");
 }

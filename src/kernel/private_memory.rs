@@ -1,0 +1,414 @@
+//! The memory that private arrays take: lengths before the text is parsed (naga would refuse a bad one with less
+//! to say), bytes and alignments after.
+
+use std::sync::Arc;
+
+use naga::front::wgsl::ParseError;
+use naga::proc::Layouter;
+use naga::{AddressSpace, Handle, Module, Span, Type, TypeInner};
+
+use super::declarations::DeclarationKind;
+use super::diagnostic::{Reporter, line_and_column};
+use super::error::KernelError;
+use super::evaluate::{Unevaluated, expression};
+use super::private_array::PrivateArrayInfo;
+use super::program::Inner;
+use super::specialize::Values;
+use super::walk::{AlignAttribute, ArrayUse, Variable};
+
+/// Alignments must be below this: 2^31 / 8, the bound of `aligned_private_alloca`.
+const ALIGNMENT_BOUND: i128 = i32::MAX as i128 / 8;
+
+/// The largest type that naga takes, in bytes.
+const TYPE_BOUND: u64 = i32::MAX as u64;
+
+/// The sizes of one specialization.
+pub(crate) struct Sizes<'a> {
+    pub inner: &'a Inner,
+    pub kept: &'a [bool],
+    pub values: &'a Values,
+    pub reporter: Reporter<'a>,
+    pub limit: u64,
+}
+
+impl Sizes<'_> {
+    fn is_kept(&self, declaration: usize) -> bool {
+        self.kept.get(declaration) == Some(&true)
+    }
+
+    /// Checks every array of run-time length that the entry point can reach.
+    pub fn check_lengths(&self) -> Result<(), KernelError> {
+        for array in self
+            .inner
+            .analysis
+            .arrays
+            .iter()
+            .filter(|a| self.is_kept(a.declaration))
+        {
+            let length = match self.length(array) {
+                None => continue,
+                Some(Ok(value)) => value.as_integer(),
+                Some(Err(Unevaluated::Missing)) => continue,
+                Some(Err(Unevaluated::Failed(why))) => {
+                    return Err(self.bad_length(array, None, Some(why)));
+                }
+            };
+            match length {
+                Some(length) if length < 1 => {
+                    return Err(self.bad_length(array, Some(length), None));
+                }
+                Some(length) => self.check_extent(array, length)?,
+                // A length that is no integer: naga says so.
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The length of `array`; none if it mentions what only naga can evaluate.
+    fn length(
+        &self,
+        array: &ArrayUse,
+    ) -> Option<Result<super::constants::ConstantValue, Unevaluated>> {
+        let inner = self.inner;
+        if let Some((target, _)) = array.bare
+            && let Some(value) = self.values.sizing(target)
+        {
+            return Some(Ok(value));
+        }
+        if array.local {
+            return None;
+        }
+        let text = inner.source.get(array.length.clone())?;
+        expression(
+            &inner.source,
+            &inner.analysis,
+            text,
+            &array.mentions,
+            &self.values.pipeline,
+        )
+    }
+
+    /// Refuses an array so long that its type could not even be parsed.
+    fn check_extent(&self, array: &ArrayUse, length: i128) -> Result<(), KernelError> {
+        // The layout costs another parse. A short array whose type is still too large for naga is one whose element
+        // type is huge; that keeps naga's own message.
+        const SHORT: i128 = 1024;
+        if length <= SHORT {
+            return Ok(());
+        }
+        let Some(stride) = self.stride(array) else {
+            return Ok(());
+        };
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        let bytes = length.saturating_mul(stride);
+        let kind = self.inner.analysis.get(array.declaration).map(|d| d.kind);
+        let private = matches!(
+            kind,
+            Some(DeclarationKind::Function | DeclarationKind::Private)
+        );
+        let limit = if private {
+            self.limit.min(TYPE_BOUND)
+        } else {
+            TYPE_BOUND
+        };
+        if bytes <= limit {
+            return Ok(());
+        }
+        let place = vec![(
+            array.length.clone(),
+            format!("{length} elements of {stride} bytes"),
+        )];
+        Err(self.too_large(
+            &array.owner,
+            self.inner.analysis.function(array.declaration),
+            bytes,
+            bytes,
+            limit,
+            place,
+        ))
+    }
+
+    /// Bytes from one element of `array` to the next, found by parsing its element type with the types it mentions.
+    fn stride(&self, array: &ArrayUse) -> Option<u64> {
+        let inner = self.inner;
+        let is_type = |i: usize| {
+            self.is_kept(i)
+                && inner.analysis.get(i).is_some_and(|d| {
+                    !matches!(
+                        d.kind,
+                        DeclarationKind::Function
+                            | DeclarationKind::Private
+                            | DeclarationKind::Workgroup
+                            | DeclarationKind::Resource
+                            | DeclarationKind::Assertion
+                    )
+                })
+        };
+        let element = inner.source.get(array.element.clone())?;
+        let text = inner.assemble(is_type, |i| self.values.sizing(i));
+        let tail = format!(
+            "{}\nvar<private> tombolo_element: array<{element}, 1>;\n",
+            text.text()
+        );
+        let module = naga::front::wgsl::parse_str(&tail).ok()?;
+        let (_, variable) = module.global_variables.iter().last()?;
+        match module.types[variable.ty].inner {
+            TypeInner::Array { stride, .. } => Some(stride.into()),
+            _ => None,
+        }
+    }
+
+    fn bad_length(
+        &self,
+        array: &ArrayUse,
+        length: Option<i128>,
+        why: Option<String>,
+    ) -> KernelError {
+        let function = self.inner.analysis.function(array.declaration);
+        let found = match (length, why) {
+            (Some(length), _) => format!("is {length}"),
+            (None, Some(why)) => format!("has no value: {why}"),
+            (None, None) => "is not positive".to_owned(),
+        };
+        let message = format!(
+            "the length of the array `{}`{} {found}",
+            array.owner,
+            within(&function)
+        );
+        let set = array.mentions.iter().filter_map(|&m| {
+            let name = &self.inner.analysis.get(m)?.name;
+            Some(format!("`{name}` is {}", self.values.sizing(m)?))
+        });
+        let mut notes = vec![
+            "an array needs at least one element: set the constants that size it accordingly"
+                .to_owned(),
+        ];
+        notes.extend(set);
+        let label = vec![(array.length.clone(), "must be at least 1".to_owned())];
+        let diagnostic = self.reporter.at(message, label, notes);
+        KernelError::PrivateArrayLength {
+            array: array.owner.clone(),
+            function,
+            length,
+            diagnostic,
+        }
+    }
+
+    fn too_large(
+        &self,
+        array: &str,
+        function: Option<String>,
+        bytes: u64,
+        total: u64,
+        limit: u64,
+        place: Vec<(std::ops::Range<usize>, String)>,
+    ) -> KernelError {
+        let message = format!(
+            "the array `{array}`{} takes {bytes} bytes of private memory{}, and the limit is {limit}",
+            within(&function),
+            if total == bytes {
+                String::new()
+            } else {
+                format!(", all such arrays together {total}")
+            },
+        );
+        let mut notes =
+            vec!["every invocation has its own copy; make it shorter, or use a buffer".to_owned()];
+        if bytes > TYPE_BOUND {
+            notes.push("unsigned arithmetic wraps around: a length that should be negative comes out large".to_owned());
+        }
+        let diagnostic = self.reporter.at(message, place, notes);
+        KernelError::PrivateArrayTooLarge {
+            array: array.to_owned(),
+            function,
+            bytes,
+            total,
+            limit,
+            diagnostic,
+        }
+    }
+
+    /// What naga's front end says of the text; where it speaks of an array's length, in our words.
+    pub fn parse_error(&self, error: &ParseError) -> KernelError {
+        let place = error
+            .labels()
+            .next()
+            .and_then(|(span, _)| self.reporter.back(span));
+        let is_length = |a: &&ArrayUse| {
+            place.as_ref().is_some_and(|p| {
+                a.length.start <= p.start && p.end <= a.length.end && p.start < p.end
+            })
+        };
+        let positive = error.message().contains("must be positive");
+        match self.inner.analysis.arrays.iter().find(is_length) {
+            Some(array) if positive => self.bad_length(array, None, None),
+            Some(array) if error.message().contains("overflow") => {
+                self.bad_length(array, None, Some(error.message().to_owned()))
+            }
+            _ => KernelError::Type(self.reporter.parse_error(error)),
+        }
+    }
+
+    /// Bytes and alignments of the variables whose size was chosen at run time, checked against the limit.
+    pub fn measure(
+        &self,
+        module: &Module,
+        entry: usize,
+    ) -> Result<Vec<PrivateArrayInfo>, KernelError> {
+        let analysis = &self.inner.analysis;
+        let mut layouter = Layouter::default();
+        if analysis.variables.is_empty() || layouter.update(module.to_ctx()).is_err() {
+            return Ok(Vec::new());
+        }
+        let mut arrays = Vec::new();
+        let functions = module.functions.iter().map(|(_, f)| f);
+        let functions = functions.chain(module.entry_points.get(entry).map(|e| &e.function));
+        for (local, span) in functions.flat_map(|f| {
+            f.local_variables
+                .iter()
+                .map(|(handle, local)| (local, f.local_variables.get_span(handle)))
+        }) {
+            let found = local
+                .name
+                .as_deref()
+                .and_then(|name| self.variable(name, span));
+            if let Some(variable) = found {
+                arrays.extend(self.info(module, &layouter, variable, local.ty)?);
+            }
+        }
+        for (handle, global) in module.global_variables.iter() {
+            let span = module.global_variables.get_span(handle);
+            let found = global
+                .name
+                .as_deref()
+                .filter(|_| global.space == AddressSpace::Private);
+            if let Some(variable) = found.and_then(|name| self.variable(name, span)) {
+                arrays.extend(self.info(module, &layouter, variable, global.ty)?);
+            }
+        }
+        arrays.sort_by_key(|(info, variable)| (variable.name_span.start, info.bytes));
+        let total = arrays
+            .iter()
+            .fold(0u64, |sum, (info, _)| sum.saturating_add(info.bytes));
+        if total > self.limit
+            && let Some((info, variable)) = arrays.iter().max_by_key(|(info, _)| info.bytes)
+        {
+            let place = vec![(variable.name_span.clone(), format!("{} bytes", info.bytes))];
+            return Err(self.too_large(
+                &info.name,
+                info.function.clone(),
+                info.bytes,
+                total,
+                self.limit,
+                place,
+            ));
+        }
+        Ok(arrays.into_iter().map(|(info, _)| info).collect())
+    }
+
+    /// The variable of the text that naga calls `name` and places at `span`.
+    fn variable(&self, name: &str, span: Span) -> Option<&Variable> {
+        let range = self.reporter.back(span)?;
+        self.inner
+            .analysis
+            .variables
+            .iter()
+            .find(|v| v.name == name && range.contains(&v.name_span.start))
+    }
+
+    fn info<'v>(
+        &self,
+        module: &Module,
+        layouter: &Layouter,
+        variable: &'v Variable,
+        ty: Handle<Type>,
+    ) -> Result<Option<(PrivateArrayInfo, &'v Variable)>, KernelError> {
+        let function = self.inner.analysis.function(variable.declaration);
+        let (length, element) = match module.types[ty].inner {
+            TypeInner::Array {
+                size: naga::ArraySize::Constant(length),
+                base,
+                ..
+            } => (length.get(), Some(base)),
+            TypeInner::Struct { .. } => (1, None),
+            // Found by what its initializer mentions, but a value taken out of such an array.
+            _ if variable.align.is_none() => return Ok(None),
+            _ => (1, None),
+        };
+        // An `Alignment` gives its number by multiplication only.
+        let mut layout = (layouter[ty].alignment * 1u32, u64::from(layouter[ty].size));
+        if let Some(align) = &variable.align {
+            let element = element.map_or(0, |base| layouter[base].alignment * 1u32);
+            let align = self.alignment(variable, align, element)?;
+            layout = (align, layout.1.next_multiple_of(u64::from(align)));
+        }
+        let info = PrivateArrayInfo {
+            name: variable.name.clone(),
+            function,
+            length,
+            bytes: layout.1,
+            align: layout.0,
+            line: line_and_column(&self.inner.source, variable.name_span.start).0,
+        };
+        Ok(Some((info, variable)))
+    }
+
+    /// The alignment that `attribute` asks for, checked: a positive multiple of that of the element type.
+    fn alignment(
+        &self,
+        variable: &Variable,
+        attribute: &AlignAttribute,
+        element: u32,
+    ) -> Result<u32, KernelError> {
+        let inner = self.inner;
+        let text = inner.source.get(attribute.expression.clone()).unwrap_or("");
+        let source: &Arc<str> = &inner.source;
+        let align = expression(
+            source,
+            &inner.analysis,
+            text,
+            &attribute.mentions,
+            &self.values.pipeline,
+        )
+        .and_then(|value| value.ok())
+        .and_then(|value| value.as_integer());
+        let refuse = |problem: String| {
+            let message = format!(
+                "the alignment of the array `{}`{} {problem}",
+                variable.name,
+                within(&inner.analysis.function(variable.declaration))
+            );
+            let note = format!(
+                "an alignment is a positive multiple of the element type's ({element}), below {ALIGNMENT_BOUND}"
+            );
+            let notes = if element == 0 { Vec::new() } else { vec![note] };
+            let label = vec![(attribute.expression.clone(), String::new())];
+            let diagnostic = self.reporter.at(message, label, notes);
+            Err(KernelError::PrivateAlignment {
+                array: variable.name.clone(),
+                align,
+                element,
+                diagnostic,
+            })
+        };
+        match align {
+            _ if element == 0 => refuse("cannot be chosen: the variable is no array".to_owned()),
+            None => refuse(format!("is no integer constant: `{text}`")),
+            Some(align) if align < 1 => refuse(format!("is {align}, which is not positive")),
+            Some(align) if align >= ALIGNMENT_BOUND => {
+                refuse(format!("is {align}, which is too large"))
+            }
+            Some(align) if align % i128::from(element) != 0 => {
+                refuse(format!("is {align}, which is no multiple of {element}"))
+            }
+            Some(align) => Ok(u32::try_from(align).unwrap_or(1)),
+        }
+    }
+}
+
+fn within(function: &Option<String>) -> String {
+    function
+        .as_ref()
+        .map_or_else(String::new, |f| format!(" in `{f}`"))
+}
