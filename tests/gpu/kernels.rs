@@ -1,1 +1,590 @@
-crate::cases![];
+//! Kernels: specialization, private arrays, precompiled modules, caches, limits.
+
+use crate::cases;
+use crate::harness::Fixture;
+use tombolo::{
+    Aspect, CacheCounts, Constants, DeviceBuffer, Kernel, KernelError, LaunchError, Precompiled,
+    Program,
+};
+
+cases![
+    private_arrays_of_every_length,
+    private_arrays_of_one_device_at_once,
+    private_arrays_in_structs_nested_and_by_pointer,
+    private_arrays_in_private_space,
+    private_arrays_sized_by_bool_and_derived_constants,
+    aligned_private_arrays,
+    impossible_private_arrays_are_refused,
+    every_type_of_constant,
+    half_floats_where_they_exist,
+    kernels_and_modules_are_cached,
+    pipelines_are_cached_on_disk,
+    limits_are_named,
+    precompiled_modules,
+    precompiled_modules_take_no_private_arrays,
+    driver_errors_are_errors,
+    kernels_are_made_from_many_threads,
+];
+
+/// Each invocation sorts `N` numbers in a private array and writes the median: the result depends on
+/// every element.
+const MEDIAN: &str = "
+override N: u32 = 5;
+@group(0) @binding(0) var<storage, read> source: array<u32>;
+@group(0) @binding(1) var<storage, read_write> sink: array<u32>;
+@compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x >= arrayLength(&sink) { return; }
+    var window: array<u32, N>;
+    for (var i = 0u; i < N; i++) {
+        let value = source[id.x + i];
+        var k = i;
+        while k > 0u && window[k - 1u] > value { window[k] = window[k - 1u]; k--; }
+        window[k] = value;
+    }
+    sink[id.x] = window[N / 2u];
+}";
+
+fn noise(len: usize) -> Vec<u32> {
+    let mut x = 12345u32;
+    (0..len)
+        .map(|_| {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            x >> 16
+        })
+        .collect()
+}
+
+fn medians(source: &[u32], n: usize) -> Vec<u32> {
+    source
+        .windows(n)
+        .map(|window| {
+            let mut window = window.to_vec();
+            window.sort_unstable();
+            window[n / 2]
+        })
+        .collect()
+}
+
+fn median_kernel(f: &Fixture, n: Option<u32>) -> Kernel {
+    let program = Program::new("median.wgsl", MEDIAN).unwrap();
+    let constants = match n {
+        Some(n) => Constants::new().set("N", n),
+        None => Constants::new(),
+    };
+    f.device.kernel(&program, "main", &constants).unwrap()
+}
+
+fn private_arrays_of_every_length(f: &Fixture) {
+    assert!(f.device.has(Aspect::PrivateAlloca));
+    for n in [None, Some(1), Some(3), Some(8), Some(31)] {
+        let length = n.unwrap_or(5) as usize;
+        let source = noise(100 + length - 1);
+        let input = f.device.buffer(&source).unwrap();
+        let output = f.device.buffer(&[u32::MAX; 100]).unwrap();
+        let kernel = median_kernel(f, n);
+        assert_eq!(kernel.private_arrays()[0].bytes, 4 * length as u64);
+        kernel
+            .launch()
+            .buffer("source", &input)
+            .buffer("sink", &output)
+            .invocations(100)
+            .submit()
+            .unwrap()
+            .wait()
+            .unwrap();
+        assert_eq!(output.read().unwrap(), medians(&source, length));
+    }
+}
+
+fn private_arrays_of_one_device_at_once(f: &Fixture) {
+    // Several specializations in one batch must not get in each other's way.
+    let source = noise(140);
+    let input = f.device.buffer(&source).unwrap();
+    let outputs: Vec<(usize, DeviceBuffer<u32>)> = (1..=9)
+        .map(|n| (n, f.device.zeroed(100).unwrap()))
+        .collect();
+    for (n, output) in &outputs {
+        median_kernel(f, Some(*n as u32))
+            .launch()
+            .buffer("source", &input)
+            .buffer("sink", output)
+            .invocations(100)
+            .submit()
+            .unwrap();
+    }
+    for (n, output) in &outputs {
+        assert_eq!(output.read().unwrap(), medians(&source, *n)[..100]);
+    }
+}
+
+fn run(f: &Fixture, source: &str, constants: &Constants, len: usize) -> Vec<u32> {
+    let program = Program::new("test.wgsl", source).unwrap();
+    let kernel = f.device.kernel(&program, "main", constants).unwrap();
+    let sink = f.device.buffer(&vec![0xdead_beefu32; len]).unwrap();
+    kernel
+        .launch()
+        .buffer("sink", &sink)
+        .workgroups(1)
+        .submit()
+        .unwrap()
+        .wait()
+        .unwrap();
+    sink.read().unwrap()
+}
+
+fn private_arrays_in_structs_nested_and_by_pointer(f: &Fixture) {
+    let source = "
+        override N: u32;
+        override M: u32 = N * 2u;
+        struct Pair { keys: array<u32, N>, values: array<array<u32, 3>, M> }
+        @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+        fn fill(p: ptr<function, array<u32, N>>, seed: u32) {
+            for (var i = 0u; i < N; i++) { (*p)[i] = seed + i; }
+        }
+        fn total(p: ptr<function, array<u32, N>>) -> u32 {
+            var sum = 0u;
+            for (var i = 0u; i < N; i++) { sum += (*p)[i]; }
+            return sum;
+        }
+        @compute @workgroup_size(1) fn main() {
+            var pair = Pair();
+            var row = array<u32, N>();
+            fill(&row, 100u);
+            pair.keys = row;
+            for (var i = 0u; i < M; i++) { pair.values[i][i % 3u] = i; }
+            sink[0] = total(&row);
+            var copy = pair.keys;
+            copy[0] += 1u;
+            sink[1] = total(&copy);
+            var sum = 0u;
+            for (var i = 0u; i < M; i++) { for (var k = 0u; k < 3u; k++) { sum += pair.values[i][k]; } }
+            sink[2] = sum;
+            sink[3] = N * 1000u + M;
+        }";
+    for n in [1u32, 4, 7] {
+        let total: u32 = (0..n).map(|i| 100 + i).sum();
+        let expected = [total, total + 1, (0..2 * n).sum(), n * 1000 + 2 * n];
+        assert_eq!(
+            run(f, source, &Constants::new().set("N", n), 4),
+            expected,
+            "N = {n}"
+        );
+    }
+}
+
+fn private_arrays_in_private_space(f: &Fixture) {
+    let source = "
+        override N: i32 = 3;
+        var<private> a: array<f32, N>;
+        var<private> b: array<u32, N + 2>;
+        @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+        @compute @workgroup_size(1) fn main() {
+            for (var i = 0; i < N; i++) { a[i] = f32(i) * 0.5; }
+            for (var i = 0; i < N + 2; i++) { b[i] = u32(i * i); }
+            var x = 0.0;
+            for (var i = 0; i < N; i++) { x += a[i]; }
+            sink[0] = u32(x * 2.0);
+            sink[1] = b[N + 1];
+        }";
+    assert_eq!(run(f, source, &Constants::new(), 2), [3, 16]);
+    let nine = Constants::new().set("N", 9i32);
+    assert_eq!(run(f, source, &nine, 2), [36, 100]);
+}
+
+fn private_arrays_sized_by_bool_and_derived_constants(f: &Fixture) {
+    let source = "
+        override B: bool = true;
+        override BIG: bool = false;
+        const SIZE = select(2u, 6u, BIG);
+        @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+        @compute @workgroup_size(1) fn main() {
+            var one: array<u32, B>;
+            var some: array<u32, SIZE>;
+            one[0] = 7u;
+            for (var i = 0u; i < SIZE; i++) { some[i] = i + 1u; }
+            var sum = one[0];
+            for (var i = 0u; i < SIZE; i++) { sum += some[i]; }
+            sink[0] = sum;
+        }";
+    assert_eq!(run(f, source, &Constants::new(), 1), [10]);
+    assert_eq!(
+        run(f, source, &Constants::new().set("BIG", true), 1),
+        [7 + 21]
+    );
+}
+
+fn aligned_private_arrays(f: &Fixture) {
+    let source = "
+        override N: u32 = 3;
+        @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+        @compute @workgroup_size(1) fn main() {
+            @align(64) var tmp: array<u32, N>;
+            for (var i = 0u; i < N; i++) { tmp[i] = i * 3u; }
+            sink[0] = tmp[N - 1u];
+        }";
+    let program = Program::new("aligned.wgsl", source).unwrap();
+    let kernel = f
+        .device
+        .kernel(&program, "main", &Constants::new().set("N", 5u32))
+        .unwrap();
+    let array = &kernel.private_arrays()[0];
+    assert_eq!((array.align, array.bytes, array.length), (64, 64, 5));
+    assert_eq!(run(f, source, &Constants::new(), 1), [6]);
+    for bad in ["0", "6", "268435456"] {
+        let source = source.replace("64", bad);
+        let error = Program::new("aligned.wgsl", source)
+            .and_then(|p| f.device.kernel(&p, "main", &Constants::new()))
+            .unwrap_err();
+        assert!(
+            matches!(error, KernelError::PrivateAlignment { .. }),
+            "{bad}: {error}"
+        );
+    }
+}
+
+fn impossible_private_arrays_are_refused(f: &Fixture) {
+    let program = Program::new("median.wgsl", MEDIAN).unwrap();
+    let refuse = |n: u32| {
+        f.device
+            .kernel(&program, "main", &Constants::new().set("N", n))
+            .unwrap_err()
+    };
+    match refuse(0) {
+        KernelError::PrivateArrayLength {
+            array,
+            length,
+            diagnostic,
+            ..
+        } => {
+            assert_eq!((array.as_str(), length), ("window", Some(0)));
+            assert_eq!(diagnostic.line, 7);
+        }
+        other => panic!("{other}"),
+    }
+    let limit = u64::from(f.device.capabilities().private_memory_bytes);
+    let over = (limit / 4 + 1) as u32;
+    match refuse(over) {
+        KernelError::PrivateArrayTooLarge {
+            array,
+            bytes,
+            limit: told,
+            ..
+        } => {
+            assert_eq!(array, "window");
+            assert_eq!((bytes, told), (u64::from(over) * 4, limit));
+        }
+        other => panic!("{other}"),
+    }
+    let text = refuse(over).to_string();
+    for part in [
+        "window",
+        &(u64::from(over) * 4).to_string(),
+        &limit.to_string(),
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    // The limit is the device's, and can be set.
+    let small = f.open(|options| options.private_memory_bytes = Some(64));
+    let constants = Constants::new().set("N", 17u32);
+    assert!(small.kernel(&program, "main", &constants).is_err());
+    let constants = Constants::new().set("N", 16u32);
+    assert!(small.kernel(&program, "main", &constants).is_ok());
+}
+
+fn every_type_of_constant(f: &Fixture) {
+    let source = "
+        override a: bool = false;
+        @id(7) override b: i32 = -4;
+        override c: u32;
+        @id(9) override d: f32;
+        override e = c + 1u;
+        @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+        @compute @workgroup_size(1) fn main() {
+            sink[0] = u32(a); sink[1] = bitcast<u32>(b); sink[2] = c; sink[3] = bitcast<u32>(d); sink[4] = e;
+        }";
+    let given = Constants::new()
+        .set("a", true)
+        .set_id(7, -9i32)
+        .set("c", 40u32)
+        .set_id(9, 2.5f32);
+    assert_eq!(
+        run(f, source, &given, 5),
+        [1, -9i32 as u32, 40, 2.5f32.to_bits(), 41]
+    );
+    let least = Constants::new().set("c", 1u32).set_id(9, 0.5f32);
+    assert_eq!(
+        run(f, source, &least, 5),
+        [0, -4i32 as u32, 1, 0.5f32.to_bits(), 2]
+    );
+    let program = Program::new("test.wgsl", source).unwrap();
+    let refused = |constants: Constants| f.device.kernel(&program, "main", &constants).unwrap_err();
+    match refused(Constants::new()) {
+        KernelError::MissingConstant {
+            missing, available, ..
+        } => {
+            let names: Vec<_> = missing.iter().map(|c| c.name.as_str()).collect();
+            assert_eq!(names, ["c", "d"]);
+            assert_eq!(available.len(), 5);
+        }
+        other => panic!("{other}"),
+    }
+    assert!(matches!(
+        refused(Constants::new().set("z", 1u32)),
+        KernelError::UnknownConstant { .. }
+    ));
+    assert!(matches!(
+        refused(Constants::new().set("a", 1u32)),
+        KernelError::WrongConstantType { .. }
+    ));
+    let text = refused(Constants::new().set("z", 1u32)).to_string();
+    for name in ["`a: bool", "b: i32", "`c: u32", "d: f32", "`e: u32"] {
+        assert!(text.contains(name), "{name} in {text}");
+    }
+    assert!(matches!(
+        f.device.kernel(&program, "nain", &given).unwrap_err(),
+        KernelError::UnknownEntryPoint { .. }
+    ));
+}
+
+fn half_floats_where_they_exist(f: &Fixture) {
+    let source = "
+        enable f16;
+        override h: f16 = 1.5h;
+        @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+        @compute @workgroup_size(1) fn main() { sink[0] = u32(f32(h) * 4.0); }";
+    let program = Program::new("half.wgsl", source).unwrap();
+    let constants = Constants::new().set("h", half::f16::from_f32(2.25));
+    if f.device.has(Aspect::Fp16) {
+        assert_eq!(run(f, source, &constants, 1), [9]);
+        assert_eq!(run(f, source, &Constants::new(), 1), [6]);
+    } else {
+        let error = f.device.kernel(&program, "main", &constants).unwrap_err();
+        assert!(error.diagnostic().is_some(), "{error}");
+    }
+}
+
+fn kernels_and_modules_are_cached(f: &Fixture) {
+    let context = tombolo::Context::new().unwrap();
+    let first = context.device_at(f.index).unwrap();
+    let second = context.device_at(f.index).unwrap();
+    let program = Program::new("median.wgsl", MEDIAN).unwrap();
+    let seven = || Constants::new().set("N", 7u32);
+    let counts = |hits, misses, entries| CacheCounts {
+        hits,
+        misses,
+        entries,
+    };
+    for _ in 0..10 {
+        first.kernel(&program, "main", &seven()).unwrap();
+    }
+    let statistics = first.cache_statistics();
+    assert_eq!(statistics.kernels, counts(9, 1, 1));
+    assert_eq!(statistics.modules, counts(0, 1, 1));
+    // The same text in another program is the same kernel, a default is the value it stands for, and
+    // another device of the context shares the module.
+    let again = Program::new("median.wgsl", MEDIAN).unwrap();
+    first.kernel(&again, "main", &seven()).unwrap();
+    assert_eq!(first.cache_statistics().kernels, counts(10, 1, 1));
+    first.kernel(&program, "main", &Constants::new()).unwrap();
+    let five = Constants::new().set("N", 5u32);
+    first.kernel(&program, "main", &five).unwrap();
+    assert_eq!(first.cache_statistics().kernels.entries, 2);
+    second.kernel(&program, "main", &seven()).unwrap();
+    assert_eq!(second.cache_statistics().kernels, counts(0, 1, 1));
+    assert_eq!(second.cache_statistics().modules.entries, 2);
+    // Another text of the same name is another kernel.
+    let other = Program::new("median.wgsl", MEDIAN.replace("N / 2u", "0u")).unwrap();
+    first.kernel(&other, "main", &seven()).unwrap();
+    assert_eq!(first.cache_statistics().kernels.entries, 3);
+}
+
+fn pipelines_are_cached_on_disk(f: &Fixture) {
+    let folder = std::env::temp_dir().join(format!("tombolo-test-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let device = f.open(|options| options.pipeline_cache = Some(folder.clone()));
+    let program = Program::new("median.wgsl", MEDIAN).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new());
+    kernel.unwrap();
+    match device.save_pipeline_cache() {
+        Ok(path) => {
+            assert!(f.device.has(Aspect::PipelineCache));
+            assert!(std::fs::metadata(&path).unwrap().len() > 0);
+            // It is read back, also when damaged.
+            for damage in [false, true] {
+                if damage {
+                    std::fs::write(&path, b"nonsense").unwrap();
+                }
+                let again = f.open(|options| options.pipeline_cache = Some(folder.clone()));
+                let kernel = again.kernel(&program, "main", &Constants::new()).unwrap();
+                let source = noise(104);
+                let input = again.buffer(&source).unwrap();
+                let output: DeviceBuffer<u32> = again.zeroed(100).unwrap();
+                kernel
+                    .launch()
+                    .buffer("source", &input)
+                    .buffer("sink", &output)
+                    .invocations(100)
+                    .submit()
+                    .unwrap();
+                assert_eq!(output.read().unwrap(), medians(&source, 5));
+            }
+        }
+        Err(error) => assert!(!f.device.has(Aspect::PipelineCache), "{error}"),
+    }
+    assert!(f.device.save_pipeline_cache().is_err());
+    drop(device);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+fn limits_are_named(f: &Fixture) {
+    let refused = |source: String| {
+        let program = Program::new("limits.wgsl", source).unwrap();
+        f.device
+            .kernel(&program, "main", &Constants::new())
+            .unwrap_err()
+    };
+    let capabilities = f.device.capabilities();
+    let many = capabilities.storage_bindings_per_stage + 1;
+    let (mut source, mut body) = (String::new(), String::new());
+    for i in 0..many {
+        source += &format!("@group(0) @binding({i}) var<storage, read_write> b{i}: array<u32>;\n");
+        body += &format!("b{i}[0] = 1u; ");
+    }
+    let error = refused(format!(
+        "{source} @compute @workgroup_size(1) fn main() {{ {body} }}"
+    ));
+    match &error {
+        KernelError::Limit {
+            what: "storage buffers",
+            wanted,
+            limit,
+            ..
+        } => assert_eq!(
+            (*wanted, *limit),
+            (u64::from(many), u64::from(many - 1)),
+            "{error}"
+        ),
+        other => panic!("{other}"),
+    }
+    let bytes = capabilities.workgroup_storage_bytes + 4;
+    let error = refused(format!(
+        "var<workgroup> tile: array<u32, {}>;
+         @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+         @compute @workgroup_size(1) fn main() {{ tile[sink[1]] = 1u; sink[0] = tile[sink[2]]; }}",
+        bytes / 4
+    ));
+    assert!(
+        matches!(&error, KernelError::Limit { what, .. } if what.contains("workgroup memory")),
+        "{error}"
+    );
+    let side = capabilities.workgroup_invocations + 1;
+    let error = refused(format!(
+        "@group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+         @compute @workgroup_size({side}) fn main() {{ sink[0] = 1u; }}"
+    ));
+    assert!(matches!(error, KernelError::Limit { .. }), "{error}");
+}
+
+const DOUBLE: &str = "
+@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < arrayLength(&data) { data[id.x] *= 2u; }
+}";
+
+/// The SPIR-V of `DOUBLE`, made by naga without wgpu's help.
+fn precompiled() -> Precompiled {
+    let module = naga::front::wgsl::parse_str(DOUBLE).unwrap();
+    let info = naga::valid::Validator::new(
+        naga::valid::ValidationFlags::all(),
+        naga::valid::Capabilities::empty(),
+    )
+    .validate(&module)
+    .unwrap();
+    let words =
+        naga::back::spv::write_vec(&module, &info, &naga::back::spv::Options::default(), None)
+            .unwrap();
+    let interface = Program::new("double.wgsl", DOUBLE)
+        .unwrap()
+        .interface("main", &Constants::new())
+        .unwrap();
+    // SAFETY: naga made the words from the very text that the interface comes from.
+    unsafe { Precompiled::spirv("double.spv", words, interface) }
+}
+
+fn precompiled_modules(f: &Fixture) {
+    let module = precompiled();
+    let kernel = f.device.precompiled_kernel(&module, &Constants::new());
+    if !f.device.has(Aspect::PassthroughShaders) {
+        assert!(matches!(
+            kernel.unwrap_err(),
+            KernelError::FeatureNotSupported { .. }
+        ));
+        return;
+    }
+    let kernel = kernel.unwrap();
+    let data = f.device.buffer(&[1u32, 2, 3]).unwrap();
+    kernel
+        .launch()
+        .buffer("data", &data)
+        .invocations(3)
+        .submit()
+        .unwrap();
+    assert_eq!(data.read().unwrap(), [2, 4, 6]);
+    let error = kernel
+        .launch()
+        .buffer("data", &data)
+        .workgroups(70_000)
+        .submit()
+        .unwrap_err();
+    assert!(matches!(error, LaunchError::PrecompiledGrid { .. }));
+}
+
+fn precompiled_modules_take_no_private_arrays(f: &Fixture) {
+    let module = precompiled();
+    let constants = Constants::new().set("N", 9u32);
+    let error = f
+        .device
+        .precompiled_kernel(&module, &constants)
+        .unwrap_err();
+    match &error {
+        KernelError::FeatureNotSupported { what, why, .. } => {
+            assert!(
+                what.contains('N') && why.contains("private arrays"),
+                "{error}"
+            );
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn driver_errors_are_errors(f: &Fixture) {
+    // Two variables at one binding pass naga, and are refused by wgpu when the layout is made.
+    let program = Program::new(
+        "clash.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> a: array<u32>;
+         @group(0) @binding(0) var<storage, read_write> b: array<u32>;
+         @compute @workgroup_size(1) fn main() { a[0] = b[0]; }",
+    );
+    let error = program.and_then(|p| f.device.kernel(&p, "main", &Constants::new()));
+    let error = error.map(|_| ()).unwrap_err();
+    assert!(!error.to_string().is_empty());
+}
+
+fn kernels_are_made_from_many_threads(f: &Fixture) {
+    let device = f.open(|_| {});
+    let program = Program::new("median.wgsl", MEDIAN).unwrap();
+    std::thread::scope(|scope| {
+        for t in 0..8u32 {
+            let (device, program) = (&device, &program);
+            scope.spawn(move || {
+                for i in 0..30u32 {
+                    let n = (t + i) % 5 + 1;
+                    let constants = Constants::new().set("N", n);
+                    let kernel = device.kernel(program, "main", &constants).unwrap();
+                    assert_eq!(kernel.private_arrays()[0].length, n);
+                }
+            });
+        }
+    });
+    assert_eq!(device.cache_statistics().kernels.entries, 5);
+}

@@ -11,6 +11,7 @@ mod buffers;
 mod devices;
 mod kernels;
 mod launches;
+mod loops;
 
 use harness::Suite;
 
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
         buffers::CASES,
         kernels::CASES,
         launches::CASES,
+        loops::CASES,
     ]);
     suite.run()
 }
