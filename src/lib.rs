@@ -11,9 +11,9 @@ pub(crate) mod memory;
 pub use context::{AdapterDescription, Context};
 pub use device::{
     Aspect, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event, EventFuture,
-    EventStatus, ExecutionError, Finding, LiveFinding, LoopGuardPolicy, NotProbed,
+    EventStatus, ExecutionError, Finding, LiveError, LiveFinding, LoopGuardPolicy, NotProbed,
     PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport, WaitError,
 };
 pub use kernel::*;
 pub use launch::{Extent, Launch, LaunchError};
-pub use memory::{BufferView, DeviceBuffer, MemoryError, ReadBack, ReadError};
+pub use memory::{BufferView, DeviceBuffer, LiveBuffer, MemoryError, ReadBack, ReadError};

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::capabilities::Capabilities;
+use super::open::names;
 use super::tier::{Capability, Tier};
 
 /// A property that a device has or has not; see [`Capabilities::has`].
@@ -145,11 +146,12 @@ impl Capabilities {
         if let Some(feature) = aspect.feature() {
             let has = self.features.contains(feature);
             let why = if has {
-                format!("the device was opened with {feature:?}")
+                format!("the device was opened with {}", names(feature.iter_names()))
             } else {
                 format!(
-                    "the device was opened without {feature:?}: the adapter does not offer it, \
-                     or it was not asked for"
+                    "the device was opened without {}: the adapter does not offer it, \
+                     or it was not asked for",
+                    names(feature.iter_names())
                 )
             };
             return (has, why);

@@ -16,10 +16,14 @@
 //! | --- | --- | --- |
 //! | Vulkan | a second handle to the buffer, not owning it | the buffer and its allocation, freed once host *and* device have let go |
 //! | Direct3D 12 | the buffer | a further reference to the resource, whose mapping lives as long as it does |
-//! | Metal, OpenGL, WebGPU | (not supported) | |
+//! | Metal | the buffer | a further reference to the buffer, whose memory is mapped as long as it lives |
+//! | OpenGL, WebGPU | (not supported) | |
 //!
-//! Metal could do it, but wgpu-hal offers no way to retain the buffer that it creates there.
 //! OpenGL copies on mapping, and WebGPU has no memory of this kind.
+//!
+//! This room provides memory that is mapped coherently. Whether a *running* kernel and the host see
+//! each other's writes in it is up to the driver (Metal, for one, promises it only between command
+//! buffers), so it is measured when a device is opened.
 
 // The only module of the device layer that may use `unsafe`; every block says why it is sound.
 #![allow(unsafe_code)]
@@ -35,7 +39,8 @@
                 target_os = "freebsd"
             )
         ),
-        all(feature = "dx12", windows)
+        all(feature = "dx12", windows),
+        all(feature = "metal", target_vendor = "apple")
     )),
     allow(dead_code, unused_imports)
 )]
@@ -94,16 +99,33 @@ type KeepAlive = Box<dyn Any + Send + Sync>;
 
 /// A backend that can share ownership of a mapped buffer with wgpu.
 trait LiveApi: Api {
+    /// Creates the buffer that is to be mapped and shared; and with it, where the hal buffer does
+    /// not reveal it later, what will keep the mapping valid.
+    ///
+    /// # Safety
+    ///
+    /// As for `wgpu::hal::Device::create_buffer`; and the size in `descriptor` is not zero, not
+    /// above the device's limit, and the usages contain `MAP_READ` and not `MAP_WRITE`.
+    unsafe fn allocate(
+        device: &Self::Device,
+        descriptor: &hal::BufferDescriptor<'_>,
+    ) -> Result<(Self::Buffer, Option<KeepAlive>), hal::DeviceError> {
+        // SAFETY: the caller vouches for what this function asks for.
+        let owner = unsafe { device.create_buffer(descriptor) }?;
+        Ok((owner, None))
+    }
+
     /// Splits `owner` into the handle that wgpu is given and what keeps its mapping valid.
     ///
     /// # Safety
     ///
-    /// `owner` was created by `device`, is mapped, and holds `size` bytes. The caller gives the
-    /// returned buffer to the wgpu device that `device` belongs to, and to nothing else.
+    /// `owner` and `held` come from one call of [`LiveApi::allocate`] with `device`, and `owner` is
+    /// mapped. The caller gives the returned buffer to the wgpu device that `device` belongs to, and
+    /// to nothing else.
     unsafe fn share(
         device: HalDevice<Self>,
         owner: Self::Buffer,
-        size: u64,
+        held: Option<KeepAlive>,
     ) -> (Self::Buffer, KeepAlive);
 }
 
@@ -145,7 +167,7 @@ mod vulkan {
         unsafe fn share(
             device: HalDevice<Self>,
             owner: Self::Buffer,
-            _size: u64,
+            _held: Option<KeepAlive>,
         ) -> (Self::Buffer, KeepAlive) {
             // SAFETY: the handle is not destroyed through this copy; `Owned` does that, last.
             let raw = unsafe { owner.raw_handle() };
@@ -170,12 +192,50 @@ impl LiveApi for hal::api::Dx12 {
     unsafe fn share(
         _device: HalDevice<Self>,
         owner: Self::Buffer,
-        _size: u64,
+        _held: Option<KeepAlive>,
     ) -> (Self::Buffer, KeepAlive) {
         // SAFETY: the resource is used through this reference only to keep it, and with it the
         // mapping, alive; a Direct3D resource keeps the heap that it is placed in alive.
         let resource = unsafe { owner.raw_resource() }.clone();
         (owner, Box::new(resource))
+    }
+}
+
+/// wgpu-hal does not hand out the buffers that it creates on Metal, so this creates one that it is
+/// then given, and gives it the same buffer twice: once for wgpu, and once to hold.
+#[cfg(all(feature = "metal", target_vendor = "apple"))]
+impl LiveApi for hal::api::Metal {
+    unsafe fn allocate(
+        device: &Self::Device,
+        descriptor: &hal::BufferDescriptor<'_>,
+    ) -> Result<(Self::Buffer, Option<KeepAlive>), hal::DeviceError> {
+        use objc2_metal::{MTLDevice as _, MTLResourceOptions};
+
+        // More than can be addressed is more than there is.
+        let bytes = usize::try_from(descriptor.size).map_err(|_| hal::DeviceError::OutOfMemory)?;
+        // What wgpu-hal chooses for MAP_READ: shared, and served by the host's cache. The buffer
+        // gets no label, because that alone would take one more crate.
+        let options =
+            MTLResourceOptions::StorageModeShared | MTLResourceOptions::CPUCacheModeDefaultCache;
+        let raw = device
+            .raw_device()
+            .newBufferWithLength_options(bytes, options)
+            .ok_or(hal::DeviceError::OutOfMemory)?;
+        // SAFETY: `raw` holds `size` bytes, and so says this handle. It is only ever dropped, which
+        // releases one reference.
+        let held = unsafe { hal::metal::Device::buffer_from_raw(raw.clone(), descriptor.size) };
+        // SAFETY: `raw` was created by this device and holds `size` bytes.
+        let owner = unsafe { hal::metal::Device::buffer_from_raw(raw, descriptor.size) };
+        Ok((owner, Some(Box::new(held))))
+    }
+
+    unsafe fn share(
+        _device: HalDevice<Self>,
+        owner: Self::Buffer,
+        held: Option<KeepAlive>,
+    ) -> (Self::Buffer, KeepAlive) {
+        // A shared Metal buffer is mapped from its creation to its end, so the reference will do.
+        (owner, Box::new(held))
     }
 }
 
@@ -230,9 +290,11 @@ impl LiveBuffer {
                     target_os = "freebsd"
                 )
             ))]
-            wgpu::Backend::Vulkan => allocate::<hal::api::Vulkan>(device, backend, size, label),
+            wgpu::Backend::Vulkan => create::<hal::api::Vulkan>(device, backend, size, label),
             #[cfg(all(feature = "dx12", windows))]
-            wgpu::Backend::Dx12 => allocate::<hal::api::Dx12>(device, backend, size, label),
+            wgpu::Backend::Dx12 => create::<hal::api::Dx12>(device, backend, size, label),
+            #[cfg(all(feature = "metal", target_vendor = "apple"))]
+            wgpu::Backend::Metal => create::<hal::api::Metal>(device, backend, size, label),
             _ => {
                 // Where no backend is compiled in, nothing else would use these.
                 let _ = (device, size, label);
@@ -286,7 +348,7 @@ impl LiveBuffer {
 }
 
 /// The one recipe for all backends: create, map, zero, and let wgpu adopt the buffer.
-fn allocate<A: LiveApi>(
+fn create<A: LiveApi>(
     device: &wgpu::Device,
     backend: wgpu::Backend,
     size: u64,
@@ -317,8 +379,9 @@ fn allocate<A: LiveApi>(
             | wgpu::BufferUses::COPY_DST,
         memory_flags: hal::MemoryFlags::PREFER_COHERENT,
     };
-    // SAFETY: the size is neither zero nor above the device's limit, and the usages are all known.
-    let owner = unsafe { hal.create_buffer(&descriptor) }.map_err(|e| failure(e, size))?;
+    // SAFETY: the size is neither zero nor above the device's limit; the usages are all known, and
+    // have MAP_READ without MAP_WRITE.
+    let (owner, held) = unsafe { A::allocate(&hal, &descriptor) }.map_err(|e| failure(e, size))?;
     // SAFETY: the buffer was created with MAP_READ, and the range is all of it.
     let mapping = match unsafe { hal.map_buffer(&owner, 0..len) } {
         Ok(mapping) if mapping.is_coherent && mapping.ptr.cast::<u32>().is_aligned() => mapping,
@@ -335,9 +398,9 @@ fn allocate<A: LiveApi>(
     // SAFETY: the mapping is valid for `len` bytes, and no kernel knows of it yet.
     unsafe { mapping.ptr.write_bytes(0, bytes) };
 
-    // SAFETY: `hal` created `owner`, which is mapped and holds `len` bytes, and the handle goes to
+    // SAFETY: `hal` created `owner` together with `held`, `owner` is mapped, and the handle goes to
     // `device` right below.
-    let (handle, keep) = unsafe { A::share(hal, owner, len) };
+    let (handle, keep) = unsafe { A::share(hal, owner, held) };
     let adopted = wgpu::BufferDescriptor {
         label: Some(label),
         size: len,

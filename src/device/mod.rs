@@ -24,6 +24,7 @@ use futures::FutureExt;
 pub use aspect::Aspect;
 pub use capabilities::Capabilities;
 pub use event::{Event, EventFuture, EventStatus, WaitError};
+pub use live::LiveError;
 pub use open::{DeviceError, DeviceOptions, LoopGuardPolicy};
 pub use outcome::ExecutionError;
 pub use pipeline_cache::PipelineCacheError;

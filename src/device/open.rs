@@ -79,9 +79,10 @@ impl Default for DeviceOptions {
 pub enum DeviceError {
     /// The machine has no adapter that wgpu can use.
     #[error(
-        "no compute adapter found (backends searched: {backends:?}): install a Vulkan driver, for \
+        "no compute adapter found (backends searched: {}): install a Vulkan driver, for \
          example the software driver lavapipe (Debian and Ubuntu: apt-get install \
-         mesa-vulkan-drivers), or set WGPU_BACKEND to a backend that this machine has"
+         mesa-vulkan-drivers), or set WGPU_BACKEND to a backend that this machine has",
+        names(.backends.iter_names())
     )]
     NoAdapter {
         /// The backends that were searched.
@@ -105,7 +106,7 @@ pub enum DeviceError {
         count: usize,
     },
     /// The adapter lacks features that were asked for.
-    #[error("{adapter} lacks {missing:?}, asked for in DeviceOptions::features")]
+    #[error("{adapter} lacks {}, asked for in DeviceOptions::features", names(.missing.iter_names()))]
     MissingFeatures {
         /// The adapter's name.
         adapter: String,
@@ -130,6 +131,16 @@ pub enum DeviceError {
     },
 }
 
+/// The names of some flags, for messages.
+pub(crate) fn names<T>(flags: impl Iterator<Item = (&'static str, T)>) -> String {
+    let names: Vec<&str> = flags.map(|(name, _)| name).collect();
+    if names.is_empty() {
+        "none".to_string()
+    } else {
+        names.join(", ")
+    }
+}
+
 /// The features that the runtime asks for by itself, where the adapter has them. Experimental ones are
 /// left out, and so is `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.
 fn wanted_features() -> wgpu::Features {
@@ -141,6 +152,7 @@ fn wanted_features() -> wgpu::Features {
         | F::SHADER_INT64
         | F::SHADER_INT64_ATOMIC_MIN_MAX
         | F::SHADER_INT64_ATOMIC_ALL_OPS
+        | F::SHADER_FLOAT32_ATOMIC
         | F::SUBGROUP
         | F::SUBGROUP_BARRIER
         | F::PIPELINE_CACHE

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::capabilities::Capabilities;
+use super::open::names;
 
 /// A capability of the runtime that depends on the device; see [`Capabilities::tier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -268,7 +269,10 @@ impl Capabilities {
         } else {
             (
                 Tier::Unsupported,
-                format!("the device was opened without {feature:?}"),
+                format!(
+                    "the device was opened without {}",
+                    names(feature.iter_names())
+                ),
             )
         }
     }

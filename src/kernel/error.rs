@@ -133,9 +133,9 @@ pub enum KernelError {
     )]
     Limit {
         /// Name of the program.
-        program: String,
+        program: Box<str>,
         /// The entry point.
-        entry: String,
+        entry: Box<str>,
         /// What there is too little of.
         what: &'static str,
         /// How much the kernel needs.
@@ -143,7 +143,7 @@ pub enum KernelError {
         /// How much the device has.
         limit: u64,
         /// The device's name.
-        device: String,
+        device: Box<str>,
         /// What to do instead.
         instead: &'static str,
     },

@@ -250,12 +250,12 @@ fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result<(), Kernel
     for (what, wanted, limit, instead) in checks {
         if wanted > limit {
             return Err(KernelError::Limit {
-                program: compiled.program.to_string(),
-                entry: interface.entry.clone(),
+                program: (*compiled.program).into(),
+                entry: interface.entry.as_str().into(),
                 what,
                 wanted,
                 limit,
-                device: device.capabilities.name.clone(),
+                device: device.capabilities.name.as_str().into(),
                 instead,
             });
         }

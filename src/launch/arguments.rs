@@ -73,9 +73,9 @@ pub(crate) fn check(
                 Err(LaunchError::UniformSize {
                     kernel: kernel(),
                     argument: argument(),
-                    wgsl: layout.wgsl.clone(),
+                    wgsl: layout.wgsl.as_str().into(),
                     size: layout.size,
-                    padding: layout.padding_note(),
+                    padding: layout.padding_note().into(),
                     value: rust,
                     value_bytes: bytes.len(),
                 })
@@ -178,24 +178,14 @@ fn check_elements(
     if element == wide || (dense && divides) {
         return Ok(());
     }
-    let padding = layout.padding_note();
-    let hint = if !padding.is_empty() {
-        format!(
-            "give the Rust type the same padding (a vec3 takes the room of a vec4: use [f32; 4]), so \
-             that it has {stride} bytes"
-        )
-    } else {
-        format!("use an element type of {stride} bytes")
-    };
     Err(LaunchError::ElementMismatch {
         kernel: kernel(),
         argument: info.name.clone(),
-        wgsl: layout.wgsl.clone(),
+        wgsl: layout.wgsl.as_str().into(),
         stride,
-        padding,
+        padding: layout.padding_note().into(),
         element: view.element,
         element_bytes: element,
-        hint,
     })
 }
 

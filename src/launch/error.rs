@@ -51,7 +51,7 @@ pub enum LaunchError {
     /// The Rust element type does not lie in memory as the WGSL one does.
     #[error(
         "kernel `{kernel}`: `{argument}` has elements of {stride} bytes ({wgsl}){padding}, but the \
-         buffer's `{element}` has {element_bytes}: {hint}"
+         buffer's `{element}` has {element_bytes}: {}", hint(.padding, *.stride)
     )]
     ElementMismatch {
         /// The entry point.
@@ -59,17 +59,15 @@ pub enum LaunchError {
         /// The argument.
         argument: String,
         /// The WGSL type.
-        wgsl: String,
+        wgsl: Box<str>,
         /// Bytes from one WGSL element to the next.
         stride: u32,
         /// Where WGSL pads, in words; empty when it does not.
-        padding: String,
+        padding: Box<str>,
         /// The Rust type.
         element: &'static str,
         /// Bytes of the Rust type.
         element_bytes: usize,
-        /// What to do about it.
-        hint: String,
     },
     /// The value of a uniform has another size than its WGSL type.
     #[error(
@@ -82,11 +80,11 @@ pub enum LaunchError {
         /// The argument.
         argument: String,
         /// The WGSL type.
-        wgsl: String,
+        wgsl: Box<str>,
         /// Bytes of the WGSL type.
         size: u32,
         /// Where WGSL pads, in words; empty when it does not.
-        padding: String,
+        padding: Box<str>,
         /// The Rust type.
         value: &'static str,
         /// Bytes of the Rust type.
@@ -288,4 +286,16 @@ pub enum LaunchError {
     /// The device is gone.
     #[error(transparent)]
     Execution(#[from] Arc<ExecutionError>),
+}
+
+/// What to do about elements of another size.
+fn hint(padding: &str, stride: u32) -> String {
+    if padding.is_empty() {
+        format!("use an element type of {stride} bytes")
+    } else {
+        format!(
+            "give the Rust type the same padding (a vec3 takes the room of a vec4: use [f32; 4]), so \
+             that it has {stride} bytes"
+        )
+    }
 }

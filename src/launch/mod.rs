@@ -289,9 +289,9 @@ impl Launch {
                 Err(LaunchError::UniformSize {
                     kernel: name,
                     argument: "var<immediate>".into(),
-                    wgsl: layout.wgsl.clone(),
+                    wgsl: layout.wgsl.as_str().into(),
                     size: layout.size,
-                    padding: layout.padding_note(),
+                    padding: layout.padding_note().into(),
                     value: "the immediate value",
                     value_bytes: bytes.len(),
                 })

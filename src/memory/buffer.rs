@@ -290,7 +290,7 @@ impl Device {
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    fn wrap(device: &Arc<DeviceShared>, raw: wgpu::Buffer, len: u64) -> Self {
+    pub(crate) fn wrap(device: &Arc<DeviceShared>, raw: wgpu::Buffer, len: u64) -> Self {
         Self {
             shared: Arc::new(BufferShared {
                 device: Arc::clone(device),

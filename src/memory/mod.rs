@@ -3,9 +3,11 @@
 
 pub(crate) mod buffer;
 pub(crate) mod fill;
+pub(crate) mod live;
 pub(crate) mod readback;
 pub(crate) mod staging;
 pub(crate) mod transfer;
 
 pub use buffer::{BufferView, DeviceBuffer, MemoryError};
+pub use live::LiveBuffer;
 pub use readback::{ReadBack, ReadError};

@@ -11,6 +11,7 @@ mod buffers;
 mod devices;
 mod kernels;
 mod launches;
+mod live;
 mod loops;
 
 use harness::Suite;
@@ -23,6 +24,7 @@ fn main() -> std::process::ExitCode {
         buffers::CASES,
         kernels::CASES,
         launches::CASES,
+        live::CASES,
         loops::CASES,
     ]);
     suite.run()

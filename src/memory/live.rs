@@ -1,0 +1,80 @@
+//! Live words: memory that the host and a running kernel see at the same time.
+
+use std::sync::Arc;
+
+use super::buffer::{BufferView, DeviceBuffer};
+use crate::device::live::{LiveBuffer as Mapped, LiveError};
+use crate::device::{Aspect, Device};
+
+/// 32-bit words in host-coherent memory, mapped for good: kernels reach them as a storage buffer, and
+/// the host reads and writes them at any time, also while a kernel runs.
+///
+/// Host accesses are atomic, with acquire and release order; kernels use `atomic<u32>` for words that
+/// change under them. A read sees what has arrived by then: it neither flushes nor waits. That host
+/// and kernels see each other's writes in time is what [`Aspect::LiveMemory`] says the probe measured.
+/// The words stay readable for the host when the device is lost.
+#[derive(Debug)]
+pub struct LiveBuffer {
+    words: Mapped,
+    buffer: DeviceBuffer<u32>,
+}
+
+impl Device {
+    /// Makes `len` zeroed live words.
+    ///
+    /// # Errors
+    /// [`LiveError::Unsupported`] on devices without [`Aspect::LiveMemory`], or opened with
+    /// [`DeviceOptions::live_memory`](crate::DeviceOptions::live_memory) off; [`LiveError::Size`];
+    /// [`LiveError::OutOfMemory`].
+    pub fn live(&self, len: usize) -> Result<LiveBuffer, LiveError> {
+        let shared = &self.shared;
+        let backend = shared.capabilities.backend;
+        if !shared.options.live_memory || !self.has(Aspect::LiveMemory) {
+            return Err(LiveError::Unsupported { backend });
+        }
+        let bytes = (len as u64).saturating_mul(4);
+        let words = Mapped::new(&shared.raw, backend, bytes, "live words")?;
+        let buffer = DeviceBuffer::wrap(shared, words.buffer().clone(), len as u64);
+        Ok(LiveBuffer { words, buffer })
+    }
+}
+
+impl LiveBuffer {
+    /// Number of words.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// True when there are no words, which [`Device::live`] never returns.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// Reads a word now; `None` beyond the end.
+    pub fn load(&self, index: usize) -> Option<u32> {
+        self.words.load_u32((index as u64).checked_mul(4)?)
+    }
+
+    /// Writes a word now; `None` beyond the end.
+    pub fn store(&self, index: usize, value: u32) -> Option<()> {
+        self.words.store_u32((index as u64).checked_mul(4)?, value)
+    }
+
+    /// The words as a buffer, for transfers in the queue's order.
+    pub fn as_buffer(&self) -> &DeviceBuffer<u32> {
+        &self.buffer
+    }
+
+    /// The device that the words belong to.
+    pub fn device(&self) -> Device {
+        Device {
+            shared: Arc::clone(&self.buffer.shared.device),
+        }
+    }
+}
+
+impl From<&LiveBuffer> for BufferView {
+    fn from(live: &LiveBuffer) -> Self {
+        (&live.buffer).into()
+    }
+}
