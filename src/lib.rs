@@ -1,4 +1,87 @@
-//! Tombolo (draft crate docs).
+//! Tombolo is a portable compute runtime on [wgpu](https://docs.rs/wgpu). It takes ordinary WGSL
+//! kernels and ordinary Rust values and adds what wgpu leaves out: typed launches by name,
+//! specialization that reaches into private arrays, failures that are told instead of swallowed, and
+//! devices that say what they really do.
+//!
+//! ```no_run
+//! use tombolo::{Constants, Context, Program};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let device = Context::new()?.device()?;
+//!     let program = Program::new("scale.wgsl", "
+//!         @group(0) @binding(0) var<storage, read_write> values: array<f32>;
+//!         @group(0) @binding(1) var<uniform> factor: f32;
+//!         @compute @workgroup_size(64)
+//!         fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+//!             if id.x < arrayLength(&values) { values[id.x] *= factor; }
+//!         }")?;
+//!     let kernel = device.kernel(&program, "main", &Constants::new())?;
+//!     let values = device.buffer(&[1.0f32, 2.0, 3.0])?;
+//!     kernel.launch().buffer("values", &values).value("factor", &10.0f32).invocations(3).submit()?;
+//!     assert_eq!(values.read()?, [10.0, 20.0, 30.0]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # How the rooms connect
+//!
+//! A [`Context`] finds the adapters of the machine, and opens a [`Device`] on one. The device was
+//! *probed*: its [`Capabilities`] hold what the driver reports and what tiny kernels measured, and
+//! [`Device::has`] answers for single [`Aspect`]s. A device owns an in-order queue of batches.
+//!
+//! A [`Program`] is WGSL text, checked once on the host. [`Device::kernel`] specializes one entry
+//! point of it with [`Constants`], and compiles it; both steps are cached. A [`Kernel`] knows its
+//! [`Interface`], and [`Kernel::launch`] starts a [`Launch`], whose arguments are given by name and
+//! checked: [`DeviceBuffer`]s, slices of them, values for uniforms, textures and samplers.
+//!
+//! [`Launch::submit`] returns an [`Event`]: wait for it, with or without a deadline, `.await` it, or
+//! ignore it. What fails after submission is that event's [`ExecutionError`], and also the answer of
+//! every read of what the launch would have written, until it is overwritten.
+//!
+//! # Private arrays sized at run time
+//!
+//! WGSL sizes arrays in function and private space by constants alone. Here an `override` may do it,
+//! directly or through other constants, in structures, nested, and behind pointers to helper
+//! functions, as `sycl_ext_oneapi_private_alloca` does for SYCL:
+//!
+//! ```
+//! # use tombolo::{Constants, Program};
+//! let program = Program::new("window.wgsl", "
+//!     override N: u32 = 5;
+//!     @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+//!     @compute @workgroup_size(1) fn main() {
+//!         var window: array<u32, N>;
+//!         for (var i = 0u; i < N; i++) { window[i] = i; }
+//!         sink[0] = window[N - 1u];
+//!     }")?;
+//! assert!(program.constants()[0].sizes_private_array);
+//! # Ok::<(), tombolo::KernelError>(())
+//! ```
+//!
+//! A length of zero, a negative one, or one beyond [`Capabilities::private_memory_bytes`] is a
+//! [`KernelError`] that names the array, before anything is submitted. `@align(A)` in front of such a
+//! variable is checked (a positive multiple of the element's alignment, below 2^31 / 8) and counted;
+//! since shaders address private memory logically, nothing in a kernel can observe it.
+//!
+//! # No silent wrong answers
+//!
+//! Some drivers end long loops and let the kernel go on with wrong values. Where the probe finds such
+//! a budget, kernels whose loops are not provably short carry a check, and a launch whose loop was cut
+//! fails with [`ExecutionError::LoopCut`], which names the kernel and the line. Kernels made by
+//! [`Device::precompiled_kernel`] cannot be checked.
+//!
+//! # Raw wgpu
+//!
+//! Everything can be mixed with wgpu itself, which is re-exported as [`wgpu`]: [`Device::adopt`] takes
+//! a device that exists, [`Device::import`] and [`DeviceBuffer::raw`] exchange buffers, and
+//! [`Kernel::raw`] gives the pipeline. A kernel that uses none of the conventions above is handed to
+//! wgpu as wgpu itself would have parsed it.
+//!
+//! # Features
+//!
+//! `vulkan`, `metal` and `dx12` (all on by default) choose wgpu's backends; `gles` adds OpenGL, which
+//! has no live memory.
+
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -8,12 +91,24 @@ pub(crate) mod kernel;
 pub(crate) mod launch;
 pub(crate) mod memory;
 
+pub use bytemuck;
+pub use wgpu;
+
 pub use context::{AdapterDescription, Context};
 pub use device::{
     Aspect, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event, EventFuture,
     EventStatus, ExecutionError, Finding, LiveError, LiveFinding, LoopGuardPolicy, NotProbed,
     PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport, WaitError,
 };
-pub use kernel::*;
+pub use kernel::{
+    ArgumentInfo, ArgumentKind, CacheCounts, CacheStatistics, ConstantInfo, ConstantType,
+    ConstantValue, Constants, Diagnostic, DiagnosticLabel, Interface, Kernel, KernelError,
+    MemberLayout, OverrideKey, Precompiled, PrivateArrayInfo, Program, Shape, TypeLayout,
+};
 pub use launch::{Extent, Launch, LaunchError};
 pub use memory::{BufferView, DeviceBuffer, LiveBuffer, MemoryError, ReadBack, ReadError};
+
+/// The programs in the README compile, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,7 @@
 //! What lies around kernels: caches, modules compiled elsewhere, programs that use wgpu themselves.
 
+use std::time::{Duration, Instant};
+
 use tombolo::{
     Aspect, Capability, Constants, Device, DeviceOptions, KernelError, Precompiled, Program,
 };
@@ -19,6 +21,12 @@ pub const STOPS: &[Stop] = &[
         shows: "compiled pipelines kept on disk",
         capability: Capability::PipelineCache,
         run: pipeline_cache,
+    },
+    Stop {
+        name: "live memory",
+        shows: "host and running kernel, talking",
+        capability: Capability::LiveMemory,
+        run: live_memory,
     },
     Stop {
         name: "precompiled",
@@ -75,6 +83,38 @@ fn pipeline_cache(stage: &Stage) -> Shown {
     // A folder that was not made is no failure, and one that stays harms nobody.
     let _ = std::fs::remove_dir_all(&folder);
     result
+}
+
+/// The kernel announces itself, waits a bounded time for the host's word, and answers from it.
+fn live_memory(stage: &Stage) -> Shown {
+    if !stage.device.has(Aspect::LiveMemory) {
+        let why = stage.device.capabilities().explain(Aspect::LiveMemory);
+        return Ok(Held::NotHere(why));
+    }
+    let program = Program::new("talk.wgsl", include_str!("kernels/talk.wgsl"))?;
+    let kernel = stage.device.kernel(&program, "main", &Constants::new())?;
+    let words = stage.device.live(4)?;
+    let mut launch = kernel.launch().buffer("words", &words).workgroups(1);
+    // On a busy machine the host may miss the moment; the kernel then ends unanswered.
+    for attempt in 1..=50u32 {
+        let token = attempt * 10;
+        words.store(2, token);
+        let event = launch.submit()?;
+        stage.device.flush()?;
+        let patience = Instant::now() + Duration::from_secs(5);
+        while words.load(0) != Some(token) {
+            if Instant::now() > patience {
+                return Err("the kernel's word never arrived".into());
+            }
+            std::hint::spin_loop();
+        }
+        words.store(1, token + 1);
+        event.wait()?;
+        if words.load(3) == Some(token + 2) {
+            return held(format!("answered in mid-launch, attempt {attempt}"));
+        }
+    }
+    Err("no kernel saw the host's word while it ran".into())
 }
 
 fn keep_pipelines(stage: &Stage, folder: &std::path::Path) -> Shown {

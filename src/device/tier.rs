@@ -23,6 +23,8 @@ pub enum Capability {
     LoopGuard,
     /// GPU time of launches.
     Profiling,
+    /// Words that host and running kernels see at the same time.
+    LiveMemory,
     /// Compiled pipelines kept from one process to the next.
     PipelineCache,
     /// Modules compiled ahead of time.
@@ -47,6 +49,7 @@ impl Capability {
         Capability::PrivateArrays,
         Capability::LoopGuard,
         Capability::Profiling,
+        Capability::LiveMemory,
         Capability::PipelineCache,
         Capability::PassthroughShaders,
         Capability::Pointers,
@@ -65,6 +68,7 @@ impl Capability {
             | Self::PrivateArrays
             | Self::LoopGuard
             | Self::Profiling
+            | Self::LiveMemory
             | Self::PipelineCache
             | Self::PassthroughShaders => true,
             Self::Pointers
@@ -83,6 +87,7 @@ impl Capability {
             Self::PrivateArrays => "private_arrays",
             Self::LoopGuard => "loop_guard",
             Self::Profiling => "profiling",
+            Self::LiveMemory => "live_memory",
             Self::PipelineCache => "pipeline_cache",
             Self::PassthroughShaders => "passthrough_shaders",
             Self::Pointers => "pointers",
@@ -177,8 +182,9 @@ impl Capabilities {
             Capability::Launches => (
                 Tier::Full,
                 format!(
-                    "up to {} storage buffers of {} bytes each",
-                    self.storage_bindings_per_stage, self.storage_binding_bytes
+                    "up to {} storage buffers of {} MiB each",
+                    self.storage_bindings_per_stage,
+                    self.storage_binding_bytes >> 20
                 ),
             ),
             Capability::Specialization => (
@@ -197,6 +203,14 @@ impl Capabilities {
                 wgpu::Features::TIMESTAMP_QUERY,
                 "at the bounds of each pass",
             ),
+            Capability::LiveMemory => {
+                let tier = if self.live_memory() {
+                    Tier::Live
+                } else {
+                    Tier::Unsupported
+                };
+                (tier, self.why_live())
+            }
             Capability::PipelineCache => self.by_feature(
                 wgpu::Features::PIPELINE_CACHE,
                 "compiled pipelines can be kept on disk",

@@ -1,4 +1,7 @@
-//! The compile pipeline.
+//! The kernel room: from WGSL text to pipelines. Text is tokenized and rewritten where a convention of
+//! the runtime asks for it (`private_array`), parsed and specialized (`program`, `specialize`), changed
+//! by passes that need no device (`passes`), reflected (`reflect`, `layout`), and made into pipelines
+//! (`compile`, `pipeline`), each step cached (`cache`).
 
 pub(crate) mod cache;
 pub(crate) mod compile;
