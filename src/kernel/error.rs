@@ -13,7 +13,8 @@ pub enum KernelError {
     /// The text does not follow the grammar of WGSL.
     #[error("{0}")]
     Syntax(Box<Diagnostic>),
-    /// The text is grammatical, but a name, a type or a constant expression in it is wrong.
+    /// The text is grammatical, but a name, a type or a constant expression in it is wrong, or it enables an
+    /// extension that the device does not have.
     #[error("{0}")]
     Type(Box<Diagnostic>),
     /// The program breaks a rule of WGSL, or needs a feature that the device does not have.

@@ -71,20 +71,31 @@ impl Suite {
         }
     }
 
+    /// Adds the cases of these modules, on each adapter.
     pub fn add_all(&mut self, modules: &[&[Case]]) {
+        let cases = modules.iter().flat_map(|cases| cases.iter());
+        self.add(cases.map(|case| (trim(case.name).to_string(), case.run)));
+    }
+
+    /// Adds tests with names of their own, on each adapter.
+    pub fn add<R>(&mut self, cases: impl Iterator<Item = (String, R)>)
+    where
+        R: Fn(&Fixture) + Clone + Send + 'static,
+    {
         self.require_adapters();
         let Some(context) = self.context.clone() else {
             return;
         };
+        let cases: Vec<(String, R)> = cases.collect();
         for adapter in context.adapters() {
             let opened: Arc<Mutex<Option<Arc<Fixture>>>> = Arc::default();
-            for case in modules.iter().flat_map(|cases| cases.iter()).copied() {
+            for (name, run) in cases.iter().cloned() {
                 let (context, opened) = (context.clone(), Arc::clone(&opened));
                 let index = adapter.index;
-                let name = format!("{}::{}", short(&adapter.name), trim(case.name));
+                let name = format!("{}::{name}", short(&adapter.name));
                 self.trials.push(Trial::test(name, move || {
                     let fixture = fixture(&context, index, &opened)?;
-                    attempt(|| (case.run)(&fixture))
+                    attempt(|| run(&fixture))
                 }));
             }
         }
