@@ -211,6 +211,15 @@ impl Device {
         }
     }
 
+    /// Empties the device's caches of kernels and bind groups, and the cache of modules that the
+    /// devices of its context share. Kernels that the program holds go on working. For programs that
+    /// specialize without end; others need not bother.
+    pub fn trim_caches(&self) {
+        wait::lock(&self.shared.bind_groups).clear();
+        self.shared.kernels.clear();
+        self.shared.modules.clear();
+    }
+
     /// Writes the pipelines compiled so far to the disk cache of [`DeviceOptions::pipeline_cache`].
     /// This happens by itself when the last handle of the device is dropped.
     ///

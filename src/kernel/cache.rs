@@ -89,6 +89,10 @@ impl ModuleCache {
         Ok(Arc::clone(lock(&self.modules).entry(key).or_insert(made)))
     }
 
+    pub(crate) fn clear(&self) {
+        lock(&self.modules).clear();
+    }
+
     pub(crate) fn statistics(&self) -> CacheCounts {
         self.counter.counts(lock(&self.modules).len())
     }
@@ -155,6 +159,14 @@ impl KernelCache {
             .or_default()
             .push((entry.into(), Arc::clone(&kernel)));
         Ok(kernel)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.by_program
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clear();
+        lock(&self.by_module).clear();
     }
 
     pub(crate) fn statistics(&self) -> CacheCounts {

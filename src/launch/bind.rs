@@ -49,6 +49,11 @@ impl BindGroupCache {
         }
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.groups.clear();
+        self.users.clear();
+    }
+
     pub(crate) fn statistics(&self) -> CacheCounts {
         self.counter.counts(self.groups.len())
     }

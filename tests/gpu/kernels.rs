@@ -396,6 +396,17 @@ fn kernels_and_modules_are_cached(f: &Fixture) {
     let other = Program::new("median.wgsl", MEDIAN.replace("N / 2u", "0u")).unwrap();
     first.kernel(&other, "main", &seven()).unwrap();
     assert_eq!(first.cache_statistics().kernels.entries, 3);
+    // Trimmed, they are empty, and what is held goes on.
+    let held = first.kernel(&program, "main", &seven()).unwrap();
+    first.trim_caches();
+    let statistics = first.cache_statistics();
+    assert_eq!(
+        (statistics.kernels.entries, statistics.modules.entries),
+        (0, 0)
+    );
+    assert_eq!(held.private_arrays()[0].length, 7);
+    first.kernel(&program, "main", &seven()).unwrap();
+    assert_eq!(first.cache_statistics().kernels.entries, 1);
 }
 
 fn pipelines_are_cached_on_disk(f: &Fixture) {
