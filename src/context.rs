@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::device::open::{adopt, open};
 use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
+use crate::device::room::Room;
 use crate::device::wait::lock;
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
-use crate::kernel::cache::ModuleCache;
 
 /// The adapters of this machine, hardware and software, and what the devices opened on them share.
 ///
@@ -19,7 +19,7 @@ pub struct Context {
 struct Shared {
     backends: wgpu::Backends,
     adapters: Vec<Slot>,
-    modules: Arc<ModuleCache>,
+    room: Arc<Room>,
     _instance: wgpu::Instance,
 }
 
@@ -102,7 +102,7 @@ impl Context {
             shared: Arc::new(Shared {
                 backends,
                 adapters,
-                modules: Arc::default(),
+                room: Arc::default(),
                 _instance: instance,
             }),
         })
@@ -223,7 +223,7 @@ impl Context {
         open(
             &slot.adapter,
             options,
-            Arc::clone(&self.shared.modules),
+            Arc::clone(&self.shared.room),
             report,
         )
     }

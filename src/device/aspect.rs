@@ -6,8 +6,7 @@
 
 use std::fmt;
 
-use super::capabilities::Capabilities;
-use super::open::names;
+use super::capabilities::{Capabilities, names};
 use super::tier::{Capability, Tier};
 
 /// A property that a device has or has not; see [`Capabilities::has`].

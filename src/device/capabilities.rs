@@ -152,6 +152,16 @@ impl Capabilities {
     }
 }
 
+/// The names of some flags, for messages.
+pub(crate) fn names<T>(flags: impl Iterator<Item = (&'static str, T)>) -> String {
+    let names: Vec<&str> = flags.map(|(name, _)| name).collect();
+    if names.is_empty() {
+        "none".to_string()
+    } else {
+        names.join(", ")
+    }
+}
+
 /// Who made the adapter, as far as it decides anything here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Make {

@@ -12,12 +12,13 @@ pub(crate) mod pipeline_cache;
 pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod queue;
+pub(crate) mod room;
 pub(crate) mod status;
 pub(crate) mod tier;
 pub(crate) mod wait;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 
@@ -32,9 +33,8 @@ pub use probe::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 pub use profile::ProfilingError;
 pub use tier::{Capability, Tier, TierReport};
 
-use crate::kernel::cache::{CacheStatistics, KernelCache, ModuleCache};
-use crate::launch::bind::BindGroupCache;
 use live::LiveBuffer;
+use room::Room;
 use status::StatusPool;
 use wait::{LostFlag, Waiter};
 
@@ -60,12 +60,17 @@ pub(crate) struct DeviceShared {
     pub(crate) queue: queue::Queue,
     pub(crate) lost: Arc<LostFlag>,
     pub(crate) waiter: Waiter,
-    pub(crate) kernels: KernelCache,
-    pub(crate) bind_groups: Mutex<BindGroupCache>,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
-    pub(crate) fill: std::sync::OnceLock<wgpu::ComputePipeline>,
-    pub(crate) staging: crate::memory::staging::StagingPool,
-    pub(crate) modules: Arc<ModuleCache>,
+    /// What the memory room keeps for the device.
+    pub(crate) memory_room: Room,
+    /// What the kernel room keeps for the device.
+    pub(crate) kernel_room: Room,
+    /// What the kernel room keeps for all devices of the context.
+    pub(crate) context_room: Arc<Room>,
+    /// What the launch room keeps for the device.
+    pub(crate) launch_room: Room,
+    /// Whom to tell, in the launch room, that a buffer is gone.
+    pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -195,29 +200,6 @@ impl Device {
             Err(WaitError::Failed(error)) => Err(error),
             Err(WaitError::Deadline) => Ok(()),
         }
-    }
-
-    /// How often each cache of the device was asked and had the answer, and how many submissions
-    /// were made.
-    pub fn cache_statistics(&self) -> CacheStatistics {
-        let shared = &self.shared;
-        // One lock at a time: launches take the queue's before the bind groups'.
-        let bind_groups = wait::lock(&shared.bind_groups).statistics();
-        CacheStatistics {
-            modules: shared.modules.statistics(),
-            kernels: shared.kernels.statistics(),
-            bind_groups,
-            submissions: shared.queue.lock(shared).submissions(),
-        }
-    }
-
-    /// Empties the device's caches of kernels and bind groups, and the cache of modules that the
-    /// devices of its context share. Kernels that the program holds go on working. For programs that
-    /// specialize without end; others need not bother.
-    pub fn trim_caches(&self) {
-        wait::lock(&self.shared.bind_groups).clear();
-        self.shared.kernels.clear();
-        self.shared.modules.clear();
     }
 
     /// Writes the pipelines compiled so far to the disk cache of [`DeviceOptions::pipeline_cache`].

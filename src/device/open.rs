@@ -2,18 +2,16 @@
 //! program already has.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::capabilities::Capabilities;
+use super::capabilities::{Capabilities, names};
 use super::pipeline_cache::DiskCache;
 use super::probe::{NotProbed, ProbeOptions, ProbeReport, probe};
 use super::queue::Queue;
+use super::room::Room;
 use super::wait::{LostFlag, Waiter};
 use super::{Aspect, Device, DeviceShared};
-use crate::kernel::cache::{KernelCache, ModuleCache};
-use crate::launch::bind::BindGroupCache;
-use crate::memory::staging::StagingPool;
 
 /// How a device is opened. `DeviceOptions::default()` suits most programs.
 #[derive(Debug, Clone)]
@@ -131,16 +129,6 @@ pub enum DeviceError {
     },
 }
 
-/// The names of some flags, for messages.
-pub(crate) fn names<T>(flags: impl Iterator<Item = (&'static str, T)>) -> String {
-    let names: Vec<&str> = flags.map(|(name, _)| name).collect();
-    if names.is_empty() {
-        "none".to_string()
-    } else {
-        names.join(", ")
-    }
-}
-
 /// The features that the runtime asks for by itself, where the adapter has them. Experimental ones are
 /// left out, and so is `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.
 fn wanted_features() -> wgpu::Features {
@@ -168,7 +156,7 @@ fn wanted_features() -> wgpu::Features {
 pub(crate) fn open(
     adapter: &wgpu::Adapter,
     options: DeviceOptions,
-    modules: Arc<ModuleCache>,
+    context_room: Arc<Room>,
     report: ProbeReport,
 ) -> Result<Device, DeviceError> {
     let info = adapter.get_info();
@@ -205,7 +193,14 @@ pub(crate) fn open(
     }));
     let downlevel = adapter.get_downlevel_capabilities().flags;
     Ok(assemble(
-        raw, queue, &info, options, modules, report, lost, downlevel,
+        raw,
+        queue,
+        &info,
+        options,
+        context_room,
+        report,
+        lost,
+        downlevel,
     ))
 }
 
@@ -220,12 +215,21 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
     } else {
         ProbeReport::not_probed(NotProbed::TurnedOff)
     };
-    let modules = Arc::default();
+    let context_room = Arc::default();
     let lost = Arc::default();
     // What wgpu does not tell of a device is assumed: native backends have all downlevel flags that
     // matter to compute shaders.
     let downlevel = wgpu::DownlevelFlags::all();
-    assemble(raw, queue, &info, options, modules, report, lost, downlevel)
+    assemble(
+        raw,
+        queue,
+        &info,
+        options,
+        context_room,
+        report,
+        lost,
+        downlevel,
+    )
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one construction, named at both call sites
@@ -234,7 +238,7 @@ fn assemble(
     queue_raw: wgpu::Queue,
     info: &wgpu::AdapterInfo,
     mut options: DeviceOptions,
-    modules: Arc<ModuleCache>,
+    context_room: Arc<Room>,
     report: ProbeReport,
     lost: Arc<LostFlag>,
     downlevel: wgpu::DownlevelFlags,
@@ -270,12 +274,12 @@ fn assemble(
         options,
         lost,
         waiter: Waiter::default(),
-        kernels: KernelCache::default(),
-        bind_groups: Mutex::new(BindGroupCache::default()),
         pipeline_cache,
-        fill: std::sync::OnceLock::new(),
-        staging: StagingPool::default(),
-        modules,
+        memory_room: Room::default(),
+        kernel_room: Room::default(),
+        context_room,
+        launch_room: Room::default(),
+        buffer_gone: OnceLock::new(),
     };
     Device {
         shared: Arc::new(shared),

@@ -6,8 +6,7 @@
 
 use std::fmt;
 
-use super::capabilities::Capabilities;
-use super::open::names;
+use super::capabilities::{Capabilities, names};
 
 /// A capability of the runtime that depends on the device; see [`Capabilities::tier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::cache::ProgramKey;
+use super::cache::{KernelCache, ModuleCache, ProgramKey};
 use super::compile::{Code, CompileOptions, Compiled, ModuleKey, compile, tiled};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::error::KernelError;
@@ -90,11 +90,12 @@ impl Device {
         constants: &Constants,
     ) -> Result<Kernel, KernelError> {
         let shared = &self.shared;
+        let kernels = shared.kernel_room.get::<KernelCache>();
         let key = ProgramKey {
             program: program.id(),
             values: program.key(constants)?,
         };
-        let found = match shared.kernels.find(&key, entry) {
+        let found = match kernels.find(&key, entry) {
             Some(found) => found,
             None => {
                 let options = compile_options(shared);
@@ -106,9 +107,10 @@ impl Device {
                     options: options.clone(),
                 };
                 let compiled = shared
-                    .modules
+                    .context_room
+                    .get::<ModuleCache>()
                     .get(module_key, || compile(program, entry, constants, &options))?;
-                shared.kernels.insert(key, entry, compiled.id, || {
+                kernels.insert(key, entry, compiled.id, || {
                     KernelShared::build(shared, Arc::clone(&compiled))
                 })?
             }

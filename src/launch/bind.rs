@@ -1,8 +1,11 @@
 //! The bind-group cache: a launch that binds what an earlier one bound makes nothing new.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
 
-use crate::kernel::cache::{CacheCounts, Counter};
+use crate::device::wait::lock;
+use crate::device::{Device, DeviceShared};
+use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, ModuleCache};
 
 /// Bind groups held at most; beyond this the cache is emptied, since whoever binds so many different
 /// things is not repeating himself.
@@ -56,5 +59,39 @@ impl BindGroupCache {
 
     pub(crate) fn statistics(&self) -> CacheCounts {
         self.counter.counts(self.groups.len())
+    }
+}
+
+/// The bind groups of a device, locked.
+pub(crate) fn bind_groups(device: &DeviceShared) -> MutexGuard<'_, BindGroupCache> {
+    device
+        .buffer_gone
+        .get_or_init(|| |device, buffer| bind_groups(device).forget(buffer));
+    lock(device.launch_room.get::<Mutex<BindGroupCache>>())
+}
+
+impl Device {
+    /// How often each cache of the device was asked and had the answer, and how many submissions
+    /// were made.
+    pub fn cache_statistics(&self) -> CacheStatistics {
+        let shared = &self.shared;
+        // One lock at a time: launches take the queue's before the bind groups'.
+        let bind_groups = bind_groups(shared).statistics();
+        CacheStatistics {
+            modules: shared.context_room.get::<ModuleCache>().statistics(),
+            kernels: shared.kernel_room.get::<KernelCache>().statistics(),
+            bind_groups,
+            submissions: shared.queue.lock(shared).submissions(),
+        }
+    }
+
+    /// Empties the device's caches of kernels and bind groups, and the cache of modules that the
+    /// devices of its context share. Kernels that the program holds go on working. For programs that
+    /// specialize without end; others need not bother.
+    pub fn trim_caches(&self) {
+        let shared = &self.shared;
+        bind_groups(shared).clear();
+        shared.kernel_room.get::<KernelCache>().clear();
+        shared.context_room.get::<ModuleCache>().clear();
     }
 }

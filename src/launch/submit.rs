@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::arguments::Given;
+use super::bind::bind_groups;
 use super::error::LaunchError;
 use super::grid::Groups;
 use super::{Grid, Launch};
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Bound, Dispatch, Recorder, Watch};
 use crate::device::status::RECORD_BYTES;
-use crate::device::wait::lock;
 use crate::device::{Aspect, Event, ProfilingError, capture};
 use crate::kernel::compile::Code;
 use crate::kernel::pipeline::{Built, GRID_BYTES, GroupPlan, Source};
@@ -392,7 +392,7 @@ fn capture_if_new(
         return capture(&device.raw, make);
     };
     let mut failed = None;
-    let group = lock(&device.bind_groups).get(key, buffers, || {
+    let group = bind_groups(device).get(key, buffers, || {
         let (group, error) = capture(&device.raw, make);
         failed = error;
         group

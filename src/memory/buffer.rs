@@ -172,7 +172,9 @@ impl BufferShared {
 
 impl Drop for BufferShared {
     fn drop(&mut self) {
-        lock(&self.device.bind_groups).forget(self.id);
+        if let Some(tell) = self.device.buffer_gone.get() {
+            tell(&self.device, self.id);
+        }
     }
 }
 

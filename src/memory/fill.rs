@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 
+use super::MemoryRoom;
 use super::buffer::{DeviceBuffer, MemoryError};
 use crate::device::queue::{Bound, Dispatch};
 use crate::device::{DeviceShared, Event, capture};
@@ -82,7 +83,11 @@ impl<T: Pod> DeviceBuffer<T> {
         pattern: &[u8],
         range: &std::ops::Range<u64>,
     ) -> Arc<crate::device::queue::Batch> {
-        let pipeline = device.fill.get_or_init(|| fill_pipeline(&device.raw));
+        let pipeline = device
+            .memory_room
+            .get::<MemoryRoom>()
+            .fill
+            .get_or_init(|| fill_pipeline(&device.raw));
         let parameters = Fill {
             // Both fit: the caller has checked the buffer's size against 4 GiB.
             first: range.start as u32,

@@ -11,3 +11,11 @@ pub(crate) mod transfer;
 pub use buffer::{BufferView, DeviceBuffer, MemoryError};
 pub use live::LiveBuffer;
 pub use readback::{ReadBack, ReadError};
+
+/// What this room keeps for each device.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryRoom {
+    staging: staging::StagingPool,
+    /// The pipeline of `shaders/fill.wgsl`.
+    fill: std::sync::OnceLock<wgpu::ComputePipeline>,
+}

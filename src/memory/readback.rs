@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
+use super::MemoryRoom;
 use super::buffer::{DeviceBuffer, MemoryError, bounds};
+use super::staging::StagingPool;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::{Progress, lock, wait_for};
 use crate::device::{DeviceShared, capture};
@@ -74,6 +76,10 @@ impl Arrival {
     }
 }
 
+fn pool(device: &DeviceShared) -> &StagingPool {
+    &device.memory_room.get::<MemoryRoom>().staging
+}
+
 impl<T: Pod> DeviceBuffer<T> {
     /// Reads the whole buffer; waits until everything recorded before is done.
     ///
@@ -125,7 +131,7 @@ impl<T: Pod> DeviceBuffer<T> {
             });
         }
         let (staging, error) = capture(&device.raw, || {
-            device.staging.take(&device.raw, last - first)
+            pool(&device).take(&device.raw, last - first)
         });
         if let Some(error) = error {
             return Err(MemoryError::Refused {
@@ -157,7 +163,7 @@ impl<T: Pod> DeviceBuffer<T> {
             (bytes.end - bytes.start) as usize,
         );
         let (mapped, target) = (staging.clone(), Arc::clone(&arrival));
-        let pool = Arc::downgrade(&device);
+        let owner = Arc::downgrade(&device);
         let ((), error) = capture(&device.raw, || {
             staging.map_async(wgpu::MapMode::Read, 0..last - first, move |result| {
                 let bytes = match result {
@@ -168,8 +174,8 @@ impl<T: Pod> DeviceBuffer<T> {
                     Err(error) => Err(error.to_string()),
                 };
                 mapped.unmap();
-                if let Some(device) = pool.upgrade() {
-                    device.staging.give(mapped);
+                if let Some(device) = owner.upgrade() {
+                    pool(&device).give(mapped);
                 }
                 target.deliver(bytes);
             });
