@@ -94,9 +94,9 @@ fn live_memory(stage: &Stage) -> Shown {
     let program = Program::new("talk.wgsl", include_str!("kernels/talk.wgsl"))?;
     let kernel = stage.device.kernel(&program, "main", &Constants::new())?;
     let words = stage.device.live(4)?;
-    let mut launch = kernel.launch().buffer("words", &words).workgroups(1);
-    // On a busy machine the host may miss the moment; the kernel then ends unanswered.
-    for attempt in 1..=50u32 {
+    // Many work-groups wait in turn: one alone ends before a busy machine lets the host answer.
+    let mut launch = kernel.launch().buffer("words", &words).workgroups(256);
+    for attempt in 1..=20u32 {
         let token = attempt * 10;
         words.store(2, token);
         let event = launch.submit()?;
