@@ -1,0 +1,229 @@
+//! Host memory as device memory: devices use pages of a [`Window`] in place, without a copy.
+//!
+//! wgpu allocates all memory of buffers itself. Vulkan's extension `VK_EXT_external_memory_host`
+//! makes device memory out of host pages instead, and several devices, of different drivers too, may
+//! do so with the same pages. wgpu neither asks for the extension nor knows of it; so a device is
+//! opened through wgpu-hal, which lets the extension be added, and handed to wgpu. Everything else
+//! about such a device is as wgpu would have made it.
+//!
+//! # Who keeps what alive
+//!
+//! An imported buffer holds its pages ([`Window::pin`]) until wgpu has let go of the buffer *and* no
+//! submission uses it; wgpu calls back then. Hence pages under a device's memory cannot be given
+//! back, and it does not matter whether the program, wgpu or a lost device ends the buffer first.
+//!
+//! # What wgpu does not know
+//!
+//! It orders the uses of each buffer, but two buffers over the same pages are two buffers to it:
+//! launches in one submission that reach the same bytes through different imports of one device are
+//! not ordered. Between submissions they are. Devices are not ordered with each other at all; wait
+//! for one before the other is launched, or communicate through atomics.
+//!
+//! Whether all sides really see each other's writes in such memory is not promised by the extension
+//! alone; [`probe_import`] tries it.
+
+#![cfg_attr(
+    not(all(
+        feature = "vulkan",
+        any(
+            windows,
+            target_os = "linux",
+            target_os = "android",
+            target_os = "freebsd"
+        )
+    )),
+    allow(dead_code, unused_variables)
+)]
+
+mod probe;
+#[cfg(all(test, target_os = "linux", feature = "vulkan"))]
+mod tests;
+#[cfg(all(
+    feature = "vulkan",
+    any(
+        windows,
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd"
+    )
+))]
+mod vulkan;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::window::{Window, WindowError};
+
+pub use probe::ImportFinding;
+pub(crate) use probe::probe_import;
+
+/// Why a device cannot use host memory in place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The backend has no way to import host memory, or this build has not enabled the backend.
+    #[error(
+        "the {backend} backend does not import host memory; \
+         a shared heap on this device uses memory of the device's own instead"
+    )]
+    Backend {
+        /// The backend that was asked.
+        backend: wgpu::Backend,
+    },
+    /// The device was opened without the extension: the driver lacks it, it was turned off
+    /// ([`DeviceOptions::import_host_memory`](crate::DeviceOptions::import_host_memory)), or the
+    /// device was opened by other code.
+    #[error(
+        "the device was opened without {extension}: the driver lacks it, or it was not asked for \
+         when the device was opened"
+    )]
+    Extension {
+        /// The extension's name.
+        extension: &'static str,
+    },
+    /// The range does not begin or end where the driver wants it.
+    #[error(
+        "importing bytes {start}..{end} of an address window: both ends must be multiples of \
+         {alignment} bytes on this device"
+    )]
+    Alignment {
+        /// Where the range begins, from the window's base.
+        start: u64,
+        /// Where it ends.
+        end: u64,
+        /// What the driver asks for, in bytes.
+        alignment: u64,
+    },
+    /// The range is longer than one buffer or one allocation of the device may be.
+    #[error(
+        "importing {len} bytes of host memory: the device takes {limit} bytes at once; \
+         import several shorter ranges"
+    )]
+    TooLong {
+        /// The length asked for, in bytes.
+        len: u64,
+        /// The longest range that the device takes, in bytes.
+        limit: u64,
+    },
+    /// The window has no memory there, or the range is no range of it.
+    #[error(transparent)]
+    Window(#[from] WindowError),
+    /// The driver would not keep the host's view and the device's the same by itself.
+    #[error(
+        "importing host memory: the driver offers it incoherently only, so host and kernels would \
+         not see each other's writes; use memory of the device's own instead"
+    )]
+    NotCoherent,
+    /// The driver refuses these pages: it imports no such memory, or not once more.
+    #[error(
+        "importing bytes {start}..{end} of an address window: the driver refuses these pages \
+         ({reason}); some drivers import the same pages only once per adapter"
+    )]
+    Refused {
+        /// Where the range begins, from the window's base.
+        start: u64,
+        /// Where it ends.
+        end: u64,
+        /// What the driver said.
+        reason: &'static str,
+    },
+    /// The device or the host has not enough memory, or may not lock as much.
+    #[error("importing {len} bytes of host memory: out of memory; free buffers or import less")]
+    OutOfMemory {
+        /// The length asked for, in bytes.
+        len: u64,
+    },
+    /// The driver, or wgpu, failed for another reason.
+    #[error("importing host memory failed: {0}")]
+    Driver(String),
+}
+
+/// What a device asks of ranges that it imports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ImportLimits {
+    /// Both ends of a range must be multiples of this, in bytes: a power of two.
+    pub(crate) alignment: u64,
+    /// The longest range, in bytes. Bindings have a limit of their own, which is often lower.
+    pub(crate) longest: u64,
+}
+
+/// How buffers over imported memory may be used.
+pub(crate) const IMPORTED_USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
+    .union(wgpu::BufferUsages::UNIFORM)
+    .union(wgpu::BufferUsages::INDIRECT)
+    .union(wgpu::BufferUsages::COPY_SRC)
+    .union(wgpu::BufferUsages::COPY_DST);
+
+/// Opens a device as `wgpu::Adapter::request_device` does, and with the import of host memory where
+/// `import` asks for it and the driver has it. [`import_limits`] tells whether it has become so.
+///
+/// # Errors
+/// Those of `request_device`.
+pub(crate) fn request_device(
+    adapter: &wgpu::Adapter,
+    descriptor: &wgpu::DeviceDescriptor<'_>,
+    import: bool,
+) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
+    #[cfg(all(
+        feature = "vulkan",
+        any(
+            windows,
+            target_os = "linux",
+            target_os = "android",
+            target_os = "freebsd"
+        )
+    ))]
+    if import && let Some(opened) = vulkan::open(adapter, descriptor) {
+        return opened;
+    }
+    pollster::block_on(adapter.request_device(descriptor))
+}
+
+/// What `device` asks of ranges that it is to import, if it can import at all.
+///
+/// # Errors
+/// [`ImportError::Backend`] and [`ImportError::Extension`] when it cannot.
+pub(crate) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, ImportError> {
+    match device.adapter_info().backend {
+        #[cfg(all(
+            feature = "vulkan",
+            any(
+                windows,
+                target_os = "linux",
+                target_os = "android",
+                target_os = "freebsd"
+            )
+        ))]
+        wgpu::Backend::Vulkan => vulkan::limits(device),
+        backend => Err(ImportError::Backend { backend }),
+    }
+}
+
+/// Makes a buffer of `device` out of the memory of `range`, which must be committed. Nothing is
+/// copied, and what the memory holds stays. Its usages are [`IMPORTED_USAGE`].
+///
+/// The pages stay committed at least until the buffer and all that refers to it are gone and the
+/// device has finished what uses it.
+///
+/// # Errors
+/// [`ImportError`], which says what to do instead.
+pub(crate) fn import_host(
+    device: &wgpu::Device,
+    window: &Arc<Window>,
+    range: Range<u64>,
+    label: &str,
+) -> Result<wgpu::Buffer, ImportError> {
+    match device.adapter_info().backend {
+        #[cfg(all(
+            feature = "vulkan",
+            any(
+                windows,
+                target_os = "linux",
+                target_os = "android",
+                target_os = "freebsd"
+            )
+        ))]
+        wgpu::Backend::Vulkan => vulkan::import(device, window, range, label),
+        backend => Err(ImportError::Backend { backend }),
+    }
+}

@@ -1,0 +1,211 @@
+//! Does imported memory really join host and device? Tried once, with a kernel that ends by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{ImportError, import_host, import_limits};
+use crate::device::capture;
+use crate::device::probe::{Finding, NotProbed};
+use crate::device::window::{Pinned, Window, WindowError};
+
+/// What was seen in host memory that a device had imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImportFinding {
+    /// A kernel computed with what the host had written, and the host saw the result once the kernel
+    /// had ended.
+    pub shared: bool,
+    /// Both saw each other's writes while the kernel ran. `false` means that it was not *observed* in
+    /// several attempts.
+    pub live: bool,
+    /// Both ends of imported ranges must be multiples of this many bytes.
+    pub alignment: u64,
+    /// The longest range that can be imported at once, in bytes.
+    pub longest: u64,
+}
+
+/// Where the words of `shaders/probe_import.wgsl` lie, in bytes.
+pub(super) mod words {
+    pub(in super::super) const TOKEN: u64 = 0;
+    pub(in super::super) const TURNS: u64 = 4;
+    pub(in super::super) const ANSWER: u64 = 256;
+    pub(in super::super) const CALL: u64 = 512;
+    pub(in super::super) const HEARD: u64 = 768;
+    pub(in super::super) const RESULT: u64 = 772;
+
+    #[cfg(test)]
+    pub(in super::super) const ALL: [(&str, u64); 6] = [
+        ("token", TOKEN),
+        ("turns", TURNS),
+        ("answer", ANSWER),
+        ("call", CALL),
+        ("heard", HEARD),
+        ("result", RESULT),
+    ];
+}
+
+/// How often the kernel looks for the answer, attempt by attempt: short where the host is quick,
+/// patient where the machine is busy, and always below the number of turns after which drivers are
+/// known to end loops on their own. A turn takes some hundred instructions.
+const TURNS: [u32; 10] = [
+    1_000, 4_000, 16_000, 60_000, 60_000, 60_000, 60_000, 60_000, 60_000, 60_000,
+];
+
+/// Why there is no finding.
+enum Stop {
+    TimedOut,
+    Import(ImportError),
+    Failed(String),
+}
+
+impl<E: Into<ImportError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Import(error.into())
+    }
+}
+
+/// Imports a few pages into `device`, which must be idle, and lets host and kernel talk through them.
+///
+/// No wgpu error leaves this function, and no wait in it is without bound.
+pub(crate) fn probe_import(
+    device: &wgpu::Device,
+    queue: &wgpu::Queue,
+    deadline: Instant,
+) -> Finding<ImportFinding> {
+    let (result, error) = capture(device, || attempt(device, queue, deadline));
+    match (error, result) {
+        (Some(error), _) => Finding::Failed(error.to_string()),
+        (None, Ok(finding)) => Finding::Measured(finding),
+        (None, Err(Stop::TimedOut)) => Finding::TimedOut,
+        (None, Err(Stop::Failed(error))) => Finding::Failed(error),
+        (None, Err(Stop::Import(error))) => match &error {
+            ImportError::Backend { .. }
+            | ImportError::Extension { .. }
+            | ImportError::NotCoherent
+            | ImportError::Refused { .. }
+            | ImportError::Window(WindowError::Unsupported { .. }) => {
+                Finding::NotProbed(NotProbed::Unsupported(error.to_string()))
+            }
+            _ => Finding::Failed(error.to_string()),
+        },
+    }
+}
+
+fn attempt(
+    device: &wgpu::Device,
+    queue: &wgpu::Queue,
+    deadline: Instant,
+) -> Result<ImportFinding, Stop> {
+    let limits = import_limits(device)?;
+    let window = Window::reserve(limits.alignment)?;
+    let range = 0..window.size();
+    window.commit(range.clone())?;
+    let words = window.pin(range.clone())?;
+    let buffer = import_host(device, &window, range, "tombolo probe")?;
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: Some("tombolo probe"),
+        source: wgpu::ShaderSource::Wgsl(include_str!("../../../shaders/probe_import.wgsl").into()),
+    });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("tombolo probe"),
+        layout: None,
+        module: &module,
+        entry_point: Some("probe_import"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some("tombolo probe"),
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &[wgpu::BindGroupEntry {
+            binding: 0,
+            resource: buffer.as_entire_binding(),
+        }],
+    });
+    let mut finding = ImportFinding {
+        shared: true,
+        live: false,
+        alignment: limits.alignment,
+        longest: limits.longest,
+    };
+    for (attempt, turns) in (1_u32..).zip(TURNS) {
+        let token = attempt.wrapping_mul(0x9E37_79B9) | 1;
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(&pipeline);
+            pass.set_bind_group(0, &group, &[]);
+            pass.dispatch_workgroups(1, 1, 1);
+        }
+        let talk = Talk {
+            device,
+            queue,
+            words: &words,
+            deadline,
+        };
+        talk.hold(encoder.finish(), token, turns)?;
+        let load = |offset| words.load_u32(offset).unwrap_or(0);
+        let expected = token.wrapping_mul(2_654_435_761).wrapping_add(1);
+        finding.shared &= load(words::RESULT) == expected;
+        finding.live |= load(words::HEARD) == 1 && load(words::CALL) == token;
+        if finding.live || !finding.shared {
+            break;
+        }
+    }
+    Ok(finding)
+}
+
+struct Talk<'a> {
+    device: &'a wgpu::Device,
+    queue: &'a wgpu::Queue,
+    words: &'a Pinned,
+    deadline: Instant,
+}
+
+impl Talk<'_> {
+    /// Runs the kernel once, answers it if it calls, and waits until it has ended.
+    fn hold(&self, commands: wgpu::CommandBuffer, token: u32, turns: u32) -> Result<(), Stop> {
+        // The offsets all lie in the first page, so neither of these can fail.
+        let load = |offset| self.words.load_u32(offset).unwrap_or(0);
+        let store = |offset, value| self.words.store_u32(offset, value).unwrap_or(());
+        for offset in (0..=words::RESULT).step_by(4) {
+            store(offset, 0);
+        }
+        store(words::TOKEN, token);
+        store(words::TURNS, turns);
+        let ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&ended);
+        let submission = self.queue.submit([commands]);
+        self.queue
+            .on_submitted_work_done(move || flag.store(true, Ordering::Release));
+        // The kernel only ever hears an answer to a call that the host has seen, so that one answer
+        // proves both directions. Polling takes longer than looking, so the host looks often.
+        'waiting: while !ended.load(Ordering::Acquire) && !self.left().is_zero() {
+            for _ in 0..256 {
+                if load(words::CALL) == token {
+                    store(words::ANSWER, token);
+                    break 'waiting;
+                }
+                std::hint::spin_loop();
+            }
+            self.device
+                .poll(wgpu::PollType::Poll)
+                .map_err(|error| Stop::Failed(error.to_string()))?;
+            // A software driver may want this very core.
+            std::thread::yield_now();
+        }
+        match self.device.poll(wgpu::PollType::Wait {
+            submission_index: Some(submission),
+            timeout: Some(self.left()),
+        }) {
+            Ok(_) => Ok(()),
+            Err(wgpu::PollError::Timeout) => Err(Stop::TimedOut),
+            Err(error) => Err(Stop::Failed(error.to_string())),
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}

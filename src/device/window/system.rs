@@ -1,0 +1,174 @@
+//! What the operating system does for windows.
+
+pub(super) use implementation::{commit, decommit, page_size, release, reserve};
+
+/// Address space by `mmap`.
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod implementation {
+    use std::io::Error;
+    use std::ops::Range;
+    use std::ptr::{NonNull, null_mut};
+
+    use super::super::{Window, WindowError};
+
+    /// Linux would otherwise set memory aside for all that is committed, used or not.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const NO_RESERVE: libc::c_int = libc::MAP_NORESERVE;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const NO_RESERVE: libc::c_int = 0;
+
+    /// What gives memory back. Linux promises zeros after this advice; elsewhere the advice that
+    /// really gives memory back leaves open when that happens.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const GIVE_BACK: (libc::c_int, bool) = (libc::MADV_DONTNEED, true);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const GIVE_BACK: (libc::c_int, bool) = (libc::MADV_FREE, false);
+
+    pub(in super::super) fn page_size() -> u64 {
+        // SAFETY: a question to the system, which changes nothing.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        // The answer cannot fail; 64 KiB is a multiple of every page size in use.
+        u64::try_from(page)
+            .ok()
+            .filter(|page| page.is_power_of_two())
+            .unwrap_or(1 << 16)
+    }
+
+    /// Reserves `size` bytes, at most 4 GiB, on an aligned address below 2^48.
+    pub(in super::super) fn reserve(size: u64) -> Result<NonNull<u8>, WindowError> {
+        let failed = |reason: String| WindowError::Reserve { size, reason };
+        // However the system places this, `size` aligned bytes are in it.
+        let span = (size + Window::ALIGNMENT) as usize;
+        // SAFETY: a new mapping at an address of the system's choice touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                null_mut(),
+                span,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANON | NO_RESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(failed(Error::last_os_error().to_string()));
+        }
+        let skip = start.addr().next_multiple_of(Window::ALIGNMENT as usize) - start.addr();
+        // SAFETY: `skip < ALIGNMENT`, so this is within the mapping.
+        let base = unsafe { start.cast::<u8>().add(skip) };
+        // SAFETY: the pieces in front of and behind the window belong to the mapping just made, and
+        // nobody knows of them. A piece that stays, should this fail, costs address space only.
+        unsafe {
+            if skip > 0 {
+                libc::munmap(start, skip);
+            }
+            let behind = span - skip - size as usize;
+            if behind > 0 {
+                libc::munmap(base.add(size as usize).cast(), behind);
+            }
+        }
+        // Pointers of devices are told from host addresses by their upper 16 bits.
+        match NonNull::new(base) {
+            Some(base) if (base.addr().get() as u64 + (size - 1)) >> 48 == 0 => Ok(base),
+            _ => {
+                // SAFETY: this is what is left of the mapping just made.
+                unsafe { libc::munmap(base.cast(), size as usize) };
+                Err(failed("the system gave an address above 2^48".into()))
+            }
+        }
+    }
+
+    /// Makes the pages readable, writable and zero; `stale` pages may hold old contents.
+    ///
+    /// # Safety
+    /// `start` is where `range` begins in a window, the range is made of whole pages of it, and is
+    /// not committed.
+    pub(in super::super) unsafe fn commit(
+        start: NonNull<u8>,
+        range: &Range<u64>,
+        stale: bool,
+    ) -> Result<(), String> {
+        let len = (range.end - range.start) as usize;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the pages are the window's (the caller's promise), and only gain rights.
+        if unsafe { libc::mprotect(start.as_ptr().cast(), len, access) } != 0 {
+            return Err(Error::last_os_error().to_string());
+        }
+        if stale {
+            // SAFETY: the pages are writable since just now, and nobody uses them yet.
+            unsafe { start.write_bytes(0, len) };
+        }
+        Ok(())
+    }
+
+    /// Gives the pages' memory back to the system and forbids access; returns whether their contents
+    /// are certain to be gone.
+    ///
+    /// Neither call can make the addresses available to others, so that nothing else can ever get
+    /// mapped there. Should one of them fail, memory or protection is lost, but nothing wrong is
+    /// seen: the window counts the pages as not committed, and zeroes them when they are next.
+    ///
+    /// # Safety
+    /// As for [`commit`], but the range may be committed; nobody may use it any more.
+    pub(in super::super) unsafe fn decommit(start: NonNull<u8>, range: &Range<u64>) -> bool {
+        let len = (range.end - range.start) as usize;
+        let start = start.as_ptr().cast();
+        // SAFETY: the pages are the window's, and nobody uses their contents.
+        let given_back = unsafe { libc::madvise(start, len, GIVE_BACK.0) } == 0;
+        if !given_back {
+            // Memory that is locked by the process stays, for example.
+            let error = Error::last_os_error();
+            log::warn!("{len} bytes of shared memory were not given back: {error}");
+        }
+        // SAFETY: as above.
+        if unsafe { libc::mprotect(start, len, libc::PROT_NONE) } != 0 {
+            let error = Error::last_os_error();
+            log::debug!("{len} bytes of shared memory stay accessible: {error}");
+        }
+        given_back && GIVE_BACK.1
+    }
+
+    /// Ends the reservation.
+    ///
+    /// # Safety
+    /// `base` and `size` are those of a whole window, which nobody uses any more.
+    pub(in super::super) unsafe fn release(base: NonNull<u8>, size: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { libc::munmap(base.as_ptr().cast(), size as usize) };
+    }
+}
+
+/// No address windows here.
+#[cfg(not(all(unix, target_pointer_width = "64")))]
+mod implementation {
+    use std::ops::Range;
+    use std::ptr::NonNull;
+
+    use super::super::WindowError;
+
+    pub(in super::super) fn page_size() -> u64 {
+        1 << 16
+    }
+
+    pub(in super::super) fn reserve(_size: u64) -> Result<NonNull<u8>, WindowError> {
+        Err(WindowError::Unsupported {
+            system: std::env::consts::OS,
+        })
+    }
+
+    // No window exists, so none of these is ever called.
+
+    pub(in super::super) unsafe fn commit(
+        _start: NonNull<u8>,
+        _range: &Range<u64>,
+        _stale: bool,
+    ) -> Result<(), String> {
+        Err("there are no address windows".to_owned())
+    }
+
+    pub(in super::super) unsafe fn decommit(_start: NonNull<u8>, _range: &Range<u64>) -> bool {
+        false
+    }
+
+    pub(in super::super) unsafe fn release(_base: NonNull<u8>, _size: u64) {}
+}
