@@ -40,6 +40,9 @@ pub enum Aspect {
     /// Host and running kernels see each other's writes, both ways; measured, not promised by any
     /// limit.
     LiveMemory,
+    /// The device uses the host's memory in place, so that one address serves host and kernels, and
+    /// all devices that have this; measured.
+    HostImport,
     /// The driver does not end long loops on its own; measured.
     UnboundedLoops,
     /// Private arrays sized at run time. SYCL extension: `ext_oneapi_private_alloca`.
@@ -68,6 +71,7 @@ impl Aspect {
         Aspect::Subgroups,
         Aspect::SubgroupBarrier,
         Aspect::LiveMemory,
+        Aspect::HostImport,
         Aspect::UnboundedLoops,
         Aspect::PrivateAlloca,
         Aspect::TimestampQueries,
@@ -91,6 +95,7 @@ impl Aspect {
             Self::Subgroups => "subgroups",
             Self::SubgroupBarrier => "subgroup_barrier",
             Self::LiveMemory => "live_memory",
+            Self::HostImport => "host_import",
             Self::UnboundedLoops => "unbounded_loops",
             Self::PrivateAlloca => "private_alloca",
             Self::TimestampQueries => "timestamp_queries",
@@ -118,6 +123,7 @@ impl Aspect {
             | Self::Software
             | Self::UnifiedMemory
             | Self::LiveMemory
+            | Self::HostImport
             | Self::UnboundedLoops
             | Self::PrivateAlloca => None,
         }
@@ -194,6 +200,7 @@ impl Capabilities {
                 )
             }
             Aspect::LiveMemory => (self.live_memory(), self.why_live()),
+            Aspect::HostImport => (self.host_import(), self.why_host_import()),
             Aspect::UnboundedLoops => {
                 let guard = self.tier(Capability::LoopGuard);
                 (guard.tier == Tier::NotNeeded, guard.why)

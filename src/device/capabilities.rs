@@ -133,6 +133,31 @@ impl Capabilities {
         self.probe.loop_budget.measured() != Some(&None)
     }
 
+    /// Whether the device uses host memory in place and host and kernels see the same in it.
+    pub fn host_import(&self) -> bool {
+        self.probe
+            .host_import
+            .measured()
+            .is_some_and(|found| found.shared)
+    }
+
+    /// In one sentence, why [`Capabilities::host_import`] is what it is.
+    pub(super) fn why_host_import(&self) -> String {
+        let import = &self.probe.host_import;
+        match (import.measured(), import.why_not()) {
+            (Some(found), _) => match (found.shared, found.live) {
+                (true, true) => "host and kernels use one memory, also while kernels run",
+                (true, false) => "host and kernels use one memory, but not while kernels run",
+                (false, _) => "a kernel and the host did not see the same in imported memory",
+            }
+            .to_owned(),
+            (None, why) => format!(
+                "host memory is not imported: {}",
+                why.unwrap_or_else(|| "no reason was given".to_owned())
+            ),
+        }
+    }
+
     /// In one sentence, why [`Capabilities::live_memory`] is what it is.
     pub(super) fn why_live(&self) -> String {
         let live = &self.probe.live;
@@ -220,6 +245,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::aspect::Aspect;
+    use super::super::import::ImportFinding;
     use super::super::probe::{Finding, LiveFinding, NotProbed};
     use super::super::tier::{Capability, Tier};
     use super::*;
@@ -309,18 +335,44 @@ mod tests {
 
     #[test]
     fn live_memory_needs_both_directions() {
-        for (live, tier, calls) in [
-            ((true, true), Tier::FineGrained, Tier::Live),
-            ((true, false), Tier::CoarseGrained, Tier::Sliced),
-            ((false, true), Tier::CoarseGrained, Tier::Sliced),
-            ((false, false), Tier::CoarseGrained, Tier::Sliced),
+        for (live, calls) in [
+            ((true, true), Tier::Live),
+            ((true, false), Tier::Sliced),
+            ((false, true), Tier::Sliced),
+            ((false, false), Tier::Sliced),
         ] {
             let capabilities = probed(live, None);
             assert_eq!(capabilities.live_memory(), live == (true, true));
-            assert_eq!(capabilities.tier(Capability::Pointers).tier, tier);
             assert_eq!(capabilities.tier(Capability::HostCalls).tier, calls);
             assert_eq!(capabilities.tier(Capability::PersistentKernels).tier, calls);
         }
+    }
+
+    #[test]
+    fn pointers_need_no_copies_where_memory_is_imported() {
+        let tier = |host_import| {
+            let mut probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+            probe.host_import = host_import;
+            let info = info("a GPU", wgpu::DeviceType::DiscreteGpu);
+            with(&info, wgpu::Features::empty(), probe).tier(Capability::Pointers)
+        };
+        for (shared, live, expected) in [
+            (true, true, Tier::FineGrained),
+            (true, false, Tier::FineGrained),
+            (false, false, Tier::CoarseGrained),
+        ] {
+            let report = tier(Finding::Measured(ImportFinding {
+                shared,
+                live,
+                alignment: 4096,
+                longest: 1 << 30,
+            }));
+            assert_eq!(report.tier, expected);
+            assert_eq!(report.why.contains("copy"), !shared, "{report}");
+        }
+        let report = tier(Finding::NotProbed(NotProbed::TurnedOff));
+        assert_eq!(report.tier, Tier::CoarseGrained);
+        assert!(report.why.contains("copy"), "{report}");
     }
 
     #[test]
@@ -332,7 +384,7 @@ mod tests {
             assert_eq!(report.to_string().contains("planned"), !report.available);
             assert!(!report.why.is_empty());
         }
-        assert!(!Capability::Pointers.available());
+        assert!(!Capability::DeviceGlobals.available());
         assert!(Capability::PrivateArrays.available());
     }
 

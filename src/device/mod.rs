@@ -5,6 +5,7 @@
 pub(crate) mod aspect;
 pub(crate) mod capabilities;
 pub(crate) mod event;
+pub(crate) mod import;
 pub(crate) mod live;
 pub(crate) mod open;
 pub(crate) mod outcome;
@@ -16,6 +17,7 @@ pub(crate) mod room;
 pub(crate) mod status;
 pub(crate) mod tier;
 pub(crate) mod wait;
+pub(crate) mod window;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,6 +27,7 @@ use futures::FutureExt;
 pub use aspect::Aspect;
 pub use capabilities::Capabilities;
 pub use event::{Event, EventFuture, EventStatus, WaitError};
+pub use import::{ImportError, ImportFinding};
 pub use live::LiveError;
 pub use open::{DeviceError, DeviceOptions, LoopGuardPolicy};
 pub use outcome::ExecutionError;
@@ -32,6 +35,7 @@ pub use pipeline_cache::PipelineCacheError;
 pub use probe::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 pub use profile::ProfilingError;
 pub use tier::{Capability, Tier, TierReport};
+pub use window::WindowError;
 
 use live::LiveBuffer;
 use room::Room;
@@ -51,6 +55,8 @@ pub struct Device {
 
 /// What all handles of a device share.
 pub(crate) struct DeviceShared {
+    /// Identity, for what keeps something for each device.
+    pub(crate) id: u64,
     pub(crate) raw: wgpu::Device,
     pub(crate) queue_raw: wgpu::Queue,
     pub(crate) capabilities: Capabilities,
@@ -67,6 +73,8 @@ pub(crate) struct DeviceShared {
     pub(crate) kernel_room: Room,
     /// What the kernel room keeps for all devices of the context.
     pub(crate) context_room: Arc<Room>,
+    /// What the memory room keeps for all devices of the context.
+    pub(crate) heap_room: Arc<Room>,
     /// What the launch room keeps for the device.
     pub(crate) launch_room: Room,
     /// Whom to tell, in the launch room, that a buffer is gone.
@@ -124,6 +132,26 @@ impl DeviceShared {
             None
         };
         StatusPool::new(&self.raw, live, stride)
+    }
+}
+
+impl DeviceShared {
+    /// Submits what was recorded and waits until the device is idle.
+    pub(crate) fn finish(self: &Arc<Self>) -> Result<(), Arc<ExecutionError>> {
+        let batch = {
+            let mut queue = self.queue.lock(self);
+            // An empty encoder still gives an index to wait for what was submitted before.
+            queue.encode(|_| {});
+            let batch = queue.batch();
+            queue.flush()?;
+            batch
+        };
+        let event = Event::of_batch(self, batch);
+        match event.wait() {
+            Ok(()) => Ok(()),
+            Err(WaitError::Failed(error)) => Err(error),
+            Err(WaitError::Deadline) => Ok(()),
+        }
     }
 }
 
@@ -186,20 +214,7 @@ impl Device {
     /// # Errors
     /// As [`Device::flush`]. Failures of single launches are reported by their events, not here.
     pub fn finish(&self) -> Result<(), Arc<ExecutionError>> {
-        let batch = {
-            let mut queue = self.shared.queue.lock(&self.shared);
-            // An empty encoder still gives an index to wait for what was submitted before.
-            queue.encode(|_| {});
-            let batch = queue.batch();
-            queue.flush()?;
-            batch
-        };
-        let event = Event::of_batch(&self.shared, batch);
-        match event.wait() {
-            Ok(()) => Ok(()),
-            Err(WaitError::Failed(error)) => Err(error),
-            Err(WaitError::Deadline) => Ok(()),
-        }
+        self.shared.finish()
     }
 
     /// Writes the pipelines compiled so far to the disk cache of [`DeviceOptions::pipeline_cache`].

@@ -6,12 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::capabilities::{Capabilities, names};
+use super::import::{import_limits, request_device};
 use super::pipeline_cache::DiskCache;
-use super::probe::{NotProbed, ProbeOptions, ProbeReport, probe};
+use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
 use super::queue::Queue;
 use super::room::Room;
 use super::wait::{LostFlag, Waiter};
-use super::{Aspect, Device, DeviceShared};
+use super::{Aspect, Device, DeviceShared, unique_id};
 
 /// How a device is opened. `DeviceOptions::default()` suits most programs.
 #[derive(Debug, Clone)]
@@ -28,6 +29,10 @@ pub struct DeviceOptions {
     /// Use live host memory where the probe found it (default: yes). `false` forces every capability
     /// down to the tier it has on strict WebGPU.
     pub live_memory: bool,
+    /// Open the device so that it can use the host's memory in place, where its driver can
+    /// ([`Aspect::HostImport`]; default: yes). `false` forces shared memory down to what the device
+    /// has of its own.
+    pub import_host_memory: bool,
     /// Commands gathered in one submission before it is sent by itself (default: 1,024; at least 1).
     pub max_batch: u32,
     /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none).
@@ -35,6 +40,13 @@ pub struct DeviceOptions {
     /// Bytes of private arrays that one invocation may have (default: what is known to be safe on the
     /// adapter, see [`Capabilities::private_memory_bytes`]).
     pub private_memory_bytes: Option<u32>,
+    /// Whether host and device share all memory (default: what the adapter's kind says, see
+    /// [`Capabilities::unified_memory`]). `false` gives the device memory of its own behind
+    /// [`Device::malloc`].
+    pub unified_memory: Option<bool>,
+    /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
+    /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.
+    pub checked_pointers: bool,
     /// When loops are guarded against adapters that end them silently.
     pub loop_guard: LoopGuardPolicy,
     /// Features to ask for beyond those that the runtime asks for by itself; opening fails where the
@@ -62,9 +74,12 @@ impl Default for DeviceOptions {
             probe: None,
             probe_deadline: Duration::from_secs(2),
             live_memory: true,
+            import_host_memory: true,
             max_batch: 1024,
             pipeline_cache: None,
             private_memory_bytes: None,
+            unified_memory: None,
+            checked_pointers: cfg!(debug_assertions),
             loop_guard: LoopGuardPolicy::WhereNeeded,
             features: wgpu::Features::empty(),
         }
@@ -152,11 +167,18 @@ fn wanted_features() -> wgpu::Features {
         | F::MEMORY_DECORATION_VOLATILE
 }
 
+/// What rooms above keep for all devices of a context.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ContextRooms {
+    pub(crate) kernel: Arc<Room>,
+    pub(crate) heap: Arc<Room>,
+}
+
 /// Opens a device on `adapter`; `probe` is what an earlier scratch device measured there.
 pub(crate) fn open(
     adapter: &wgpu::Adapter,
     options: DeviceOptions,
-    context_room: Arc<Room>,
+    rooms: ContextRooms,
     report: ProbeReport,
 ) -> Result<Device, DeviceError> {
     let info = adapter.get_info();
@@ -173,13 +195,15 @@ pub(crate) fn open(
         required_limits: adapter.limits(),
         ..Default::default()
     };
-    let (raw, queue) =
-        pollster::block_on(adapter.request_device(&descriptor)).map_err(|source| {
-            DeviceError::Open {
-                adapter: info.name.clone(),
-                source,
-            }
-        })?;
+    let (raw, queue) = request_device(
+        adapter,
+        &descriptor,
+        options.live_memory && options.import_host_memory,
+    )
+    .map_err(|source| DeviceError::Open {
+        adapter: info.name.clone(),
+        source,
+    })?;
     let lost = Arc::new(LostFlag::default());
     let flag = Arc::clone(&lost);
     raw.set_device_lost_callback(move |reason, message| {
@@ -193,14 +217,7 @@ pub(crate) fn open(
     }));
     let downlevel = adapter.get_downlevel_capabilities().flags;
     Ok(assemble(
-        raw,
-        queue,
-        &info,
-        options,
-        context_room,
-        report,
-        lost,
-        downlevel,
+        raw, queue, &info, options, rooms, report, lost, downlevel,
     ))
 }
 
@@ -215,21 +232,12 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
     } else {
         ProbeReport::not_probed(NotProbed::TurnedOff)
     };
-    let context_room = Arc::default();
+    let rooms = ContextRooms::default();
     let lost = Arc::default();
     // What wgpu does not tell of a device is assumed: native backends have all downlevel flags that
     // matter to compute shaders.
     let downlevel = wgpu::DownlevelFlags::all();
-    assemble(
-        raw,
-        queue,
-        &info,
-        options,
-        context_room,
-        report,
-        lost,
-        downlevel,
-    )
+    assemble(raw, queue, &info, options, rooms, report, lost, downlevel)
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one construction, named at both call sites
@@ -238,15 +246,25 @@ fn assemble(
     queue_raw: wgpu::Queue,
     info: &wgpu::AdapterInfo,
     mut options: DeviceOptions,
-    context_room: Arc<Room>,
-    report: ProbeReport,
+    rooms: ContextRooms,
+    mut report: ProbeReport,
     lost: Arc<LostFlag>,
     downlevel: wgpu::DownlevelFlags,
 ) -> Device {
     options.max_batch = options.max_batch.max(1);
     let limits = raw.limits();
     let features = raw.features();
+    // The report is the adapter's; this device may have been opened without the import.
+    if options.probe != Some(false)
+        && let Err(error) = import_limits(&raw)
+    {
+        let why = NotProbed::Unsupported(error.to_string());
+        report.host_import = Finding::NotProbed(why);
+    }
     let mut capabilities = Capabilities::new(info, features, &limits, report);
+    if let Some(unified) = options.unified_memory {
+        capabilities.unified_memory = unified;
+    }
     if let Some(bytes) = options.private_memory_bytes {
         capabilities.private_memory_bytes = bytes;
     }
@@ -265,6 +283,7 @@ fn assemble(
         None => None,
     };
     let shared = DeviceShared {
+        id: unique_id(),
         shader_capabilities: wgpu_naga_bridge::features_to_naga_capabilities(features, downlevel),
         queue: Queue::new(&limits),
         raw,
@@ -277,7 +296,8 @@ fn assemble(
         pipeline_cache,
         memory_room: Room::default(),
         kernel_room: Room::default(),
-        context_room,
+        context_room: rooms.kernel,
+        heap_room: rooms.heap,
         launch_room: Room::default(),
         buffer_gone: OnceLock::new(),
     };

@@ -34,6 +34,31 @@ pub enum ExecutionError {
         /// The source line of the loop with a marker below it.
         excerpt: String,
     },
+    /// The kernel followed a pointer that leads nowhere (checked mode).
+    #[error(
+        "kernel `{kernel}`: {reason} at {file}:{line}:{column}: pointer {address:#x} taken as `{pointee}`, \
+         invocation {invocation}; nothing was read or written there\n{excerpt}"
+    )]
+    Pointer {
+        /// The kernel's entry point.
+        kernel: String,
+        /// The program's name.
+        file: Box<str>,
+        /// 1-based line of the access.
+        line: u32,
+        /// 1-based column of the access, in characters.
+        column: u32,
+        /// What was wrong with the pointer.
+        reason: &'static str,
+        /// The pointer's 64 bits.
+        address: u64,
+        /// The type that it was taken to point to.
+        pointee: Box<str>,
+        /// The invocation, counted with x fastest.
+        invocation: u32,
+        /// The source line with a marker below it.
+        excerpt: Box<str>,
+    },
     /// The launch read, or continued to write, a buffer that a failed launch had left undefined.
     #[error("kernel `{kernel}` worked on the results of a failed launch: {cause}")]
     Inherited {

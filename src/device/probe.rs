@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::import::{probe_import, request_device};
 use super::live::{LiveBuffer, LiveError};
 
 mod report;
@@ -39,10 +40,16 @@ pub(crate) fn probe(
     };
     let launch_latency = bench.finding(|| bench.launch_latency());
     let loop_budget = bench.finding(|| bench.loop_budget());
+    let host_import = if bench.left().is_zero() {
+        Finding::TimedOut
+    } else {
+        probe_import(device, queue, bench.deadline)
+    };
     // Last, because it is the one that may use up the time.
     let live = bench.finding(|| bench.live(backend));
     ProbeReport {
         live,
+        host_import,
         loop_budget,
         launch_latency,
         elapsed: begun.elapsed(),
@@ -89,11 +96,12 @@ fn probe_scratch(
     options: &ProbeOptions,
 ) -> (ProbeReport, Option<(wgpu::Device, wgpu::Queue)>) {
     let begun = Instant::now();
-    let opened = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+    let descriptor = wgpu::DeviceDescriptor {
         label: Some("tombolo probe"),
         required_limits: adapter.limits(),
         ..Default::default()
-    }));
+    };
+    let opened = request_device(adapter, &descriptor, true);
     match opened {
         Ok((device, queue)) => {
             let report = probe(&device, &queue, adapter.get_info().backend, options);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::DeviceShared;
 use super::outcome::{ExecutionError, Outcome};
 use super::profile::{Profiler, TimingSlot};
-use super::status::{Mirror, StatusPool};
+use super::status::{Mirror, Record, StatusPool};
 use super::wait::{LostFlag, Progress, lock, wait_for};
 
 /// One submission: open while commands are recorded, then on its way, then complete.
@@ -35,10 +35,13 @@ struct Unsettled {
     mirror: Option<Mirror>,
 }
 
+/// Turns a status record into the verdict of its launch.
+pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
+
 /// What to read when the launch is done, and what it means.
 pub(crate) struct Watch {
     pub(crate) record: u32,
-    pub(crate) decode: Arc<dyn Fn(u32) -> Result<(), ExecutionError> + Send + Sync>,
+    pub(crate) decode: Decoder,
 }
 
 /// The dispatch part of a launch.
@@ -404,7 +407,7 @@ impl Recorder<'_> {
                 (None, None, _) | (None, _, None) => Ok(()),
                 (None, Some(watch), Some(pool)) => {
                     match pool.read(watch.record, first.mirror.as_ref()) {
-                        Some(code) => (watch.decode)(code),
+                        Some(record) => (watch.decode)(&record),
                         None => Err(ExecutionError::Refused {
                             message: "the launch's status record could not be read back".into(),
                         }),

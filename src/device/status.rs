@@ -13,6 +13,9 @@ use super::wait::lock;
 pub(crate) const RECORD_WORDS: u32 = 16;
 /// Bytes of one record as bound to a kernel.
 pub(crate) const RECORD_BYTES: u64 = RECORD_WORDS as u64 * 4;
+/// The words of one record.
+pub(crate) type Record = [u32; RECORD_WORDS as usize];
+
 /// Records in one pool: more guarded launches than this in flight make the queue wait for the oldest.
 const RECORDS: u32 = 256;
 
@@ -125,16 +128,25 @@ impl StatusPool {
         })
     }
 
-    /// The first word of a record, or `None` while it cannot be read yet.
-    pub(crate) fn read(&self, record: u32, mirror: Option<&Mirror>) -> Option<u32> {
+    /// A record, or `None` while it cannot be read yet.
+    pub(crate) fn read(&self, record: u32, mirror: Option<&Mirror>) -> Option<Record> {
         let at = u64::from(self.offset(record));
+        let mut words = Record::default();
         match (&self.memory, mirror) {
-            (Memory::Live(live), _) => live.load_u32(at),
-            (Memory::Mirrored(_), Some(mirror)) => {
-                lock(&mirror.0).as_ref()?.get((at / 4) as usize).copied()
+            (Memory::Live(live), _) => {
+                for (word, index) in words.iter_mut().zip(0u64..) {
+                    *word = live.load_u32(at + 4 * index)?;
+                }
             }
-            (Memory::Mirrored(_), None) => None,
+            (Memory::Mirrored(_), Some(mirror)) => {
+                let mirror = lock(&mirror.0);
+                let first = (at / 4) as usize;
+                let there = mirror.as_ref()?.get(first..first + words.len())?;
+                words.copy_from_slice(there);
+            }
+            (Memory::Mirrored(_), None) => return None,
         }
+        Some(words)
     }
 }
 

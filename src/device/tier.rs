@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use super::aspect::Aspect;
 use super::capabilities::{Capabilities, names};
 
 /// A capability of the runtime that depends on the device; see [`Capabilities::tier`].
@@ -69,12 +70,11 @@ impl Capability {
             | Self::Profiling
             | Self::LiveMemory
             | Self::PipelineCache
-            | Self::PassthroughShaders => true,
-            Self::Pointers
-            | Self::DeviceGlobals
-            | Self::Buffers
-            | Self::HostCalls
-            | Self::PersistentKernels => false,
+            | Self::PassthroughShaders
+            | Self::Pointers => true,
+            Self::DeviceGlobals | Self::Buffers | Self::HostCalls | Self::PersistentKernels => {
+                false
+            }
         }
     }
 
@@ -160,7 +160,7 @@ pub struct TierReport {
 }
 
 impl fmt::Display for TierReport {
-    /// For example `pointers: planned, fine_grained (host and running kernels saw ...)`.
+    /// For example `pointers: planned, fine_grained (host and kernels use one memory ...)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let planned = if self.available { "" } else { "planned, " };
         let Self {
@@ -219,12 +219,13 @@ impl Capabilities {
                 "modules compiled ahead of time go to the driver as they are",
             ),
             Capability::Pointers => {
-                let tier = if self.live_memory() {
-                    Tier::FineGrained
+                let why = self.explain(Aspect::HostImport);
+                if self.has(Aspect::HostImport) {
+                    (Tier::FineGrained, why)
                 } else {
-                    Tier::CoarseGrained
-                };
-                (tier, self.why_live())
+                    let why = format!("{why}; the device has a copy, to which changes travel");
+                    (Tier::CoarseGrained, why)
+                }
             }
             Capability::DeviceGlobals => (
                 Tier::Full,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::device::import::ImportFinding;
+
 /// How long the start-up probe may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -106,6 +108,8 @@ pub struct ProbeReport {
     /// Whether host-coherent memory is seen by both sides while a kernel runs. `false` means that it
     /// was not *observed* in several attempts of growing patience.
     pub live: Finding<LiveFinding>,
+    /// Whether host memory that the device uses in place joins host and kernels.
+    pub host_import: Finding<ImportFinding>,
     /// After how many turns the driver ended a loop of 2^20 turns, or `None` if it did not.
     pub loop_budget: Finding<Option<u32>>,
     /// From submitting an empty kernel to knowing that it ended: the median of several launches.
@@ -119,6 +123,7 @@ impl ProbeReport {
     pub fn not_probed(reason: NotProbed) -> Self {
         Self {
             live: Finding::NotProbed(reason.clone()),
+            host_import: Finding::NotProbed(reason.clone()),
             loop_budget: Finding::NotProbed(reason.clone()),
             launch_latency: Finding::NotProbed(reason),
             elapsed: Duration::ZERO,
@@ -128,6 +133,7 @@ impl ProbeReport {
     pub(super) fn timed_out(elapsed: Duration) -> Self {
         Self {
             live: Finding::TimedOut,
+            host_import: Finding::TimedOut,
             loop_budget: Finding::TimedOut,
             launch_latency: Finding::TimedOut,
             elapsed,
@@ -137,6 +143,7 @@ impl ProbeReport {
     pub(super) fn failed(error: &str, elapsed: Duration) -> Self {
         Self {
             live: Finding::Failed(error.to_owned()),
+            host_import: Finding::Failed(error.to_owned()),
             loop_budget: Finding::Failed(error.to_owned()),
             launch_latency: Finding::Failed(error.to_owned()),
             elapsed,
