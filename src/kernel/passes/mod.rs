@@ -4,11 +4,15 @@
 //! validates, that `naga::back::wgsl` can write, and whose spans still point into the user's file:
 //! statements keep theirs, and a statement that a pass adds borrows the span of what it was added for.
 //!
+//! [`pointers`] comes first, and before validation: the functions without a body that it replaces are
+//! what the validator would refuse. It takes modules whose overrides are not resolved yet.
+//!
 //! Where both are wanted, [`loop_guard`] runs before [`grid`]: it then sees the user's functions by
 //! the names the user gave them.
 
 pub mod grid;
 pub mod loop_guard;
+pub mod pointers;
 pub mod status;
 mod trip_count;
 

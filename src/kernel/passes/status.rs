@@ -2,8 +2,9 @@
 //! something went wrong after it was submitted.
 //!
 //! The host zeroes the record before a launch and reads it after. A word that is still zero says
-//! that nothing was found; every word but [`ALWAYS_ZERO`] is only ever raised (`atomicMax`), so
-//! that it does not matter which invocation is the last to write.
+//! that nothing was found. A word of its own is only ever raised (`atomicMax`), so that it does not
+//! matter which invocation is the last to write; words that belong together are written by the one
+//! invocation that claimed them.
 
 use std::num::NonZeroU32;
 
@@ -24,11 +25,15 @@ pub const LOOP_GUARD: u32 = 0;
 /// Words 1 to 4: reserved for assertions that failed in the kernel.
 pub const ASSERTION: std::ops::Range<u32> = 1..5;
 
-/// Words 5 to 8: reserved for the first pointer that could not be dereferenced.
+/// Words 5 to 8: the first pointer that could not be dereferenced: code, address (low word, high word),
+/// invocation.
 pub const POINTER: std::ops::Range<u32> = 5..9;
 
-/// Words 9 to 14: reserved, and zero.
-pub const RESERVED: std::ops::Range<u32> = 9..15;
+/// Word 9: not 0 once an invocation has claimed the words [`POINTER`], which it then writes alone.
+pub const POINTER_CLAIM: u32 = 9;
+
+/// Words 10 to 14: reserved, and zero.
+pub const RESERVED: std::ops::Range<u32> = 10..15;
 
 /// Word 15: zero before, during and after a launch. Kernels read it where they need a zero that no
 /// compiler can know to be one; nothing may write it.
@@ -37,7 +42,8 @@ pub const ALWAYS_ZERO: u32 = 15;
 const _: () = assert!(
     LOOP_GUARD + 1 == ASSERTION.start
         && ASSERTION.end == POINTER.start
-        && POINTER.end == RESERVED.start
+        && POINTER.end == POINTER_CLAIM
+        && POINTER_CLAIM + 1 == RESERVED.start
         && RESERVED.end == ALWAYS_ZERO
         && ALWAYS_ZERO + 1 == WORDS
 );

@@ -1,0 +1,86 @@
+//! Where the runtime's own variables are bound: in a bind group that the program does not use, so that
+//! the program's groups stay as they are, or else behind the program's last binding.
+
+use naga::{Module, ResourceBinding};
+
+/// Bindings for what the runtime adds to a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RuntimeBindings {
+    group: u32,
+    first: u32,
+}
+
+impl RuntimeBindings {
+    /// Chooses the bindings for a module that has only the program's own variables.
+    pub(crate) fn of(module: &Module, max_bind_groups: u32) -> Self {
+        let used = |group: u32| {
+            let bindings = module.global_variables.iter();
+            bindings
+                .filter_map(|(_, variable)| variable.binding.as_ref())
+                .filter(|binding| binding.group == group)
+                .map(|binding| binding.binding + 1)
+                .max()
+                .unwrap_or(0)
+        };
+        match (0..max_bind_groups).find(|&group| used(group) == 0) {
+            Some(group) => Self { group, first: 0 },
+            None => {
+                let group = max_bind_groups.saturating_sub(1);
+                Self {
+                    group,
+                    first: used(group),
+                }
+            }
+        }
+    }
+
+    /// For modules to which nothing can be added.
+    pub(crate) fn none() -> Self {
+        Self {
+            group: u32::MAX,
+            first: 0,
+        }
+    }
+
+    fn at(&self, index: u32) -> ResourceBinding {
+        ResourceBinding {
+            group: self.group,
+            binding: self.first + index,
+        }
+    }
+
+    /// The status record.
+    pub(crate) fn status(&self) -> ResourceBinding {
+        self.at(0)
+    }
+
+    /// The parameters of a tiled grid.
+    pub(crate) fn grid(&self) -> ResourceBinding {
+        self.at(1)
+    }
+
+    /// Where the heap lies.
+    pub(crate) fn heap_info(&self) -> ResourceBinding {
+        self.at(2)
+    }
+
+    /// Where the arguments lie that have no binding of their own.
+    pub(crate) fn table(&self) -> ResourceBinding {
+        self.at(3)
+    }
+
+    /// A segment of the heap.
+    pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
+        self.at(4 + index)
+    }
+
+    /// Several segments of the heap.
+    pub(crate) fn segments(&self, range: std::ops::Range<u32>) -> Vec<ResourceBinding> {
+        range.map(|index| self.segment(index)).collect()
+    }
+
+    /// True for the bindings of the runtime.
+    pub(crate) fn owns(&self, binding: &ResourceBinding) -> bool {
+        binding.group == self.group && binding.binding >= self.first
+    }
+}

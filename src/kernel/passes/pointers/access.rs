@@ -1,0 +1,195 @@
+//! Moves words between values and one binding of the heap, and chooses the binding.
+
+use naga::{BinaryOperator as Op, Scalar, ScalarKind};
+
+use super::builder::{Builder, Value};
+use super::place::{Base, Place};
+
+impl Builder<'_> {
+    /// The element that the byte `offset` behind the place belongs to, and the word in it.
+    fn position(&mut self, place: &Place, offset: u32) -> (Value, u32) {
+        let bytes = self.heap.element.bytes();
+        let at = place.constant.wrapping_add(offset);
+        let Base::Elements(base) = place.base else {
+            let base = self.half_position(place, offset).0;
+            return (base, 0);
+        };
+        (self.plus(base, at / bytes), (at % bytes) / 4)
+    }
+
+    /// The word that holds the half at `offset`, and the number of its lowest bit (0 or 16).
+    pub fn half_position(&mut self, place: &Place, offset: u32) -> (Value, Value) {
+        let at = place.constant.wrapping_add(offset);
+        match place.base {
+            Base::Elements(base) => {
+                let element = self.plus(base, at / 4);
+                let shift = self.word((at % 4) * 8);
+                (element, shift)
+            }
+            Base::Halves(base) => {
+                let half = self.plus(base, at / 2);
+                let word = self.shifted(half, 1);
+                let odd = self.with(Op::And, half, 1);
+                let shift = self.with(Op::ShiftLeft, odd, 4);
+                (word, shift)
+            }
+        }
+    }
+
+    /// Runs `access` for the binding that the place lies in, with the pointer to that binding's array.
+    pub fn in_binding(&mut self, place: &Place, access: &mut dyn FnMut(&mut Self, Value)) {
+        match place.array {
+            Some(array) => access(self, array),
+            None => self.in_binding_from(place, 0, self.heap.variables.len(), access),
+        }
+    }
+
+    fn in_binding_from(
+        &mut self,
+        place: &Place,
+        first: usize,
+        bindings: usize,
+        access: &mut dyn FnMut(&mut Self, Value),
+    ) {
+        let Some(variable) = self.heap.variables.get(first) else {
+            return;
+        };
+        let array = self.global(*variable);
+        let selector = match place.root.selector {
+            Some(selector) if first + 1 < bindings => selector,
+            _ => return access(self, array),
+        };
+        let is_first = match bindings {
+            2 => selector,
+            _ => self.with(Op::Equal, selector, first as u32),
+        };
+        let outer = self.open();
+        access(self, array);
+        let accept = self.close(outer);
+        let outer = self.open();
+        self.in_binding_from(place, first + 1, bindings, access);
+        let reject = self.close(outer);
+        self.push(naga::Statement::If {
+            condition: is_first,
+            accept,
+            reject,
+        });
+    }
+
+    /// Loads `count` words (1 to 4) at `offset` behind the place, as `u32` or a vector of it. Zeros where
+    /// the place is not valid.
+    pub fn load_words(&mut self, place: &Place, offset: u32, count: u32) -> Value {
+        let ty = self.vector_type(count, Scalar::U32);
+        let single = place.array.is_some() || place.root.selector.is_none();
+        let value = if single {
+            let mut found = None;
+            self.in_binding(place, &mut |b, array| {
+                found = Some(b.gather(array, place, offset, count));
+            });
+            found.unwrap_or_else(|| self.zero(ty))
+        } else if let Some((first, [a, b])) = place.root.selector.zip(self.both_segments()) {
+            // Two segments of one memory: loading from both costs less than a branch. The position is one
+            // in either of them. With memory of two kinds it would not do: one is far away.
+            let accept = self.gather(a, place, offset, count);
+            let reject = self.gather(b, place, offset, count);
+            self.select(first, accept, reject)
+        } else {
+            let found = self.local(ty);
+            self.in_binding(place, &mut |b, array| {
+                let words = b.gather(array, place, offset, count);
+                b.store(found, words);
+            });
+            self.load(found)
+        };
+        match place.valid {
+            Some(valid) => {
+                let zero = self.zero(ty);
+                self.select(valid, value, zero)
+            }
+            None => value,
+        }
+    }
+
+    /// The arrays of a heap that is two segments of one memory.
+    fn both_segments(&mut self) -> Option<[Value; 2]> {
+        match *self.heap.variables.as_slice() {
+            [a, b] if self.heap.translation.device == 0 => Some([self.global(a), self.global(b)]),
+            _ => None,
+        }
+    }
+
+    fn gather(&mut self, array: Value, place: &Place, offset: u32, count: u32) -> Value {
+        let width = self.heap.words();
+        let mut parts = Vec::new();
+        let mut done = 0;
+        while done < count {
+            let (element, word) = self.position(place, offset + 4 * done);
+            let here = (width - word).min(count - done);
+            let pointer = self.element(array, element);
+            let part = if width > 1 && here == 1 {
+                let pointer = self.member(pointer, word);
+                self.load(pointer)
+            } else {
+                let whole = self.load(pointer);
+                self.part(whole, width, word, here)
+            };
+            let kind = self.heap.scalar().kind;
+            parts.push(self.bits(part, kind, ScalarKind::Uint));
+            done += here;
+        }
+        match parts.as_slice() {
+            [only] => *only,
+            _ => {
+                let ty = self.vector_type(count, Scalar::U32);
+                self.compose(ty, parts)
+            }
+        }
+    }
+
+    /// Stores `count` words (a `u32` or a vector of it) at `offset` behind the place, unless it is not valid.
+    pub fn store_words(&mut self, place: &Place, offset: u32, count: u32, words: Value) {
+        self.if_valid(place, &mut |b| {
+            b.in_binding(place, &mut |b, array| {
+                b.scatter(array, place, offset, count, words);
+            });
+        });
+    }
+
+    /// Runs `access` where the place may be touched.
+    pub fn if_valid(&mut self, place: &Place, access: &mut dyn FnMut(&mut Self)) {
+        match place.valid {
+            Some(valid) => self.when(valid, |b| access(b)),
+            None => access(self),
+        }
+    }
+
+    fn scatter(&mut self, array: Value, place: &Place, offset: u32, count: u32, words: Value) {
+        let width = self.heap.words();
+        let mut done = 0;
+        while done < count {
+            let (element, word) = self.position(place, offset + 4 * done);
+            let here = (width - word).min(count - done);
+            let pointer = self.element(array, element);
+            if here == width {
+                let part = self.part_of(words, count, done, here);
+                let part = self.bits(part, ScalarKind::Uint, self.heap.scalar().kind);
+                self.store(pointer, part);
+            } else {
+                // Words that are not written belong to someone else: no load and store of the whole element.
+                for i in 0..here {
+                    let pointer = self.member(pointer, word + i);
+                    let part = self.part_of(words, count, done + i, 1);
+                    self.store(pointer, part);
+                }
+            }
+            done += here;
+        }
+    }
+
+    fn part_of(&mut self, words: Value, of: u32, first: u32, count: u32) -> Value {
+        match of {
+            1 => words,
+            _ => self.part(words, of, first, count),
+        }
+    }
+}

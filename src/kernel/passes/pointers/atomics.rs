@@ -1,0 +1,138 @@
+//! Atomic operations behind pointers.
+
+use naga::{AtomicFunction, Expression, Scalar, ScalarKind, Statement};
+
+use super::builder::{Builder, Value};
+use super::place::{Base, Place};
+
+/// What an atomic operation gives back.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome {
+    /// The value before it.
+    Before(Value),
+    /// The value before an exchange that compares, and whether it took place.
+    Exchange(Value, Value),
+}
+
+impl Builder<'_> {
+    /// Performs `fun` on the atomic of kind `scalar` at the place. Where the place is not valid nothing
+    /// happens, and what is given back is zero.
+    pub fn atomic(
+        &mut self,
+        place: &Place,
+        scalar: Scalar,
+        fun: AtomicFunction,
+        value: Value,
+        wants_result: bool,
+    ) -> Option<Outcome> {
+        let word = self.heap.scalar();
+        let value = self.bits(value, scalar.kind, word.kind);
+        let (fun, comparison) = match fun {
+            AtomicFunction::Exchange {
+                compare: Some(compare),
+            } => {
+                let compare = Some(self.bits(compare, scalar.kind, word.kind));
+                (AtomicFunction::Exchange { compare }, true)
+            }
+            AtomicFunction::Exchange { compare: None } => (fun, false),
+            _ => (fun, false),
+        };
+        let must_have = wants_result || matches!(fun, AtomicFunction::Exchange { .. });
+        let direct = place.root.selector.is_none() && place.valid.is_none();
+        // Values made in a branch reach the code behind it through variables.
+        let kept = (must_have && !direct).then(|| {
+            let before = self.vector_type(1, word);
+            let before = self.local(before);
+            let exchanged = comparison.then(|| self.local(self.heap.types.bool));
+            (before, exchanged)
+        });
+        if let (Some((before, exchanged)), Some(_)) = (kept, place.valid) {
+            let ty = self.vector_type(1, word);
+            let zero = self.zero(ty);
+            self.store(before, zero);
+            if let Some(exchanged) = exchanged {
+                let zero = self.zero(self.heap.types.bool);
+                self.store(exchanged, zero);
+            }
+        }
+        let mut found = None;
+        self.if_valid(place, &mut |b| {
+            b.in_binding(place, &mut |b, array| {
+                let Some(pointer) = b.atomic_word(array, place) else {
+                    return;
+                };
+                let outcome = b.atomic_at(pointer, fun, value, comparison, must_have);
+                match (outcome, kept) {
+                    (Some(outcome), Some(variables)) => b.keep(outcome, variables),
+                    (outcome, _) => found = outcome,
+                }
+            });
+        });
+        if let Some((before, exchanged)) = kept {
+            let before = self.load(before);
+            found = Some(match exchanged {
+                Some(exchanged) => Outcome::Exchange(before, self.load(exchanged)),
+                None => Outcome::Before(before),
+            });
+        }
+        let signed = |b: &mut Self, v| b.bits(v, word.kind, scalar.kind);
+        found.map(|outcome| match outcome {
+            Outcome::Before(before) => Outcome::Before(signed(self, before)),
+            Outcome::Exchange(before, exchanged) => {
+                Outcome::Exchange(signed(self, before), exchanged)
+            }
+        })
+    }
+
+    fn atomic_word(&mut self, array: Value, place: &Place) -> Option<Value> {
+        let Base::Elements(base) = place.base else {
+            return None;
+        };
+        let element = self.plus(base, place.constant / 4);
+        Some(self.element(array, element))
+    }
+
+    fn atomic_at(
+        &mut self,
+        pointer: Value,
+        fun: AtomicFunction,
+        value: Value,
+        comparison: bool,
+        wants_result: bool,
+    ) -> Option<Outcome> {
+        let result = wants_result.then(|| {
+            let plain = self.vector_type(1, self.heap.scalar());
+            let ty = match comparison {
+                true => self.heap.types.exchange.unwrap_or(plain),
+                false => plain,
+            };
+            self.add(Expression::AtomicResult { ty, comparison })
+        });
+        self.push(Statement::Atomic {
+            pointer,
+            fun,
+            value,
+            result,
+        });
+        result.map(|result| match comparison {
+            true => Outcome::Exchange(self.member(result, 0), self.member(result, 1)),
+            false => Outcome::Before(result),
+        })
+    }
+
+    fn keep(&mut self, outcome: Outcome, (before, exchanged): (Value, Option<Value>)) {
+        match (outcome, exchanged) {
+            (Outcome::Before(value), _) => self.store(before, value),
+            (Outcome::Exchange(value, done), Some(exchanged)) => {
+                self.store(before, value);
+                self.store(exchanged, done);
+            }
+            (Outcome::Exchange(value, _), None) => self.store(before, value),
+        }
+    }
+}
+
+/// The kinds of scalar that [`Builder::atomic`] takes.
+pub(super) fn is_word(scalar: Scalar) -> bool {
+    scalar.width == 4 && matches!(scalar.kind, ScalarKind::Sint | ScalarKind::Uint)
+}

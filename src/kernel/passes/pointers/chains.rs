@@ -1,0 +1,273 @@
+//! Rewrites what has to do with pointers: roots, steps behind them, atomics, and calls that take or give
+//! them.
+
+use naga::{Expression, Function, Handle, Span, Statement};
+
+use super::atomics::{Outcome, is_word};
+use super::builder::Value;
+use super::check::Target;
+use super::heap::Boundary;
+use super::options::{PointerErrorKind, PointerSite};
+use super::place::Place;
+use super::rewrite::{Mapped, Outcomes, Rewriter};
+use super::scan::{Role, stride};
+use super::shape::{Shape, Ty, is_unsized};
+
+impl Rewriter<'_> {
+    pub(super) fn site(&mut self, ty: Ty, align: Option<u32>) -> usize {
+        self.sites.push(PointerSite {
+            span: self.builder.span,
+            function: self.old.name.clone(),
+            pointee: ty.name(self.builder.types),
+            align,
+        });
+        self.sites.len() - 1
+    }
+
+    /// Translates a pointer to `ty`.
+    pub(super) fn root(&mut self, value: Value, ty: Ty, form: Boundary) -> Place {
+        let align = self.plan.layouts.align(ty);
+        let root = match form {
+            Boundary::Offset => self.builder.root_of_offset(None, value, align, None),
+            Boundary::Pointer => {
+                let checked = match self.plan.heap.status {
+                    Some(_) => {
+                        let target = Target {
+                            align,
+                            bytes: self.plan.layouts.fixed_size(ty, self.builder.types),
+                            is_unsized: is_unsized(ty, self.builder.types),
+                        };
+                        let site = self.site(ty, Some(align));
+                        self.builder.checked_pointer(value, target, site)
+                    }
+                    None => None,
+                };
+                self.builder.root_of_pointer(value, align, checked)
+            }
+        };
+        self.builder.place(root)
+    }
+
+    /// An index as `u32`: a negative one becomes a large one.
+    pub(super) fn index(&mut self, index: Handle<Expression>) -> Outcomes<Value> {
+        let value = self.value(index)?;
+        let kind = match self.scan.signed.contains(&index) {
+            true => naga::ScalarKind::Sint,
+            false => naga::ScalarKind::Uint,
+        };
+        Ok(self.builder.bits(value, kind, naga::ScalarKind::Uint))
+    }
+
+    pub(super) fn access(
+        &mut self,
+        handle: Handle<Expression>,
+        base: Handle<Expression>,
+        index: Value,
+    ) -> Outcomes<Place> {
+        let ty = self.pointee(base)?;
+        let Some(place) = self.place_of(base) else {
+            return Err(self.error(self.span_of(handle))(
+                PointerErrorKind::ForeignPointer,
+            ));
+        };
+        let stride = stride(ty, self.builder.types);
+        let count = match ty.shape(self.builder.types) {
+            Shape::Array { count, .. } => count,
+            Shape::Vector { count, .. } => Some(count),
+            Shape::Matrix { columns, .. } => Some(columns),
+            _ => None,
+        };
+        let index = self.builder.limited(&place, index, stride, count);
+        let valid = match place.valid {
+            Some(_) => {
+                self.builder.span = self.span_of(handle);
+                let site = self.site(ty, None);
+                self.builder
+                    .checked_index(&place, index, stride, count, site)
+            }
+            None => None,
+        };
+        Ok(self.builder.step(place, index, stride, valid))
+    }
+
+    pub(super) fn access_index(
+        &mut self,
+        handle: Handle<Expression>,
+        base: Handle<Expression>,
+        index: u32,
+    ) -> Outcomes<Place> {
+        let ty = self.pointee(base)?;
+        let Some(place) = self.place_of(base) else {
+            return Err(self.error(self.span_of(handle))(
+                PointerErrorKind::ForeignPointer,
+            ));
+        };
+        let offset = match ty.shape(self.builder.types) {
+            Shape::Struct(members) => members.get(index as usize).map_or(0, |m| m.1),
+            Shape::Array {
+                count: None,
+                stride,
+                ..
+            } if place.valid.is_some() => {
+                // Nobody knows whether the element exists: it is tested like any other index.
+                let index = self.builder.word(index);
+                let site = self.site(ty, None);
+                let valid = self
+                    .builder
+                    .checked_index(&place, index, stride, None, site);
+                return Ok(self.builder.step(place, index, stride, valid));
+            }
+            Shape::Array {
+                count: None,
+                stride,
+                ..
+            } if place.root.bytes.is_some() => {
+                let index = self.builder.word(index);
+                let index = self.builder.limited(&place, index, stride, None);
+                return Ok(self.builder.step(place, index, stride, None));
+            }
+            _ => stride(ty, self.builder.types).wrapping_mul(index),
+        };
+        Ok(place.member(offset))
+    }
+
+    /// The length of an array, where the argument table tells it.
+    pub(super) fn array_length(&mut self, array: Handle<Expression>) -> Outcomes<Option<Value>> {
+        let stride = stride(self.pointee(array)?, self.builder.types);
+        let place = self.place_of(array);
+        Ok(place.and_then(|place| self.builder.length(&place, stride)))
+    }
+
+    pub(super) fn atomic(
+        &mut self,
+        place: &Place,
+        pointer: Handle<Expression>,
+        mut fun: naga::AtomicFunction,
+        value: Handle<Expression>,
+        result: Option<Handle<Expression>>,
+    ) -> Outcomes<()> {
+        let span = self.builder.span;
+        let scalar = match self.pointee(pointer)?.shape(self.builder.types) {
+            Shape::Atomic(scalar) if is_word(scalar) => scalar,
+            _ => {
+                let kind = PointerErrorKind::Unsupported {
+                    what: "an atomic operation of this type",
+                    instead: "use atomic<u32> or atomic<i32>",
+                };
+                return Err(self.error(span)(kind));
+            }
+        };
+        let value = self.value(value)?;
+        if let naga::AtomicFunction::Exchange {
+            compare: Some(compare),
+        } = &mut fun
+        {
+            *compare = self.value(*compare)?;
+        }
+        self.builder.span = span;
+        self.builder.report(place);
+        let outcome = self
+            .builder
+            .atomic(place, scalar, fun, value, result.is_some());
+        if let Some((result, outcome)) = result.zip(outcome) {
+            let mapped = match (outcome, &self.old.expressions[result]) {
+                (Outcome::Exchange(..), Expression::AtomicResult { ty, .. }) => {
+                    Mapped::Outcome(outcome, *ty)
+                }
+                (Outcome::Before(value) | Outcome::Exchange(value, _), _) => Mapped::Value(value),
+            };
+            self.map.insert(result, mapped);
+        }
+        Ok(())
+    }
+
+    /// The new form of a pointer that is passed or returned where a pointer to `expected` is declared.
+    pub(super) fn boundary(
+        &mut self,
+        handle: Handle<Expression>,
+        expected: Option<Ty>,
+    ) -> Outcomes<Value> {
+        let error = self.error(self.span_of(handle));
+        let Some(place) = self.place_of(handle) else {
+            return Err(error(PointerErrorKind::ForeignPointer));
+        };
+        let given = self.pointee(handle)?;
+        let types = &*self.builder.types;
+        if let Some(expected) = expected
+            && expected.shape(types) != given.shape(types)
+        {
+            return Err(error(PointerErrorKind::PointeeMismatch {
+                expected: expected.name(types),
+                given: given.name(types),
+            }));
+        }
+        Ok(self.builder.boundary(&place))
+    }
+
+    pub(super) fn call(
+        &mut self,
+        function: Handle<Function>,
+        arguments: &[Handle<Expression>],
+        result: Option<Handle<Expression>>,
+        span: Span,
+    ) -> Outcomes<()> {
+        let plan = self.plan;
+        let Some(callee) = plan.callees.get(&function) else {
+            return Err(self.error(span)(PointerErrorKind::Type(
+                "a call of an unknown function".to_owned(),
+            )));
+        };
+        match callee.role {
+            Role::Root => {
+                let (Some(result), Some(pointee), [pointer]) = (result, callee.result, arguments)
+                else {
+                    return Ok(());
+                };
+                let pointer = self.value(*pointer)?;
+                self.builder.span = self.span_of(result);
+                let place = self.root(pointer, pointee, Boundary::Pointer);
+                self.map.insert(result, Mapped::Place(place));
+            }
+            Role::Address => {
+                if let (Some(result), [pointer]) = (result, arguments) {
+                    let Some(place) = self.place_of(*pointer) else {
+                        return Err(self.error(span)(PointerErrorKind::ForeignPointer));
+                    };
+                    let address = self.builder.address(&place);
+                    self.map.insert(result, Mapped::Value(address));
+                }
+            }
+            Role::User => {
+                let mut values = Vec::with_capacity(arguments.len());
+                for (index, argument) in arguments.iter().enumerate() {
+                    let pointee = callee.arguments.get(index).copied().flatten();
+                    values.push(match pointee {
+                        Some(_) => self.boundary(*argument, pointee)?,
+                        None => self.value(*argument)?,
+                    });
+                }
+                let Some(new) = callee.new else {
+                    return Ok(());
+                };
+                self.builder.span = span;
+                let value = result.map(|_| self.builder.add(Expression::CallResult(new)));
+                self.builder.push(Statement::Call {
+                    function: new,
+                    arguments: values,
+                    result: value,
+                });
+                if let Some((result, value)) = result.zip(value) {
+                    let mapped = match callee.result {
+                        Some(pointee) => {
+                            let form = self.plan.heap.boundary;
+                            Mapped::Place(self.root(value, pointee, form))
+                        }
+                        None => Mapped::Value(value),
+                    };
+                    self.map.insert(result, mapped);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,422 @@
+//! Checked mode: what a pointer must satisfy, and how a kernel tells that one does not.
+//!
+//! A pointer is tested where it is translated, an index where it is applied; both tests are plain
+//! arithmetic. What failed is noted where memory is touched, for a pointer may be formed and then, being
+//! null, not be followed. In a block that touches it several times, and in the blocks inside that one,
+//! the first of them notes it for all. The host tells the reasons apart: it has the address and the
+//! alignment.
+
+use naga::{
+    AtomicFunction, BinaryOperator as Op, Block, BuiltIn, Expression, Function, FunctionArgument,
+    Literal, MathFunction, Module, Scalar, Span, Statement, TypeInner, VectorSize,
+};
+
+use super::super::status;
+use super::super::type_of;
+use super::builder::{Builder, Value};
+use super::heap::Heap;
+use super::options::site_code;
+use super::place::{Checked, Place};
+
+/// Why something may not be touched.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cause {
+    /// The pointer itself.
+    Pointer { raw: Value, site: usize },
+    /// An index behind it, with the address that it leads to.
+    Index {
+        parent: Value,
+        address: (Value, Value),
+        site: usize,
+    },
+}
+
+/// What a pointer is taken to point to.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub align: u32,
+    /// Bytes that must lie in the heap.
+    pub bytes: u32,
+    /// An array without a length follows these bytes.
+    pub is_unsized: bool,
+}
+
+impl Builder<'_> {
+    fn all(&mut self, left: Value, right: Value) -> Value {
+        self.binary(Op::LogicalAnd, left, right)
+    }
+
+    /// `size - min(offset, size)`
+    fn rest(&mut self, size: Value, offset: Value) -> Value {
+        let reached = self.lesser(offset, size);
+        self.binary(Op::Subtract, size, reached)
+    }
+
+    /// The lesser of two numbers.
+    pub fn lesser(&mut self, left: Value, right: Value) -> Value {
+        self.add(Expression::Math {
+            fun: MathFunction::Min,
+            arg: left,
+            arg1: Some(right),
+            arg2: None,
+            arg3: None,
+        })
+    }
+
+    /// The first offset in a range of `size` bytes at which `bytes` bytes do not fit any more.
+    fn limit(&mut self, size: Value, bytes: u32) -> Value {
+        let last = self.word(bytes.max(1) - 1);
+        self.rest(size, last)
+    }
+
+    /// Tests a pointer. A null one is found out by its address like any other: no heap begins at 0.
+    pub fn checked_pointer(&mut self, raw: Value, target: Target, site: usize) -> Option<Checked> {
+        self.heap.status?;
+        let translation = self.heap.translation;
+        let low = self.member(raw, 0);
+        let high = self.member(raw, 1);
+        let (mut strange, mut fits, mut size) = self.checked_shared(low, high, target)?;
+        let mut offset = self.shared_offset(low);
+        if translation.shared > 1 && target.is_unsized {
+            // The array ends with the heap or with its segment.
+            let bytes = 1u32 << translation.segment_shift;
+            let before = self.with(Op::And, offset, 0u32.wrapping_sub(bytes));
+            let size_here = self.binary(Op::Subtract, size, before);
+            let bytes = self.word(bytes);
+            size = self.lesser(size_here, bytes);
+            offset = self.binary(Op::Subtract, offset, before);
+        }
+        if translation.device > 0 {
+            let tag = self.shifted(high, 16);
+            let is_shared = self.with(Op::Equal, tag, 0);
+            let device = self.checked_device(low, high, tag, target)?;
+            strange = self.select(is_shared, strange, device.0);
+            fits = {
+                let (yes, no) = (self.all(is_shared, fits), self.not(is_shared));
+                let other = self.all(no, device.1);
+                self.binary(Op::LogicalOr, yes, other)
+            };
+            if target.is_unsized {
+                size = self.select(is_shared, size, device.2);
+                if offset != low {
+                    offset = self.select(is_shared, offset, low);
+                }
+            }
+        }
+        let strange = match target.align {
+            1 => strange,
+            align => {
+                let crooked = self.with(Op::And, low, align.wrapping_sub(1));
+                self.binary(Op::InclusiveOr, strange, crooked)
+            }
+        };
+        let sane = self.with(Op::Equal, strange, 0);
+        let valid = self.all(sane, fits);
+        self.causes.insert(valid, Cause::Pointer { raw, site });
+        let remaining = target.is_unsized.then(|| self.rest(size, offset));
+        Some(Checked { valid, remaining })
+    }
+
+    /// For a pointer into the shared heap: bits that must be zero, whether the value fits, and the size.
+    fn checked_shared(
+        &mut self,
+        low: Value,
+        high: Value,
+        target: Target,
+    ) -> Option<(Value, Value, Value)> {
+        let translation = self.heap.translation;
+        let base_high = self.info(1)?;
+        let size = self.info(2)?;
+        let offset = self.shared_offset(low);
+        let high = match translation.device {
+            // Where all memory is shared, pointers into the device's own carry a tag and lie in the heap.
+            0 => self.with(Op::And, high, 0xffff),
+            _ => high,
+        };
+        let strange = match translation.window_aligned {
+            true => self.binary(Op::ExclusiveOr, high, base_high),
+            false => {
+                let base_low = self.info(0)?;
+                let borrows = self.binary(Op::Less, low, base_low);
+                let (one, zero) = (self.word(1), self.word(0));
+                let borrow = self.select(borrows, one, zero);
+                let expected = self.binary(Op::Add, base_high, borrow);
+                self.binary(Op::ExclusiveOr, high, expected)
+            }
+        };
+        let limit = self.limit(size, target.bytes);
+        let mut fits = self.binary(Op::Less, offset, limit);
+        if translation.shared > 1 {
+            let bytes = 1u32 << translation.segment_shift;
+            let within = self.with(Op::And, offset, bytes.wrapping_sub(1));
+            let limit = bytes.saturating_sub(target.bytes.max(1) - 1);
+            let whole = self.with(Op::Less, within, limit);
+            fits = self.all(fits, whole);
+        }
+        Some((strange, fits, size))
+    }
+
+    /// The same for a pointer into device memory.
+    fn checked_device(
+        &mut self,
+        low: Value,
+        high: Value,
+        tag: Value,
+        target: Target,
+    ) -> Option<(Value, Value, Value)> {
+        let translation = self.heap.translation;
+        let segment = self.with(Op::Subtract, tag, translation.first_tag);
+        let size = match translation.device {
+            1 => self.info(4)?,
+            _ => {
+                let info = self.global(self.heap.info?);
+                let last = self.word(translation.device - 1);
+                let known = self.lesser(segment, last);
+                let row = self.shifted(known, 2);
+                let row = self.plus(row, 1);
+                let column = self.with(Op::And, known, 3);
+                let row = self.element(info, row);
+                let word = self.element(row, column);
+                self.load(word)
+            }
+        };
+        let known = self.with(Op::Less, segment, translation.device);
+        let limit = self.limit(size, target.bytes);
+        let fits = self.binary(Op::Less, low, limit);
+        let fits = self.all(fits, known);
+        let strange = self.with(Op::And, high, 0xffff);
+        Some((strange, fits, size))
+    }
+
+    /// Tests an index: below `count`, or, for an array without a length that begins at the place, within the
+    /// heap. Returns what the validity of the element is; nothing outside checked mode.
+    pub fn checked_index(
+        &mut self,
+        place: &Place,
+        index: Value,
+        stride: u32,
+        count: Option<u32>,
+        site: usize,
+    ) -> Option<Value> {
+        let parent = place.valid?;
+        let fits = match count {
+            Some(count) => self.with(Op::Less, index, count),
+            None => {
+                let remaining = place.root.remaining?;
+                let from_here = self.with(Op::Subtract, remaining, place.constant);
+                let count = self.divided(from_here, stride);
+                self.binary(Op::Less, index, count)
+            }
+        };
+        let valid = self.all(parent, fits);
+        let raw = place.root.raw?;
+        let offset = self.times(index, stride);
+        let offset = self.plus(offset, place.constant);
+        let low = self.member(raw, 0);
+        let low = self.binary(Op::Add, low, offset);
+        let high = self.member(raw, 1);
+        let cause = Cause::Index {
+            parent,
+            address: (low, high),
+            site,
+        };
+        self.causes.insert(valid, cause);
+        Some(valid)
+    }
+
+    /// Notes a place that is about to be touched and may not be, unless that was done before on every way here.
+    ///
+    /// The note is kept in variables of the invocation and written to the status record at its end. It is taken
+    /// without a branch: drivers that run several invocations at once on a CPU execute both sides of each.
+    pub fn report(&mut self, place: &Place) {
+        let Some((valid, notes)) = place.valid.zip(self.heap.notes) else {
+            return;
+        };
+        if !self.first_report(valid) {
+            return;
+        }
+        let Some(new) = self.cause(valid) else {
+            return;
+        };
+        let variables = notes.map(|variable| self.global(variable));
+        let code = self.load(variables[0]);
+        let unreported = self.with(Op::Equal, code, 0);
+        let invalid = self.not(valid);
+        let first = self.all(unreported, invalid);
+        for (variable, value) in variables.into_iter().zip(new) {
+            let old = match variable == variables[0] {
+                true => code,
+                false => self.load(variable),
+            };
+            let kept = self.select(first, value, old);
+            self.store(variable, kept);
+        }
+    }
+
+    fn not(&mut self, expr: Value) -> Value {
+        self.add(Expression::Unary {
+            op: naga::UnaryOperator::LogicalNot,
+            expr,
+        })
+    }
+
+    /// Code and address for a place that is known to be invalid.
+    fn cause(&mut self, valid: Value) -> Option<[Value; 3]> {
+        match *self.causes.get(&valid)? {
+            Cause::Pointer { raw, site } => {
+                let low = self.member(raw, 0);
+                let high = self.member(raw, 1);
+                Some([self.word(site_code(site)), low, high])
+            }
+            Cause::Index {
+                parent,
+                address: (low, high),
+                site,
+            } => {
+                let [code, parent_low, parent_high] = self.cause(parent)?;
+                let index = self.word(site_code(site));
+                Some([
+                    self.select(parent, index, code),
+                    self.select(parent, low, parent_low),
+                    self.select(parent, high, parent_high),
+                ])
+            }
+        }
+    }
+
+    /// Writes what was noted to the status record: the entry point is about to end.
+    pub fn write_notes(&mut self) {
+        if let Some(function) = self.heap.fault {
+            self.push(Statement::Call {
+                function,
+                arguments: Vec::new(),
+                result: None,
+            });
+        }
+    }
+
+    /// Has the entry point keep the number of its invocation: its position in the grid, x fastest.
+    pub fn keep_invocation(&mut self, ids: Value, groups: Value, workgroup: [Value; 2]) {
+        let Some(variable) = self.heap.invocation else {
+            return;
+        };
+        let [x, y, z] = [0, 1, 2].map(|i| self.member(ids, i));
+        let groups_x = self.member(groups, 0);
+        let groups_y = self.member(groups, 1);
+        let width = self.binary(Op::Multiply, groups_x, workgroup[0]);
+        let height = self.binary(Op::Multiply, groups_y, workgroup[1]);
+        let rows = self.binary(Op::Multiply, z, height);
+        let rows = self.binary(Op::Add, rows, y);
+        let number = self.binary(Op::Multiply, rows, width);
+        let number = self.binary(Op::Add, number, x);
+        let variable = self.global(variable);
+        self.store(variable, number);
+    }
+}
+
+/// Finds built-in `wanted` among the arguments of an entry point, or adds it.
+pub(super) fn built_in(
+    module: &mut Module,
+    arguments: &mut Vec<FunctionArgument>,
+    wanted: BuiltIn,
+) -> (u32, Option<u32>) {
+    let is_it = |binding: &Option<naga::Binding>| *binding == Some(naga::Binding::BuiltIn(wanted));
+    for (index, argument) in arguments.iter().enumerate() {
+        if is_it(&argument.binding) {
+            return (index as u32, None);
+        }
+        if let TypeInner::Struct { members, .. } = &module.types[argument.ty].inner
+            && let Some(member) = members.iter().position(|m| is_it(&m.binding))
+        {
+            return (index as u32, Some(member as u32));
+        }
+    }
+    let ty = type_of(
+        module,
+        TypeInner::Vector {
+            size: VectorSize::Tri,
+            scalar: Scalar::U32,
+        },
+    );
+    arguments.push(FunctionArgument {
+        name: None,
+        ty,
+        binding: Some(naga::Binding::BuiltIn(wanted)),
+    });
+    (arguments.len() as u32 - 1, None)
+}
+
+/// The function that writes what an invocation noted to the status record. The first invocation to claim
+/// the record writes all of it, so that its words belong together.
+pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
+    let (status, invocation) = heap.status.zip(heap.invocation)?;
+    let notes = heap.notes?;
+    let span = Span::UNDEFINED;
+    let mut function = Function {
+        name: Some(name),
+        ..Function::default()
+    };
+    let e = &mut function.expressions;
+    let record = e.append(Expression::GlobalVariable(status), span);
+    let variables = [notes[0], notes[1], notes[2], invocation]
+        .map(|v| e.append(Expression::GlobalVariable(v), span));
+    let one = e.append(Expression::Literal(Literal::U32(1)), span);
+    let zero = e.append(Expression::Literal(Literal::U32(0)), span);
+    let result = Expression::AtomicResult {
+        ty: heap.types.u32,
+        comparison: false,
+    };
+    let before = e.append(result, span);
+    let word = |e: &mut naga::Arena<Expression>, index| {
+        let base = record;
+        e.append(Expression::AccessIndex { base, index }, span)
+    };
+    let compare = |op, left| Expression::Binary {
+        op,
+        left,
+        right: zero,
+    };
+
+    let start = e.len();
+    let values = variables.map(|pointer| e.append(Expression::Load { pointer }, span));
+    let words = [0, 1, 2, 3].map(|i| word(e, status::POINTER.start + i));
+    let mut write = Block::new();
+    write.push(Statement::Emit(e.range_from(start)), span);
+    for (pointer, value) in words.into_iter().zip(values) {
+        write.push(Statement::Store { pointer, value }, span);
+    }
+
+    let start = e.len();
+    let claim = word(e, status::POINTER_CLAIM);
+    let mut noted = Block::new();
+    noted.push(Statement::Emit(e.range_from(start)), span);
+    let exchange = Statement::Atomic {
+        pointer: claim,
+        fun: AtomicFunction::Exchange { compare: None },
+        value: one,
+        result: Some(before),
+    };
+    noted.push(exchange, span);
+    let start = e.len();
+    let is_first = e.append(compare(Op::Equal, before), span);
+    noted.push(Statement::Emit(e.range_from(start)), span);
+    noted.push(only_if(is_first, write), span);
+
+    let start = e.len();
+    let pointer = variables[0];
+    let code = e.append(Expression::Load { pointer }, span);
+    let is_noted = e.append(compare(Op::NotEqual, code), span);
+    let emit = Statement::Emit(e.range_from(start));
+    function.body.push(emit, span);
+    function.body.push(only_if(is_noted, noted), span);
+    function.body.push(Statement::Return { value: None }, span);
+    Some(function)
+}
+
+fn only_if(condition: Value, accept: Block) -> Statement {
+    Statement::If {
+        condition,
+        accept,
+        reject: Block::new(),
+    }
+}

@@ -1,0 +1,319 @@
+//! The variables that the pass adds to a module, and the types that its expressions need.
+
+use naga::{
+    AddressSpace, ArraySize, Expression, GlobalVariable, Handle, MemoryDecorations, Module,
+    ResourceBinding, Scalar, Span, StorageAccess, Type, TypeInner, UniqueArena, VectorSize,
+};
+
+use super::super::{status, type_of, unique_name};
+use super::options::{HeapElement, HeapMemory, PointerErrorKind, PointerOptions, TranslationMode};
+use super::scan::Scan;
+
+/// How pointers cross the boundary of a function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Boundary {
+    /// As the byte offset in the shared heap: `u32`.
+    Offset,
+    /// As the pointer itself: `vec2<u32>`.
+    Pointer,
+}
+
+/// How a pointer becomes a byte offset and a binding.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Translation {
+    /// Bindings of the shared heap and of device memory.
+    pub shared: u32,
+    pub device: u32,
+    pub first_tag: u32,
+    /// Logarithm of the bytes in a segment of the shared heap.
+    pub segment_shift: u32,
+    pub window_aligned: bool,
+    pub shared_first: bool,
+}
+
+impl Translation {
+    pub fn bindings(&self) -> u32 {
+        self.shared + self.device
+    }
+}
+
+/// Everything at module scope that lowered code refers to.
+pub(super) struct Heap {
+    /// The bindings, the favoured ones first.
+    pub variables: Vec<Handle<GlobalVariable>>,
+    pub element: HeapElement,
+    pub translation: Translation,
+    pub boundary: Boundary,
+    pub info: Option<Handle<GlobalVariable>>,
+    pub table: Option<Handle<GlobalVariable>>,
+    /// The status record, in checked mode, and where an invocation keeps its number.
+    pub status: Option<Handle<GlobalVariable>>,
+    pub invocation: Option<Handle<GlobalVariable>>,
+    /// Where an invocation notes its first fault: code, low and high word of the address.
+    pub notes: Option<[Handle<GlobalVariable>; 3]>,
+    pub fault: Option<Handle<naga::Function>>,
+    pub types: Types,
+}
+
+/// Handles of types that are needed again and again.
+#[derive(Clone, Copy)]
+pub(super) struct Types {
+    pub u32: Handle<Type>,
+    pub vec2: Handle<Type>,
+    pub bool: Handle<Type>,
+    pub exchange: Option<Handle<Type>>,
+}
+
+/// The handle of a vector of `count` (1 for the scalar itself).
+pub(super) fn vector_type(
+    types: &mut UniqueArena<Type>,
+    count: u32,
+    scalar: Scalar,
+) -> Handle<Type> {
+    let inner = match vector_size(count) {
+        Some(size) => TypeInner::Vector { size, scalar },
+        None => TypeInner::Scalar(scalar),
+    };
+    types.insert(Type { name: None, inner }, Span::UNDEFINED)
+}
+
+pub(super) fn vector_size(count: u32) -> Option<VectorSize> {
+    match count {
+        2 => Some(VectorSize::Bi),
+        3 => Some(VectorSize::Tri),
+        4 => Some(VectorSize::Quad),
+        _ => None,
+    }
+}
+
+fn check(options: &PointerOptions) -> Result<(), PointerErrorKind> {
+    let (shared, device) = match &options.memory {
+        HeapMemory::Unified { segments } => (segments.len(), 0),
+        HeapMemory::Split { shared, device, .. } => (shared.len(), device.len()),
+    };
+    let problem = if shared == 0 {
+        "the shared heap has no binding; give it at least one segment"
+    } else if matches!(options.memory, HeapMemory::Split { .. }) && device == 0 {
+        "split memory has no device segment; describe it as unified"
+    } else if shared > 1 && !options.segment_bytes.is_power_of_two() {
+        "the size of a segment must be a power of two"
+    } else if shared > 1 && options.segment_bytes < 16 {
+        "a segment must have at least 16 bytes"
+    } else if options.info.is_none() && (!options.window_aligned || options.checked.is_some()) {
+        "a heap that is not window-aligned, or checked, needs the uniform that describes it"
+    } else {
+        return Ok(());
+    };
+    Err(PointerErrorKind::Options(problem))
+}
+
+impl Heap {
+    /// Adds the bindings to `module`.
+    pub fn add(
+        module: &mut Module,
+        options: &PointerOptions,
+        scan: &Scan,
+    ) -> Result<Self, PointerErrorKind> {
+        check(options)?;
+        let (shared, device, first_tag) = match &options.memory {
+            HeapMemory::Unified { segments } => (segments.as_slice(), &[][..], 0),
+            HeapMemory::Split {
+                shared,
+                device,
+                first_tag,
+            } => (shared.as_slice(), device.as_slice(), *first_tag),
+        };
+        let shared_first = device.is_empty() || options.mode == TranslationMode::SharedFavored;
+        let order: Vec<ResourceBinding> = match shared_first {
+            true => shared.iter().chain(device).copied().collect(),
+            false => device.iter().chain(shared).copied().collect(),
+        };
+        let element = element_type(module, scan.element);
+        let array = type_of(
+            module,
+            TypeInner::Array {
+                base: element,
+                size: ArraySize::Dynamic,
+                stride: scan.element.bytes(),
+            },
+        );
+        let variables = order
+            .into_iter()
+            .map(|binding| {
+                let space = AddressSpace::Storage {
+                    access: StorageAccess::LOAD | StorageAccess::STORE,
+                };
+                variable(module, "tombolo_heap", space, Some(binding), array)
+            })
+            .collect();
+        let checked = options.checked.is_some();
+        let translation = Translation {
+            shared: shared.len() as u32,
+            device: device.len() as u32,
+            first_tag: first_tag.into(),
+            segment_shift: options.segment_bytes.trailing_zeros().min(31),
+            window_aligned: options.window_aligned,
+            shared_first,
+        };
+        let wants_info = !options.window_aligned || checked;
+        let info = options.info.filter(|_| wants_info).map(|binding| {
+            let quad = vector_type(&mut module.types, 4, Scalar::U32);
+            let length = 1 + translation.device.div_ceil(4);
+            let ty = uniform_rows(module, quad, length);
+            variable(
+                module,
+                "tombolo_heap_info",
+                AddressSpace::Uniform,
+                Some(binding),
+                ty,
+            )
+        });
+        let table = options.arguments.as_ref().filter(|_| scan.uses_table);
+        let table = table.map(|table| {
+            let quad = vector_type(&mut module.types, 4, Scalar::U32);
+            let length = u32::try_from(table.variables.len()).unwrap_or(u32::MAX);
+            let ty = uniform_rows(module, quad, length);
+            let binding = Some(table.binding);
+            variable(
+                module,
+                "tombolo_arguments",
+                AddressSpace::Uniform,
+                binding,
+                ty,
+            )
+        });
+        let u32 = vector_type(&mut module.types, 1, Scalar::U32);
+        let invocation = checked.then(|| {
+            variable(
+                module,
+                "tombolo_invocation",
+                AddressSpace::Private,
+                None,
+                u32,
+            )
+        });
+        let notes = checked.then(|| {
+            ["tombolo_fault", "tombolo_fault_low", "tombolo_fault_high"]
+                .map(|name| variable(module, name, AddressSpace::Private, None, u32))
+        });
+        let status = options
+            .checked
+            .map(|binding| status::status_global(module, binding));
+        let unified = device.is_empty();
+        let boundary = match unified && !checked && !scan.takes_addresses {
+            true => Boundary::Offset,
+            false => Boundary::Pointer,
+        };
+        let exchange = scan.element.is_atomic().then(|| {
+            let scalar = element_scalar(scan.element);
+            module.generate_predeclared_type(
+                naga::PredeclaredType::AtomicCompareExchangeWeakResult(scalar),
+            )
+        });
+        Ok(Self {
+            variables,
+            element: scan.element,
+            translation,
+            boundary,
+            info,
+            table,
+            status,
+            invocation,
+            notes,
+            fault: None,
+            types: Types {
+                u32,
+                vec2: vector_type(&mut module.types, 2, Scalar::U32),
+                bool: vector_type(&mut module.types, 1, Scalar::BOOL),
+                exchange,
+            },
+        })
+    }
+
+    /// The scalar type of a word of the heap.
+    pub fn scalar(&self) -> Scalar {
+        element_scalar(self.element)
+    }
+
+    /// Words in one element.
+    pub fn words(&self) -> u32 {
+        self.element.bytes() / 4
+    }
+
+    /// Logarithm of the bytes in one element.
+    pub fn shift(&self) -> u32 {
+        self.element.bytes().trailing_zeros()
+    }
+
+    /// The type in which pointers cross the boundary of a function.
+    pub fn boundary_type(&self) -> Handle<Type> {
+        match self.boundary {
+            Boundary::Offset => self.types.u32,
+            Boundary::Pointer => self.types.vec2,
+        }
+    }
+}
+
+pub(super) fn element_scalar(element: HeapElement) -> Scalar {
+    match element {
+        HeapElement::AtomicSigned => Scalar::I32,
+        _ => Scalar::U32,
+    }
+}
+
+fn element_type(module: &mut Module, element: HeapElement) -> Handle<Type> {
+    let scalar = element_scalar(element);
+    match element {
+        HeapElement::AtomicWord | HeapElement::AtomicSigned => {
+            type_of(module, TypeInner::Atomic(scalar))
+        }
+        _ => vector_type(&mut module.types, element.bytes() / 4, scalar),
+    }
+}
+
+/// `array<vec4<u32>, length>`
+fn uniform_rows(module: &mut Module, quad: Handle<Type>, length: u32) -> Handle<Type> {
+    let length = std::num::NonZeroU32::new(length);
+    type_of(
+        module,
+        TypeInner::Array {
+            base: quad,
+            size: length.map_or(ArraySize::Dynamic, ArraySize::Constant),
+            stride: 16,
+        },
+    )
+}
+
+fn variable(
+    module: &mut Module,
+    name: &str,
+    space: AddressSpace,
+    binding: Option<ResourceBinding>,
+    ty: Handle<Type>,
+) -> Handle<GlobalVariable> {
+    let name = Some(unique_name(module, name));
+    let variable = GlobalVariable {
+        name,
+        space,
+        binding,
+        ty,
+        init: None,
+        memory_decorations: MemoryDecorations::empty(),
+    };
+    module.global_variables.append(variable, Span::UNDEFINED)
+}
+
+/// Whether naga evaluates an expression by itself or with the statement whose result it is, and not in an
+/// `Emit`.
+pub(super) fn is_not_emitted(expression: &Expression) -> bool {
+    expression.needs_pre_emit()
+        || matches!(
+            expression,
+            Expression::CallResult(_)
+                | Expression::AtomicResult { .. }
+                | Expression::WorkGroupUniformLoadResult { .. }
+                | Expression::RayQueryProceedResult
+                | Expression::SubgroupBallotResult
+                | Expression::SubgroupOperationResult { .. }
+        )
+}

@@ -1,0 +1,168 @@
+//! Pointers: lowers what lies behind `usm_<Type>(p)` to loads, stores and atomics on the heap binding.
+//!
+//! The text side (`kernel::usm`) declares a function without a body for each type that pointers are
+//! followed to. Its calls are the *roots*; everything reached from one, through members, indices, `let`,
+//! arguments and results of functions, is a *place* in the heap. A place is an element index and a
+//! constant offset, so that a pointer is translated once and a member costs nothing but its load.
+//!
+//! # What a pointer is
+//!
+//! A `vec2<u32>`: the address, low word first, as the host knows it. Nothing translates pointers in
+//! memory; they are translated where they are followed. In a heap that begins at a multiple of 4 GiB the
+//! low word is the offset, and there is nothing to translate.
+//!
+//! # What the heap is
+//!
+//! One array per binding, whose element type the kernel's accesses decide: pairs or quadruples of words
+//! where every access is aligned for them, words otherwise, atomic words as soon as one operation is
+//! atomic (one buffer may be bound only once where it is written).
+//!
+//! # What is not the same as with a bound buffer
+//!
+//! - Outside checked mode an index beyond a fixed-size array reaches what lies behind that array, inside the
+//!   heap: there is nothing that could tell where an allocation ends.
+//! - A lone `f16` is stored by two atomic operations; its neighbour in the word is not disturbed.
+
+mod access;
+mod atomics;
+mod builder;
+mod chains;
+mod check;
+mod heap;
+mod options;
+mod place;
+mod rewrite;
+mod scan;
+mod shape;
+mod values;
+mod visit;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use naga::{Arena, BuiltIn, Function, Handle, Module, Span};
+
+pub use options::{
+    ArgumentTable, FaultReason, HeapInfo, HeapMemory, PointerError, PointerFacts, PointerOptions,
+    TranslationMode,
+};
+#[cfg(test)]
+use options::{HeapElement, PointerErrorKind};
+
+use super::unique_name;
+use heap::Heap;
+use rewrite::{Callee, Invocation, Plan};
+use scan::{Role, Scan};
+
+/// Lowers the pointers of entry point `entry` (its index in `module.entry_points`).
+///
+/// `None`, and an untouched module, where the entry point is not there or reaches no stub. Otherwise the
+/// module is for this entry point alone: the others, and all functions that it does not reach, are removed,
+/// because those that use stubs could not be validated.
+///
+/// # Errors
+/// [`PointerError`], with the place in the source. The module is then no longer of use.
+pub fn run(
+    module: &mut Module,
+    entry: usize,
+    options: &PointerOptions,
+) -> Result<Option<PointerFacts>, PointerError> {
+    let Some(entry_point) = module.entry_points.get(entry) else {
+        return Ok(None);
+    };
+    let Some(scan) = scan::scan(module, &entry_point.function, options)? else {
+        return Ok(None);
+    };
+    let mut heap = Heap::add(module, options, &scan).map_err(|kind| PointerError {
+        kind,
+        span: Span::UNDEFINED,
+        function: None,
+    })?;
+    let mut callees = callees(module, &scan);
+    let mut entry_point = module.entry_points.swap_remove(entry);
+    module.entry_points.clear();
+    let invocation = heap.status.map(|_| Invocation {
+        ids: check::built_in(
+            module,
+            &mut entry_point.function.arguments,
+            BuiltIn::GlobalInvocationId,
+        ),
+        groups: check::built_in(
+            module,
+            &mut entry_point.function.arguments,
+            BuiltIn::NumWorkGroups,
+        ),
+        workgroup: entry_point.workgroup_size,
+        sizes: entry_point.workgroup_size_overrides.unwrap_or_default(),
+        globals: module.global_expressions.clone(),
+    });
+    let fault_name = unique_name(module, "tombolo_pointer_fault");
+    let old = std::mem::take(&mut module.functions);
+    let mut new: Arena<Function> = Arena::new();
+    heap.fault = check::fault_function(&heap, fault_name).map(|f| new.append(f, Span::UNDEFINED));
+
+    let mut sites = Vec::new();
+    for (handle, function_scan) in &scan.functions {
+        let plan = Plan {
+            heap: &heap,
+            layouts: &scan.layouts,
+            callees: &callees,
+        };
+        let function = rewrite::function(
+            &mut module.types,
+            &plan,
+            &old[*handle],
+            function_scan,
+            &mut sites,
+            None,
+        )?;
+        let appended = new.append(function, old.get_span(*handle));
+        if let Some(callee) = callees.get_mut(handle) {
+            callee.new = Some(appended);
+        }
+    }
+    let plan = Plan {
+        heap: &heap,
+        layouts: &scan.layouts,
+        callees: &callees,
+    };
+    entry_point.function = rewrite::function(
+        &mut module.types,
+        &plan,
+        &entry_point.function,
+        &scan.entry,
+        &mut sites,
+        invocation.as_ref(),
+    )?;
+    module.functions = new;
+    module.entry_points.push(entry_point);
+    Ok(Some(PointerFacts {
+        entry: 0,
+        element: heap.element,
+        reads_info: heap.info.is_some(),
+        writes: scan.writes,
+        sites,
+    }))
+}
+
+/// What calls of the module's functions become.
+fn callees(module: &Module, scan: &Scan) -> BTreeMap<Handle<Function>, Callee> {
+    let pointee = |ty| scan::pointee(module, ty);
+    (module.functions.iter())
+        .map(|(handle, function)| {
+            let role = scan::role(function, &module.types);
+            let callee = Callee {
+                role,
+                new: None,
+                arguments: match (role, scan.functions.get(&handle)) {
+                    (Role::User, Some(scan)) => scan.arguments.clone(),
+                    _ => Vec::new(),
+                },
+                result: function.result.as_ref().and_then(|r| pointee(r.ty)),
+            };
+            (handle, callee)
+        })
+        .collect()
+}

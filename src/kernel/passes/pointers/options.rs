@@ -1,0 +1,321 @@
+//! What the pass is told, what it tells, and what can be wrong with a kernel that uses pointers.
+
+use naga::valid::Capabilities;
+use naga::{ResourceBinding, Span};
+use thiserror::Error;
+
+/// Which side of memory a kernel's pointers are expected to point to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TranslationMode {
+    /// The kernel may not dereference pointers.
+    Disabled,
+    /// Device memory is tested for, and reached, first.
+    DeviceFavored,
+    /// Shared memory is tested for, and reached, first.
+    SharedFavored,
+}
+
+/// Where the heap is bound. All bindings are in the storage space and read-write; the pass declares
+/// them, and the user's program must use none of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HeapMemory {
+    /// Shared and device memory are the same memory: every pointer is one into the shared heap.
+    Unified {
+        /// The segments of the heap, in the order of their addresses.
+        segments: Vec<ResourceBinding>,
+    },
+    /// Pointers whose upper 16 bits are zero are shared; the others are device pointers.
+    Split {
+        /// The segments of the shared heap, in the order of their addresses.
+        shared: Vec<ResourceBinding>,
+        /// The segments of device memory. The upper 16 bits of a pointer into segment `n` are
+        /// `first_tag + n`, the lower 32 its byte offset in the segment.
+        device: Vec<ResourceBinding>,
+        /// The upper 16 bits of pointers into the first segment of device memory.
+        first_tag: u16,
+    },
+}
+
+/// What the pass needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PointerOptions {
+    /// Which side is reached first.
+    pub mode: TranslationMode,
+    /// Where the heap is bound.
+    pub memory: HeapMemory,
+    /// Bytes of each segment of the shared heap but the last: a power of two. One allocation lies
+    /// within one segment. Without meaning for a single segment.
+    pub segment_bytes: u32,
+    /// The shared heap begins at a multiple of 4 GiB, so that the low word of a pointer is its offset.
+    pub window_aligned: bool,
+    /// The uniform that tells where the heap lies ([`HeapInfo`]). Needed where the heap is not
+    /// window-aligned, and in checked mode.
+    pub info: Option<ResourceBinding>,
+    /// Checked mode: every dereference is tested, and the first that fails is written to the status
+    /// record at this binding (words [`super::super::status::POINTER`]).
+    pub checked: Option<ResourceBinding>,
+    /// Storage variables that are reached through the heap, because the adapter has no bindings left for them.
+    pub arguments: Option<ArgumentTable>,
+    /// What the device can do, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on it.
+    pub capabilities: u64,
+}
+
+/// Storage variables of the program whose memory lies in the heap, and the uniform that tells where.
+///
+/// An index behind such a variable is limited to the last element, as wgpu limits it behind a bound one;
+/// nothing else is tested, because the runtime itself fills the table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ArgumentTable {
+    /// The uniform: `array<vec4<u32>>`, a row for each of the variables: pointer (low word, high word), size in bytes,
+    /// zero.
+    pub binding: ResourceBinding,
+    /// The variables, by the bindings that the program gives them. Where none of them is used, the uniform is not
+    /// declared.
+    pub variables: Vec<ResourceBinding>,
+}
+
+impl PointerOptions {
+    pub(super) fn capabilities(&self) -> Capabilities {
+        Capabilities::from_bits_truncate(self.capabilities)
+    }
+}
+
+/// The contents of the uniform at [`PointerOptions::info`]: `array<vec4<u32>>` as words.
+///
+/// Word 0 and 1: the address of the shared heap, low word first; not 0, so that null lies outside. Word 2: its size in bytes. Word 3:
+/// zero. From word 4: the size in bytes of each segment of device memory, padded to a multiple of four
+/// words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeapInfo {
+    /// Address of the shared heap.
+    pub base: u64,
+    /// Bytes of the shared heap.
+    pub shared_bytes: u32,
+    /// Bytes of each segment of device memory.
+    pub device_bytes: Vec<u32>,
+}
+
+impl HeapInfo {
+    /// The words of the uniform.
+    pub fn words(&self) -> Vec<u32> {
+        let mut words = vec![
+            self.base as u32,
+            (self.base >> 32) as u32,
+            self.shared_bytes,
+            0,
+        ];
+        words.extend(&self.device_bytes);
+        words.resize(words.len().next_multiple_of(4), 0);
+        words
+    }
+}
+
+/// The element type of the heap bindings in one kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeapElement {
+    /// `array<u32>`.
+    Word,
+    /// `array<vec2<u32>>`.
+    Pair,
+    /// `array<vec4<u32>>`.
+    Quad,
+    /// `array<atomic<u32>>`.
+    AtomicWord,
+    /// `array<atomic<i32>>`: the kernel takes signed minima or maxima.
+    AtomicSigned,
+}
+
+impl HeapElement {
+    /// Bytes of one element.
+    pub(super) fn bytes(self) -> u32 {
+        match self {
+            Self::Word | Self::AtomicWord | Self::AtomicSigned => 4,
+            Self::Pair => 8,
+            Self::Quad => 16,
+        }
+    }
+
+    pub(super) fn is_atomic(self) -> bool {
+        matches!(self, Self::AtomicWord | Self::AtomicSigned)
+    }
+}
+
+/// What was done to a module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointerFacts {
+    /// The index of the entry point now: the others were removed.
+    pub entry: usize,
+    /// The element type of the heap bindings.
+    pub element: HeapElement,
+    /// The kernel reads the uniform at [`PointerOptions::info`].
+    pub reads_info: bool,
+    /// The kernel may write to the heap.
+    pub writes: bool,
+    /// The places that are checked, in checked mode.
+    pub sites: Vec<PointerSite>,
+}
+
+/// A place where a pointer is dereferenced or an index applied behind one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointerSite {
+    /// The expression, in the source that the module was parsed from.
+    pub span: Span,
+    /// The function that it is in, by its name in the module.
+    pub function: Option<String>,
+    /// The type that the pointer was taken to point to.
+    pub pointee: String,
+    /// The alignment that its address must have, in bytes; `None` where the place is an index.
+    pub align: Option<u32>,
+}
+
+/// What was wrong with a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultReason {
+    /// It was null.
+    Null,
+    /// Its address is no multiple of the type's alignment.
+    Misaligned,
+    /// The value that it points to does not lie in the heap.
+    Outside,
+    /// An index behind it was beyond the array, or beyond the heap for an array without a length.
+    Index,
+}
+
+/// A failed dereference, read from a status record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointerFault<'a> {
+    /// Where it happened; `None` for a code that this kernel cannot have written.
+    pub site: Option<&'a PointerSite>,
+    /// What was wrong.
+    pub reason: FaultReason,
+    /// The address.
+    pub address: u64,
+    /// The invocation: its position in the grid, x fastest.
+    pub invocation: u32,
+}
+
+/// The code of a site. Never 0.
+pub(super) fn site_code(index: usize) -> u32 {
+    u32::try_from(index)
+        .unwrap_or(u32::MAX - 1)
+        .saturating_add(1)
+}
+
+impl PointerFacts {
+    /// The fault that `words`, the words [`super::super::status::POINTER`] of a status record, tell of.
+    pub fn fault(&self, words: [u32; 4]) -> Option<PointerFault<'_>> {
+        let [code, low, high, invocation] = words;
+        let index = code.checked_sub(1)?;
+        let site = self.sites.get(index as usize);
+        let address = u64::from(low) | u64::from(high) << 32;
+        let reason = match site.and_then(|site| site.align) {
+            None if site.is_some() => FaultReason::Index,
+            _ if address == 0 => FaultReason::Null,
+            Some(align) if !address.is_multiple_of(u64::from(align.max(1))) => {
+                FaultReason::Misaligned
+            }
+            _ => FaultReason::Outside,
+        };
+        Some(PointerFault {
+            site,
+            reason,
+            address,
+            invocation,
+        })
+    }
+}
+
+/// Why a kernel's pointers cannot be lowered.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("{kind}")]
+pub struct PointerError {
+    /// What is wrong.
+    pub kind: PointerErrorKind,
+    /// Where, in the source that the module was parsed from.
+    pub span: Span,
+    /// The function that it is in, by its name in the module.
+    pub function: Option<String>,
+}
+
+/// What is wrong with a kernel that uses pointers.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum PointerErrorKind {
+    /// The translation mode is `Disabled`.
+    #[error(
+        "the kernel dereferences pointers, and its translation mode is Disabled; choose DeviceFavored or SharedFavored"
+    )]
+    Disabled,
+    /// A member has a type that cannot lie in shared memory, or not on this device.
+    #[error("`{place}` of type {ty} cannot be reached through a pointer: {why}")]
+    UnsupportedType {
+        /// The type or member.
+        place: String,
+        /// Its type as WGSL writes it.
+        ty: String,
+        /// Why, and what to do instead.
+        why: String,
+    },
+    /// `arrayLength` of an array behind a pointer.
+    #[error(
+        "arrayLength() of an array behind a pointer: an address tells no length; pass the number of elements to the kernel, \
+         or store it beside the array"
+    )]
+    ArrayLength,
+    /// A function that takes or returns pointers is given a pointer to a bound variable.
+    #[error(
+        "this pointer into the storage space does not come from a `usm_` function, and only those can be passed to or \
+         returned from functions; pass an index, or reach the memory through a `usm_ptr`"
+    )]
+    ForeignPointer,
+    /// A pointer argument or result has another pointee than declared.
+    #[error(
+        "a pointer to {given} is given where a pointer to {expected} is declared; pass a pointer to {expected}"
+    )]
+    PointeeMismatch {
+        /// The declared pointee.
+        expected: String,
+        /// The pointee that was given.
+        given: String,
+    },
+    /// A constant index beyond the end.
+    #[error("the index {index} is beyond the {count} elements of {ty}")]
+    IndexOutOfBounds {
+        /// The index.
+        index: u32,
+        /// Elements there are.
+        count: u32,
+        /// The type that is indexed.
+        ty: String,
+    },
+    /// A value is too large to be loaded or stored at once.
+    #[error(
+        "a value of {words} words is loaded or stored at once, and {limit} is the most; copy its elements in a loop"
+    )]
+    ValueTooLarge {
+        /// Words of the value.
+        words: u32,
+        /// Words that may be moved at once.
+        limit: u32,
+    },
+    /// Signed and unsigned minima or maxima in one kernel.
+    #[error(
+        "the kernel takes atomic minima or maxima of both i32 and u32 behind pointers, and the heap can be bound as only \
+         one of them; use one kind, or a loop of atomicCompareExchangeWeak for the other"
+    )]
+    MixedAtomics,
+    /// An expression that takes a pointer in a way that has no meaning for the heap.
+    #[error("{what} cannot be used with a pointer from a `usm_` function; {instead}")]
+    Unsupported {
+        /// What was used.
+        what: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// The options contradict themselves or the kernel.
+    #[error("the heap cannot be bound: {0}")]
+    Options(&'static str),
+    /// naga cannot tell the type of an expression, or the layout of a type.
+    #[error("{0}")]
+    Type(String),
+}

@@ -1,0 +1,491 @@
+//! Rewrites one function: every expression and statement is copied into a new body, and those that
+//! have to do with pointers into the heap become arithmetic, loads and stores on the way.
+
+use std::collections::{BTreeMap, HashMap};
+
+use naga::{
+    Arena, Block, Expression, Function, Handle, LocalVariable, Span, Statement, SwitchCase, Type,
+    UniqueArena,
+};
+
+use super::atomics::Outcome;
+use super::builder::{Builder, Value};
+use super::heap::Heap;
+use super::options::{PointerError, PointerErrorKind, PointerSite};
+use super::place::Place;
+use super::scan::{FunctionScan, Role};
+use super::shape::{Layouts, Ty};
+use super::visit::{operands, used_by};
+
+/// What a call of a function becomes.
+pub(super) struct Callee {
+    pub role: Role,
+    /// The function in the new module, for one that the user wrote.
+    pub new: Option<Handle<Function>>,
+    pub arguments: Vec<Option<Ty>>,
+    pub result: Option<Ty>,
+}
+
+/// What the rewriting of every function needs.
+pub(super) struct Plan<'a> {
+    pub heap: &'a Heap,
+    pub layouts: &'a Layouts,
+    pub callees: &'a BTreeMap<Handle<Function>, Callee>,
+}
+
+/// What an expression of the old function became.
+#[derive(Clone, Copy)]
+pub(super) enum Mapped {
+    Value(Value),
+    Place(Place),
+    Outcome(Outcome, Handle<Type>),
+}
+
+/// What the entry point keeps for checked mode: positions of the built-in values, and the size of a work-group.
+pub(super) struct Invocation {
+    pub ids: (u32, Option<u32>),
+    pub groups: (u32, Option<u32>),
+    pub workgroup: [u32; 3],
+    /// Expressions in `globals` that decide the size of the work-group instead, where overrides do.
+    pub sizes: [Option<Handle<Expression>>; 3],
+    pub globals: Arena<Expression>,
+}
+
+pub(super) struct Rewriter<'a> {
+    pub builder: Builder<'a>,
+    pub plan: &'a Plan<'a>,
+    pub old: &'a Function,
+    pub scan: &'a FunctionScan,
+    pub map: HashMap<Handle<Expression>, Mapped>,
+    pub sites: &'a mut Vec<PointerSite>,
+    is_entry: bool,
+}
+
+pub(super) type Outcomes<T> = Result<T, PointerError>;
+
+/// Makes the new form of `old`.
+pub(super) fn function(
+    types: &mut UniqueArena<Type>,
+    plan: &Plan<'_>,
+    old: &Function,
+    scan: &FunctionScan,
+    sites: &mut Vec<PointerSite>,
+    invocation: Option<&Invocation>,
+) -> Outcomes<Function> {
+    let mut locals = naga::Arena::new();
+    for (handle, local) in old.local_variables.iter() {
+        let copy = LocalVariable {
+            init: None,
+            ..local.clone()
+        };
+        locals.append(copy, old.local_variables.get_span(handle));
+    }
+    let mut rewriter = Rewriter {
+        builder: Builder::new(types, plan.heap, locals),
+        plan,
+        old,
+        scan,
+        map: HashMap::new(),
+        sites,
+        is_entry: invocation.is_some(),
+    };
+    rewriter.initializers();
+    rewriter.prologue(invocation);
+    rewriter.tabled();
+    let body = rewriter.block(&old.body)?;
+    rewriter.builder.append(body);
+    let named =
+        old.named_expressions
+            .iter()
+            .filter_map(|(handle, name)| match rewriter.map.get(handle) {
+                Some(Mapped::Value(value)) => Some((*value, name.clone())),
+                _ => None,
+            });
+    let named_expressions = named.collect();
+    let (expressions, local_variables, body) = rewriter.builder.finish();
+    let mut arguments = old.arguments.clone();
+    for (argument, pointee) in arguments.iter_mut().zip(&scan.arguments) {
+        if pointee.is_some() {
+            argument.ty = plan.heap.boundary_type();
+        }
+    }
+    let mut result = old.result.clone();
+    if let (Some(result), Some(_)) = (&mut result, scan.result) {
+        result.ty = plan.heap.boundary_type();
+    }
+    Ok(Function {
+        name: old.name.clone(),
+        arguments,
+        result,
+        local_variables,
+        expressions,
+        named_expressions,
+        body,
+        diagnostic_filter_leaf: old.diagnostic_filter_leaf,
+    })
+}
+
+impl Rewriter<'_> {
+    pub(super) fn error(&self, span: Span) -> impl Fn(PointerErrorKind) -> PointerError + use<> {
+        let function = self.old.name.clone();
+        move |kind| PointerError {
+            kind,
+            span,
+            function: function.clone(),
+        }
+    }
+
+    pub(super) fn span_of(&self, handle: Handle<Expression>) -> Span {
+        self.old.expressions.get_span(handle)
+    }
+
+    /// Copies the initializers of the function's variables.
+    fn initializers(&mut self) {
+        let mut copies = HashMap::new();
+        for (handle, local) in self.old.local_variables.iter() {
+            if let Some(init) = local.init {
+                let init = self.constant(init, &mut copies);
+                self.builder.locals.get_mut(handle).init = Some(init);
+            }
+        }
+    }
+
+    /// Copies a constant expression; the function's body gets copies of its own, which are emitted.
+    fn constant(
+        &mut self,
+        handle: Handle<Expression>,
+        copies: &mut HashMap<Handle<Expression>, Value>,
+    ) -> Value {
+        if let Some(copy) = copies.get(&handle) {
+            return *copy;
+        }
+        let mut expression = self.old.expressions[handle].clone();
+        let replaced: Result<(), std::convert::Infallible> =
+            operands(&mut expression, &mut |operand| {
+                *operand = self.constant(*operand, copies);
+                Ok(())
+            });
+        replaced.unwrap_or_default();
+        self.builder.span = self.span_of(handle);
+        let copy = self.builder.add_constant(expression);
+        copies.insert(handle, copy);
+        copy
+    }
+
+    /// What stands before everything else: the pointers among the arguments are translated.
+    fn prologue(&mut self, invocation: Option<&Invocation>) {
+        if let Some(invocation) = invocation {
+            let mut read = |(argument, member): (u32, Option<u32>)| {
+                let value = self.builder.add(Expression::FunctionArgument(argument));
+                match member {
+                    Some(member) => self.builder.member(value, member),
+                    None => value,
+                }
+            };
+            let (ids, groups) = (read(invocation.ids), read(invocation.groups));
+            let sizes = [0, 1].map(|i| match invocation.sizes[i] {
+                Some(size) => {
+                    let size = self.builder.copied(&invocation.globals, size);
+                    self.builder.convert(size, naga::Scalar::U32)
+                }
+                None => self.builder.word(invocation.workgroup[i]),
+            });
+            self.builder.keep_invocation(ids, groups, sizes);
+        }
+        if !self.scan.pointers.is_empty() {
+            self.builder.read_info();
+        }
+        for (handle, expression) in self.old.expressions.iter() {
+            if let Expression::FunctionArgument(index) = *expression
+                && let Some(Some(pointee)) = self.scan.arguments.get(index as usize)
+            {
+                self.builder.span = self.span_of(handle);
+                let value = self.builder.add(Expression::FunctionArgument(index));
+                let place = self.root(value, *pointee, self.plan.heap.boundary);
+                self.map.insert(handle, Mapped::Place(place));
+            }
+        }
+    }
+
+    /// Translates the variables in the argument table that the function uses.
+    fn tabled(&mut self) {
+        for (handle, row) in &self.scan.tabled {
+            if let Some(pointer) = self.scan.pointers.get(handle) {
+                let align = self.plan.layouts.align(pointer.pointee);
+                if let Some(root) = self.builder.root_of_row(*row, align) {
+                    let place = self.builder.place(root);
+                    self.map.insert(*handle, Mapped::Place(place));
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, block: &Block) -> Outcomes<Block> {
+        // The closure borrows all of the rewriter, and the builder is a part of it: the block is opened and
+        // closed by hand.
+        let opened = self.builder.open();
+        let mut result = Ok(());
+        for (statement, span) in block.span_iter() {
+            self.builder.span = *span;
+            result = self.statement(statement, *span);
+            if result.is_err() {
+                break;
+            }
+        }
+        let made = self.builder.close(opened);
+        result.map(|()| made)
+    }
+
+    fn statement(&mut self, statement: &Statement, span: Span) -> Outcomes<()> {
+        match statement {
+            Statement::Emit(range) => {
+                for handle in range.clone() {
+                    self.builder.span = self.span_of(handle);
+                    self.expression(handle)?;
+                }
+                return Ok(());
+            }
+            Statement::Block(inner) => {
+                let inner = self.block(inner)?;
+                self.builder.span = span;
+                self.builder.push(Statement::Block(inner));
+                return Ok(());
+            }
+            Statement::If {
+                condition,
+                accept,
+                reject,
+            } => {
+                let condition = self.value(*condition)?;
+                let accept = self.block(accept)?;
+                let reject = self.block(reject)?;
+                self.builder.span = span;
+                self.builder.push(Statement::If {
+                    condition,
+                    accept,
+                    reject,
+                });
+                return Ok(());
+            }
+            Statement::Switch { selector, cases } => {
+                let selector = self.value(*selector)?;
+                let mut new = Vec::with_capacity(cases.len());
+                for case in cases {
+                    new.push(SwitchCase {
+                        value: case.value,
+                        body: self.block(&case.body)?,
+                        fall_through: case.fall_through,
+                    });
+                }
+                self.builder.span = span;
+                self.builder.push(Statement::Switch {
+                    selector,
+                    cases: new,
+                });
+                return Ok(());
+            }
+            Statement::Loop {
+                body,
+                continuing,
+                break_if,
+            } => {
+                let body = self.block(body)?;
+                let continuing = self.block(continuing)?;
+                let break_if = break_if.map(|c| self.value(c)).transpose()?;
+                self.builder.span = span;
+                self.builder.push(Statement::Loop {
+                    body,
+                    continuing,
+                    break_if,
+                });
+                return Ok(());
+            }
+            Statement::Return { value: Some(value) } if self.scan.result.is_some() => {
+                let expected = self.scan.result;
+                let value = self.boundary(*value, expected)?;
+                self.builder.push(Statement::Return { value: Some(value) });
+                return Ok(());
+            }
+            Statement::Return { value: None } if self.is_entry => self.builder.write_notes(),
+            Statement::Store { pointer, value } => {
+                if let Some(place) = self.place_of(*pointer) {
+                    let value = self.value(*value)?;
+                    let ty = self.pointee(*pointer)?;
+                    self.builder.span = span;
+                    self.builder.report(&place);
+                    return self
+                        .builder
+                        .store_value(&place, ty, value)
+                        .map_err(self.error(span));
+                }
+            }
+            Statement::Atomic {
+                pointer,
+                fun,
+                value,
+                result,
+            } => {
+                if let Some(place) = self.place_of(*pointer) {
+                    return self.atomic(&place, *pointer, *fun, *value, *result);
+                }
+            }
+            Statement::Call {
+                function,
+                arguments,
+                result,
+            } => return self.call(*function, arguments, *result, span),
+            _ => {}
+        }
+        self.plain_statement(statement)
+    }
+
+    /// Copies a statement that has nothing to do with pointers into the heap.
+    fn plain_statement(&mut self, statement: &Statement) -> Outcomes<()> {
+        let mut copy = statement.clone();
+        let mut results = Vec::new();
+        let mut uses = Vec::new();
+        used_by::<PointerError>(
+            &mut copy,
+            &mut |handle| {
+                uses.push(*handle);
+                Ok(())
+            },
+            &mut |_| Ok(()),
+        )?;
+        // Operands come first: making one may add to the arena.
+        for used in uses {
+            self.value(used)?;
+        }
+        used_by::<PointerError>(&mut copy, &mut |_| Ok(()), &mut |handle| {
+            results.push(*handle);
+            Ok(())
+        })?;
+        for result in results {
+            self.builder.span = self.span_of(result);
+            let copied = self.builder.add(self.old.expressions[result].clone());
+            self.map.insert(result, Mapped::Value(copied));
+        }
+        let map = &self.map;
+        let find = |handle: &mut Handle<Expression>| {
+            if let Some(Mapped::Value(value)) = map.get(handle) {
+                *handle = *value;
+            }
+            Ok::<(), PointerError>(())
+        };
+        used_by(&mut copy, &mut { find }, &mut { find })?;
+        self.builder.push(copy);
+        Ok(())
+    }
+
+    pub(super) fn place_of(&self, handle: Handle<Expression>) -> Option<Place> {
+        match self.map.get(&handle) {
+            Some(Mapped::Place(place)) => Some(*place),
+            _ => None,
+        }
+    }
+
+    /// The pointee of a pointer into the heap.
+    pub(super) fn pointee(&self, handle: Handle<Expression>) -> Outcomes<Ty> {
+        let pointer = self.scan.pointers.get(&handle);
+        pointer.map(|p| p.pointee).ok_or_else(|| {
+            self.error(self.span_of(handle))(PointerErrorKind::Type(
+                "a pointer without a known pointee".to_owned(),
+            ))
+        })
+    }
+
+    /// The new form of an expression that is a value.
+    pub(super) fn value(&mut self, handle: Handle<Expression>) -> Outcomes<Value> {
+        match self.map.get(&handle) {
+            Some(Mapped::Value(value)) => return Ok(*value),
+            Some(Mapped::Outcome(outcome, ty)) => {
+                let (outcome, ty) = (*outcome, *ty);
+                return Ok(match outcome {
+                    Outcome::Before(before) => before,
+                    Outcome::Exchange(before, exchanged) => {
+                        self.builder.compose(ty, vec![before, exchanged])
+                    }
+                });
+            }
+            Some(Mapped::Place(_)) => {
+                let kind = PointerErrorKind::Unsupported {
+                    what: "this expression",
+                    instead: "load the value first",
+                };
+                return Err(self.error(self.span_of(handle))(kind));
+            }
+            None => {}
+        }
+        self.expression(handle)?;
+        match self.map.get(&handle) {
+            Some(Mapped::Value(value)) => Ok(*value),
+            _ => {
+                let kind = PointerErrorKind::Type("an expression without a value".to_owned());
+                Err(self.error(self.span_of(handle))(kind))
+            }
+        }
+    }
+
+    /// Makes the new form of an expression.
+    fn expression(&mut self, handle: Handle<Expression>) -> Outcomes<()> {
+        if self.map.contains_key(&handle) {
+            return Ok(());
+        }
+        let old = self.old;
+        let mapped = match old.expressions[handle] {
+            Expression::Access { base, index } if self.place_of(base).is_some() => {
+                let index = self.index(index)?;
+                let place = self.access(handle, base, index)?;
+                Mapped::Place(place)
+            }
+            Expression::AccessIndex { base, index } if self.place_of(base).is_some() => {
+                Mapped::Place(self.access_index(handle, base, index)?)
+            }
+            Expression::AccessIndex { base, index }
+                if matches!(self.map.get(&base), Some(Mapped::Outcome(..))) =>
+            {
+                match (self.map.get(&base), index) {
+                    (Some(Mapped::Outcome(Outcome::Exchange(_, done), _)), 1) => {
+                        Mapped::Value(*done)
+                    }
+                    (Some(Mapped::Outcome(Outcome::Exchange(before, _), _)), _) => {
+                        Mapped::Value(*before)
+                    }
+                    _ => Mapped::Value(self.value(base)?),
+                }
+            }
+            Expression::Load { pointer } if self.place_of(pointer).is_some() => {
+                let ty = self.pointee(pointer)?;
+                match self.place_of(pointer) {
+                    Some(place) => {
+                        self.builder.report(&place);
+                        let loaded = self.builder.load_value(&place, ty);
+                        let error = self.error(self.span_of(handle));
+                        Mapped::Value(loaded.map_err(error)?)
+                    }
+                    None => return Ok(()),
+                }
+            }
+            Expression::ArrayLength(array) if self.place_of(array).is_some() => {
+                match self.array_length(array)? {
+                    Some(length) => Mapped::Value(length),
+                    None => {
+                        let error = self.error(self.span_of(handle));
+                        return Err(error(PointerErrorKind::ArrayLength));
+                    }
+                }
+            }
+            ref expression => {
+                let mut copy = expression.clone();
+                operands(&mut copy, &mut |operand| {
+                    *operand = self.value(*operand)?;
+                    Ok::<(), PointerError>(())
+                })?;
+                self.builder.span = self.span_of(handle);
+                Mapped::Value(self.builder.add(copy))
+            }
+        };
+        self.map.insert(handle, mapped);
+        Ok(())
+    }
+}

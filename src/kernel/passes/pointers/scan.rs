@@ -1,0 +1,410 @@
+//! Looks at a kernel before anything is changed: which functions are reached, which of their
+//! expressions are pointers into the heap, and which element type suits all accesses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use naga::front::Typifier;
+use naga::proc::ResolveContext;
+use naga::{
+    Arena, AtomicFunction, Block, Expression, Function, Handle, Module, Scalar, ScalarKind, Span,
+    Statement, Type, TypeInner, VectorSize,
+};
+
+use super::super::trip_count::each_statement;
+use super::options::{
+    HeapElement, PointerError, PointerErrorKind, PointerOptions, TranslationMode,
+};
+use super::shape::{Layouts, Shape, Ty, check_shareable, resolved_pointee, storage_pointee};
+
+/// What a function of the module is to the pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Role {
+    /// `usm_<Type>`: its calls are the roots.
+    Root,
+    /// `usm_address`: gives a pointer back as its address.
+    Address,
+    /// One that the user wrote.
+    User,
+}
+
+/// A pointer expression into the heap, as far as it matters before the element type is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeapPointer {
+    pub pointee: Ty,
+    /// A power of two that divides its address, constant offsets aside.
+    align: u32,
+}
+
+/// What is known of one function.
+#[derive(Default)]
+pub(super) struct FunctionScan {
+    /// The pointers into the heap among its expressions.
+    pub pointers: BTreeMap<Handle<Expression>, HeapPointer>,
+    /// The pointees of its pointer arguments and of its result.
+    pub arguments: Vec<Option<Ty>>,
+    pub result: Option<Ty>,
+    /// The variables that it reaches through the argument table.
+    pub tabled: BTreeMap<Handle<Expression>, u32>,
+    /// Its expressions of type `i32`.
+    pub signed: BTreeSet<Handle<Expression>>,
+}
+
+/// What is known of a kernel.
+pub(super) struct Scan {
+    /// The functions that the entry point reaches, callees first, without stubs.
+    pub functions: BTreeMap<Handle<Function>, FunctionScan>,
+    pub entry: FunctionScan,
+    pub element: HeapElement,
+    /// `usm_address` is called somewhere.
+    pub takes_addresses: bool,
+    pub uses_table: bool,
+    pub writes: bool,
+    pub layouts: Layouts,
+}
+
+/// What `function` is. The stubs are the functions without a body that the text side appended: one
+/// written by a user cannot be without, for it would have to return something.
+pub(super) fn role(function: &Function, types: &naga::UniqueArena<Type>) -> Role {
+    let name = function.name.as_deref().unwrap_or("");
+    let empty = function
+        .body
+        .iter()
+        .all(|s| matches!(s, Statement::Return { value: None }));
+    let result = function.result.as_ref().map(|r| &types[r.ty].inner);
+    let is_pointer = |inner: &TypeInner| {
+        *inner
+            == TypeInner::Vector {
+                size: VectorSize::Bi,
+                scalar: Scalar::U32,
+            }
+    };
+    match (function.arguments.as_slice(), result) {
+        ([argument], Some(result)) if empty && name.starts_with("usm_") => {
+            if storage_pointee(result).is_some() && is_pointer(&types[argument.ty].inner) {
+                Role::Root
+            } else if name == "usm_address" && is_pointer(result) {
+                Role::Address
+            } else {
+                Role::User
+            }
+        }
+        _ => Role::User,
+    }
+}
+
+/// The functions that `entry` calls, directly or not.
+fn reachable(module: &Module, entry: &Function) -> BTreeSet<Handle<Function>> {
+    let mut found = BTreeSet::new();
+    let mut todo = vec![entry];
+    while let Some(function) = todo.pop() {
+        each_statement(&function.body, &mut |statement| {
+            if let Statement::Call { function, .. } = *statement
+                && found.insert(function)
+            {
+                todo.push(&module.functions[function]);
+            }
+        });
+    }
+    found
+}
+
+/// Needs gathered over all functions.
+struct Needs {
+    /// The least alignment of what is loaded or stored, and the widest vector, in bytes.
+    align: u32,
+    widest: u32,
+    atomics: bool,
+    signed_order: bool,
+    unsigned_order: bool,
+    writes: bool,
+    addresses: bool,
+}
+
+/// Scans the kernel; `None` where it uses no stub.
+pub(super) fn scan(
+    module: &Module,
+    entry: &Function,
+    options: &PointerOptions,
+) -> Result<Option<Scan>, PointerError> {
+    let reached = reachable(module, entry);
+    let role_of = |f: Handle<Function>| role(&module.functions[f], &module.types);
+    let has_stubs = reached.iter().any(|f| role_of(*f) != Role::User);
+    let uses_table = (reached.iter().map(|f| &module.functions[*f]))
+        .chain([entry])
+        .flat_map(|function| function.expressions.iter())
+        .any(|(_, expression)| table_row(module, expression, options).is_some());
+    if !has_stubs && !uses_table {
+        return Ok(None);
+    }
+    let nowhere = |kind| PointerError {
+        kind,
+        span: Span::UNDEFINED,
+        function: None,
+    };
+    if options.mode == TranslationMode::Disabled && has_stubs {
+        return Err(PointerError {
+            span: first_root(module, entry, &reached),
+            ..nowhere(PointerErrorKind::Disabled)
+        });
+    }
+    let layouts = Layouts::new(module).map_err(nowhere)?;
+    let mut needs = Needs {
+        align: 16,
+        widest: 4,
+        atomics: false,
+        signed_order: false,
+        unsigned_order: false,
+        writes: false,
+        addresses: false,
+    };
+    let mut functions = BTreeMap::new();
+    for handle in reached {
+        if role_of(handle) == Role::User {
+            let function = &module.functions[handle];
+            let scan = scan_function(module, function, options, &layouts, &mut needs)?;
+            functions.insert(handle, scan);
+        }
+    }
+    let entry = scan_function(module, entry, options, &layouts, &mut needs)?;
+    let element = match (needs.atomics, needs.signed_order, needs.unsigned_order) {
+        (_, true, true) => return Err(nowhere(PointerErrorKind::MixedAtomics)),
+        (true, true, _) => HeapElement::AtomicSigned,
+        (true, ..) => HeapElement::AtomicWord,
+        _ => match needs.align.min(needs.widest) {
+            16.. => HeapElement::Quad,
+            8..16 => HeapElement::Pair,
+            _ => HeapElement::Word,
+        },
+    };
+    Ok(Some(Scan {
+        functions,
+        entry,
+        element,
+        takes_addresses: needs.addresses,
+        uses_table,
+        writes: needs.writes,
+        layouts,
+    }))
+}
+
+/// The row of the argument table for an expression that is a variable in it.
+fn table_row(module: &Module, expression: &Expression, options: &PointerOptions) -> Option<u32> {
+    let Expression::GlobalVariable(variable) = *expression else {
+        return None;
+    };
+    let variable = &module.global_variables[variable];
+    let table = options.arguments.as_ref()?;
+    let is_storage = matches!(variable.space, naga::AddressSpace::Storage { .. });
+    let binding = variable.binding.filter(|_| is_storage)?;
+    let row = table.variables.iter().position(|v| *v == binding)?;
+    u32::try_from(row).ok()
+}
+
+/// The place of a call of a stub.
+fn first_root(module: &Module, entry: &Function, reached: &BTreeSet<Handle<Function>>) -> Span {
+    let functions = reached.iter().map(|f| &module.functions[*f]);
+    let mut found = None;
+    for function in functions.chain([entry]) {
+        for (handle, expression) in function.expressions.iter() {
+            if let Expression::CallResult(callee) = *expression
+                && role(&module.functions[callee], &module.types) == Role::Root
+            {
+                found.get_or_insert(function.expressions.get_span(handle));
+            }
+        }
+    }
+    found.unwrap_or(Span::UNDEFINED)
+}
+
+fn scan_function(
+    module: &Module,
+    function: &Function,
+    options: &PointerOptions,
+    layouts: &Layouts,
+    needs: &mut Needs,
+) -> Result<FunctionScan, PointerError> {
+    let types = &module.types;
+    let at = |expressions: &Arena<Expression>, handle| {
+        let span = expressions.get_span(handle);
+        move |kind| PointerError {
+            kind,
+            span,
+            function: function.name.clone(),
+        }
+    };
+    let pointee_of = |ty: Handle<Type>| storage_pointee(&types[ty].inner);
+    let mut scan = FunctionScan {
+        pointers: BTreeMap::new(),
+        arguments: function
+            .arguments
+            .iter()
+            .map(|a| pointee_of(a.ty))
+            .collect(),
+        result: function.result.as_ref().and_then(|r| pointee_of(r.ty)),
+        tabled: BTreeMap::new(),
+        signed: BTreeSet::new(),
+    };
+    let context =
+        ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
+    let mut typifier = Typifier::new();
+    for (handle, expression) in function.expressions.iter() {
+        let error = at(&function.expressions, handle);
+        typifier
+            .grow(handle, &function.expressions, &context)
+            .map_err(|e| error(PointerErrorKind::Type(e.to_string())))?;
+        let error = at(&function.expressions, handle);
+        if *typifier[handle].inner_with(types) == TypeInner::Scalar(Scalar::I32) {
+            scan.signed.insert(handle);
+        }
+        let root = match *expression {
+            Expression::CallResult(_) | Expression::FunctionArgument(_) => None,
+            Expression::GlobalVariable(_) => match table_row(module, expression, options) {
+                Some(row) => {
+                    scan.tabled.insert(handle, row);
+                    None
+                }
+                None => continue,
+            },
+            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {
+                match scan.pointers.get(&base) {
+                    Some(pointer) => Some(*pointer),
+                    None => continue,
+                }
+            }
+            _ => continue,
+        };
+        let Some(pointee) = resolved_pointee(&typifier[handle], types) else {
+            continue;
+        };
+        let align = match (root, expression) {
+            (None, _) => {
+                check_shareable(module, pointee, options.capabilities()).map_err(error)?;
+                layouts.align(pointee)
+            }
+            (Some(base), Expression::Access { .. }) => {
+                let stride = stride(base.pointee, types);
+                let align = base.align.min(1 << stride.trailing_zeros().min(4));
+                // Also where nothing is loaded here: addresses count in elements from now on.
+                needs.align = needs.align.min(align);
+                align
+            }
+            (Some(base), Expression::AccessIndex { index, .. }) => {
+                check_index(module, base.pointee, *index).map_err(error)?;
+                base.align
+            }
+            (Some(base), _) => base.align,
+        };
+        scan.pointers.insert(handle, HeapPointer { pointee, align });
+    }
+    for (_, expression) in function.expressions.iter() {
+        if let Expression::Load { pointer } = *expression {
+            need_access(module, &scan, pointer, needs, false);
+        }
+    }
+    need_statements(module, function, &scan, needs);
+    Ok(scan)
+}
+
+/// Bytes from one part of `ty` to the next.
+pub(super) fn stride(ty: Ty, types: &naga::UniqueArena<Type>) -> u32 {
+    match ty.shape(types) {
+        Shape::Array { stride, .. } => stride,
+        Shape::Vector { scalar, .. } => u32::from(scalar.width),
+        Shape::Matrix { rows, scalar, .. } => super::shape::vector_align(rows, scalar),
+        _ => 0,
+    }
+}
+
+/// A constant index beyond the end would be naga's to refuse, but the expression is gone by then.
+fn check_index(module: &Module, ty: Ty, index: u32) -> Result<(), PointerErrorKind> {
+    let count = match ty.shape(&module.types) {
+        Shape::Array { count, .. } => count,
+        Shape::Vector { count, .. } => Some(count),
+        Shape::Matrix { columns, .. } => Some(columns),
+        _ => None,
+    };
+    match count {
+        Some(count) if index >= count => Err(PointerErrorKind::IndexOutOfBounds {
+            index,
+            count,
+            ty: ty.name(&module.types),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn need_statements(module: &Module, function: &Function, scan: &FunctionScan, needs: &mut Needs) {
+    let body: &Block = &function.body;
+    each_statement(body, &mut |statement| match *statement {
+        Statement::Store { pointer, .. } => need_access(module, scan, pointer, needs, true),
+        Statement::Atomic {
+            pointer, ref fun, ..
+        } => {
+            if let Some(heap) = scan.pointers.get(&pointer) {
+                needs.atomics = true;
+                needs.writes = true;
+                if let AtomicFunction::Min | AtomicFunction::Max = fun {
+                    let signed = matches!(
+                        heap.pointee.shape(&module.types),
+                        Shape::Atomic(Scalar {
+                            kind: ScalarKind::Sint,
+                            ..
+                        })
+                    );
+                    needs.signed_order |= signed;
+                    needs.unsigned_order |= !signed;
+                }
+            }
+        }
+        Statement::Call { function, .. } => {
+            needs.addresses |= role(&module.functions[function], &module.types) == Role::Address;
+        }
+        _ => {}
+    });
+}
+
+fn need_access(
+    module: &Module,
+    scan: &FunctionScan,
+    pointer: Handle<Expression>,
+    needs: &mut Needs,
+    store: bool,
+) {
+    let Some(pointer) = scan.pointers.get(&pointer) else {
+        return;
+    };
+    needs.align = needs.align.min(pointer.align);
+    needs.writes |= store;
+    need_type(module, pointer.pointee, needs, store);
+}
+
+fn need_type(module: &Module, ty: Ty, needs: &mut Needs, store: bool) {
+    let mut vector = |count: u32, scalar: Scalar| {
+        needs.widest = needs.widest.max(vector_bytes(count, scalar));
+        // Half a word is stored by two atomic operations, so that its neighbour stays as it is.
+        needs.atomics |= store && scalar.width == 2 && count % 2 == 1;
+    };
+    match ty.shape(&module.types) {
+        Shape::Scalar(scalar) => vector(1, scalar),
+        Shape::Vector { count, scalar } => vector(count, scalar),
+        Shape::Matrix { rows, scalar, .. } => vector(rows, scalar),
+        Shape::Atomic(_) => needs.atomics = true,
+        Shape::Array { base, .. } => need_type(module, Ty::Handle(base), needs, store),
+        Shape::Struct(members) => {
+            for (ty, _) in members {
+                need_type(module, Ty::Handle(ty), needs, store);
+            }
+        }
+        Shape::Other => {}
+    }
+}
+
+/// Bytes that one load of such a vector can take at once.
+fn vector_bytes(count: u32, scalar: Scalar) -> u32 {
+    (super::shape::vector_align(count, scalar)).clamp(4, 16)
+}
+
+/// The pointee of a type that is a pointer into the storage space.
+pub(super) fn pointee(module: &Module, ty: Handle<Type>) -> Option<Ty> {
+    storage_pointee(&module.types[ty].inner)
+}

@@ -1,0 +1,232 @@
+//! The text side of pointers: finds the functions `usm_…` that a program calls and does not declare, and
+//! appends what naga needs to know them by.
+//!
+//! - `usm_<Type>(p)` gets a function without a body that returns `ptr<storage, <Type>, read_write>`. naga
+//!   parses that, and only its validator refuses it; the pass `passes::pointers` replaces the calls before.
+//! - `usm_address(&place)` gets one that takes a pointer of any type, for naga's parser does not compare.
+//! - Helpers (`shaders/usm.wgsl`) are appended as they are, with those they call.
+//! - `usm_ptr` is an alias of `vec2<u32>`.
+//!
+//! Everything stands behind the user's text, so that his lines and spans stay as they are.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::token::TokenStream;
+
+const HELPERS: &str = include_str!("../../shaders/usm.wgsl");
+
+const PREFIX: &str = "usm_";
+const POINTER: &str = "usm_ptr";
+const ADDRESS: &str = "usm_address";
+
+/// What is appended to a program's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Appendix {
+    /// The text, to stand behind the user's.
+    pub text: String,
+    /// For each declaration in it that naga may find fault with: its bytes in `text`, and the user's bytes that
+    /// made it necessary.
+    pub origins: Vec<(Range<usize>, Range<usize>)>,
+    /// Some pointer is dereferenced, or an address taken: the module does not validate before the pass has run.
+    pub has_stubs: bool,
+}
+
+impl Appendix {
+    /// The user's bytes that the bytes `at` of the text with the appendix come from, where they lie in the
+    /// appendix, which begins at `start`.
+    #[cfg(test)]
+    pub fn origin(&self, start: usize, at: Range<usize>) -> Option<Range<usize>> {
+        let within = at.start.checked_sub(start)?;
+        let (_, origin) = (self.origins.iter()).find(|(bytes, _)| bytes.contains(&within))?;
+        Some(origin.clone())
+    }
+}
+
+/// A helper: its name, its text and the helpers that it calls.
+struct Helper {
+    name: &'static str,
+    text: &'static str,
+}
+
+/// The helpers, in the order of their declaration.
+fn helpers() -> Vec<Helper> {
+    let stream = TokenStream::new(HELPERS);
+    let mut found = Vec::new();
+    for at in 0..stream.len() {
+        if stream.text(at) != "fn" {
+            continue;
+        }
+        let body = (at..stream.len()).find(|&i| stream.text(i) == "{");
+        if let Some(end) = body.and_then(|open| stream.partner(open)) {
+            found.push(Helper {
+                name: stream.text(at + 1),
+                text: stream.slice(at..end + 1),
+            });
+        }
+    }
+    found
+}
+
+/// The identifiers with the prefix that are called in `stream` (or, for `usm_ptr`, mentioned), each with its
+/// first place. Members (`x.usm_y`) and declarations do not count.
+fn mentions<'a>(stream: &TokenStream<'a>) -> BTreeMap<&'a str, Range<usize>> {
+    let mut found = BTreeMap::new();
+    for at in 0..stream.len() {
+        let name = stream.text(at);
+        let before = match at {
+            0 => "",
+            at => stream.text(at - 1),
+        };
+        let declares = matches!(
+            before,
+            "fn" | "struct" | "alias" | "const" | "override" | "let" | "." | "@"
+        );
+        let called = stream.text(at + 1) == "(";
+        if name.starts_with(PREFIX) && !declares && (called || name == POINTER) {
+            found.entry(name).or_insert(stream.span(at..at + 1));
+        }
+    }
+    found
+}
+
+/// Whether the text declares `name` at module scope.
+fn declares(stream: &TokenStream<'_>, name: &str) -> bool {
+    let mut depth = 0usize;
+    for at in 0..stream.len() {
+        match stream.text(at) {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => depth = depth.saturating_sub(1),
+            "fn" | "alias" | "struct" | "const" | "override"
+                if depth == 0 && stream.text(at + 1) == name =>
+            {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// What `source` needs appended; `None` for one that uses no pointers.
+pub(crate) fn appendix(source: &str) -> Option<Appendix> {
+    if !source.contains(PREFIX) {
+        return None;
+    }
+    let stream = TokenStream::new(source);
+    let mut wanted = mentions(&stream);
+    wanted.retain(|name, _| !declares(&stream, name));
+    if wanted.is_empty() {
+        return None;
+    }
+    let known = helpers();
+    let mut appendix = Appendix {
+        text: "\n".to_owned(),
+        origins: Vec::new(),
+        has_stubs: false,
+    };
+    let any = wanted.values().next().cloned().unwrap_or(0..0);
+    if !declares(&stream, POINTER) {
+        let origin = wanted.get(POINTER).unwrap_or(&any).clone();
+        appendix.add("alias usm_ptr = vec2<u32>;", origin);
+    }
+    for (name, origin) in &wanted {
+        if *name == POINTER {
+            continue;
+        }
+        if let Some(helper) = known.iter().find(|helper| helper.name == *name) {
+            appendix.add(helper.text, origin.clone());
+        } else if *name == ADDRESS {
+            appendix.has_stubs = true;
+            let text = "fn usm_address(place: ptr<storage, u32, read_write>) -> usm_ptr {}";
+            appendix.add(text, origin.clone());
+        } else {
+            appendix.has_stubs = true;
+            let pointee = name.strip_prefix(PREFIX).unwrap_or(name);
+            let text =
+                format!("fn {name}(pointer: usm_ptr) -> ptr<storage, {pointee}, read_write> {{}}");
+            appendix.add(&text, origin.clone());
+        }
+    }
+    Some(appendix)
+}
+
+impl Appendix {
+    fn add(&mut self, text: &str, origin: Range<usize>) {
+        let start = self.text.len();
+        self.text.push_str(text);
+        self.text.push('\n');
+        self.origins.push((start..self.text.len(), origin));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(source: &str) -> Vec<String> {
+        let Some(appendix) = appendix(source) else {
+            return Vec::new();
+        };
+        let stream = TokenStream::new(&appendix.text);
+        (0..stream.len())
+            .filter(|&i| i > 0 && matches!(stream.text(i - 1), "fn" | "alias"))
+            .map(|i| stream.text(i).to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn only_what_is_called_is_appended() {
+        assert_eq!(names("fn f() { let usm = 1; }"), Vec::<String>::new());
+        assert_eq!(names("// usm_Node(p)\nfn f() {}"), Vec::<String>::new());
+        assert_eq!(
+            names("struct Node { next: usm_ptr } fn f(p: usm_ptr) { let n = usm_Node(p); }"),
+            ["usm_ptr", "usm_Node"]
+        );
+        assert_eq!(names("struct Node { next: usm_ptr }"), ["usm_ptr"]);
+        assert_eq!(
+            names("fn f(p: usm_ptr) -> bool { return usm_is_null(p); }"),
+            ["usm_ptr", "usm_is_null"]
+        );
+    }
+
+    #[test]
+    fn what_the_user_declares_is_his() {
+        assert_eq!(
+            names(
+                "alias usm_ptr = vec2u; fn usm_eq(a: usm_ptr) {} fn f(p: usm_ptr) { usm_eq(p); usm_f32(p); }"
+            ),
+            ["usm_f32"]
+        );
+    }
+
+    #[test]
+    fn every_helper_parses_and_validates() {
+        let calls = helpers();
+        assert_eq!(calls.len(), 9);
+        let mut source = "alias usm_ptr = vec2<u32>;\n".to_owned();
+        for helper in calls {
+            source.push_str(helper.text);
+            source.push('\n');
+        }
+        let module = naga::front::wgsl::parse_str(&source).unwrap();
+        naga::valid::Validator::new(
+            naga::valid::ValidationFlags::all(),
+            naga::valid::Capabilities::empty(),
+        )
+        .validate(&module)
+        .unwrap();
+    }
+
+    #[test]
+    fn errors_in_the_appendix_lead_to_the_call() {
+        let source = "fn f(p: usm_ptr) { let n = usm_Missing(p); }";
+        let appendix = appendix(source).unwrap();
+        let text = format!("{source}{}", appendix.text);
+        let error = naga::front::wgsl::parse_str(&text).unwrap_err();
+        let span = error.labels().next().unwrap().0.to_range().unwrap();
+        assert!(span.start >= source.len());
+        let origin = appendix.origin(source.len(), span).unwrap();
+        assert_eq!(&source[origin], "usm_Missing");
+    }
+}
