@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::device::open::{adopt, open};
+use crate::device::open::{ContextRooms, adopt, open};
 use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
-use crate::device::room::Room;
 use crate::device::wait::lock;
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
+use crate::memory::heap::ContextHeap;
+use crate::memory::{HeapError, HeapSize, SharedHeap};
 
 /// The adapters of this machine, hardware and software, and what the devices opened on them share.
 ///
@@ -19,7 +20,7 @@ pub struct Context {
 struct Shared {
     backends: wgpu::Backends,
     adapters: Vec<Slot>,
-    room: Arc<Room>,
+    rooms: ContextRooms,
     _instance: wgpu::Instance,
 }
 
@@ -73,6 +74,14 @@ impl Context {
     /// # Errors
     /// [`DeviceError::NoAdapter`] when there is none.
     pub fn with_backends(backends: wgpu::Backends) -> Result<Self, DeviceError> {
+        Self::with_heap(backends, HeapSize::Default)
+    }
+
+    /// As [`Context::with_backends`], with a bound for the shared heap.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoAdapter`] when there is none.
+    pub fn with_heap(backends: wgpu::Backends, heap: HeapSize) -> Result<Self, DeviceError> {
         let backends = backends & wgpu::Instance::enabled_backend_features();
         if backends.is_empty() {
             return Err(DeviceError::NoAdapter { backends });
@@ -98,11 +107,13 @@ impl Context {
         if adapters.is_empty() {
             return Err(DeviceError::NoAdapter { backends });
         }
+        let rooms = ContextRooms::default();
+        rooms.heap.get::<ContextHeap>().set_size(heap);
         Ok(Self {
             shared: Arc::new(Shared {
                 backends,
                 adapters,
-                room: Arc::default(),
+                rooms,
                 _instance: instance,
             }),
         })
@@ -125,6 +136,15 @@ impl Context {
             .enumerate()
             .map(describe)
             .collect()
+    }
+
+    /// The heap that the host shares with the devices of this context; it is made when it is first
+    /// asked for.
+    ///
+    /// # Errors
+    /// [`HeapError::NoWindow`] where the system has no address space for it.
+    pub fn heap(&self) -> Result<SharedHeap, HeapError> {
+        self.shared.rooms.heap.get::<ContextHeap>().heap()
     }
 
     /// The backends that were searched.
@@ -220,12 +240,7 @@ impl Context {
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
-        open(
-            &slot.adapter,
-            options,
-            Arc::clone(&self.shared.room),
-            report,
-        )
+        open(&slot.adapter, options, self.shared.rooms.clone(), report)
     }
 
     /// What the adapter at `index` can do, measured by a scratch device that is closed again.

@@ -91,22 +91,37 @@ pub(crate) mod kernel;
 pub(crate) mod launch;
 pub(crate) mod memory;
 
+pub use allocator_api2;
 pub use bytemuck;
 pub use wgpu;
 
 pub use context::{AdapterDescription, Context};
 pub use device::{
     Aspect, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event, EventFuture,
-    EventStatus, ExecutionError, Finding, LiveError, LiveFinding, LoopGuardPolicy, NotProbed,
-    PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport, WaitError,
+    EventStatus, ExecutionError, Finding, ImportError, ImportFinding, LiveError, LiveFinding,
+    LoopGuardPolicy, NotProbed, PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError,
+    Tier, TierReport, WaitError, WindowError,
 };
 pub use kernel::{
     ArgumentInfo, ArgumentKind, CacheCounts, CacheStatistics, ConstantInfo, ConstantType,
-    ConstantValue, Constants, Diagnostic, DiagnosticLabel, Interface, Kernel, KernelError,
-    MemberLayout, OverrideKey, Precompiled, PrivateArrayInfo, Program, Shape, TypeLayout,
+    ConstantValue, Constants, Diagnostic, DiagnosticLabel, HostShareable, Interface, Kernel,
+    KernelError, KernelOptions, LayoutDifference, LayoutFault, LayoutMismatch, MemberLayout,
+    OverrideKey, Precompiled, PrivateArrayInfo, Program, RustField, RustLayout, Shape,
+    TranslationMode, TypeLayout,
 };
 pub use launch::{Extent, Launch, LaunchError};
-pub use memory::{BufferView, DeviceBuffer, LiveBuffer, MemoryError, ReadBack, ReadError};
+pub use memory::region;
+pub use memory::{
+    AtomicView, BufferView, DeviceBuffer, HeapAllocation, HeapAllocator, HeapError, HeapSize,
+    HostAccess, LiveBuffer, MemoryError, MirrorStatistics, PointerKind, Ptr, ReadBack, ReadError,
+    SharedHeap,
+};
+
+/// What the macros need and nobody else.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::kernel::twin::{MaybeNested, NoLayout};
+}
 
 /// The programs in the README compile, too.
 #[cfg(doctest)]

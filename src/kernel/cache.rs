@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use super::compile::{Compiled, ModuleKey};
 use super::declared::SpecKey;
-use super::pipeline::KernelShared;
+use super::pipeline::{KernelOptions, KernelShared};
 use crate::device::wait::lock;
 
 /// Programs remembered by identity; beyond this the table is started anew, and filled from the
@@ -114,6 +114,7 @@ pub(crate) struct KernelCache {
 pub(crate) struct ProgramKey {
     pub(crate) program: u64,
     pub(crate) values: SpecKey,
+    pub(crate) options: KernelOptions,
 }
 
 impl KernelCache {

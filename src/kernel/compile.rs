@@ -2,19 +2,25 @@
 
 use std::sync::Arc;
 
-use naga::ResourceBinding;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
+use super::bindings::RuntimeBindings;
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declared::SpecKey;
 use super::diagnostic::line_and_column;
+use super::edit::EditedText;
 use super::error::KernelError;
+use super::passes::loop_guard::LoopGuard;
+use super::passes::pointers::{FaultReason, PointerFacts};
+use super::passes::status::{LOOP_GUARD, POINTER};
 use super::passes::{grid, loop_guard};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
-use super::specialize::{Specialized, specialize};
+use super::specialize::{HeapSetup, Specialized, specialize};
 use crate::device::outcome::ExecutionError;
+use crate::device::queue::Decoder;
+use crate::device::status::Record;
 use crate::device::unique_id;
 
 /// What, beside the source and the values, decides the module.
@@ -27,7 +33,7 @@ pub(crate) struct CompileOptions {
     pub(crate) loop_budget: Option<u32>,
     /// Work-group size for kernels that leave it to the runtime.
     pub(crate) auto_workgroup: u32,
-    pub(crate) max_bind_groups: u32,
+    pub(crate) heap: HeapSetup,
 }
 
 /// Equal keys give equal modules.
@@ -49,9 +55,16 @@ pub(crate) struct Compiled {
     pub(crate) code: Code,
     pub(crate) constants: Vec<(ConstantInfo, ConstantValue)>,
     pub(crate) private_arrays: Vec<PrivateArrayInfo>,
-    pub(crate) guard: Option<Guard>,
-    /// Where the parameters of a tiled grid go, in the tiled variant.
-    pub(crate) grid_binding: ResourceBinding,
+    /// The kernel carries checks for loops that the adapter might cut short.
+    pub(crate) guarded: bool,
+    /// How the kernel reports failures, if it can.
+    pub(crate) report: Option<Report>,
+    /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
+    pub(crate) heap: Option<HeapUse>,
+    /// The arguments, by index, that the kernel reaches through the heap for want of bindings.
+    pub(crate) table: Vec<usize>,
+    /// Where the runtime's own variables go.
+    pub(crate) bindings: RuntimeBindings,
 }
 
 /// What the device gets.
@@ -66,23 +79,97 @@ pub(crate) enum Code {
     SpirV(Vec<u32>),
 }
 
-/// The loop guard of a kernel: where its status record is bound, and what its codes mean.
-#[derive(Debug)]
-pub(crate) struct Guard {
-    pub(crate) binding: ResourceBinding,
-    /// Turns the first word of a status record into the launch's verdict.
-    pub(crate) decode: GuardDecoder,
+/// What a kernel that follows pointers needs bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeapUse {
+    pub(crate) segments: u32,
+    /// Segments of the device's own memory, bound behind those of the heap.
+    pub(crate) device_segments: u32,
+    /// The kernel reads where the heap lies ([`HeapInfo`](super::passes::pointers::HeapInfo)).
+    pub(crate) reads_info: bool,
 }
 
+/// Turns a status record into the launch's verdict.
 #[derive(Clone)]
-pub(crate) struct GuardDecoder(
-    pub(crate) Arc<dyn Fn(u32) -> Result<(), ExecutionError> + Send + Sync>,
-);
+pub(crate) struct Report(pub(crate) Decoder);
 
-impl std::fmt::Debug for GuardDecoder {
+impl std::fmt::Debug for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("GuardDecoder")
+        f.write_str("Report")
     }
+}
+
+/// The user's text, for places in it.
+struct Places {
+    kernel: String,
+    file: String,
+    text: EditedText,
+}
+
+impl Places {
+    /// Line, column and the line itself with a marker.
+    fn of(&self, span: Option<naga::Span>) -> (u32, u32, String) {
+        let at = span
+            .and_then(naga::Span::to_range)
+            .map_or(0, |range| self.text.to_original(range).start);
+        let source = self.text.original();
+        let (line, column) = line_and_column(source, at);
+        let excerpt = source.lines().nth(line as usize - 1).unwrap_or_default();
+        let excerpt = format!(
+            "{line:>5} | {excerpt}\n      | {}^",
+            " ".repeat(column as usize - 1)
+        );
+        (line, column, excerpt)
+    }
+}
+
+/// The verdict of a record, from what the passes put into the kernel.
+fn report(
+    places: Places,
+    guard: Option<(LoopGuard, u32)>,
+    pointers: Option<PointerFacts>,
+) -> Report {
+    Report(Arc::new(move |record: &Record| {
+        let faults = pointers.as_ref().and_then(|facts| {
+            let words = record.get(POINTER.start as usize..POINTER.end as usize)?;
+            facts.fault(words.try_into().ok()?)
+        });
+        if let Some(fault) = faults {
+            let (line, column, excerpt) = places.of(fault.site.map(|site| site.span));
+            return Err(ExecutionError::Pointer {
+                kernel: places.kernel.clone(),
+                file: places.file.as_str().into(),
+                line,
+                column,
+                reason: match fault.reason {
+                    FaultReason::Null => "a null pointer was followed",
+                    FaultReason::Misaligned => "a misaligned pointer was followed",
+                    FaultReason::Outside => "a pointer out of the heap was followed",
+                    FaultReason::Index => "an index behind a pointer was beyond its array",
+                },
+                address: fault.address,
+                pointee: fault.site.map_or("", |site| site.pointee.as_str()).into(),
+                invocation: fault.invocation,
+                excerpt: excerpt.into(),
+            });
+        }
+        let code = record[LOOP_GUARD as usize];
+        match &guard {
+            Some((guard, budget)) if code != 0 => {
+                let site = guard.site_for_code(code);
+                let (line, column, excerpt) = places.of(site.map(|site| site.span));
+                Err(ExecutionError::LoopCut {
+                    kernel: places.kernel.clone(),
+                    file: places.file.clone(),
+                    line,
+                    column,
+                    budget: *budget,
+                    excerpt,
+                })
+            }
+            _ => Ok(()),
+        }
+    }))
 }
 
 /// Runs the pipeline from text to a validated module.
@@ -100,53 +187,42 @@ pub(crate) fn compile(
         Some(options.auto_workgroup),
         capabilities,
         u64::from(options.private_limit),
+        &options.heap,
     )?;
-    let interface = Interface::of(&special.module, &special.info, special.entry);
-    let (status, grid_binding) = free_bindings(&interface, options.max_bind_groups);
     let Specialized {
         mut module,
         entry: index,
         text,
         values,
         private_arrays,
+        bindings,
+        pointers,
+        interface,
+        table,
         ..
     } = special;
-
     let guard = options.loop_budget.and_then(|budget| {
-        let guard = loop_guard::run(&mut module, index, budget, status)?;
-        let (kernel, file) = (entry.to_string(), program.name().to_string());
-        let source: Arc<str> = Arc::clone(text.original());
-        let text = text.clone();
-        let decode = move |code: u32| match guard.site_for_code(code) {
-            None if code == 0 => Ok(()),
-            site => {
-                let at = site
-                    .and_then(|site| site.span.to_range())
-                    .map_or(0, |range| text.to_original(range).start);
-                let (line, column) = line_and_column(&source, at);
-                let excerpt = source.lines().nth(line as usize - 1).unwrap_or_default();
-                let excerpt = format!(
-                    "{line:>5} | {excerpt}\n      | {}^",
-                    " ".repeat(column as usize - 1)
-                );
-                Err(ExecutionError::LoopCut {
-                    kernel: kernel.clone(),
-                    file: file.clone(),
-                    line,
-                    column,
-                    budget,
-                    excerpt,
-                })
-            }
-        };
-        Some(Guard {
-            binding: status,
-            decode: GuardDecoder(Arc::new(decode)),
-        })
+        let guard = loop_guard::run(&mut module, index, budget, bindings.status())?;
+        Some((guard, budget))
     });
     if guard.is_some() {
         revalidate(&module, capabilities, program, entry)?;
     }
+    let guarded = guard.is_some();
+    let heap = pointers.as_ref().map(|facts| HeapUse {
+        segments: options.heap.segments,
+        device_segments: options.heap.device_segments,
+        reads_info: facts.reads_info,
+    });
+    let checked = pointers.filter(|facts| !facts.sites.is_empty());
+    let report = (guarded || checked.is_some()).then(|| {
+        let places = Places {
+            kernel: entry.to_string(),
+            file: program.name().to_string(),
+            text,
+        };
+        report(places, guard, checked)
+    });
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),
@@ -157,19 +233,47 @@ pub(crate) fn compile(
         },
         constants: values,
         private_arrays,
-        guard,
-        grid_binding,
+        guarded,
+        report,
+        heap,
+        table,
+        bindings,
     })
 }
 
-/// The variant of a module whose built-in ids are those of a grid larger than one dispatch; `None`
-/// when the kernel looks at none of them and needs no variant.
-pub(crate) fn tiled(compiled: &Compiled) -> Option<naga::Module> {
+/// A form of a kernel that only some launches need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Variant {
+    /// The built-in ids are those of a grid larger than one dispatch.
+    pub(crate) tiled: bool,
+    /// Arguments (by index) that are bound for writing although the kernel only reads them: a buffer
+    /// has one use in a dispatch, and another argument writes to other bytes of the same one.
+    pub(crate) written: u64,
+}
+
+/// The module of a variant, and whether it takes the parameters of a tiled grid; `None` when the plain
+/// module serves.
+pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Module, bool)> {
     let Code::Naga { module, entry } = &compiled.code else {
         return None;
     };
     let mut module = naga::Module::clone(module);
-    grid::run(&mut module, *entry, compiled.grid_binding).then_some(module)
+    let arguments = compiled.interface.arguments.iter().enumerate();
+    for (_, argument) in arguments.filter(|(index, _)| variant.written >> index & 1 == 1) {
+        for (_, global) in module.global_variables.iter_mut() {
+            let place = naga::ResourceBinding {
+                group: argument.group,
+                binding: argument.binding,
+            };
+            if let naga::AddressSpace::Storage { access } = &mut global.space
+                && global.binding == Some(place)
+            {
+                *access |= naga::StorageAccess::STORE;
+            }
+        }
+    }
+    let gridded = variant.tiled && grid::run(&mut module, *entry, compiled.bindings.grid());
+    (gridded || variant.written != 0).then_some((module, gridded))
 }
 
 /// Checks a module that passes have changed. It was valid before them, so that an error here is ours;
@@ -190,28 +294,4 @@ fn revalidate(
                 super::diagnostic::causes(error.as_inner()).join(": ")
             ),
         })
-}
-
-/// Bindings that the program does not use, for the runtime's own: a bind group of their own where
-/// there is one, so that the program's groups stay as they are.
-fn free_bindings(
-    interface: &Interface,
-    max_bind_groups: u32,
-) -> (ResourceBinding, ResourceBinding) {
-    let used = |group: u32| interface.arguments.iter().any(|a| a.group == group);
-    let at = |group, binding| ResourceBinding { group, binding };
-    match (0..max_bind_groups).find(|&group| !used(group)) {
-        Some(group) => (at(group, 0), at(group, 1)),
-        None => {
-            let group = max_bind_groups.saturating_sub(1);
-            let first = interface
-                .arguments
-                .iter()
-                .filter(|a| a.group == group)
-                .map(|a| a.binding + 1)
-                .max()
-                .unwrap_or(0);
-            (at(group, first), at(group, first + 1))
-        }
-    }
 }

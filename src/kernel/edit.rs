@@ -67,6 +67,20 @@ impl EditedText {
         }
     }
 
+    /// Puts `appendix` behind the text. `origins` tells, for bytes of it, which bytes of the original made them
+    /// necessary.
+    pub fn append(mut self, appendix: &str, origins: &[(Range<usize>, Range<usize>)]) -> Self {
+        let start = self.text.len();
+        self.text = format!("{}{appendix}", self.text).into();
+        for (bytes, original) in origins {
+            self.edits.push(Edit {
+                original: original.clone(),
+                new: start + bytes.start..start + bytes.end,
+            });
+        }
+        self
+    }
+
     /// The text before the edits.
     pub fn original(&self) -> &Arc<str> {
         &self.original

@@ -20,6 +20,9 @@ pub enum KernelError {
     /// The program breaks a rule of WGSL, or needs a feature that the device does not have.
     #[error("{0}")]
     Validation(Box<Diagnostic>),
+    /// A pointer is used in a way that cannot be followed.
+    #[error("{0}")]
+    Pointer(Box<Diagnostic>),
     /// The program has no compute entry point of that name.
     #[error("`{program}` has no compute entry point `{wanted}`; it has {}", quoted(.available))]
     UnknownEntryPoint {
@@ -175,6 +178,7 @@ impl KernelError {
     pub fn diagnostic(&self) -> Option<&Diagnostic> {
         match self {
             Self::Syntax(diagnostic)
+            | Self::Pointer(diagnostic)
             | Self::Type(diagnostic)
             | Self::Validation(diagnostic)
             | Self::PrivateArrayLength { diagnostic, .. }
@@ -185,7 +189,7 @@ impl KernelError {
     }
 }
 
-fn quoted(names: &[String]) -> String {
+pub(super) fn quoted(names: &[String]) -> String {
     match names {
         [] => "none".to_owned(),
         names => names

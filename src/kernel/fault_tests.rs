@@ -2,7 +2,7 @@
 
 use naga::valid::Capabilities;
 
-use super::specialize::specialize;
+use super::specialize::{HeapSetup, specialize};
 use super::{Constants, KernelError, Program};
 
 fn place(error: &KernelError) -> (u32, u32) {
@@ -60,8 +60,16 @@ fn a_validation_error_behind_a_longer_replacement_keeps_its_column() {
     let late = "override N:u32=1;override M:u32=1; @compute @workgroup_size(1) fn main() { var t: array<f32, N>; t[3] = 1.0; }";
     let program = Program::new("k.wgsl", late).expect("valid for other sizes");
     let set = Constants::new().set("N", 2u32);
-    let error = specialize(&program, "main", &set, None, Capabilities::all(), 1 << 20)
-        .expect_err("3 is beyond 2");
+    let error = specialize(
+        &program,
+        "main",
+        &set,
+        None,
+        Capabilities::all(),
+        1 << 20,
+        &HeapSetup::default(),
+    )
+    .expect_err("3 is beyond 2");
     assert_eq!(place(&error).0, 1, "{error}");
     assert!(error.diagnostic().expect("a place").column >= 76, "{error}");
 }

@@ -3,6 +3,7 @@
 //! by passes that need no device (`passes`), reflected (`reflect`, `layout`), and made into pipelines
 //! (`compile`, `pipeline`), each step cached (`cache`).
 
+pub(crate) mod bindings;
 pub(crate) mod cache;
 pub(crate) mod compile;
 mod constants;
@@ -13,7 +14,7 @@ mod edit;
 pub(crate) mod error;
 mod evaluate;
 pub(crate) mod layout;
-mod passes;
+pub(crate) mod passes;
 pub(crate) mod pipeline;
 mod precompiled;
 mod private_array;
@@ -22,6 +23,8 @@ mod program;
 pub(crate) mod reflect;
 mod specialize;
 mod token;
+pub(crate) mod twin;
+mod usm;
 mod walk;
 
 #[cfg(test)]
@@ -32,8 +35,12 @@ pub use constants::{ConstantInfo, ConstantType, ConstantValue, Constants, Overri
 pub use diagnostic::{Diagnostic, DiagnosticLabel};
 pub use error::KernelError;
 pub use layout::{MemberLayout, Shape, TypeLayout};
-pub use pipeline::Kernel;
+pub use passes::pointers::TranslationMode;
+pub use pipeline::{Kernel, KernelOptions};
 pub use precompiled::Precompiled;
 pub use private_array::PrivateArrayInfo;
 pub use program::Program;
 pub use reflect::{ArgumentInfo, ArgumentKind, Interface};
+pub use twin::{
+    HostShareable, LayoutDifference, LayoutFault, LayoutMismatch, RustField, RustLayout,
+};

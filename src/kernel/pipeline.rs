@@ -1,17 +1,22 @@
 //! Kernels: specialized modules turned into pipelines of one device, with the plan of their bind
 //! groups.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use super::cache::{KernelCache, ModuleCache, ProgramKey};
-use super::compile::{Code, CompileOptions, Compiled, ModuleKey, compile, tiled};
+use super::compile::{Code, CompileOptions, Compiled, ModuleKey, Variant, compile, lower};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::error::KernelError;
+use super::passes::pointers::TranslationMode;
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::{ArgumentKind, Interface};
+use super::specialize::HeapSetup;
 use crate::device::status::RECORD_BYTES;
-use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
+use crate::device::wait::lock;
+use crate::device::{Aspect, Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
+use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
 
 /// Invocations in a work-group for 1-D kernels that leave the size to the runtime: a multiple of every
 /// subgroup size in use, small enough for every adapter that WebGPU allows.
@@ -19,6 +24,28 @@ const AUTO_WORKGROUP: u32 = 64;
 
 /// The loop budget of lavapipe, assumed for devices that were not probed.
 const ASSUMED_LOOP_BUDGET: u32 = 65_535;
+
+/// How one kernel is compiled, where the device's options do not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct KernelOptions {
+    /// What the kernel's pointers are expected to point to (default: device memory). Where host and
+    /// device share all memory the answer makes no difference; `Disabled` refuses kernels that follow
+    /// pointers.
+    pub pointers: TranslationMode,
+    /// Test every pointer that the kernel follows (default: what
+    /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers) says).
+    pub checked_pointers: Option<bool>,
+}
+
+impl Default for KernelOptions {
+    fn default() -> Self {
+        Self {
+            pointers: TranslationMode::DeviceFavored,
+            checked_pointers: None,
+        }
+    }
+}
 
 /// A kernel on a device: an entry point, specialized and compiled, ready to launch.
 ///
@@ -33,9 +60,78 @@ pub struct Kernel {
 pub(crate) struct KernelShared {
     pub(crate) compiled: Arc<Compiled>,
     pub(crate) name: Arc<str>,
-    pub(crate) plain: Built,
-    /// The variant for grids larger than one dispatch, made when it is first needed.
-    tiled: OnceLock<Result<Option<Built>, KernelError>>,
+    pub(crate) plain: Arc<Built>,
+    /// What the kernel was made of, to make it anew for a heap that has grown.
+    origin: Option<Origin>,
+    /// The same kernel for more segments of the heap.
+    grown: Mutex<HashMap<Segments, Arc<KernelShared>>>,
+    /// The forms that only some launches need, made when they are first needed.
+    variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
+}
+
+/// A program, an entry point of it and the values of its constants.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    program: Program,
+    entry: String,
+    constants: Constants,
+    options: KernelOptions,
+}
+
+impl Origin {
+    fn compile(
+        &self,
+        device: &DeviceShared,
+        segments: Segments,
+    ) -> Result<Arc<Compiled>, KernelError> {
+        let (program, entry, constants) = (&self.program, self.entry.as_str(), &self.constants);
+        let options = compile_options(device, segments, self.options);
+        let key = ModuleKey {
+            name: program.name().into(),
+            source: program.source_text(),
+            entry: entry.into(),
+            values: program.key(constants)?,
+            options: options.clone(),
+        };
+        let modules = device.context_room.get::<ModuleCache>();
+        modules.get(key, || compile(program, entry, constants, &options))
+    }
+}
+
+/// The segments that a program's kernels need of the heap as it is now; 1 for programs that follow no
+/// pointers, whose kernels must not depend on the heap.
+fn heap_segments(device: &Arc<DeviceShared>, program: &Program) -> Result<Segments, KernelError> {
+    if !program.follows_pointers() {
+        return Ok(Segments { shared: 1, own: 0 });
+    }
+    view_segments(device, program)
+}
+
+/// The segments of the heap as it is now.
+fn view_segments(device: &Arc<DeviceShared>, program: &Program) -> Result<Segments, KernelError> {
+    let view = heap_of(device).and_then(|heap| heap.shared.view(device));
+    let view = view.map_err(|error| KernelError::FeatureNotSupported {
+        program: program.name().to_string(),
+        what: "following pointers".into(),
+        why: error.to_string(),
+    })?;
+    Ok(Segments::of(&view))
+}
+
+/// In how many parts a kernel that follows pointers binds memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Segments {
+    shared: u32,
+    own: u32,
+}
+
+impl Segments {
+    pub(crate) fn of(view: &DeviceView) -> Self {
+        Self {
+            shared: view.segments.len() as u32,
+            own: view.own.len() as u32,
+        }
+    }
 }
 
 /// A pipeline and how its bind groups are made up.
@@ -69,7 +165,17 @@ pub(crate) enum Source {
     Status,
     /// The parameters of a tiled grid.
     Grid,
+    /// A segment of the shared heap.
+    Heap(u32),
+    /// Where the heap lies.
+    HeapInfo,
+    /// Where the arguments lie that have no binding.
+    Table,
 }
+
+/// Bytes of the uniform that tells where the heap lies, with room for the sizes of four segments of the
+/// device's own memory.
+pub(crate) const HEAP_INFO_BYTES: u64 = 32;
 
 /// Bytes of `TomboloGrid`, the parameters of a tiled grid.
 pub(crate) const GRID_BYTES: u64 = 32;
@@ -89,29 +195,43 @@ impl Device {
         entry: &str,
         constants: &Constants,
     ) -> Result<Kernel, KernelError> {
+        self.kernel_with(program, entry, constants, KernelOptions::default())
+    }
+
+    /// As [`Device::kernel`], with options.
+    ///
+    /// # Errors
+    /// As [`Device::kernel`].
+    pub fn kernel_with(
+        &self,
+        program: &Program,
+        entry: &str,
+        constants: &Constants,
+        options: KernelOptions,
+    ) -> Result<Kernel, KernelError> {
         let shared = &self.shared;
         let kernels = shared.kernel_room.get::<KernelCache>();
         let key = ProgramKey {
             program: program.id(),
             values: program.key(constants)?,
+            options,
         };
         let found = match kernels.find(&key, entry) {
             Some(found) => found,
             None => {
-                let options = compile_options(shared);
-                let module_key = ModuleKey {
-                    name: program.name().into(),
-                    source: program.source_text(),
-                    entry: entry.into(),
-                    values: key.values.clone(),
-                    options: options.clone(),
+                let origin = Origin {
+                    program: program.clone(),
+                    entry: entry.to_string(),
+                    constants: constants.clone(),
+                    options,
                 };
-                let compiled = shared
-                    .context_room
-                    .get::<ModuleCache>()
-                    .get(module_key, || compile(program, entry, constants, &options))?;
+                let mut compiled = origin.compile(shared, heap_segments(shared, program)?)?;
+                if compiled.heap.is_some() && !program.follows_pointers() {
+                    // It needs the heap for its arguments; now it is known.
+                    compiled = origin.compile(shared, view_segments(shared, program)?)?;
+                }
                 kernels.insert(key, entry, compiled.id, || {
-                    KernelShared::build(shared, Arc::clone(&compiled))
+                    KernelShared::build(shared, Arc::clone(&compiled), Some(origin))
                 })?
             }
         };
@@ -122,7 +242,11 @@ impl Device {
     }
 }
 
-fn compile_options(device: &DeviceShared) -> CompileOptions {
+fn compile_options(
+    device: &DeviceShared,
+    segments: Segments,
+    options: KernelOptions,
+) -> CompileOptions {
     let loop_budget = match device.options.loop_guard {
         LoopGuardPolicy::Off => None,
         LoopGuardPolicy::Budget(budget) => Some(budget),
@@ -140,7 +264,20 @@ fn compile_options(device: &DeviceShared) -> CompileOptions {
         auto_workgroup: AUTO_WORKGROUP
             .min(device.limits.max_compute_invocations_per_workgroup)
             .min(device.limits.max_compute_workgroup_size_x),
-        max_bind_groups: device.limits.max_bind_groups,
+        heap: HeapSetup {
+            max_bind_groups: device.limits.max_bind_groups,
+            segments: segments.shared,
+            device_segments: segments.own,
+            storage_bindings: device
+                .capabilities
+                .has(Aspect::HostImport)
+                .then_some(device.limits.max_storage_buffers_per_shader_stage),
+            segment_bytes: segment_bytes(&device.limits) as u32,
+            mode: options.pointers,
+            checked: options
+                .checked_pointers
+                .unwrap_or(device.options.checked_pointers),
+        },
     }
 }
 
@@ -148,36 +285,65 @@ impl KernelShared {
     pub(crate) fn build(
         device: &DeviceShared,
         compiled: Arc<Compiled>,
+        origin: Option<Origin>,
     ) -> Result<Self, KernelError> {
         check_limits(device, &compiled)?;
         let module = match &compiled.code {
             Code::Naga { module, .. } => Shader::Naga(module.clone()),
             Code::SpirV(words) => Shader::SpirV(words),
         };
-        let plain = build(device, &compiled, module, false)?;
+        let plain = build(device, &compiled, module, Variant::default(), false)?;
         Ok(Self {
             name: compiled.interface.entry.as_str().into(),
             compiled,
-            plain,
-            tiled: OnceLock::new(),
+            plain: Arc::new(plain),
+            origin,
+            grown: Mutex::default(),
+            variants: Mutex::default(),
         })
     }
 
-    /// What to dispatch for a grid of several tiles; the plain pipeline serves kernels that cannot
-    /// tell one tile from another.
-    pub(crate) fn tiled(&self, device: &DeviceShared) -> Result<&Built, KernelError> {
-        let built = self.tiled.get_or_init(|| match tiled(&self.compiled) {
-            None => Ok(None),
-            Some(module) => {
-                let shader = Shader::Naga(Box::new(module));
-                build(device, &self.compiled, shader, true).map(Some)
-            }
-        });
-        match built {
-            Ok(Some(built)) => Ok(built),
-            Ok(None) => Ok(&self.plain),
-            Err(error) => Err(error.clone()),
+    /// The kernel for a heap of that many segments.
+    pub(crate) fn for_segments(
+        self: &Arc<Self>,
+        device: &DeviceShared,
+        segments: Segments,
+    ) -> Result<Arc<Self>, KernelError> {
+        let (Some(heap), Some(origin)) = (self.compiled.heap, &self.origin) else {
+            return Ok(Arc::clone(self));
+        };
+        if heap.segments >= segments.shared && heap.device_segments >= segments.own {
+            return Ok(Arc::clone(self));
         }
+        let mut grown = lock(&self.grown);
+        if let Some(kernel) = grown.get(&segments) {
+            return Ok(Arc::clone(kernel));
+        }
+        let compiled = origin.compile(device, segments)?;
+        let kernel = Arc::new(Self::build(device, compiled, Some(origin.clone()))?);
+        grown.insert(segments, Arc::clone(&kernel));
+        Ok(kernel)
+    }
+
+    /// What to dispatch for a launch that needs this form of the kernel.
+    pub(crate) fn variant(
+        &self,
+        device: &DeviceShared,
+        variant: Variant,
+    ) -> Result<Arc<Built>, KernelError> {
+        if variant == Variant::default() {
+            return Ok(Arc::clone(&self.plain));
+        }
+        lock(&self.variants)
+            .entry(variant)
+            .or_insert_with(|| match lower(&self.compiled, variant) {
+                None => Ok(Arc::clone(&self.plain)),
+                Some((module, gridded)) => {
+                    let shader = Shader::Naga(Box::new(module));
+                    build(device, &self.compiled, shader, variant, gridded).map(Arc::new)
+                }
+            })
+            .clone()
     }
 }
 
@@ -192,8 +358,12 @@ fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result<(), Kernel
             .count() as u64
     };
     let [x, y, z] = interface.workgroup_size;
-    let storage =
-        count(|k| matches!(k, ArgumentKind::Storage { .. })) + u64::from(compiled.guard.is_some());
+    let storage = count(|k| matches!(k, ArgumentKind::Storage { .. }))
+        + u64::from(compiled.report.is_some())
+        + compiled
+            .heap
+            .map_or(0, |heap| u64::from(heap.segments + heap.device_segments))
+        - compiled.table.len() as u64;
     let uniform = count(|k| matches!(k, ArgumentKind::Uniform { .. }));
     let invocations = u64::from(x) * u64::from(y) * u64::from(z);
     let checks: [(&'static str, u64, u64, &'static str); 8] = [
@@ -274,9 +444,10 @@ fn build(
     device: &DeviceShared,
     compiled: &Compiled,
     shader: Shader<'_>,
+    variant: Variant,
     with_grid: bool,
 ) -> Result<Built, KernelError> {
-    let plans = plan_groups(device, compiled, with_grid);
+    let plans = plan_groups(device, compiled, variant, with_grid);
     let entry = &compiled.interface.entry;
     let (built, error) = capture(&device.raw, || {
         let mut groups = Vec::with_capacity(plans.len());
@@ -346,7 +517,12 @@ pub(crate) fn immediate_bytes(interface: &Interface) -> u32 {
 
 type PlannedGroup = (u32, Vec<wgpu::BindGroupLayoutEntry>, Vec<EntryPlan>);
 
-fn plan_groups(device: &DeviceShared, compiled: &Compiled, with_grid: bool) -> Vec<PlannedGroup> {
+fn plan_groups(
+    device: &DeviceShared,
+    compiled: &Compiled,
+    variant: Variant,
+    with_grid: bool,
+) -> Vec<PlannedGroup> {
     let mut wanted: Vec<(u32, u32, Source, wgpu::BindingType)> = Vec::new();
     let mut dynamic_uniforms = device
         .limits
@@ -362,27 +538,44 @@ fn plan_groups(device: &DeviceShared, compiled: &Compiled, with_grid: bool) -> V
         }
     };
     if with_grid {
-        let at = compiled.grid_binding;
+        let at = compiled.bindings.grid();
         wanted.push((at.group, at.binding, Source::Grid, uniform(GRID_BYTES)));
     }
-    if let Some(guard) = &compiled.guard {
-        let ty = wgpu::BindingType::Buffer {
-            ty: wgpu::BufferBindingType::Storage { read_only: false },
-            has_dynamic_offset: true,
-            min_binding_size: wgpu::BufferSize::new(RECORD_BYTES),
-        };
-        wanted.push((
-            guard.binding.group,
-            guard.binding.binding,
-            Source::Status,
-            ty,
-        ));
+    let storage = |dynamic, bytes| wgpu::BindingType::Buffer {
+        ty: wgpu::BufferBindingType::Storage { read_only: false },
+        has_dynamic_offset: dynamic,
+        min_binding_size: wgpu::BufferSize::new(bytes),
+    };
+    if compiled.report.is_some() {
+        let at = compiled.bindings.status();
+        let ty = storage(true, RECORD_BYTES);
+        wanted.push((at.group, at.binding, Source::Status, ty));
+    }
+    if let Some(heap) = compiled.heap {
+        for segment in 0..heap.segments + heap.device_segments {
+            let at = compiled.bindings.segment(segment);
+            let ty = storage(false, 16);
+            wanted.push((at.group, at.binding, Source::Heap(segment), ty));
+        }
+        if heap.reads_info {
+            let at = compiled.bindings.heap_info();
+            let ty = uniform(HEAP_INFO_BYTES);
+            wanted.push((at.group, at.binding, Source::HeapInfo, ty));
+        }
+    }
+    if !compiled.table.is_empty() {
+        let at = compiled.bindings.table();
+        let ty = uniform(compiled.table.len() as u64 * 16);
+        wanted.push((at.group, at.binding, Source::Table, ty));
     }
     for (index, argument) in compiled.interface.arguments.iter().enumerate() {
+        if compiled.table.contains(&index) {
+            continue;
+        }
         let ty = match &argument.kind {
             ArgumentKind::Storage { writable, layout } => wgpu::BindingType::Buffer {
                 ty: wgpu::BufferBindingType::Storage {
-                    read_only: !writable,
+                    read_only: !writable && variant.written >> index & 1 == 0,
                 },
                 has_dynamic_offset: false,
                 min_binding_size: wgpu::BufferSize::new(u64::from(layout.size)),
@@ -452,7 +645,7 @@ impl Kernel {
 
     /// True when the kernel carries checks for loops that the adapter might cut short.
     pub fn is_loop_guarded(&self) -> bool {
-        self.shared.compiled.guard.is_some()
+        self.shared.compiled.guarded
     }
 
     /// The wgpu pipeline, for the program's own commands.

@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use naga::ResourceBinding;
-
+use super::bindings::RuntimeBindings;
 use super::compile::{Code, Compiled};
 use super::constants::Constants;
 use super::error::KernelError;
@@ -81,16 +80,16 @@ impl Device {
             code: Code::SpirV(module.words.clone()),
             constants: Vec::new(),
             private_arrays: Vec::new(),
-            guard: None,
-            // A tiled grid needs a rewritten module; launches refuse it here.
-            grid_binding: ResourceBinding {
-                group: 0,
-                binding: 0,
-            },
+            guarded: false,
+            report: None,
+            heap: None,
+            table: Vec::new(),
+            // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
+            bindings: RuntimeBindings::none(),
         };
         Ok(Kernel {
             device: Arc::clone(&self.shared),
-            shared: Arc::new(KernelShared::build(&self.shared, Arc::new(compiled))?),
+            shared: Arc::new(KernelShared::build(&self.shared, Arc::new(compiled), None)?),
         })
     }
 }

@@ -9,6 +9,7 @@ use naga::Module;
 use naga::back::PipelineConstants;
 use naga::valid::Capabilities;
 
+use super::bindings::RuntimeBindings;
 use super::constants::{ConstantInfo, ConstantType, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
 use super::declared::{Declared, SpecKey};
@@ -18,7 +19,8 @@ use super::error::KernelError;
 use super::evaluate::{Evaluator, validator};
 use super::private_array::Analysis;
 use super::reflect::Interface;
-use super::specialize::specialize;
+use super::specialize::{HeapSetup, specialize};
+use super::usm::{Appendix, appendix};
 
 /// A WGSL program. Cheap to clone; clones are the same program.
 #[derive(Clone)]
@@ -33,6 +35,8 @@ pub(crate) struct Inner {
     pub name: String,
     pub source: Arc<str>,
     pub analysis: Analysis,
+    /// What the text needs for its pointers.
+    pub pointers: Option<Appendix>,
     pub evaluator: Evaluator,
     pub declared: Declared,
     /// Per constant: the declaration that it is.
@@ -82,7 +86,8 @@ impl Program {
             )));
         }
         let analysis = Analysis::new(&source);
-        let module = match analysis.uses_conventions() {
+        let pointers = appendix(&source);
+        let module = match analysis.uses_conventions() || pointers.is_some() {
             true => {
                 check_grammar(&name, &source, &analysis)?;
                 None
@@ -111,6 +116,7 @@ impl Program {
             name,
             source,
             analysis,
+            pointers,
             evaluator,
             declared,
             declaration_of,
@@ -140,8 +146,15 @@ impl Program {
     /// # Errors
     /// [`KernelError`] as for a kernel, the limits of devices apart.
     pub fn interface(&self, entry: &str, constants: &Constants) -> Result<Interface, KernelError> {
-        let special = specialize(self, entry, constants, None, Capabilities::all(), u64::MAX)?;
-        Ok(Interface::of(&special.module, &special.info, special.entry))
+        let heap = HeapSetup::default();
+        let capabilities = Capabilities::all();
+        let special = specialize(self, entry, constants, None, capabilities, u64::MAX, &heap)?;
+        Ok(special.interface)
+    }
+
+    /// Whether kernels of the program may follow pointers.
+    pub(crate) fn follows_pointers(&self) -> bool {
+        self.inner.has_stubs()
     }
 
     pub(crate) fn source_text(&self) -> Arc<str> {
@@ -240,8 +253,26 @@ fn declare(source: &str, analysis: &Analysis, evaluator: &Evaluator) -> (Declare
 }
 
 impl Inner {
+    /// Whether the parsed text has functions that only the pointer pass makes valid.
+    pub fn has_stubs(&self) -> bool {
+        self.pointers.as_ref().is_some_and(|p| p.has_stubs)
+    }
+
     /// The text for naga: `keep` says which declarations stay, `value` which constants replace which overrides.
     pub fn assemble(
+        &self,
+        keep: impl Fn(usize) -> bool,
+        value: impl Fn(usize) -> Option<ConstantValue>,
+    ) -> EditedText {
+        let text = self.assemble_own(keep, value);
+        match &self.pointers {
+            Some(appendix) => text.append(&appendix.text, &appendix.origins),
+            None => text,
+        }
+    }
+
+    /// The same without what pointers need appended.
+    pub fn assemble_own(
         &self,
         keep: impl Fn(usize) -> bool,
         value: impl Fn(usize) -> Option<ConstantValue>,
@@ -325,6 +356,19 @@ impl Inner {
         };
         let module = naga::front::wgsl::parse_str(text.text())
             .map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
+        if self.has_stubs() {
+            // Stubs do not validate; each entry point is tried with them lowered.
+            for index in 0..module.entry_points.len() {
+                let mut module = module.clone();
+                let bindings = RuntimeBindings::of(&module, u32::MAX);
+                let heap = HeapSetup::default();
+                heap.lower(&mut module, index, &bindings, Capabilities::all(), reporter)?;
+                validator(Capabilities::all())
+                    .validate(&module)
+                    .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
+            }
+            return Ok(());
+        }
         match validator(Capabilities::all()).validate(&module) {
             Ok(_) => Ok(()),
             Err(e) => Err(KernelError::Validation(reporter.validation_error(&e))),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::specialize::specialize;
+use super::super::specialize::{HeapSetup, specialize};
 use super::*;
 
 #[test]
@@ -79,6 +79,7 @@ fn nothing_is_changed_where_no_convention_is_used() {
         None,
         Capabilities::all(),
         0,
+        &HeapSetup::default(),
     )
     .expect("valid");
     assert!(Arc::ptr_eq(made.text.text(), &source));
@@ -93,7 +94,7 @@ proptest! {
         if let Ok(program) = Program::new("p", words.join(" ")) {
             for entry in program.entry_points() {
                 for set in [Constants::new(), Constants::new().set("N", n % 70)] {
-                    let _ = specialize(&program, entry, &set, None, Capabilities::all(), 1 << 20);
+                    let _ = specialize(&program, entry, &set, None, Capabilities::all(), 1 << 20, &HeapSetup::default());
                 }
             }
         }

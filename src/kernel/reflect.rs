@@ -85,7 +85,14 @@ impl ArgumentKind {
 
 impl Interface {
     /// Reads the interface of `module.entry_points[entry]`.
-    pub(crate) fn of(module: &Module, info: &ModuleInfo, entry: usize) -> Self {
+    ///
+    /// Variables at bindings that `ours` holds for belong to the runtime and are left out.
+    pub(crate) fn of(
+        module: &Module,
+        info: &ModuleInfo,
+        entry: usize,
+        ours: impl Fn(&naga::ResourceBinding) -> bool,
+    ) -> Self {
         let point = &module.entry_points[entry];
         let uses = info.get_entry_point(entry);
         let mut arguments = Vec::new();
@@ -102,7 +109,7 @@ impl Interface {
             if let AddressSpace::Immediate = variable.space {
                 immediates = Some(TypeLayout::of(module, variable.ty));
             }
-            let Some(binding) = &variable.binding else {
+            let Some(binding) = variable.binding.as_ref().filter(|b| !ours(b)) else {
                 continue;
             };
             let sampled = uses.sampling_set.iter().any(|key| key.image == handle);
@@ -243,7 +250,7 @@ mod tests {
             .iter()
             .position(|e| e.name == entry)
             .unwrap();
-        Interface::of(&module, &info, index)
+        Interface::of(&module, &info, index, |_| false)
     }
 
     const SOURCE: &str = "

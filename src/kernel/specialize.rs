@@ -7,25 +7,30 @@ use naga::back::PipelineConstants;
 use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
 use naga::compact::{KeepUnused, compact};
 use naga::front::wgsl::{Frontend, Options};
-use naga::valid::{Capabilities, ModuleInfo};
+use naga::valid::Capabilities;
 use naga::{Module, ShaderStage};
 
+use super::bindings::RuntimeBindings;
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
 use super::diagnostic::Reporter;
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::evaluate::{Unevaluated, known, reason, validator};
+use super::passes::pointers::{
+    self, ArgumentTable, HeapMemory, PointerFacts, PointerOptions, TranslationMode,
+};
 use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
 use super::program::{Inner, Program};
+use super::reflect::{ArgumentInfo, ArgumentKind, Interface};
+use crate::memory::heap::device_memory::FIRST_TAG;
 
 /// A specialized kernel.
 #[derive(Debug)]
 pub(crate) struct Specialized {
     /// Without overrides. Valid for the capabilities that were asked for.
     pub module: Module,
-    pub info: ModuleInfo,
     /// Index of the entry point in the module.
     pub entry: usize,
     /// The text that was compiled, and the way back to the user's.
@@ -34,6 +39,142 @@ pub(crate) struct Specialized {
     pub values: Vec<(ConstantInfo, ConstantValue)>,
     /// Variables whose size was chosen at run time, and those with `@align`.
     pub private_arrays: Vec<PrivateArrayInfo>,
+    /// Where the runtime's own variables go.
+    pub bindings: RuntimeBindings,
+    /// What the pointer pass did, if the kernel reaches the heap.
+    pub pointers: Option<PointerFacts>,
+    /// What the kernel wants from a launch.
+    pub interface: Interface,
+    /// The arguments, by index, that it reaches through the heap for want of bindings.
+    pub table: Vec<usize>,
+}
+
+/// How the heap is bound to kernels that follow pointers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct HeapSetup {
+    /// Bind groups that the device has.
+    pub max_bind_groups: u32,
+    /// Parts in which the heap is bound.
+    pub segments: u32,
+    /// Bytes of each part but the last.
+    pub segment_bytes: u32,
+    /// Segments of the device's own memory.
+    pub device_segments: u32,
+    /// Storage bindings that a kernel may have; more go through the heap, if there is one.
+    pub storage_bindings: Option<u32>,
+    /// Which side of memory is reached first.
+    pub mode: TranslationMode,
+    /// Every dereference is tested.
+    pub checked: bool,
+}
+
+impl Default for HeapSetup {
+    /// One unchecked segment, on a device without limits.
+    fn default() -> Self {
+        Self {
+            max_bind_groups: u32::MAX,
+            segments: 1,
+            segment_bytes: 1 << 31,
+            device_segments: 0,
+            storage_bindings: None,
+            mode: TranslationMode::DeviceFavored,
+            checked: false,
+        }
+    }
+}
+
+impl HeapSetup {
+    /// Lowers the pointers that the entry point follows; what it does not reach is removed, because stubs in it
+    /// would not validate.
+    pub fn lower(
+        &self,
+        module: &mut Module,
+        entry: usize,
+        bindings: &RuntimeBindings,
+        capabilities: Capabilities,
+        reporter: Reporter<'_>,
+    ) -> Result<Option<PointerFacts>, KernelError> {
+        let options = self.options(bindings, capabilities, self.checked, None);
+        let facts = pointers::run(module, entry, &options).map_err(|error| {
+            let place = reporter
+                .back(error.span)
+                .map(|range| (range, String::new()));
+            let labels = place.into_iter().collect();
+            KernelError::Pointer(reporter.at(error.to_string(), labels, Vec::new()))
+        })?;
+        if facts.is_none() {
+            let point = module.entry_points.swap_remove(entry);
+            module.entry_points = vec![point];
+            compact(module, KeepUnused::No);
+        }
+        Ok(facts)
+    }
+
+    fn options(
+        &self,
+        bindings: &RuntimeBindings,
+        capabilities: Capabilities,
+        checked: bool,
+        arguments: Option<ArgumentTable>,
+    ) -> PointerOptions {
+        PointerOptions {
+            mode: self.mode,
+            memory: match self.device_segments {
+                0 => HeapMemory::Unified {
+                    segments: bindings.segments(0..self.segments),
+                },
+                own => HeapMemory::Split {
+                    shared: bindings.segments(0..self.segments),
+                    device: bindings.segments(self.segments..self.segments + own),
+                    first_tag: FIRST_TAG,
+                },
+            },
+            segment_bytes: self.segment_bytes,
+            window_aligned: true,
+            info: checked.then(|| bindings.heap_info()),
+            checked: checked.then(|| bindings.status()),
+            arguments,
+            capabilities: capabilities.bits(),
+        }
+    }
+
+    /// Moves the storage arguments for which there are no bindings into the heap. Gives the arguments that
+    /// were moved; the module is another one then.
+    fn tabulate(
+        &self,
+        module: &mut Module,
+        entry: usize,
+        interface: &Interface,
+        bindings: &RuntimeBindings,
+        capabilities: Capabilities,
+    ) -> Option<(Vec<usize>, PointerFacts)> {
+        let limit = self.storage_bindings?;
+        let is_storage = |a: &&ArgumentInfo| matches!(a.kind, ArgumentKind::Storage { .. });
+        let storage = interface.arguments.iter().filter(is_storage).count() as u32;
+        if storage <= limit {
+            return None;
+        }
+        // A status record and the heap itself take bindings, too.
+        let room = limit.saturating_sub(1 + self.segments + self.device_segments);
+        let all = interface.arguments.iter().enumerate();
+        let moved: Vec<usize> = (all.filter(|(_, a)| is_storage(a)).map(|(index, _)| index))
+            .skip(room as usize)
+            .collect();
+        let place = |&index: &usize| naga::ResourceBinding {
+            group: interface.arguments[index].group,
+            binding: interface.arguments[index].binding,
+        };
+        let table = ArgumentTable {
+            binding: bindings.table(),
+            variables: moved.iter().map(place).collect(),
+        };
+        let options = self.options(bindings, capabilities, false, Some(table));
+        let mut changed = module.clone();
+        // What cannot be reached so is reported as the limit that it exceeds.
+        let facts = pointers::run(&mut changed, entry, &options).ok()??;
+        *module = changed;
+        Some((moved, facts))
+    }
 }
 
 /// Values of a program's constants during one specialization.
@@ -70,6 +211,7 @@ pub(crate) fn specialize(
     auto_workgroup: Option<u32>,
     capabilities: Capabilities,
     private_limit: u64,
+    heap: &HeapSetup,
 ) -> Result<Specialized, KernelError> {
     let inner = &*program.inner;
     let found = inner
@@ -113,7 +255,7 @@ pub(crate) fn specialize(
         .declarations
         .iter()
         .any(|d| d.kind == DeclarationKind::Directive);
-    let module = match &inner.module {
+    let mut module = match &inner.module {
         Some(module) if !enables => module.clone(),
         // Which extensions may be enabled depends on the device.
         _ => Frontend::new_with_options(Options {
@@ -123,6 +265,13 @@ pub(crate) fn specialize(
         .parse(text.text())
         .map_err(|e| sizes.parse_error(&e))?,
     };
+    let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
+    let mut pointers = None;
+    if inner.has_stubs()
+        && let Some(index) = compute_entry(&module, entry)
+    {
+        pointers = heap.lower(&mut module, index, &bindings, capabilities, reporter)?;
+    }
     let info = validator(capabilities)
         .validate(&module)
         .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
@@ -133,18 +282,14 @@ pub(crate) fn specialize(
         Some((ShaderStage::Compute, entry)),
         &pipeline,
     );
-    let (module, info) = match processed {
+    let (mut module, info) = match processed {
         Ok((module, info)) => (module.into_owned(), info.into_owned()),
         Err(PipelineConstantError::MissingValue(_)) => {
             return Err(inner.missing(entry, &missing_names(&module, entry, &pipeline)));
         }
         Err(error) => return Err(inner.pipeline_error(reporter, entry_declaration, &error)),
     };
-    let index = module
-        .entry_points
-        .iter()
-        .position(|e| e.stage == ShaderStage::Compute && e.name == entry);
-    let Some(index) = index else {
+    let Some(mut index) = compute_entry(&module, entry) else {
         // The scan found a function with `@compute` that naga does not take for an entry point of that stage.
         let message = format!("`{entry}` is no compute entry point");
         let place = inner.place(entry_declaration, "declared here");
@@ -155,14 +300,34 @@ pub(crate) fn specialize(
         )));
     };
     let private_arrays = sizes.measure(&module, index)?;
+    let interface = Interface::of(&module, &info, index, |binding| bindings.owns(binding));
+    let mut table = Vec::new();
+    if pointers.is_none()
+        && let Some((moved, facts)) =
+            heap.tabulate(&mut module, index, &interface, &bindings, capabilities)
+    {
+        validator(capabilities)
+            .validate(&module)
+            .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
+        index = facts.entry;
+        (table, pointers) = (moved, Some(facts));
+    }
     Ok(Specialized {
         entry: index,
         values: inner.report(&values),
         module,
-        info,
         text,
         private_arrays,
+        bindings,
+        pointers,
+        interface,
+        table,
     })
+}
+
+fn compute_entry(module: &Module, name: &str) -> Option<usize> {
+    let mut points = module.entry_points.iter();
+    points.position(|e| e.stage == ShaderStage::Compute && e.name == name)
 }
 
 /// Names of the overrides that `entry` uses and that have no value: what wgpu would miss one by one.
@@ -347,6 +512,16 @@ impl Inner {
             .enumerate()
             .filter(|(_, d)| d.kind == DeclarationKind::Assertion);
         let mut kept = analysis.reach([entry], is_replaced);
+        if self.pointers.is_some() {
+            // What the appendix mentions is not in the text that was analysed.
+            let types = analysis.declarations.iter().enumerate().filter(|(_, d)| {
+                matches!(d.kind, DeclarationKind::Struct | DeclarationKind::Alias)
+            });
+            let types = analysis.reach(types.map(|(i, _)| i), is_replaced);
+            kept.iter_mut()
+                .zip(types)
+                .for_each(|(mark, more)| *mark |= more);
+        }
         let assertions = others
             .map(|(i, _)| (i, analysis.reach([i], is_replaced)))
             .collect::<Vec<_>>();

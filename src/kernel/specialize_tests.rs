@@ -17,6 +17,7 @@ fn run(source: &str, constants: Constants) -> Result<Specialized, KernelError> {
         None,
         Capabilities::all(),
         1 << 20,
+        &HeapSetup::default(),
     )
 }
 
@@ -189,9 +190,17 @@ fn programs_with_the_same_names_do_not_mix() {
         .collect::<Vec<_>>();
     for (i, program) in (1u32..).zip(&programs) {
         let get = |c| {
-            specialize(program, "main", &c, None, Capabilities::all(), 1 << 20)
-                .expect("valid")
-                .private_arrays[0]
+            specialize(
+                program,
+                "main",
+                &c,
+                None,
+                Capabilities::all(),
+                1 << 20,
+                &HeapSetup::default(),
+            )
+            .expect("valid")
+            .private_arrays[0]
                 .length
         };
         assert_eq!((get(Constants::new()), get(n(i + 100))), (i, i + 100));
@@ -384,7 +393,17 @@ fn other_entry_points_need_no_values_and_no_sense() {
         @compute @workgroup_size(1) fn one() { var t: array<f32, A>; t[0] = 1.0; }
         @compute @workgroup_size(1) fn two() { var t: array<f32, B>; t[4] = Z; }";
     let program = Program::new("p", source).expect("valid");
-    let get = |entry, c| specialize(&program, entry, &c, None, Capabilities::all(), 1 << 20);
+    let get = |entry, c| {
+        specialize(
+            &program,
+            entry,
+            &c,
+            None,
+            Capabilities::all(),
+            1 << 20,
+            &HeapSetup::default(),
+        )
+    };
     assert_eq!(
         lengths(&get("one", Constants::new().set("A", 2u32)).expect("valid")),
         [("t", 2, 8)]
@@ -423,6 +442,7 @@ fn plain_kernels_become_what_naga_makes_of_them() {
         None,
         Capabilities::all(),
         0,
+        &HeapSetup::default(),
     )
     .expect("valid");
     let module = naga::front::wgsl::parse_str(source).expect("valid");
@@ -452,6 +472,7 @@ fn plain_kernels_become_what_naga_makes_of_them() {
         None,
         Capabilities::all(),
         0,
+        &HeapSetup::default(),
     );
     assert!(
         matches!(missing, Err(KernelError::MissingConstant { missing, .. }) if missing[0].name == "N")
@@ -463,8 +484,16 @@ fn the_work_group_size_may_be_left_to_the_runtime() {
     let source = "override WG: u32; @compute @workgroup_size(WG, 1) fn main() {}";
     let program = Program::new("p", source).expect("valid");
     let size = |set, auto| {
-        specialize(&program, "main", &set, auto, Capabilities::all(), 0)
-            .map(|s| s.module.entry_points[0].workgroup_size[0])
+        specialize(
+            &program,
+            "main",
+            &set,
+            auto,
+            Capabilities::all(),
+            0,
+            &HeapSetup::default(),
+        )
+        .map(|s| s.module.entry_points[0].workgroup_size[0])
     };
     assert_eq!(size(Constants::new(), Some(128)), Ok(128));
     assert_eq!(size(Constants::new().set("WG", 32u32), Some(128)), Ok(32));
@@ -488,6 +517,26 @@ fn half_precision_constants_work() {
         Some(ConstantValue::F16(half::f16::from_f32(0.5)))
     );
     let set = Constants::new().set("H", half::f16::MAX);
-    specialize(&program, "main", &set, None, Capabilities::all(), 0).expect("valid");
-    assert!(specialize(&program, "main", &set, None, Capabilities::empty(), 0).is_err());
+    specialize(
+        &program,
+        "main",
+        &set,
+        None,
+        Capabilities::all(),
+        0,
+        &HeapSetup::default(),
+    )
+    .expect("valid");
+    assert!(
+        specialize(
+            &program,
+            "main",
+            &set,
+            None,
+            Capabilities::empty(),
+            0,
+            &HeapSetup::default()
+        )
+        .is_err()
+    );
 }

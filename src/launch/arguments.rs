@@ -228,13 +228,16 @@ fn check_size(
 
 /// Finds two arguments that are the same buffer although the kernel may write through one of them:
 /// wgpu allows a buffer one use in a dispatch.
+///
+/// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are
+/// apart. The answer has a bit for each that has to be bound for writing, because another one is.
 pub(crate) fn check_aliases(
     kernel: &str,
     interface: &Interface,
     given: &[Option<Given>],
-) -> Result<(), LaunchError> {
-    let buffer = |index: usize| match given.get(index) {
-        Some(Some(Given::Buffer { view, .. })) => Some(&view.shared.raw),
+) -> Result<u64, LaunchError> {
+    let view = |index: usize| match given.get(index) {
+        Some(Some(Given::Buffer { view, .. })) => Some(view),
         _ => None,
     };
     let use_of = |index: usize| match &interface.arguments[index].kind {
@@ -242,22 +245,37 @@ pub(crate) fn check_aliases(
         ArgumentKind::Storage { .. } => 1,
         _ => 0,
     };
+    let mut written = 0u64;
     for first in 0..interface.arguments.len() {
-        let Some(one) = buffer(first) else { continue };
+        let Some(one) = view(first) else { continue };
         for second in first + 1..interface.arguments.len() {
-            let Some(other) = buffer(second) else {
+            let Some(other) = view(second) else {
                 continue;
             };
-            if one == other && (use_of(first) == 2 || use_of(second) == 2) {
-                return Err(LaunchError::Aliased {
-                    kernel: kernel.to_string(),
-                    first: interface.arguments[first].name.clone(),
-                    second: interface.arguments[second].name.clone(),
-                });
+            if one.shared.raw != other.shared.raw || (use_of(first) != 2 && use_of(second) != 2) {
+                continue;
             }
+            let (a, b) = (one.range(), other.range());
+            let apart = a.end <= b.start || b.end <= a.start;
+            let storage = use_of(first) > 0 && use_of(second) > 0;
+            if one.shared.is_heap && apart && storage && second < 64 {
+                written |= (1 << first) | (1 << second);
+                continue;
+            }
+            return Err(LaunchError::Aliased {
+                kernel: kernel.to_string(),
+                first: interface.arguments[first].name.clone(),
+                second: interface.arguments[second].name.clone(),
+            });
         }
     }
-    Ok(())
+    // Those that the kernel writes anyway need no other form.
+    for index in 0..interface.arguments.len().min(64) {
+        if use_of(index) == 2 {
+            written &= !(1 << index);
+        }
+    }
+    Ok(written)
 }
 
 /// The arguments of a kernel in words, for messages.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::device::{ExecutionError, ProfilingError};
 use crate::kernel::error::KernelError;
-use crate::memory::MemoryError;
+use crate::memory::{HeapError, MemoryError};
 
 /// Why a launch was refused. Nothing has been recorded then.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -283,6 +283,18 @@ pub enum LaunchError {
     /// A buffer command that belongs to the launch failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// The shared heap refused: a pointer argument is wrong, or the host has access to the heap now.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+    /// The kernel follows pointers itself, and was given a pointer argument as well.
+    #[error(
+        "kernel `{kernel}` follows pointers, which reaches the whole heap: give it the pointer as a value, \
+         not with Launch::pointer"
+    )]
+    PointerBeside {
+        /// The entry point.
+        kernel: String,
+    },
     /// The device is gone.
     #[error(transparent)]
     Execution(#[from] Arc<ExecutionError>),

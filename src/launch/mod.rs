@@ -2,21 +2,25 @@
 
 pub(crate) mod arguments;
 pub(crate) mod bind;
+mod bounce;
 pub(crate) mod error;
 pub(crate) mod grid;
 mod submit;
+mod table;
 
 use std::sync::Arc;
 
-use bytemuck::NoUninit;
+use bytemuck::{NoUninit, Pod};
 
 pub use error::LaunchError;
 pub use grid::Extent;
 
 use crate::kernel::pipeline::Kernel;
 use crate::kernel::reflect::Interface;
-use crate::memory::BufferView;
+use crate::memory::heap::heap_of;
+use crate::memory::{BufferView, Ptr};
 use arguments::{Given, check, check_aliases, describe};
+use bounce::{Bounce, bounce, check_bounces};
 
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
 /// variables and checked against what the kernel declares.
@@ -36,6 +40,12 @@ pub struct Launch {
     /// True while the arguments are known to be good.
     checked: bool,
     bound: Option<submit::BoundGroups>,
+    /// Pointer arguments that the adapter cannot bind where they are.
+    bounces: Vec<Bounce>,
+    /// Places in the heap for arguments that have no binding.
+    scratches: table::Scratches,
+    /// Arguments that share a part of the heap with one that is written; see `Variant::written`.
+    written: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -57,6 +67,9 @@ impl Kernel {
             mistake: None,
             checked: false,
             bound: None,
+            bounces: Vec::new(),
+            scratches: table::Scratches::new(),
+            written: 0,
         }
     }
 }
@@ -118,6 +131,30 @@ impl Launch {
             overwrites: true,
         };
         self.give(argument, given)
+    }
+
+    /// Gives the `len` values at `ptr`, in the shared heap of the kernel's device, for a storage or
+    /// uniform variable: the kernel reaches them through a binding of its own, as fast as any buffer.
+    /// Where the adapter cannot bind at the address, the values travel through a buffer that it can.
+    pub fn pointer<T: Pod>(mut self, argument: &str, ptr: Ptr<T>, len: usize) -> Self {
+        let device = Arc::clone(&self.kernel.device);
+        let view = heap_of(&device).and_then(|heap| heap.shared.argument(&device, ptr, len as u64));
+        let given = view.map_err(LaunchError::from).and_then(|view| {
+            let slot = self.slot(argument)?;
+            let info = &self.interface().arguments[slot];
+            bounce(&device, info, slot, view)
+        });
+        match given {
+            Ok((view, bounce)) => {
+                let mut launch = self.buffer(argument, view);
+                launch.bounces.extend(bounce);
+                launch
+            }
+            Err(error) => {
+                self.mistake.get_or_insert(error);
+                self
+            }
+        }
     }
 
     /// Gives a value for a `var<uniform>`: a scalar, a vector, or a structure laid out as WGSL lays it
@@ -212,6 +249,7 @@ impl Launch {
         buffer: impl Into<BufferView>,
     ) -> Result<(), LaunchError> {
         let slot = self.slot(argument)?;
+        self.bounces.retain(|bounce| bounce.argument != slot);
         self.given[slot] = Some(Given::Buffer {
             view: buffer.into(),
             overwrites: false,
@@ -265,7 +303,8 @@ impl Launch {
                 check(device, name, info, given)?;
             }
         }
-        check_aliases(name, interface, &self.given)?;
+        self.written = check_aliases(name, interface, &self.given)?;
+        check_bounces(name, interface, &self.given, &self.bounces)?;
         self.check_immediates()?;
         self.check_indirect()?;
         self.checked = true;

@@ -6,14 +6,20 @@ use super::arguments::Given;
 use super::bind::bind_groups;
 use super::error::LaunchError;
 use super::grid::Groups;
+use super::table::Table;
 use super::{Grid, Launch};
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Bound, Dispatch, Recorder, Watch};
 use crate::device::status::RECORD_BYTES;
 use crate::device::{Aspect, Event, ProfilingError, capture};
-use crate::kernel::compile::Code;
-use crate::kernel::pipeline::{Built, GRID_BYTES, GroupPlan, Source};
+use crate::kernel::compile::{Code, Variant};
+use crate::kernel::passes::pointers::HeapInfo;
+use crate::kernel::pipeline::{
+    Built, GRID_BYTES, GroupPlan, HEAP_INFO_BYTES, Kernel, Segments, Source,
+};
 use crate::kernel::reflect::ArgumentKind;
+use crate::memory::SharedHeap;
+use crate::memory::heap::{DeviceView, Turn, heap_of};
 
 /// Identities that stand for the runtime's own buffers in keys of the bind-group cache; the buffers
 /// of programs count up from 1 and never get here.
@@ -25,7 +31,10 @@ const STATUS_ID: u64 = (1 << 63) - 1;
 pub(super) struct BoundGroups {
     /// Generation of the uniform ring that they bind.
     ring: u64,
-    tiled: bool,
+    variant: Variant,
+    /// Identity of the last segment of the heap and of the device's own memory, which change whenever
+    /// one grows.
+    heap: Option<(u64, u64)>,
     groups: Vec<wgpu::BindGroup>,
 }
 
@@ -35,6 +44,8 @@ struct Placement {
     /// Offset for each argument; 0 for those that are no values.
     values: Vec<u32>,
     status: u32,
+    heap_info: u32,
+    table: u32,
 }
 
 impl Launch {
@@ -47,9 +58,19 @@ impl Launch {
     /// event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
         self.check()?;
-        let kernel = self.kernel.clone();
+        self.kernel.device.lost.check().map_err(Arc::new)?;
+        let follows = self.kernel.shared.compiled.heap.is_some();
+        let shared_heap = match follows || self.uses_heap() {
+            true => Some(heap_of(&self.kernel.device)?),
+            false => None,
+        };
+        // Kept until the launch is recorded.
+        let turn = match &shared_heap {
+            Some(heap) => Some(self.take_turn(heap)?),
+            None => None,
+        };
+        let (kernel, heap) = self.kernel_and_heap(shared_heap.as_ref().zip(turn.as_ref()))?;
         let (device, shared) = (&kernel.device, &kernel.shared);
-        device.lost.check().map_err(Arc::new)?;
         if self.profiled && !device.capabilities.has(Aspect::TimestampQueries) {
             return Err(ProfilingError::Unsupported {
                 device: device.capabilities.name.clone(),
@@ -57,30 +78,33 @@ impl Launch {
             .into());
         }
         let (groups, indirect) = self.dispatches()?;
-        let (built, tiled) = match &groups {
+        let tiled = match &groups {
             Some(groups) if groups.is_empty() => return Ok(Event::complete(device)),
-            Some(groups) if !groups.fits_one_dispatch() => {
-                if matches!(shared.compiled.code, Code::SpirV(_)) {
-                    return Err(LaunchError::PrecompiledGrid {
-                        kernel: shared.name.to_string(),
-                        limit: device.limits.max_compute_workgroups_per_dimension,
-                    });
-                }
-                let built = shared.tiled(device).map_err(Box::new)?;
-                (built, true)
-            }
-            _ => (&shared.plain, false),
+            Some(groups) => !groups.fits_one_dispatch(),
+            None => false,
         };
+        if tiled && matches!(shared.compiled.code, Code::SpirV(_)) {
+            return Err(LaunchError::PrecompiledGrid {
+                kernel: shared.name.to_string(),
+                limit: device.limits.max_compute_workgroups_per_dimension,
+            });
+        }
+        let variant = Variant {
+            tiled,
+            written: self.written,
+        };
+        let built = &*shared.variant(device, variant).map_err(Box::new)?;
         let with_grid = built
             .groups
             .iter()
             .any(|group| group.entries.iter().any(|e| e.source == Source::Grid));
 
         let (inherits, touched) = self.inputs();
-        let guard = shared.compiled.guard.as_ref();
-        let outcome = (guard.is_some() || !inherits.is_empty())
+        let report = shared.compiled.report.as_ref();
+        let outcome = (report.is_some() || !inherits.is_empty())
             .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
 
+        let table = Table::new(device, &shared.compiled, &self.given, &mut self.scratches)?;
         let mut queue = device.queue.lock(device);
         let tiles = groups.as_ref().map_or(1, Groups::tile_count);
         let values: usize = self
@@ -88,17 +112,45 @@ impl Launch {
             .map(|bytes| queue.uniform_footprint(bytes))
             .sum();
         let grid_bytes = queue.uniform_footprint(GRID_BYTES as usize);
-        let needed = values + if with_grid { tiles * grid_bytes } else { 0 };
+        let info_bytes = queue.uniform_footprint(HEAP_INFO_BYTES as usize);
+        let reads_info = shared.compiled.heap.is_some_and(|heap| heap.reads_info);
+        let table_bytes = queue.uniform_footprint(table.words.len() * 4);
+        let needed = values
+            + table_bytes
+            + if with_grid { tiles * grid_bytes } else { 0 }
+            + if reads_info { info_bytes } else { 0 };
         if needed > 0 {
             queue.reserve_uniforms(needed);
         }
-        let record = match guard {
+        let record = match report {
             Some(_) => Some(queue.take_record()?),
             None => None,
         };
-        let placement = self.place(&mut queue, record.map_or(0, |(_, offset)| offset));
-        let bound = self.bind(&mut queue, built, tiled, &placement)?;
+        if let Some(heap) = &shared_heap {
+            heap.shared
+                .enter(device, &queue.batch(), outcome.as_ref())?;
+        }
+        let mut placement = self.place(&mut queue, record.map_or(0, |(_, offset)| offset));
+        if let (Some(heap), true) = (&heap, reads_info) {
+            let words = HeapInfo {
+                base: heap.base,
+                shared_bytes: heap.covered as u32,
+                device_bytes: heap.own.iter().map(|(_, own)| own.size() as u32).collect(),
+            }
+            .words();
+            let bytes = bytemuck::cast_slice(&words);
+            placement.heap_info = queue.push_uniform(bytes, HEAP_INFO_BYTES as usize);
+        }
+        if !table.words.is_empty() {
+            let bytes: &[u8] = bytemuck::cast_slice(&table.words);
+            placement.table = queue.push_uniform(bytes, bytes.len());
+        }
+        let bound = self.bind(&mut queue, built, variant, &placement, heap.as_ref())?;
 
+        table.copy_in(&mut queue);
+        for bounce in &self.bounces {
+            bounce.before(&mut queue);
+        }
         let timing = self.profiled.then(|| queue.begin_timed());
         let immediates = self.immediates.as_deref().unwrap_or_default();
         match (&groups, indirect) {
@@ -126,10 +178,14 @@ impl Launch {
         if timing.is_some() {
             queue.end_timed();
         }
+        for bounce in &self.bounces {
+            bounce.after(&mut queue);
+        }
+        table.copy_out(&mut queue);
         if let Some(outcome) = &outcome {
-            let watch = guard.zip(record).map(|(guard, (record, _))| Watch {
+            let watch = report.zip(record).map(|(report, (record, _))| Watch {
                 record,
-                decode: Arc::clone(&guard.decode.0),
+                decode: Arc::clone(&report.0),
             });
             queue.watch(outcome, watch);
         }
@@ -142,6 +198,62 @@ impl Launch {
         Ok(Event::of_batch(device, batch)
             .with_outcome(outcome)
             .with_timing(timing))
+    }
+
+    /// The kernel as the heap needs it now, and what the device sees of the heap, for kernels that follow
+    /// pointers.
+    fn kernel_and_heap(
+        &self,
+        heap: Option<(&SharedHeap, &Turn<'_>)>,
+    ) -> Result<(Kernel, Option<DeviceView>), LaunchError> {
+        let mut kernel = self.kernel.clone();
+        let Some((heap, turn)) = heap.filter(|_| kernel.shared.compiled.heap.is_some()) else {
+            return Ok((kernel, None));
+        };
+        if self.uses_heap() {
+            return Err(LaunchError::PointerBeside {
+                kernel: kernel.shared.name.to_string(),
+            });
+        }
+        let view = heap.shared.view_in(turn, &kernel.device)?;
+        let segments = Segments::of(&view);
+        let shared = kernel.shared.for_segments(&kernel.device, segments);
+        kernel.shared = shared.map_err(Box::new)?;
+        Ok((kernel, Some(view)))
+    }
+
+    /// Waits for the device's turn with the heap, and follows arguments to where they are now.
+    fn take_turn<'h>(&mut self, heap: &'h SharedHeap) -> Result<Turn<'h>, LaunchError> {
+        let turn = heap.shared.turn(&self.kernel.device)?;
+        let mut moved = false;
+        for given in self.given.iter_mut().flatten() {
+            if let Given::Buffer { view, .. } = given
+                && view.shared.is_heap
+                && let Some(now) = heap.shared.renew(&turn, view)
+            {
+                *view = now;
+                moved = true;
+            }
+        }
+        for bounce in &mut self.bounces {
+            bounce.follow(|home| heap.shared.renew(&turn, home));
+        }
+        if moved {
+            self.bound = None;
+            self.checked = false;
+            self.check()?;
+        }
+        Ok(turn)
+    }
+
+    /// Whether an argument lies in the shared heap, so that the host has to keep out.
+    fn uses_heap(&self) -> bool {
+        let table = &self.kernel.shared.compiled.table;
+        let in_heap = |(index, given): (usize, &Option<Given>)| match given {
+            Some(Given::Buffer { view, .. }) => view.shared.is_heap && !table.contains(&index),
+            _ => false,
+        };
+        !self.bounces.is_empty() || self.given.iter().enumerate().any(in_heap)
     }
 
     /// The work-groups to dispatch, or the buffer that holds their number.
@@ -236,7 +348,12 @@ impl Launch {
                 _ => 0,
             })
             .collect();
-        Placement { values, status }
+        Placement {
+            values,
+            status,
+            heap_info: 0,
+            table: 0,
+        }
     }
 
     /// The bind groups of the launch: those of the last submission, cached ones, or new ones.
@@ -244,14 +361,20 @@ impl Launch {
         &mut self,
         queue: &mut Recorder<'_>,
         built: &Built,
-        tiled: bool,
+        variant: Variant,
         placement: &Placement,
+        heap: Option<&DeviceView>,
     ) -> Result<Vec<wgpu::BindGroup>, LaunchError> {
         let ring = queue.uniform_buffer();
         let generation = ring.as_ref().map_or(0, |(_, generation)| *generation);
+        let heap_id = heap.map(|view| {
+            let last = |of: &[(u64, wgpu::Buffer)]| of.last().map_or(0, |(id, _)| *id);
+            (last(&view.segments), last(&view.own))
+        });
         if let Some(bound) = &self.bound
             && bound.ring == generation
-            && bound.tiled == tiled
+            && bound.variant == variant
+            && bound.heap == heap_id
         {
             return Ok(bound.groups.clone());
         }
@@ -259,7 +382,7 @@ impl Launch {
             .kernel
             .shared
             .compiled
-            .guard
+            .report
             .is_some()
             .then(|| queue.status_buffer());
         let device = Arc::clone(&self.kernel.device);
@@ -267,7 +390,7 @@ impl Launch {
         let mut fixed = true;
         for plan in &built.groups {
             let (entries, key, buffers) =
-                self.entries(plan, ring.as_ref(), status.as_ref(), placement);
+                self.entries(plan, ring.as_ref(), status.as_ref(), heap, placement);
             fixed &= plan
                 .entries
                 .iter()
@@ -290,13 +413,17 @@ impl Launch {
         // Groups that bind a value at a fixed place are good for one submission.
         self.bound = fixed.then(|| BoundGroups {
             ring: generation,
-            tiled,
+            variant,
+            heap: heap_id,
             groups: groups.clone(),
         });
         Ok(groups)
     }
 
     fn is_value(&self, source: Source) -> bool {
+        if matches!(source, Source::HeapInfo | Source::Table) {
+            return true;
+        }
         matches!(source, Source::Argument(i) if matches!(self.given[i], Some(Given::Value { .. })))
     }
 
@@ -307,6 +434,7 @@ impl Launch {
         plan: &GroupPlan,
         ring: Option<&'a (wgpu::Buffer, u64)>,
         status: Option<&'a wgpu::Buffer>,
+        heap: Option<&'a DeviceView>,
         placement: &Placement,
     ) -> (Vec<wgpu::BindGroupEntry<'a>>, Option<Vec<u64>>, Vec<u64>) {
         let mut entries = Vec::with_capacity(plan.entries.len());
@@ -333,6 +461,30 @@ impl Launch {
                 Source::Status => {
                     if let Some(status) = status {
                         push_buffer(binding, STATUS_ID, status, 0, RECORD_BYTES);
+                    }
+                }
+                Source::Heap(index) => {
+                    let mut segments = heap
+                        .into_iter()
+                        .flat_map(|view| view.segments.iter().chain(&view.own));
+                    let segment = segments.nth(index as usize);
+                    if let Some((id, segment)) = segment {
+                        // Known to the cache, so that a segment that is gone is not kept by it.
+                        buffers.push(*id);
+                        push_buffer(binding, *id, segment, 0, segment.size());
+                    }
+                }
+                Source::HeapInfo => {
+                    if let Some((ring, generation)) = ring {
+                        let offset = in_ring(placement.heap_info);
+                        push_buffer(binding, RING_ID | generation, ring, offset, HEAP_INFO_BYTES);
+                    }
+                }
+                Source::Table => {
+                    if let Some((ring, generation)) = ring {
+                        let offset = in_ring(placement.table);
+                        let size = self.kernel.shared.compiled.table.len() as u64 * 16;
+                        push_buffer(binding, RING_ID | generation, ring, offset, size);
                     }
                 }
                 Source::Grid => {
@@ -418,6 +570,10 @@ fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Vec<u32>> {
                 Source::Argument(index) => placement.values[index],
                 Source::Status => placement.status,
                 Source::Grid => grid,
+                Source::HeapInfo => placement.heap_info,
+                Source::Table => placement.table,
+                // Never at a dynamic offset.
+                Source::Heap(_) => 0,
             })
             .collect()
     };

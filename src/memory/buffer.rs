@@ -144,10 +144,27 @@ pub(crate) struct BufferShared {
     pub(crate) device: Arc<DeviceShared>,
     pub(crate) raw: wgpu::Buffer,
     pub(crate) id: u64,
+    /// It is a part of the shared heap.
+    pub(crate) is_heap: bool,
     taint: Mutex<Taint>,
 }
 
 impl BufferShared {
+    pub(crate) fn new(
+        device: &Arc<DeviceShared>,
+        raw: wgpu::Buffer,
+        id: u64,
+        is_heap: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            device: Arc::clone(device),
+            raw,
+            id,
+            is_heap,
+            taint: Mutex::default(),
+        })
+    }
+
     pub(crate) fn poison(&self, range: Range<u64>, outcome: &Arc<Outcome>) {
         lock(&self.taint).add(range, outcome);
     }
@@ -172,7 +189,8 @@ impl BufferShared {
 
 impl Drop for BufferShared {
     fn drop(&mut self) {
-        if let Some(tell) = self.device.buffer_gone.get() {
+        // Parts of the heap come and go with each launch; the heap tells when they are really gone.
+        if let (Some(tell), false) = (self.device.buffer_gone.get(), self.is_heap) {
             tell(&self.device, self.id);
         }
     }
@@ -206,6 +224,8 @@ pub struct BufferView {
     pub(crate) bytes: u64,
     pub(crate) element_bytes: usize,
     pub(crate) element: &'static str,
+    /// The address, for parts of the shared heap; 0 elsewhere.
+    pub(crate) address: u64,
     /// Elements asked for beyond the end of the buffer, reported when the launch is checked.
     pub(crate) out_of_range: Option<(u64, u64, u64)>,
 }
@@ -294,12 +314,7 @@ impl Device {
 impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn wrap(device: &Arc<DeviceShared>, raw: wgpu::Buffer, len: u64) -> Self {
         Self {
-            shared: Arc::new(BufferShared {
-                device: Arc::clone(device),
-                raw,
-                id: unique_id(),
-                taint: Mutex::default(),
-            }),
+            shared: BufferShared::new(device, raw, unique_id(), false),
             len,
             element: PhantomData,
         }
@@ -380,6 +395,7 @@ impl<T: Pod> DeviceBuffer<T> {
             bytes: range.end.min(self.len).saturating_sub(start) * element,
             element_bytes: size_of::<T>(),
             element: std::any::type_name::<T>(),
+            address: 0,
             out_of_range: (!fits).then_some((range.start, range.end, self.len)),
         }
     }

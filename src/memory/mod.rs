@@ -3,19 +3,28 @@
 
 pub(crate) mod buffer;
 pub(crate) mod fill;
+pub(crate) mod heap;
 pub(crate) mod live;
+pub(crate) mod pointer;
 pub(crate) mod readback;
+pub mod region;
 pub(crate) mod staging;
 pub(crate) mod transfer;
 
 pub use buffer::{BufferView, DeviceBuffer, MemoryError};
+pub use heap::{
+    AtomicView, HeapAllocation, HeapAllocator, HeapError, HeapSize, HostAccess, MirrorStatistics,
+    SharedHeap,
+};
 pub use live::LiveBuffer;
+pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
 
 /// What this room keeps for each device.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryRoom {
     staging: staging::StagingPool,
+    device_memory: heap::device_memory::DeviceMemory,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,
 }

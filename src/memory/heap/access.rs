@@ -1,0 +1,229 @@
+//! The host's access to the heap.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+
+use super::{HeapError, InFlight, SharedHeap, State};
+use crate::device::ExecutionError;
+use crate::device::wait::{Progress, lock, wait_for};
+use crate::memory::pointer::Ptr;
+
+/// The host's turn with a [`SharedHeap`]: while it lives no launch that follows pointers runs, and the
+/// values of the heap can be borrowed like any others.
+///
+/// Shared borrows come from `&self` and exclusive ones from `&mut self`, so that the compiler checks
+/// what it always checks. Every pointer is checked when it is resolved: it has to lie, with the whole
+/// value, in one live allocation, and be aligned. Allocations that an [`AtomicView`](crate::AtomicView)
+/// shows or a [`HeapAllocator`](crate::HeapAllocator) has handed out are refused.
+#[derive(Debug)]
+pub struct HostAccess {
+    heap: SharedHeap,
+}
+
+impl SharedHeap {
+    /// Waits for every launch in flight that may touch the heap, and for other threads' accesses, and
+    /// keeps new ones out while the result lives.
+    ///
+    /// # Errors
+    /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`]
+    /// when a launch that used the heap has failed since the last access, or a device was lost. It is
+    /// reported once: what the heap holds then is what the failed launch left.
+    pub fn host(&self) -> Result<HostAccess, HeapError> {
+        self.host_until(None)
+    }
+
+    /// As [`SharedHeap::host`], giving up after `timeout`.
+    ///
+    /// # Errors
+    /// As [`SharedHeap::host`], and [`HeapError::Deadline`].
+    pub fn host_timeout(&self, timeout: Duration) -> Result<HostAccess, HeapError> {
+        self.host_until(Instant::now().checked_add(timeout))
+    }
+
+    fn host_until(&self, deadline: Option<Instant>) -> Result<HostAccess, HeapError> {
+        let (access, waited) = self.quiesce(deadline)?;
+        let outcomes = std::mem::take(&mut lock(&self.shared.state).outcomes);
+        for last in &waited {
+            last.settle();
+        }
+        // Told once: whoever asks again takes the heap as it is.
+        match outcomes.iter().find_map(|outcome| outcome.failure()) {
+            Some(error) => Err(error.into()),
+            None => Ok(access),
+        }
+    }
+
+    /// The heap's state at a time when no mirror has changes that the host has not seen; launches that
+    /// have failed are left for the next [`HostAccess`] to tell.
+    pub(super) fn state_without_mirror(&self) -> Result<MutexGuard<'_, State>, HeapError> {
+        loop {
+            let state = lock(&self.shared.state);
+            if !state.mirror_ahead {
+                return Ok(state);
+            }
+            drop(state);
+            self.quiesce(None)?;
+        }
+    }
+
+    /// Keeps launches out, waits for those in flight, and brings down what mirrors have changed.
+    fn quiesce(&self, deadline: Option<Instant>) -> Result<(HostAccess, Vec<InFlight>), HeapError> {
+        let this = std::thread::current().id();
+        let mut state = lock(&self.shared.state);
+        while let Some(holder) = state.host {
+            if holder == this {
+                return Err(HeapError::HostAccess {
+                    what: "access by the host",
+                });
+            }
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                return Err(HeapError::Deadline);
+            }
+            let slice = Duration::from_millis(20);
+            state = match self.shared.released.wait_timeout(state, slice) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        // From here on launches are refused, so that what is waited for does not grow.
+        state.host = Some(this);
+        let waiting: Vec<InFlight> = state.in_flight.drain().map(|(_, last)| last).collect();
+        drop(state);
+        let access = HostAccess { heap: self.clone() };
+        for (index, last) in waiting.iter().enumerate() {
+            if let Err(error) = last.wait(deadline) {
+                // What was not waited for is still in flight; a device that was lost has nothing there.
+                let late = matches!(error, HeapError::Deadline);
+                let rest = if late { index } else { index + 1 };
+                let mut state = lock(&self.shared.state);
+                for last in waiting.into_iter().skip(rest) {
+                    state.in_flight.insert(last.id, last);
+                }
+                drop(state);
+                if !late {
+                    // A mirror that was lost with the device is the same news.
+                    let _ = self.shared.bring_down_for_host();
+                }
+                return Err(error);
+            }
+        }
+        self.shared.bring_down_for_host()?;
+        Ok((access, waiting))
+    }
+}
+
+impl InFlight {
+    /// Settles the outcomes of the device's launches, which have all ended.
+    fn settle(&self) {
+        if let Some(device) = self.device.upgrade() {
+            device.queue.lock(&device).settle();
+        }
+    }
+
+    pub(super) fn wait(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
+        let Some(device) = self.device.upgrade() else {
+            return Ok(());
+        };
+        if self.batch.submission().is_none() {
+            // Failures are the events' to tell; what matters here is that nothing runs any more.
+            let _ = device.queue.lock(&device).flush();
+        }
+        let Some(Ok(index)) = self.batch.submission() else {
+            return Ok(());
+        };
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        match wait_for(&device.raw, &device.lost, index, left) {
+            Progress::Done => Ok(()),
+            Progress::Pending => Err(HeapError::Deadline),
+            Progress::Lost(reason) => Err(Arc::new(ExecutionError::DeviceLost { reason }).into()),
+        }
+    }
+}
+
+impl Drop for HostAccess {
+    fn drop(&mut self) {
+        let shared = &self.heap.shared;
+        let mut state = lock(&shared.state);
+        state.host = None;
+        // It could have written anywhere.
+        state.version += 1;
+        state.settle();
+        drop(state);
+        shared.released.notify_all();
+    }
+}
+
+impl HostAccess {
+    /// The heap.
+    pub fn heap(&self) -> &SharedHeap {
+        &self.heap
+    }
+
+    /// The value that `ptr` points to.
+    ///
+    /// # Errors
+    /// [`HeapError::Null`], [`HeapError::NotAllocated`], [`HeapError::Misaligned`],
+    /// [`HeapError::DeviceMemory`], [`HeapError::AtomicView`], [`HeapError::Owned`].
+    pub fn get<T: Pod>(&self, ptr: Ptr<T>) -> Result<&T, HeapError> {
+        let at = self.resolve("a read", ptr, 1)?;
+        // SAFETY: `resolve` has checked that a whole, aligned `T` lies there in a live allocation,
+        // whose bytes are initialised and any `T`, and that no atomic view or allocator has a claim to
+        // it; views are not made while `self` lives. Till then no kernel runs on the heap, the
+        // allocation is not reused, and exclusive borrows need `&mut self`.
+        #[allow(unsafe_code)]
+        Ok(unsafe { &*at })
+    }
+
+    /// The value that `ptr` points to, to be changed.
+    ///
+    /// # Errors
+    /// As [`HostAccess::get`].
+    pub fn get_mut<T: Pod>(&mut self, ptr: Ptr<T>) -> Result<&mut T, HeapError> {
+        let at = self.resolve("a write", ptr, 1)?;
+        // SAFETY: as in `get`; `&mut self` makes this the only borrow.
+        #[allow(unsafe_code)]
+        Ok(unsafe { &mut *at })
+    }
+
+    /// The `len` values from `ptr` on.
+    ///
+    /// # Errors
+    /// As [`HostAccess::get`].
+    pub fn slice<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<&[T], HeapError> {
+        if len == 0 {
+            return Ok(&[]);
+        }
+        let at = self.resolve("a read", ptr, len)?;
+        // SAFETY: as in `get`, for `len` values.
+        #[allow(unsafe_code)]
+        Ok(unsafe { std::slice::from_raw_parts(at, len) })
+    }
+
+    /// The `len` values from `ptr` on, to be changed.
+    ///
+    /// # Errors
+    /// As [`HostAccess::get`].
+    pub fn slice_mut<T: Pod>(&mut self, ptr: Ptr<T>, len: usize) -> Result<&mut [T], HeapError> {
+        if len == 0 {
+            return Ok(&mut []);
+        }
+        let at = self.resolve("a write", ptr, len)?;
+        // SAFETY: as in `get_mut`, for `len` values.
+        #[allow(unsafe_code)]
+        Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
+    }
+
+    pub(super) fn resolve<T: Pod>(
+        &self,
+        what: &'static str,
+        ptr: Ptr<T>,
+        len: usize,
+    ) -> Result<*mut T, HeapError> {
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+        self.heap.shared.check_host(what, ptr, bytes)?;
+        let address = ptr.address();
+        Ok(self.heap.shared.host_pointer(address).cast())
+    }
+}

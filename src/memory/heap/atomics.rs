@@ -1,0 +1,308 @@
+//! Words of the heap that host and running kernels use at the same time.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+use super::{HeapError, Hold, SharedHeap};
+use crate::device::wait::lock;
+use crate::memory::pointer::Ptr;
+use crate::memory::region::AllocationId;
+
+/// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: it dereferences to
+/// [`AtomicU32`] or `[AtomicU32]`, with all their operations and orderings.
+///
+/// Launches go on while views exist, and views may be used on every thread while they run. A kernel's
+/// side of the conversation are `atomic<u32>` at the same addresses; WGSL's atomics are relaxed, so that
+/// what a kernel writes beside them is only certain to be seen once the launch has ended. A device shows
+/// its writes to a running host (and the other way round) where it has
+/// [`Aspect::LiveMemory`](crate::Aspect::LiveMemory).
+///
+/// The host sees an allocation either through views or through a [`HostAccess`](crate::HostAccess): a
+/// view is refused while one is alive, and an access refuses to resolve pointers into an allocation of
+/// which a view exists ([`HeapError::AtomicView`]); other allocations are not affected. An allocation
+/// that is freed is not reused before its last view is dropped.
+#[derive(Debug)]
+pub struct AtomicView<T: ?Sized = [AtomicU32]> {
+    heap: SharedHeap,
+    /// `None` for a view of nothing.
+    allocation: Option<AllocationId>,
+    at: NonNull<T>,
+}
+
+// SAFETY: a view is a reference to a `T`, kept valid by the hold in the heap's state, and a heap, which
+// is both itself.
+#[allow(unsafe_code)]
+unsafe impl<T: ?Sized + Sync> Send for AtomicView<T> {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl<T: ?Sized + Sync> Sync for AtomicView<T> {}
+
+impl SharedHeap {
+    /// The word at `ptr` as an atomic, whether or not kernels run.
+    ///
+    /// # Errors
+    /// [`HeapError::HostAccess`] while the host has access, or waits for it;
+    /// [`HeapError::Owned`] for what a [`HeapAllocator`](crate::HeapAllocator) has handed out;
+    /// [`HeapError::Null`], [`HeapError::NotAllocated`], [`HeapError::Misaligned`],
+    /// [`HeapError::DeviceMemory`].
+    pub fn atomic_u32(&self, ptr: Ptr<u32>) -> Result<AtomicView<AtomicU32>, HeapError> {
+        let allocation = self.hold(ptr, 1)?;
+        Ok(AtomicView {
+            heap: self.clone(),
+            allocation: Some(allocation),
+            at: self.word(ptr)?,
+        })
+    }
+
+    /// The `len` words from `ptr` on as atomics, whether or not kernels run.
+    ///
+    /// # Errors
+    /// As [`SharedHeap::atomic_u32`]; no words are never an error.
+    pub fn atomic_u32_slice(
+        &self,
+        ptr: Ptr<u32>,
+        len: usize,
+    ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
+        let (allocation, first) = match len {
+            0 => (None, NonNull::dangling()),
+            _ => (Some(self.hold(ptr, len)?), self.word(ptr)?),
+        };
+        Ok(AtomicView {
+            heap: self.clone(),
+            allocation,
+            at: NonNull::slice_from_raw_parts(first, len),
+        })
+    }
+
+    /// Counts one more view of the allocation that contains the words.
+    fn hold(&self, ptr: Ptr<u32>, len: usize) -> Result<AllocationId, HeapError> {
+        const WHAT: &str = "an atomic view";
+        let bytes = (len as u64).saturating_mul(size_of::<u32>() as u64);
+        let mut state = self.state_without_mirror()?;
+        if state.host.is_some() {
+            return Err(HeapError::HostAccess { what: WHAT });
+        }
+        let (_, found) = self.shared.locate(&state, WHAT, ptr, bytes)?;
+        match state.holds.entry(found.id).or_insert(Hold::Atomics(0)) {
+            Hold::Atomics(views) => *views += 1,
+            Hold::Owned => {
+                return Err(HeapError::Owned {
+                    what: WHAT,
+                    address: ptr.address(),
+                });
+            }
+        }
+        Ok(found.id)
+    }
+
+    fn word(&self, ptr: Ptr<u32>) -> Result<NonNull<AtomicU32>, HeapError> {
+        let at = self.shared.host_pointer(ptr.address()).cast();
+        NonNull::new(at).ok_or(HeapError::Null {
+            what: "an atomic view",
+        })
+    }
+}
+
+impl<T: ?Sized> AtomicView<T> {
+    /// The heap.
+    pub fn heap(&self) -> &SharedHeap {
+        &self.heap
+    }
+
+    /// The address of the first word.
+    pub fn pointer(&self) -> Ptr<u32> {
+        Ptr::from_address(self.at.cast::<u32>().as_ptr() as u64)
+    }
+}
+
+impl<T: ?Sized> Deref for AtomicView<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: made of aligned words within one live allocation, whose bytes are initialised. While
+        // the view lives its hold keeps the allocation from reuse and every other kind of borrow by the
+        // host out of it; devices may write, as any other agent may write an atomic.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.at.as_ref()
+        }
+    }
+}
+
+impl<T: ?Sized> Clone for AtomicView<T> {
+    fn clone(&self) -> Self {
+        if let Some(allocation) = self.allocation {
+            let mut state = lock(&self.heap.shared.state);
+            // Present, since this view counts.
+            if let Some(Hold::Atomics(views)) = state.holds.get_mut(&allocation) {
+                *views += 1;
+            }
+        }
+        Self {
+            heap: self.heap.clone(),
+            allocation: self.allocation,
+            at: self.at,
+        }
+    }
+}
+
+impl<T: ?Sized> Drop for AtomicView<T> {
+    fn drop(&mut self) {
+        let Some(allocation) = self.allocation else {
+            return;
+        };
+        let mut state = lock(&self.heap.shared.state);
+        if let Some(Hold::Atomics(views)) = state.holds.get_mut(&allocation) {
+            *views -= 1;
+            if *views == 0 {
+                state.holds.remove(&allocation);
+                // Mirrors have not seen what it changed.
+                state.version += 1;
+                state.settle();
+            }
+        }
+        drop(state);
+        self.heap.shared.contract();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+    use super::*;
+    use crate::memory::heap::HeapSize;
+
+    fn heap() -> SharedHeap {
+        SharedHeap::new(HeapSize::Bytes(64 << 20)).unwrap()
+    }
+
+    #[test]
+    fn threads_count_in_one_word() {
+        fn is_shared<T: Send + Sync>(value: T) -> T {
+            value
+        }
+        let heap = heap();
+        let words = heap.alloc_zeroed::<u32>(4).unwrap();
+        let view = is_shared(heap.atomic_u32_slice(words, 4).unwrap());
+        assert_eq!((view.len(), view.pointer()), (4, words));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let view = view.clone();
+                scope.spawn(move || {
+                    for _ in 0..10_000 {
+                        view[0].fetch_add(1, Relaxed);
+                        let turn = |n| (n % 4 == thread).then_some(n + 1);
+                        while view[1].fetch_update(AcqRel, Acquire, turn).is_err() {
+                            std::thread::yield_now();
+                        }
+                        if view[1].load(Acquire) > 400 {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        view[3].store(9, Release);
+        assert_eq!(view[3].compare_exchange(9, 10, AcqRel, Acquire), Ok(9));
+        assert_eq!(view[3].compare_exchange(9, 11, AcqRel, Acquire), Err(10));
+        let (count, turns) = (view[0].load(Acquire), view[1].load(Acquire));
+        assert!(
+            turns > 400 && turns <= 404 && count == turns,
+            "{turns} {count}"
+        );
+        drop(view);
+        assert_eq!(heap.read(words, 4).unwrap(), [count, turns, 0, 10]);
+    }
+
+    #[test]
+    fn views_and_accesses_keep_out_of_each_others_way() {
+        let heap = heap();
+        let words = heap.alloc_zeroed::<u32>(8).unwrap();
+        let other = heap.alloc(1u32).unwrap();
+        let view = heap.atomic_u32(words.add(3)).unwrap();
+        let mut host = heap.host().unwrap();
+        let is_viewed = |error| matches!(error, HeapError::AtomicView { .. });
+        // Any word of the allocation: a slice could span them all.
+        assert!(is_viewed(host.get(words).unwrap_err()));
+        assert!(is_viewed(host.slice_mut(words.add(5), 2).unwrap_err()));
+        assert!(is_viewed(host.copy(other, words, 1).unwrap_err()));
+        *host.get_mut(other).unwrap() += 1;
+        for refused in [
+            heap.atomic_u32(words).map(|_| ()),
+            heap.atomic_u32(other).map(|_| ()),
+            heap.atomic_u32_slice(words, 2).map(|_| ()),
+        ] {
+            assert!(matches!(refused, Err(HeapError::HostAccess { .. })));
+        }
+        // One that exists may go on, and be cloned.
+        let clone = view.clone();
+        clone.store(5, Release);
+        drop(view);
+        assert!(is_viewed(host.get(words).unwrap_err()));
+        drop(clone);
+        assert_eq!(host.slice(words, 4).unwrap(), [0, 0, 0, 5]);
+        drop(host);
+        assert_eq!(heap.atomic_u32(other).unwrap().load(Acquire), 2);
+    }
+
+    #[test]
+    fn freed_words_stay_until_the_last_view_goes() {
+        let heap = heap();
+        let words = heap.alloc_zeroed::<u32>(64).unwrap();
+        let view = heap.atomic_u32(words).unwrap();
+        let clone = view.clone();
+        heap.free(words).unwrap();
+        assert!(heap.find(words).is_none());
+        assert!(matches!(
+            heap.atomic_u32(words),
+            Err(HeapError::NotAllocated { .. })
+        ));
+        let used = heap.statistics().in_use;
+        drop(view);
+        assert_eq!(heap.statistics().in_use, used);
+        // Room for what is allocated now is elsewhere.
+        let others: Vec<_> = (0..64)
+            .map(|_| heap.alloc_zeroed::<u8>(16).unwrap())
+            .collect();
+        let end = words.address() + 256;
+        assert!(
+            others
+                .iter()
+                .all(|p| !(words.address()..end).contains(&p.address()))
+        );
+        assert_eq!(clone.fetch_add(3, AcqRel), 0);
+        assert_eq!(clone.load(Acquire), 3);
+        let used = heap.statistics().in_use;
+        drop(clone);
+        assert_eq!(heap.statistics().in_use, used - 256);
+    }
+
+    #[test]
+    fn pointers_are_checked() {
+        let heap = heap();
+        let words = heap.alloc_zeroed::<u32>(4).unwrap();
+        assert!(matches!(
+            heap.atomic_u32(Ptr::null()),
+            Err(HeapError::Null { .. })
+        ));
+        assert!(matches!(
+            heap.atomic_u32(words.byte_add(2)),
+            Err(HeapError::Misaligned { align: 4, .. })
+        ));
+        assert!(matches!(
+            heap.atomic_u32(Ptr::from_address(u64::MAX - 3)),
+            Err(HeapError::DeviceMemory { .. })
+        ));
+        for (ptr, len) in [(words, 5), (words.add(4), 1), (words, usize::MAX)] {
+            assert!(matches!(
+                heap.atomic_u32_slice(ptr, len),
+                Err(HeapError::NotAllocated { .. })
+            ));
+        }
+        assert!(heap.atomic_u32_slice(Ptr::null(), 0).unwrap().is_empty());
+        // What was refused left nothing behind.
+        heap.write(words, &[1, 2, 3, 4]).unwrap();
+    }
+}

@@ -1,0 +1,444 @@
+//! Transfers that a device makes, in the order of its queue: within the heap and the device's own memory,
+//! and between these and device buffers.
+//!
+//! A device sees the heap as a few large buffers, and wgpu copies between different buffers only. Bytes
+//! that stay within one of them therefore go through a third one.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::device_memory::{DeviceMemory, DevicePlace};
+use super::transfer::check_apart;
+use super::{DeviceView, HeapError, HeapShared, SharedHeap, Turn, heap_of, segment_bytes};
+use crate::device::outcome::Outcome;
+use crate::device::queue::Recorder;
+use crate::device::wait::lock;
+use crate::device::{Device, DeviceShared, Event, capture};
+use crate::memory::buffer::{DeviceBuffer, MemoryError};
+use crate::memory::fill::fill_bytes;
+use crate::memory::pointer::{PointerKind, Ptr};
+
+/// The most that goes through the third buffer at once.
+const BETWEEN_BYTES: u64 = 16 << 20;
+
+impl Device {
+    /// Copies `len` values from `from` to `to`, on this device and in the order of its queue: launches
+    /// recorded before have written what it reads, and launches recorded later read what it has written.
+    /// The pointers are to the context's heap or to this device's own memory ([`Device::malloc`]). No
+    /// values are never an error.
+    ///
+    /// # Errors
+    /// [`HeapError::Overlap`]; [`HeapError::PartOfWord`] where a range starts or ends inside a word of 4
+    /// bytes, other than at the end of its allocation in the heap; [`HeapError::HostAccess`];
+    /// [`HeapError::Unsupported`]; [`HeapError::Null`], [`HeapError::NotAllocated`],
+    /// [`HeapError::Misaligned`]; [`HeapError::Buffer`] when wgpu refuses.
+    pub fn heap_copy<T: Pod>(
+        &self,
+        from: Ptr<T>,
+        to: Ptr<T>,
+        len: usize,
+    ) -> Result<Event, HeapError> {
+        const WHAT: &str = "a copy on a device";
+        let device = &self.shared;
+        let Some(bytes) = bytes_of::<T>(len as u64) else {
+            return Ok(Event::complete(device));
+        };
+        let heap = heap_of(device)?;
+        let mut from = Pointee::find(device, WHAT, from, bytes)?;
+        let mut to = Pointee::find(device, WHAT, to, bytes)?;
+        let _turn = take_turn(&heap, device, [&mut from, &mut to])?;
+        let mut queue = device.queue.lock(device);
+        from.enter(&queue, WHAT, &[])?;
+        to.enter(&queue, WHAT, &[])?;
+        let (source, words) = from.words(WHAT, bytes)?;
+        let (target, _) = to.words(WHAT, bytes)?;
+        check_apart(from.ptr.address(), to.ptr.address(), bytes)?;
+        copy(&mut queue, device, &source, &target, words)?;
+        Ok(event(queue, device))
+    }
+
+    /// Sets `len` values from `ptr` on to `value`, on this device and in the order of its queue. The
+    /// pointer is to the context's heap or to this device's own memory; the value may be of any size, at
+    /// any alignment. No values are never an error.
+    ///
+    /// # Errors
+    /// [`HeapError::HostAccess`], [`HeapError::Unsupported`], [`HeapError::Null`],
+    /// [`HeapError::NotAllocated`], [`HeapError::Misaligned`]; [`HeapError::Buffer`] when wgpu refuses.
+    pub fn heap_fill<T: Pod>(&self, ptr: Ptr<T>, value: T, len: usize) -> Result<Event, HeapError> {
+        const WHAT: &str = "a fill on a device";
+        let device = &self.shared;
+        let Some(bytes) = bytes_of::<T>(len as u64) else {
+            return Ok(Event::complete(device));
+        };
+        let heap = heap_of(device)?;
+        let mut target = Pointee::find(device, WHAT, ptr, bytes)?;
+        let _turn = take_turn(&heap, device, [&mut target])?;
+        let mut queue = device.queue.lock(device);
+        target.enter(&queue, WHAT, &[])?;
+        let place = target.place(WHAT, bytes)?;
+        let mut pattern = bytemuck::bytes_of(&value).to_vec();
+        let mut done = 0;
+        while done < bytes {
+            let (buffer, at, left) = place.after(done)?;
+            let count = left.min(bytes - done);
+            fill_bytes(&mut queue, device, buffer, &pattern, &(at..at + count))?;
+            done += count;
+            // The next segment may begin inside a repetition.
+            let turn = (count % pattern.len() as u64) as usize;
+            pattern.rotate_left(turn);
+        }
+        Ok(event(queue, device))
+    }
+
+    /// Announces that launches on this device will use `len` values from `ptr` on.
+    ///
+    /// The heap is the host's memory, which devices use in place: nothing is moved, and the event is
+    /// complete. The only effect is that a heap that has grown since the last launch is imported now,
+    /// which may wait for the device, and not by the next launch.
+    ///
+    /// # Errors
+    /// [`HeapError::Unsupported`], [`HeapError::Null`], [`HeapError::NotAllocated`],
+    /// [`HeapError::Misaligned`].
+    pub fn heap_prefetch<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Event, HeapError> {
+        const WHAT: &str = "a prefetch";
+        let device = &self.shared;
+        if let Some(bytes) = bytes_of::<T>(len as u64) {
+            let heap = heap_of(device)?;
+            let mut pointee = Pointee::find(device, WHAT, ptr, bytes)?;
+            let _turn = take_turn(&heap, device, [&mut pointee])?;
+            pointee.place(WHAT, bytes)?;
+        }
+        Ok(Event::complete(device))
+    }
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// Copies `count` values from `from` on into this buffer from element `start` on, on the device and
+    /// in the order of its queue. The pointer is to the context's heap or to the device's own memory. No
+    /// values are never an error.
+    ///
+    /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not
+    /// been told to a [`HostAccess`](crate::HostAccess): what was copied may be its doing.
+    ///
+    /// # Errors
+    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`],
+    /// [`MemoryError::Misaligned`] or [`MemoryError::MissingUsage`].
+    pub fn copy_from_heap(&self, start: u64, from: Ptr<T>, count: u64) -> Result<Event, HeapError> {
+        const WHAT: &str = "a copy from the heap";
+        let range = self.byte_range(WHAT, start, count)?;
+        let device = &self.shared.device;
+        let Some(bytes) = bytes_of::<T>(count) else {
+            return Ok(Event::complete(device));
+        };
+        self.needs(WHAT, wgpu::BufferUsages::COPY_DST)?;
+        let target = self.words(WHAT, &range)?;
+        let heap = heap_of(device)?;
+        let mut from = Pointee::find(device, WHAT, from, bytes)?;
+        let _turn = take_turn(&heap, device, [&mut from])?;
+        let mut queue = device.queue.lock(device);
+        from.enter(&queue, WHAT, &[])?;
+        let (source, words) = from.words(WHAT, bytes)?;
+        copy(&mut queue, device, &source, &target, words)?;
+        self.shared.overwritten(&range);
+        for outcome in from.uncertain() {
+            self.shared.poison(range.clone(), &outcome);
+        }
+        Ok(event(queue, device))
+    }
+
+    /// Copies `count` elements of this buffer from element `start` on to `to`, on the device and in the
+    /// order of its queue. The pointer is to the context's heap or to the device's own memory. No
+    /// elements are never an error.
+    ///
+    /// The failure of a launch that should have written what is copied is told to the next
+    /// [`HostAccess`](crate::HostAccess).
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::copy_from_heap`].
+    pub fn copy_to_heap(&self, start: u64, to: Ptr<T>, count: u64) -> Result<Event, HeapError> {
+        const WHAT: &str = "a copy to the heap";
+        let range = self.byte_range(WHAT, start, count)?;
+        let device = &self.shared.device;
+        let Some(bytes) = bytes_of::<T>(count) else {
+            return Ok(Event::complete(device));
+        };
+        self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
+        let source = self.words(WHAT, &range)?;
+        let heap = heap_of(device)?;
+        let mut to = Pointee::find(device, WHAT, to, bytes)?;
+        let _turn = take_turn(&heap, device, [&mut to])?;
+        let mut queue = device.queue.lock(device);
+        to.enter(&queue, WHAT, &self.shared.depends_on(&range))?;
+        let (target, words) = to.words(WHAT, bytes)?;
+        copy(&mut queue, device, &source, &target, words)?;
+        Ok(event(queue, device))
+    }
+
+    /// The whole words of a range of bytes. Behind the last element there is only padding.
+    fn words(&self, what: &'static str, range: &Range<u64>) -> Result<Place, MemoryError> {
+        let end = range.end.next_multiple_of(4);
+        let to_end = range.end == self.len * size_of::<T>() as u64;
+        let whole = end == range.end || (to_end && end <= self.shared.raw.size());
+        if !range.start.is_multiple_of(4) || !whole {
+            return Err(MemoryError::Misaligned {
+                what,
+                start: range.start,
+                end: range.end,
+            });
+        }
+        Ok(Place {
+            buffers: Buffers::One(self.shared.raw.clone()),
+            start: range.start,
+        })
+    }
+}
+
+/// Ends a transfer.
+fn event(mut queue: Recorder<'_>, device: &Arc<DeviceShared>) -> Event {
+    let batch = queue.batch();
+    queue.commit();
+    drop(queue);
+    Event::of_batch(device, batch)
+}
+
+/// Bytes of `count` values; `None` for nothing at all. A product that does not fit lies in no allocation
+/// either.
+fn bytes_of<T>(count: u64) -> Option<u64> {
+    let bytes = count.saturating_mul(size_of::<T>() as u64);
+    (bytes > 0).then_some(bytes)
+}
+
+/// What a pointer of a transfer leads to.
+/// Waits for the device's turn with the heap, if one of the pointers leads there; it lasts until the
+/// transfer is recorded.
+fn take_turn<'h, T, const N: usize>(
+    heap: &'h SharedHeap,
+    device: &Arc<DeviceShared>,
+    pointees: [&mut Pointee<'_, T>; N],
+) -> Result<Option<Turn<'h>>, HeapError> {
+    let mut turn = None;
+    for pointee in pointees {
+        if let Memory::Shared(_, view) = &mut pointee.memory {
+            let taken = match turn.take() {
+                Some(taken) => taken,
+                None => heap.shared.turn(device)?,
+            };
+            *view = heap.shared.view_in(&taken, device)?;
+            turn = Some(taken);
+        }
+    }
+    Ok(turn)
+}
+
+struct Pointee<'d, T> {
+    device: &'d Arc<DeviceShared>,
+    /// Without its tag where the device's own memory is memory of the heap.
+    ptr: Ptr<T>,
+    memory: Memory,
+}
+
+enum Memory {
+    Shared(Arc<HeapShared>, DeviceView),
+    /// A buffer of the device, and the offset in it.
+    Own(wgpu::Buffer, u64),
+}
+
+impl<'d, T> Pointee<'d, T> {
+    /// Must not be called with the queue locked: importing what the heap has grown waits for it.
+    fn find(
+        device: &'d Arc<DeviceShared>,
+        what: &'static str,
+        mut ptr: Ptr<T>,
+        bytes: u64,
+    ) -> Result<Self, HeapError> {
+        let mut own = None;
+        if ptr.kind() == PointerKind::Device {
+            match DeviceMemory::resolve(device, what, ptr.address(), bytes)? {
+                DevicePlace::Shared(address) => ptr = Ptr::from_address(address),
+                DevicePlace::Own(_, buffer, offset) => own = Some(Memory::Own(buffer, offset)),
+            }
+        }
+        let memory = match own {
+            Some(own) => own,
+            None => {
+                let heap = heap_of(device)?.shared;
+                let view = heap.view(device)?;
+                Memory::Shared(heap, view)
+            }
+        };
+        Ok(Self {
+            device,
+            ptr,
+            memory,
+        })
+    }
+
+    /// Notes that the open batch uses the heap, and `outcomes` decide about what it leaves there. From
+    /// here on nothing that the transfer touches is reused before it has ended.
+    fn enter(
+        &self,
+        queue: &Recorder<'_>,
+        what: &'static str,
+        outcomes: &[Arc<Outcome>],
+    ) -> Result<(), HeapError> {
+        match &self.memory {
+            Memory::Shared(heap, _) => heap.enter_for(what, self.device, &queue.batch(), outcomes),
+            Memory::Own(..) => Ok(()),
+        }
+    }
+
+    /// Where `bytes` bytes lie, which have to be in one live allocation.
+    fn place(&self, what: &'static str, bytes: u64) -> Result<Place, HeapError> {
+        Ok(match &self.memory {
+            Memory::Shared(heap, view) => {
+                let start = heap.check_live(what, self.ptr, bytes)?;
+                if start + bytes > view.covered {
+                    // Freed, and allocated again where the device had imported nothing yet.
+                    return Err(HeapError::NotAllocated {
+                        what,
+                        address: self.ptr.address(),
+                        bytes,
+                    });
+                }
+                Place {
+                    start,
+                    buffers: Buffers::Segments(view.clone(), segment_bytes(&self.device.limits)),
+                }
+            }
+            Memory::Own(buffer, offset) => Place {
+                start: *offset,
+                buffers: Buffers::One(buffer.clone()),
+            },
+        })
+    }
+
+    /// As [`Self::place`], and how many bytes their whole words are.
+    fn words(&self, what: &'static str, bytes: u64) -> Result<(Place, u64), HeapError> {
+        let place = self.place(what, bytes)?;
+        let end = place.start + bytes;
+        let to_end = match &self.memory {
+            // Allocations are granted whole words.
+            Memory::Shared(heap, _) => {
+                let (_, found) = heap.locate(&lock(&heap.state), what, self.ptr, bytes)?;
+                end == found.address + found.requested
+            }
+            Memory::Own(..) => false,
+        };
+        if place.start.is_multiple_of(4) && (end.is_multiple_of(4) || to_end) {
+            return Ok((place, bytes.next_multiple_of(4)));
+        }
+        Err(HeapError::PartOfWord {
+            what,
+            address: self.ptr.address(),
+            bytes,
+        })
+    }
+
+    /// The launches that used the heap and may have failed.
+    fn uncertain(&self) -> Vec<Arc<Outcome>> {
+        let Memory::Shared(heap, _) = &self.memory else {
+            return Vec::new();
+        };
+        let state = lock(&heap.state);
+        let outcomes = state.outcomes.iter();
+        outcomes
+            .filter(|known| !known.succeeded())
+            .cloned()
+            .collect()
+    }
+}
+
+/// Where a transfer reads or writes.
+struct Place {
+    buffers: Buffers,
+    /// First byte.
+    start: u64,
+}
+
+enum Buffers {
+    One(wgpu::Buffer),
+    /// The heap, and bytes of a whole segment.
+    Segments(DeviceView, u64),
+}
+
+impl Place {
+    /// The buffer with the byte `done` bytes further on, the byte's place in it, and the bytes from there
+    /// to its end.
+    fn after(&self, done: u64) -> Result<(&wgpu::Buffer, u64, u64), HeapError> {
+        let at = self.start + done;
+        let (buffer, at) = match &self.buffers {
+            Buffers::One(raw) => (Some(raw), at),
+            Buffers::Segments(view, step) => {
+                let segment = view.segments.get((at / step) as usize);
+                (segment.map(|(_, raw)| raw), at % step)
+            }
+        };
+        match buffer {
+            Some(raw) if at < raw.size() => Ok((raw, at, raw.size() - at)),
+            // Never: places are checked when they are made.
+            _ => Err(HeapError::NotAllocated {
+                what: "a transfer",
+                address: at,
+                bytes: 1,
+            }),
+        }
+    }
+}
+
+/// Records the copy of `bytes` bytes, a multiple of 4, between places that do not overlap.
+fn copy(
+    queue: &mut Recorder<'_>,
+    device: &DeviceShared,
+    from: &Place,
+    to: &Place,
+    bytes: u64,
+) -> Result<(), HeapError> {
+    let mut between: Option<wgpu::Buffer> = None;
+    let mut done = 0;
+    while done < bytes {
+        let (source, source_at, source_left) = from.after(done)?;
+        let (target, target_at, target_left) = to.after(done)?;
+        let mut count = source_left.min(target_left).min(bytes - done);
+        if source == target {
+            let third = match &between {
+                Some(third) => third,
+                None => between.insert(third_buffer(device, bytes.min(BETWEEN_BYTES))?),
+            };
+            count = count.min(third.size());
+            queue.encode(|encoder| {
+                encoder.copy_buffer_to_buffer(source, source_at, third, 0, count);
+                encoder.copy_buffer_to_buffer(third, 0, target, target_at, count);
+            });
+        } else {
+            queue.encode(|encoder| {
+                encoder.copy_buffer_to_buffer(source, source_at, target, target_at, count);
+            });
+        }
+        done += count;
+    }
+    Ok(())
+}
+
+fn third_buffer(device: &DeviceShared, bytes: u64) -> Result<wgpu::Buffer, MemoryError> {
+    let (buffer, error) = capture(&device.raw, || {
+        device.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tombolo copy"),
+            size: bytes,
+            usage: wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    });
+    match error {
+        None => Ok(buffer),
+        Some(wgpu::Error::OutOfMemory { .. }) => Err(MemoryError::OutOfMemory {
+            bytes,
+            device: device.capabilities.name.clone(),
+        }),
+        Some(error) => Err(MemoryError::Refused {
+            what: "a copy",
+            message: error.to_string(),
+        }),
+    }
+}

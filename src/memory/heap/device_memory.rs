@@ -1,0 +1,229 @@
+//! A device's own memory behind pointers: allocations that only kernels of one device reach, named by
+//! pointers whose upper 16 bits are not zero.
+//!
+//! Where host and device share all memory this is memory of the shared heap, under pointers that carry a
+//! tag: kernels follow them with the same instructions as any other. Elsewhere it is buffers of the
+//! device, each a segment that the tag selects.
+
+use std::sync::{Arc, Mutex};
+
+use bytemuck::Pod;
+
+use super::{HeapError, SharedHeap, heap_of, segment_bytes};
+use crate::device::wait::lock;
+use crate::device::{Device, DeviceShared, capture, unique_id};
+use crate::memory::MemoryRoom;
+use crate::memory::pointer::{PointerKind, Ptr};
+use crate::memory::region::{Region, RegionOptions};
+
+/// The upper 16 bits of pointers into the first segment; the others follow.
+pub(crate) const FIRST_TAG: u16 = 1;
+/// Bits of a pointer below the tag.
+const ADDRESS_BITS: u64 = 48;
+const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
+/// Segments of device memory that a device may have: each costs a kernel that follows pointers a
+/// binding and a test.
+const MOST_SEGMENTS: usize = 4;
+/// The least that a segment has.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// The segments of one device.
+#[derive(Default)]
+pub(crate) struct DeviceMemory(Mutex<Segments>);
+
+#[derive(Default)]
+struct Segments {
+    region: Option<Region>,
+    buffers: Vec<(u64, wgpu::Buffer)>,
+}
+
+impl std::fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeviceMemory")
+            .field("segments", &lock(&self.0).buffers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a device pointer leads.
+pub(crate) enum DevicePlace {
+    /// Into the shared heap, at this address.
+    Shared(u64),
+    /// Into a segment: its identity, its buffer and the byte offset in it.
+    Own(u64, wgpu::Buffer, u64),
+}
+
+fn memory(device: &DeviceShared) -> &DeviceMemory {
+    &device.memory_room.get::<MemoryRoom>().device_memory
+}
+
+impl DeviceMemory {
+    /// The segments as kernels bind them, each with its identity for the bind-group cache.
+    pub(crate) fn segments(device: &DeviceShared) -> Vec<(u64, wgpu::Buffer)> {
+        lock(&memory(device).0).buffers.clone()
+    }
+
+    /// Resolves a device pointer, which has to lie with `bytes` bytes in one live allocation.
+    pub(crate) fn resolve(
+        device: &Arc<DeviceShared>,
+        what: &'static str,
+        address: u64,
+        bytes: u64,
+    ) -> Result<DevicePlace, HeapError> {
+        if device.capabilities.unified_memory {
+            return Ok(DevicePlace::Shared(address & ADDRESS_MASK));
+        }
+        let missing = HeapError::NotAllocated {
+            what,
+            address,
+            bytes,
+        };
+        let state = lock(&memory(device).0);
+        let segment = (address >> ADDRESS_BITS).wrapping_sub(u64::from(FIRST_TAG));
+        let offset = address & ADDRESS_MASK;
+        let (Some(region), Some((id, buffer))) =
+            (&state.region, state.buffers.get(segment as usize))
+        else {
+            return Err(missing);
+        };
+        let found = (offset >> 32 == 0)
+            .then(|| region.find(segment << 32 | offset))
+            .flatten();
+        let inside = found.is_some_and(|found| {
+            let start = (segment << 32 | offset) - found.address;
+            start
+                .checked_add(bytes)
+                .is_some_and(|end| end <= found.requested)
+        });
+        if inside {
+            Ok(DevicePlace::Own(*id, buffer.clone(), offset))
+        } else {
+            Err(missing)
+        }
+    }
+
+    fn allocate(device: &DeviceShared, bytes: u64, align: u64) -> Result<u64, HeapError> {
+        let mut state = lock(&memory(device).0);
+        let state = &mut *state;
+        let step = segment_bytes(&device.limits);
+        let region = state.region.get_or_insert_with(|| {
+            Region::new(RegionOptions::default().with_growth(step).with_lookup(true))
+        });
+        if bytes > step {
+            return Err(HeapError::TooLarge {
+                bytes,
+                limit: step,
+                instead: "the device cannot bind it at once; allocate it in parts",
+            });
+        }
+        let bytes = bytes.next_multiple_of(8);
+        let allocation = match region.allocate(bytes, align) {
+            Ok(allocation) => allocation,
+            Err(_) => {
+                let full = |region: &Region| {
+                    let stats = region.stats();
+                    HeapError::OutOfMemory {
+                        bytes,
+                        in_use: stats.in_use,
+                        bound: MOST_SEGMENTS as u64 * step,
+                        largest_free: stats.largest_free,
+                    }
+                };
+                if state.buffers.len() >= MOST_SEGMENTS {
+                    return Err(full(region));
+                }
+                let size = bytes.next_multiple_of(4096).max(SEGMENT_BYTES).min(step);
+                let (buffer, error) = capture(&device.raw, || {
+                    device.raw.create_buffer(&wgpu::BufferDescriptor {
+                        label: Some("tombolo device memory"),
+                        size,
+                        usage: wgpu::BufferUsages::STORAGE
+                            | wgpu::BufferUsages::UNIFORM
+                            | wgpu::BufferUsages::INDIRECT
+                            | wgpu::BufferUsages::COPY_SRC
+                            | wgpu::BufferUsages::COPY_DST,
+                        mapped_at_creation: false,
+                    })
+                });
+                if error.is_some() {
+                    return Err(full(region));
+                }
+                let base = (state.buffers.len() as u64) << 32;
+                let added = region.add_block(base, size);
+                added.map_err(|_| full(region))?;
+                state.buffers.push((unique_id(), buffer));
+                region.allocate(bytes, align).map_err(|_| full(region))?
+            }
+        };
+        let segment = allocation.address >> 32;
+        let tag = u64::from(FIRST_TAG) + segment;
+        Ok(tag << ADDRESS_BITS | (allocation.address & 0xffff_ffff))
+    }
+}
+
+impl Device {
+    /// Allocates room for `len` values in the device's own memory. The pointer may be stored in shared
+    /// structures and followed by this device's kernels; the host reaches the values through copies.
+    /// The contents are undefined.
+    ///
+    /// # Errors
+    /// [`HeapError::Layout`] for no values, [`HeapError::OutOfMemory`], [`HeapError::TooLarge`].
+    pub fn malloc<T: Pod>(&self, len: usize) -> Result<Ptr<T>, HeapError> {
+        let shared = &self.shared;
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+        let align = (align_of::<T>() as u64).max(256);
+        if bytes == 0 {
+            return Err(HeapError::Layout { bytes, align });
+        }
+        let address = if shared.capabilities.unified_memory {
+            let heap: SharedHeap = heap_of(shared)?;
+            let address = heap.alloc_bytes(bytes, align)?.address();
+            u64::from(FIRST_TAG) << ADDRESS_BITS | address
+        } else {
+            DeviceMemory::allocate(shared, bytes, align)?
+        };
+        Ok(Ptr::from_address(address))
+    }
+
+    /// Frees an allocation of [`Device::malloc`]. Launches in flight may go on using it.
+    ///
+    /// # Errors
+    /// [`HeapError::NotAllocated`], [`HeapError::Interior`], [`HeapError::Null`]; a pointer into the
+    /// shared heap is [`HeapError::NotAllocated`] here.
+    pub fn free<T>(&self, ptr: Ptr<T>) -> Result<(), HeapError> {
+        const WHAT: &str = "a free";
+        let (shared, address) = (&self.shared, ptr.address());
+        let missing = HeapError::NotAllocated {
+            what: WHAT,
+            address,
+            bytes: 1,
+        };
+        match ptr.kind() {
+            PointerKind::Null => return Err(HeapError::Null { what: WHAT }),
+            PointerKind::Shared => return Err(missing),
+            PointerKind::Device => {}
+        }
+        match DeviceMemory::resolve(shared, WHAT, address, 1)? {
+            DevicePlace::Shared(address) => heap_of(shared)?.free(Ptr::<u8>::from_address(address)),
+            DevicePlace::Own(_, _, offset) => {
+                let mut state = lock(&memory(shared).0);
+                let segment = (address >> ADDRESS_BITS) - u64::from(FIRST_TAG);
+                let Some(region) = &mut state.region else {
+                    return Err(missing);
+                };
+                let Some(found) = region.find(segment << 32 | offset) else {
+                    return Err(missing);
+                };
+                let base = found.address & 0xffff_ffff;
+                if base != offset {
+                    return Err(HeapError::Interior {
+                        address,
+                        base: address - (offset - base),
+                    });
+                }
+                // The queue is in order: whatever reuses the place comes after what used it.
+                region.free(found.id).map(|_| ()).map_err(|_| missing)
+            }
+        }
+    }
+}

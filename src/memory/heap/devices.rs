@@ -1,0 +1,154 @@
+//! What a device sees of the heap: memory that it has imported, or its mirror.
+
+use std::sync::{Arc, Weak};
+
+use bytemuck::Pod;
+
+use super::device_memory::{DeviceMemory, DevicePlace};
+use super::mirror::is_mirrored;
+use super::{HeapError, HeapShared};
+use crate::device::import::import_host;
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, unique_id};
+use crate::memory::buffer::{BufferShared, BufferView};
+use crate::memory::pointer::{PointerKind, Ptr};
+
+/// The buffers through which one device sees the heap: segments of equal size, the last one shorter.
+#[derive(Debug, Clone)]
+pub(crate) struct DeviceView {
+    pub(super) owner: Weak<DeviceShared>,
+    /// The heap's first address.
+    pub(crate) base: u64,
+    /// Bytes of the heap that the segments cover.
+    pub(crate) covered: u64,
+    /// Each with its identity for the bind-group cache.
+    pub(crate) segments: Vec<(u64, wgpu::Buffer)>,
+    /// The segments of the device's own memory.
+    pub(crate) own: Vec<(u64, wgpu::Buffer)>,
+}
+
+impl DeviceView {
+    /// The device, if it is still there.
+    pub(super) fn device(&self) -> Option<Arc<DeviceShared>> {
+        self.owner.upgrade()
+    }
+}
+
+/// Bytes of a whole segment on a device: the largest power of two that it can bind at once.
+pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
+    let most = limits
+        .max_storage_buffer_binding_size
+        .min(limits.max_buffer_size)
+        .max(1);
+    // Some drivers report a round number and refuse exactly that much.
+    (1 << most.ilog2()).min(1 << 29)
+}
+
+impl HeapShared {
+    /// The device's view of everything that is backed by memory now.
+    ///
+    /// A heap that has grown since is imported anew from the start of its last segment, after the
+    /// device has finished what it was doing: two buffers over the same bytes are unrelated to wgpu,
+    /// and nothing else would order the commands that use them.
+    pub(crate) fn view(&self, device: &Arc<DeviceShared>) -> Result<DeviceView, HeapError> {
+        let unsupported = |why: String| HeapError::Unsupported {
+            device: device.capabilities.name.clone(),
+            why,
+        };
+        if is_mirrored(device) {
+            return self.mirror_view(device);
+        }
+        let committed = self.committed()?;
+        let mut views = lock(&self.views);
+        views.retain(|_, view| view.owner.strong_count() > 0);
+        if let Some(view) = views.get(&device.id)
+            && view.covered == committed
+        {
+            let mut view = view.clone();
+            view.own = DeviceMemory::segments(device);
+            return Ok(view);
+        }
+        let step = segment_bytes(&device.limits);
+        let old = views.get(&device.id);
+        // Whole segments stay; the last one is imported again with its new length.
+        let kept = old.map_or(0, |view| (view.covered / step) as usize);
+        let mut segments: Vec<(u64, wgpu::Buffer)> =
+            old.map_or_else(Vec::new, |view| view.segments[..kept].to_vec());
+        if let Some(old) = old {
+            device.finish()?;
+            if let Some(tell) = device.buffer_gone.get() {
+                for (id, _) in &old.segments[kept..] {
+                    tell(device, *id);
+                }
+            }
+        }
+        let mut at = kept as u64 * step;
+        while at < committed {
+            let bytes = step.min(committed - at);
+            let buffer = import_host(&device.raw, &self.window, at..at + bytes, "shared heap")
+                .map_err(|error| unsupported(error.to_string()))?;
+            segments.push((unique_id(), buffer));
+            at += bytes;
+        }
+        let view = DeviceView {
+            owner: Arc::downgrade(device),
+            base: self.base(),
+            covered: committed,
+            segments,
+            own: DeviceMemory::segments(device),
+        };
+        views.insert(device.id, view.clone());
+        Ok(view)
+    }
+
+    /// The `len` values at `ptr` as an argument of a launch on `device`.
+    pub(crate) fn argument<T: Pod>(
+        &self,
+        device: &Arc<DeviceShared>,
+        ptr: Ptr<T>,
+        len: u64,
+    ) -> Result<BufferView, HeapError> {
+        const WHAT: &str = "a pointer argument";
+        let bytes = len.saturating_mul(size_of::<T>() as u64);
+        let ptr = match ptr.kind() {
+            PointerKind::Device => {
+                match DeviceMemory::resolve(device, WHAT, ptr.address(), bytes)? {
+                    DevicePlace::Shared(address) => Ptr::<T>::from_address(address),
+                    DevicePlace::Own(id, buffer, offset) => {
+                        return Ok(BufferView {
+                            shared: BufferShared::new(device, buffer, id, true),
+                            offset,
+                            bytes,
+                            element_bytes: size_of::<T>(),
+                            element: std::any::type_name::<T>(),
+                            address: ptr.address(),
+                            out_of_range: None,
+                        });
+                    }
+                }
+            }
+            PointerKind::Null | PointerKind::Shared => ptr,
+        };
+        let offset = self.check_live(WHAT, ptr, bytes)?;
+        let view = self.view(device)?;
+        let step = segment_bytes(&device.limits);
+        let (first, last) = (offset / step, (offset + bytes.max(1) - 1) / step);
+        let segment = view.segments.get(first as usize);
+        let (Some((id, segment)), true) = (segment, first == last) else {
+            return Err(HeapError::TooLarge {
+                bytes,
+                limit: step - offset % step,
+                instead: "the device cannot bind it at once; pass it in parts",
+            });
+        };
+        Ok(BufferView {
+            shared: BufferShared::new(device, segment.clone(), *id, true),
+            offset: offset % step,
+            bytes,
+            element_bytes: size_of::<T>(),
+            element: std::any::type_name::<T>(),
+            address: ptr.address(),
+            out_of_range: None,
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! What can be wrong with a request to the shared heap.
+
+use std::sync::Arc;
+
+use crate::device::ExecutionError;
+use crate::memory::buffer::MemoryError;
+
+/// Why the shared heap refused.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapError {
+    /// The system cannot reserve address space for a heap.
+    #[error("no address space for a shared heap: {0}; use device buffers instead")]
+    NoWindow(String),
+    /// The allocation could never fit this heap.
+    #[error("{bytes} bytes can never fit this heap, whose largest part is {limit}: {instead}")]
+    TooLarge {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// The most that one allocation may have.
+        limit: u64,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// The heap has reached its bound.
+    #[error(
+        "no room for {bytes} bytes now: {in_use} of {bound} are in use and the largest gap is \
+         {largest_free}; free something, or give the context a larger HeapSize"
+    )]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// Bytes in use.
+        in_use: u64,
+        /// Bytes that the heap may grow to.
+        bound: u64,
+        /// Bytes of the largest gap.
+        largest_free: u64,
+    },
+    /// The size is zero or the alignment no power of two.
+    #[error(
+        "an allocation of {bytes} bytes aligned to {align}: sizes are at least 1 and alignments powers of two"
+    )]
+    Layout {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// The alignment that was asked for.
+        align: u64,
+    },
+    /// The pointer is null.
+    #[error("{what} of the null pointer")]
+    Null {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// The pointer's upper bits say that it is a device's own memory.
+    #[error(
+        "{what} of {address:#x}, which lies in a device's own memory: copy it to the host first"
+    )]
+    DeviceMemory {
+        /// What was tried.
+        what: &'static str,
+        /// The pointer's bits.
+        address: u64,
+    },
+    /// The bytes do not lie in one live allocation.
+    #[error(
+        "{what} of {bytes} bytes at {address:#x}, which is not within one live allocation of this heap"
+    )]
+    NotAllocated {
+        /// What was tried.
+        what: &'static str,
+        /// The pointer's bits.
+        address: u64,
+        /// Bytes that were meant.
+        bytes: u64,
+    },
+    /// The address does not suit the type.
+    #[error("{what} at {address:#x}, which is not aligned to {align} bytes as `{element}` needs")]
+    Misaligned {
+        /// What was tried.
+        what: &'static str,
+        /// The pointer's bits.
+        address: u64,
+        /// The type's alignment.
+        align: u64,
+        /// The type.
+        element: &'static str,
+    },
+    /// The pointer to be freed is not the start of its allocation.
+    #[error("free of {address:#x}, which lies inside the allocation at {base:#x}: free its base")]
+    Interior {
+        /// The pointer's bits.
+        address: u64,
+        /// The start of the allocation.
+        base: u64,
+    },
+    /// A [`HostAccess`](crate::HostAccess) is alive, on this thread or in the way of a launch.
+    #[error("{what} while the host has access to the heap: drop the HostAccess first")]
+    HostAccess {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// An [`AtomicView`](crate::AtomicView) shows the allocation, which the host may then see in no
+    /// other way.
+    #[error(
+        "{what} at {address:#x}, of which an AtomicView exists: use the view, or drop it first"
+    )]
+    AtomicView {
+        /// What was tried.
+        what: &'static str,
+        /// The pointer's bits.
+        address: u64,
+    },
+    /// The allocation belongs to a Rust value, such as a `Vec` with a
+    /// [`HeapAllocator`](crate::HeapAllocator).
+    #[error(
+        "{what} at {address:#x}, which a HeapAllocator has handed out: use the Rust value that owns it"
+    )]
+    Owned {
+        /// What was tried.
+        what: &'static str,
+        /// The pointer's bits.
+        address: u64,
+    },
+    /// Source and destination of a copy overlap.
+    #[error(
+        "a copy of {bytes} bytes from {from:#x} to {to:#x}, which overlap: copy through another \
+         allocation"
+    )]
+    Overlap {
+        /// First byte of the source.
+        from: u64,
+        /// First byte of the destination.
+        to: u64,
+        /// Bytes that were meant.
+        bytes: u64,
+    },
+    /// A device copies whole words of 4 bytes only.
+    #[error(
+        "{what} of {bytes} bytes at {address:#x}: devices copy whole words of 4 bytes, up to one or to \
+         the end of the allocation; copy on the host instead (SharedHeap::copy, read, write)"
+    )]
+    PartOfWord {
+        /// What was tried.
+        what: &'static str,
+        /// The pointer's bits.
+        address: u64,
+        /// Bytes that were meant.
+        bytes: u64,
+    },
+    /// The device buffer on the other side of a transfer, or wgpu, refused.
+    #[error(transparent)]
+    Buffer(#[from] MemoryError),
+    /// The launches in flight, or another thread's access, did not end in time.
+    #[error("the heap was still in use when the deadline passed")]
+    Deadline,
+    /// The device cannot import the heap.
+    #[error("{device} cannot use the shared heap: {why}; give the kernel device buffers instead")]
+    Unsupported {
+        /// The device's name.
+        device: String,
+        /// Why not.
+        why: String,
+    },
+    /// A device that keeps a copy of the heap had no room for it, or refused to bring it up to date.
+    #[error(
+        "the mirror of the shared heap on {device} failed: {message}; free memory of the device, or \
+         give the context a smaller HeapSize"
+    )]
+    Mirror {
+        /// The device's name.
+        device: String,
+        /// wgpu's own words.
+        message: String,
+    },
+    /// A launch that may have written the heap failed, or its device was lost.
+    #[error("a launch that used the heap failed: {0}")]
+    Execution(#[from] Arc<ExecutionError>),
+}

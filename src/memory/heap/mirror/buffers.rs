@@ -1,0 +1,420 @@
+//! The buffers of a mirror, and the copies between them and the host.
+//!
+//! Everything here works with wgpu's own handles and not with the device's: the device may be dropped
+//! while the mirror still holds what its last launch wrote.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use super::PAGE;
+use super::ranges::push;
+use crate::device::wait::{LostFlag, Progress, wait_for};
+use crate::device::{DeviceShared, ExecutionError, capture, unique_id};
+use crate::memory::heap::{HeapError, segment_bytes};
+use crate::memory::staging::StagingPool;
+
+const SOURCE: &str = include_str!("../../../../shaders/heap_diff.wgsl");
+/// `ROW` of `shaders/heap_diff.wgsl`.
+const ROW: u64 = 32_768;
+/// Bytes that travel at once: staging memory beyond this buys nothing.
+pub(super) const CHUNK: u64 = 16 << 20;
+
+/// One segment of the heap on a device that keeps a copy of it.
+struct Part {
+    /// Identity for the bind-group cache.
+    id: u64,
+    /// What kernels see.
+    heap: wgpu::Buffer,
+    /// What it was when host and device last agreed.
+    known: wgpu::Buffer,
+    /// A bit for each page that differed.
+    changed: wgpu::Buffer,
+    group: wgpu::BindGroup,
+}
+
+/// A device's copy of the heap.
+pub(super) struct MirrorBuffers {
+    raw: wgpu::Device,
+    queue: wgpu::Queue,
+    lost: Arc<LostFlag>,
+    /// The device's name.
+    name: String,
+    /// Bytes of a whole segment.
+    pub(super) step: u64,
+    /// Bytes of the heap that the parts cover.
+    pub(super) covered: u64,
+    parts: Vec<Part>,
+    /// Segments by the identities of buffers that were replaced by longer ones.
+    replaced: HashMap<u64, usize>,
+    diff: wgpu::ComputePipeline,
+    staging: StagingPool,
+    /// The bits of changed pages were heard.
+    heard: bool,
+}
+
+impl MirrorBuffers {
+    pub(super) fn new(device: &DeviceShared) -> Result<Self, HeapError> {
+        let name = device.capabilities.name.clone();
+        let (diff, error) = capture(&device.raw, || diff_pipeline(&device.raw));
+        refused(&name, error)?;
+        Ok(Self {
+            raw: device.raw.clone(),
+            queue: device.queue_raw.clone(),
+            lost: Arc::clone(&device.lost),
+            name,
+            step: segment_bytes(&device.limits),
+            covered: 0,
+            parts: Vec::new(),
+            replaced: HashMap::new(),
+            diff,
+            staging: StagingPool::default(),
+            heard: false,
+        })
+    }
+
+    /// The buffers that kernels bind, with their identities.
+    pub(super) fn segments(&self) -> Vec<(u64, wgpu::Buffer)> {
+        let of = |part: &Part| (part.id, part.heap.clone());
+        self.parts.iter().map(of).collect()
+    }
+
+    /// What stands now where the buffer of that identity stood once, if it was replaced.
+    pub(super) fn successor(&self, id: u64) -> Option<(u64, wgpu::Buffer)> {
+        let part = self.parts.get(*self.replaced.get(&id)?)?;
+        Some((part.id, part.heap.clone()))
+    }
+
+    /// Makes the mirror cover `covered` bytes. Commands recorded before go on using the old buffers,
+    /// whose contents are copied behind them.
+    pub(super) fn grow(&mut self, device: &DeviceShared, covered: u64) -> Result<(), HeapError> {
+        let kept = (self.covered / self.step) as usize;
+        let mut new = Vec::new();
+        let mut at = kept as u64 * self.step;
+        while at < covered {
+            let bytes = self.step.min(covered - at);
+            let (part, error) = capture(&self.raw, || self.part(bytes));
+            refused(&self.name, error)?;
+            new.push(part);
+            at += bytes;
+        }
+        if let (Some(old), Some(new)) = (self.parts.get(kept), new.first()) {
+            let pairs = [
+                (&old.heap, &new.heap),
+                (&old.known, &new.known),
+                (&old.changed, &new.changed),
+            ];
+            let ((), error) = capture(&self.raw, || {
+                device.queue.lock(device).encode(|encoder| {
+                    for (old, new) in pairs {
+                        encoder.copy_buffer_to_buffer(old, 0, new, 0, old.size());
+                    }
+                });
+            });
+            refused(&self.name, error)?;
+        }
+        for old in self.parts.drain(kept..) {
+            // Later launches that still name it are given its successor.
+            self.replaced.insert(old.id, kept);
+            if let Some(tell) = device.buffer_gone.get() {
+                tell(device, old.id);
+            }
+        }
+        self.parts.extend(new);
+        self.covered = covered;
+        Ok(())
+    }
+
+    fn part(&self, bytes: u64) -> Part {
+        use wgpu::BufferUsages as U;
+        let buffer = |label, size| {
+            self.raw.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(label),
+                size,
+                usage: U::STORAGE | U::COPY_SRC | U::COPY_DST,
+                mapped_at_creation: false,
+            })
+        };
+        // Uniform variables may be given a place in the heap, too.
+        let heap = self.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("shared heap mirror"),
+            size: bytes,
+            usage: U::STORAGE | U::UNIFORM | U::INDIRECT | U::COPY_SRC | U::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let known = buffer("shared heap as it was", bytes);
+        let changed = buffer("shared heap pages", bytes.div_ceil(PAGE).div_ceil(32) * 4);
+        let group = self.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("shared heap diff"),
+            layout: &self.diff.get_bind_group_layout(0),
+            entries: &[
+                wgpu::BindGroupEntry {
+                    binding: 0,
+                    resource: heap.as_entire_binding(),
+                },
+                wgpu::BindGroupEntry {
+                    binding: 1,
+                    resource: known.as_entire_binding(),
+                },
+                wgpu::BindGroupEntry {
+                    binding: 2,
+                    resource: changed.as_entire_binding(),
+                },
+            ],
+        });
+        Part {
+            id: unique_id(),
+            heap,
+            known,
+            changed,
+            group,
+        }
+    }
+
+    /// Writes `bytes`, the contents of `runs` one behind the other, behind everything recorded so far.
+    pub(super) fn write(
+        &self,
+        device: &DeviceShared,
+        runs: &[Range<u64>],
+        bytes: &[u8],
+    ) -> Result<(), HeapError> {
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let (result, error) = capture(&self.raw, || {
+            let staging = self.raw.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("shared heap upload"),
+                size: bytes.len() as u64,
+                usage: wgpu::BufferUsages::COPY_SRC,
+                mapped_at_creation: true,
+            });
+            match staging.get_mapped_range_mut(..) {
+                Ok(mut view) => view.slice(..).copy_from_slice(bytes),
+                Err(error) => return Err(error.to_string()),
+            }
+            staging.unmap();
+            let mut queue = device.queue.lock(device);
+            queue.encode(|encoder| {
+                let mut from = 0;
+                for run in runs {
+                    let (index, at) = (run.start / self.step, run.start % self.step);
+                    let len = run.end - run.start;
+                    if let Some(part) = self.parts.get(index as usize) {
+                        for to in [&part.heap, &part.known] {
+                            encoder.copy_buffer_to_buffer(&staging, from, to, at, len);
+                        }
+                    }
+                    from += len;
+                }
+            });
+            Ok(())
+        });
+        refused(&self.name, error)?;
+        result.map_err(|message| self.failed(message))
+    }
+
+    /// Sends off what is recorded, so that an upload's staging memory is not kept for long.
+    pub(super) fn flush(device: &DeviceShared) -> Result<(), HeapError> {
+        Ok(device.queue.lock(device).flush()?)
+    }
+
+    /// The pages that kernels have changed and [`Self::forget_changes`] does not know of, as runs, and
+    /// the bytes that had to travel to learn it. What was recorded has to be submitted before.
+    pub(super) fn changes(&mut self) -> Result<(Vec<Range<u64>>, u64), HeapError> {
+        let total: u64 = self.parts.iter().map(|part| part.changed.size()).sum();
+        let forget = std::mem::take(&mut self.heard);
+        let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
+            if forget {
+                for part in &self.parts {
+                    encoder.clear_buffer(&part.changed, 0, None);
+                }
+            }
+            {
+                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                    label: Some("shared heap diff"),
+                    timestamp_writes: None,
+                });
+                pass.set_pipeline(&self.diff);
+                for part in &self.parts {
+                    let pages = part.heap.size().div_ceil(PAGE);
+                    pass.set_bind_group(0, &part.group, &[]);
+                    // A segment has at most 2^31 bytes: 2^19 pages, 16 rows.
+                    let rows = pages.div_ceil(ROW) as u32;
+                    pass.dispatch_workgroups(pages.min(ROW) as u32, rows, 1);
+                }
+            }
+            let mut at = 0;
+            for part in &self.parts {
+                let size = part.changed.size();
+                encoder.copy_buffer_to_buffer(&part.changed, 0, staging, at, size);
+                at += size;
+            }
+        };
+        let mut runs = Vec::new();
+        self.fetch(total, record, |bytes| {
+            let mut at = 0;
+            for (index, part) in self.parts.iter().enumerate() {
+                let base = index as u64 * self.step;
+                let words = &bytes[at..at + part.changed.size() as usize];
+                at += words.len();
+                for (word, bits) in words.chunks_exact(4).enumerate() {
+                    let mut bits = u32::from_le_bytes([bits[0], bits[1], bits[2], bits[3]]);
+                    while bits != 0 {
+                        let page = word as u64 * 32 + u64::from(bits.trailing_zeros());
+                        bits &= bits - 1;
+                        let start = page * PAGE;
+                        let end = (start + PAGE).min(part.heap.size());
+                        push(&mut runs, base + start..base + end, self.step);
+                    }
+                }
+            }
+        })?;
+        Ok((runs, total))
+    }
+
+    /// The changes reached the host.
+    pub(super) fn forget_changes(&mut self) {
+        self.heard = true;
+    }
+
+    /// Reads `runs`; `sink` gets each offset with the bytes from there on, possibly in several pieces.
+    pub(super) fn read(
+        &self,
+        runs: &[Range<u64>],
+        mut sink: impl FnMut(u64, &[u8]),
+    ) -> Result<(), HeapError> {
+        let mut pieces: Vec<Range<u64>> = Vec::new();
+        for run in runs {
+            let mut start = run.start;
+            while start < run.end {
+                let end = run.end.min(start + CHUNK);
+                pieces.push(start..end);
+                start = end;
+            }
+        }
+        let len = |piece: &Range<u64>| piece.end - piece.start;
+        let mut rest = pieces.as_slice();
+        while !rest.is_empty() {
+            let mut total = 0;
+            let fits = |piece: &&Range<u64>| {
+                total += len(piece);
+                total <= CHUNK
+            };
+            // At least one: no piece is larger.
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
+                let mut to = 0;
+                for piece in now {
+                    let (index, at) = (piece.start / self.step, piece.start % self.step);
+                    if let Some(part) = self.parts.get(index as usize) {
+                        encoder.copy_buffer_to_buffer(&part.heap, at, staging, to, len(piece));
+                    }
+                    to += len(piece);
+                }
+            };
+            self.fetch(now.iter().map(len).sum(), record, |bytes| {
+                let mut rest = bytes;
+                for piece in now {
+                    let (piece_bytes, later) = rest.split_at(len(piece) as usize);
+                    sink(piece.start, piece_bytes);
+                    rest = later;
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Submits commands that leave `bytes` bytes in a mappable buffer, waits, and shows them.
+    fn fetch(
+        &self,
+        bytes: u64,
+        record: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
+        show: impl FnOnce(&[u8]),
+    ) -> Result<(), HeapError> {
+        let (sender, receiver) = channel();
+        let ((staging, index), error) = capture(&self.raw, || {
+            let staging = self.staging.take(&self.raw, bytes);
+            let mut encoder = self
+                .raw
+                .create_command_encoder(&wgpu::CommandEncoderDescriptor {
+                    label: Some("shared heap download"),
+                });
+            record(&mut encoder, &staging);
+            let index = self.queue.submit([encoder.finish()]);
+            staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| {
+                // Nobody listens any more when the device was lost meanwhile.
+                let _ = sender.send(result);
+            });
+            (staging, index)
+        });
+        if let Some(reason) = self.lost.get() {
+            return Err(lost(reason));
+        }
+        refused(&self.name, error)?;
+        if let Progress::Lost(reason) = wait_for(&self.raw, &self.lost, &index, None) {
+            return Err(lost(reason));
+        }
+        // Another thread's poll may have collected the callback and not yet run it.
+        let mapped = loop {
+            match receiver.recv_timeout(Duration::from_millis(20)) {
+                Ok(mapped) => break mapped,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(reason) = self.lost.get() {
+                        return Err(lost(reason));
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.failed("its read-back was dropped".into()));
+                }
+            }
+        };
+        mapped.map_err(|error| self.failed(error.to_string()))?;
+        match staging.get_mapped_range(0..bytes) {
+            Ok(view) => show(&view),
+            Err(error) => return Err(self.failed(error.to_string())),
+        }
+        staging.unmap();
+        self.staging.give(staging);
+        Ok(())
+    }
+
+    fn failed(&self, message: String) -> HeapError {
+        HeapError::Mirror {
+            device: self.name.clone(),
+            message,
+        }
+    }
+}
+
+fn lost(reason: String) -> HeapError {
+    Arc::new(ExecutionError::DeviceLost { reason }).into()
+}
+
+fn refused(name: &str, error: Option<wgpu::Error>) -> Result<(), HeapError> {
+    match error {
+        None => Ok(()),
+        Some(error) => Err(HeapError::Mirror {
+            device: name.to_string(),
+            message: error.to_string(),
+        }),
+    }
+}
+
+fn diff_pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: Some("tombolo heap diff"),
+        source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
+    });
+    device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("tombolo heap diff"),
+        layout: None,
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    })
+}
