@@ -17,6 +17,7 @@ cases![
     the_probe_tells_what_the_adapter_does,
     probing_can_be_turned_off,
     live_memory_can_be_forced_off,
+    host_import_can_be_forced_off,
     aspects_and_tiers_agree,
     missing_features_are_refused,
     lost_devices_answer,
@@ -174,6 +175,7 @@ fn the_probe_tells_what_the_adapter_does(f: &Fixture) {
     if f.is_lavapipe() || f.is_swiftshader() {
         assert!(capabilities.software && capabilities.unified_memory);
         assert!(f.device.has(Aspect::LiveMemory), "{:?}", capabilities.probe);
+        assert!(f.device.has(Aspect::HostImport), "{:?}", capabilities.probe);
     }
     if f.is_lavapipe() {
         let budget = capabilities.loop_budget().unwrap();
@@ -190,6 +192,16 @@ fn probing_can_be_turned_off(f: &Fixture) {
     let device = f.open(|options| options.probe = Some(false));
     assert!(!device.has(Aspect::LiveMemory));
     assert!(device.capabilities().needs_loop_guard());
+    assert_eq!(increment(&device, 3), [4; 5]);
+}
+
+fn host_import_can_be_forced_off(f: &Fixture) {
+    let device = f.open(|options| options.import_host_memory = false);
+    assert!(!device.has(Aspect::HostImport));
+    let why = device.capabilities().explain(Aspect::HostImport);
+    assert!(why.contains("import"), "{why}");
+    assert_eq!(device.raw().features(), f.device.raw().features());
+    assert_eq!(device.raw().limits(), f.device.raw().limits());
     assert_eq!(increment(&device, 3), [4; 5]);
 }
 

@@ -26,6 +26,7 @@ cases![
     slices_bind_their_range,
     one_buffer_twice_is_refused_when_written,
     read_only_aliases_are_fine,
+    more_storage_buffers_than_slots,
     textures_and_samplers_are_bound,
     immediates_are_set,
     grids_in_two_and_three_dimensions,
@@ -486,6 +487,80 @@ fn read_only_aliases_are_fine(f: &Fixture) {
         .submit()
         .unwrap();
     assert_eq!(sink.read().unwrap(), [2, 4, 6]);
+}
+
+fn more_storage_buffers_than_slots(f: &Fixture) {
+    // Forty storage buffers: more than either software adapter binds. Each gets its own arithmetic, some
+    // are structures, some read-only, some shorter than the grid.
+    let mut source = "struct Pair { a: vec2<f32>, b: u32, c: u32 }\n".to_string();
+    let mut body = String::new();
+    for i in 0..40u32 {
+        let (access, ty) = match i % 4 {
+            0 => ("read", "array<u32>"),
+            3 => ("read_write", "array<Pair>"),
+            _ => ("read_write", "array<u32>"),
+        };
+        source += &format!(
+            "@group({}) @binding({}) var<storage, {access}> b{i}: {ty};\n",
+            i / 20,
+            i % 20
+        );
+        body += &match i % 4 {
+            0 => format!("sum += b{i}[id.x];\n"),
+            3 => format!("b{i}[id.x].b = sum + {i}u; b{i}[id.x].a.y += 0.5;\n"),
+            _ => format!("if id.x < arrayLength(&b{i}) {{ b{i}[id.x] += sum * {i}u; }}\n"),
+        };
+    }
+    source += &format!(
+        "@compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+            var sum = 0u;
+            {body}
+        }}"
+    );
+    let kernel = kernel(f, &source);
+    const N: usize = 16;
+    let words: Vec<DeviceBuffer<u32>> = (0..40u32)
+        .map(|i| {
+            let len = match i % 4 {
+                3 => 4 * N,
+                2 => N - 5,
+                _ => N,
+            };
+            let values: Vec<u32> = (0..len as u32)
+                .map(|k| if i % 4 == 3 { 0 } else { i * 100 + k })
+                .collect();
+            f.device.buffer(&values).unwrap()
+        })
+        .collect();
+    let mut launch = kernel.launch().invocations(N);
+    for (i, buffer) in words.iter().enumerate() {
+        launch = launch.buffer(&format!("b{i}"), buffer);
+    }
+    for round in 1..=2u32 {
+        launch.submit().unwrap().wait().unwrap();
+        let mut sum = [0u32; N];
+        for (i, buffer) in words.iter().enumerate() {
+            let found = buffer.read().unwrap();
+            let i = i as u32;
+            for (k, sum) in sum.iter_mut().enumerate() {
+                let first = i * 100 + k as u32;
+                match i % 4 {
+                    0 => {
+                        assert_eq!(found[k], first);
+                        *sum += first;
+                    }
+                    3 => {
+                        assert_eq!(found[4 * k + 2], *sum + i, "b{i}[{k}]");
+                        assert_eq!(f32::from_bits(found[4 * k + 1]), 0.5 * round as f32);
+                    }
+                    _ if k < found.len() => {
+                        assert_eq!(found[k], first + round * *sum * i, "b{i}[{k}]")
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
 }
 
 fn textures_and_samplers_are_bound(f: &Fixture) {

@@ -8,11 +8,17 @@
 mod harness;
 
 mod buffers;
+mod device_memory;
 mod devices;
+mod heap;
+mod heap_api;
 mod kernels;
 mod launches;
 mod live;
 mod loops;
+mod mirror;
+mod mirror_transfers;
+mod pointers;
 
 use harness::Suite;
 
@@ -20,12 +26,18 @@ fn main() -> std::process::ExitCode {
     let _ = env_logger::builder().is_test(true).try_init();
     let mut suite = Suite::new();
     suite.add_all(&[
+        device_memory::CASES,
         devices::CASES,
         buffers::CASES,
+        heap::CASES,
+        heap_api::CASES,
         kernels::CASES,
         launches::CASES,
         live::CASES,
         loops::CASES,
+        mirror::CASES,
+        mirror_transfers::CASES,
+        pointers::CASES,
     ]);
     suite.run()
 }

@@ -1,0 +1,481 @@
+//! What pointers cost in kernels, on every adapter of the machine.
+//!
+//! Both sides chase the same chains of nodes on one wgpu device, in turn: ours through pointers in the
+//! shared heap, theirs in hand-written wgpu through indices into a typed buffer. Each row is the median of
+//! the ratios of the pairs. The last lines are the rows:
+//! `ratio <row>/<adapter> = <median> (<min>..<max>) goal <= <limit>`.
+
+use std::time::Instant;
+
+use bytemuck::{Pod, Zeroable};
+use tombolo::{
+    AdapterDescription, Constants, Context, Device, DeviceBuffer, DeviceOptions, HeapSize, Kernel,
+    Launch, Program, Ptr, SharedHeap,
+};
+
+type Error = Box<dyn std::error::Error>;
+
+/// Pairs measured for each row; the first is a warm-up and does not count.
+const PAIRS: usize = 21;
+
+/// Invocations that each follow a chain of their own.
+const LANES: usize = 4096;
+
+/// Nodes of the ring that all chains lie in: few enough to stay in the caches, so that what is measured is
+/// the work and not the memory.
+const NODES: usize = 1024;
+
+/// Nodes that each invocation visits. A constant in the kernels, and below every adapter's loop budget, so
+/// that no loop is guarded.
+const STEPS: u32 = 3000;
+
+/// The largest segment that is filled: on adapters with larger ones, a heap of two segments would take too
+/// much of the machine's memory.
+const LARGEST_SEGMENT: u64 = 1 << 30;
+
+fn main() -> Result<(), Error> {
+    let context = Context::new()?;
+    let mut rows = Vec::new();
+    for adapter in context.adapters() {
+        eprintln!("{}", adapter.name);
+        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let mut row = |label: &str, limit: f64, mut pairs: Vec<f64>| {
+            pairs.remove(0);
+            pairs.sort_by(f64::total_cmp);
+            rows.push(format!(
+                "ratio {label}/{name} = {:.3} ({:.3}..{:.3}) goal <= {limit}",
+                pairs[pairs.len() / 2],
+                pairs[0],
+                pairs[pairs.len() - 1],
+            ));
+        };
+        // Software adapters differ in what a second component of an element costs them; all others have
+        // the stricter goals.
+        let goal = |strict: f64, swiftshader: f64| match name {
+            "SwiftShader" => swiftshader,
+            _ => strict,
+        };
+        let unchecked = open(&context, &adapter, false)?;
+        row("argument", 1.02, argument(&unchecked)?);
+        row("unified", goal(1.05, 1.20), unified(&unchecked)?);
+        let checked = open(&context, &adapter, true)?;
+        row("checked", goal(1.20, 1.65), unified(&checked)?);
+        drop(checked);
+        match two_segments(&context, &adapter)? {
+            Some([runs, random]) => {
+                row("two_segments", goal(1.40, 2.2), runs);
+                row("two_segments_random", 2.2, random);
+            }
+            None => eprintln!("no rows `two_segments`"),
+        }
+        row("launch_10000", 1.05, many_allocations(&unchecked)?);
+    }
+    for row in rows {
+        println!("{row}");
+    }
+    Ok(())
+}
+
+fn open(context: &Context, adapter: &AdapterDescription, checked: bool) -> Result<Device, Error> {
+    let mut options = DeviceOptions::default();
+    options.checked_pointers = checked;
+    Ok(context.device_at_with(adapter.index, options)?)
+}
+
+/// A node of the chain through the shared heap.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Node {
+    value: f32,
+    tag: u32,
+    next: Ptr<Node>,
+}
+
+/// A node of the chain through a typed buffer.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct IndexNode {
+    value: f32,
+    next: u32,
+}
+
+/// Follows indices into a typed buffer: the hand-written kernel, and ours where the nodes are a pointer
+/// argument.
+fn index_chase() -> String {
+    format!(
+        "struct Node {{ value: f32, next: u32 }}
+@group(0) @binding(0) var<storage, read> nodes: array<Node>;
+@group(0) @binding(1) var<storage, read> starts: array<u32>;
+@group(0) @binding(2) var<storage, read_write> sums: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+    var at = starts[id.x];
+    var sum = 0.0;
+    for (var i = 0u; i < {STEPS}u; i++) {{
+        sum += nodes[at].value;
+        at = nodes[at].next;
+    }}
+    sums[id.x] = sum;
+}}"
+    )
+}
+
+/// Follows pointers.
+fn pointer_chase() -> String {
+    format!(
+        "struct Node {{ value: f32, tag: u32, next: usm_ptr }}
+@group(0) @binding(0) var<storage, read> starts: array<usm_ptr>;
+@group(0) @binding(1) var<storage, read_write> sums: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+    var p = starts[id.x];
+    var sum = 0.0;
+    for (var i = 0u; i < {STEPS}u; i++) {{
+        let n = usm_Node(p);
+        sum += n.value;
+        p = n.next;
+    }}
+    sums[id.x] = sum;
+}}"
+    )
+}
+
+/// A kernel that follows one pointer, and otherwise only starts and ends.
+const TOUCH: &str = "
+struct Node { value: f32, tag: u32, next: usm_ptr }
+@group(0) @binding(0) var<uniform> first: usm_ptr;
+@compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+    if i == 0u { let n = usm_Node(first); n.tag += 1u; }
+}";
+
+/// The chain in numbers: one ring through all nodes, in an order that no memory system foresees.
+struct Ring {
+    values: Vec<f32>,
+    next: Vec<u32>,
+}
+
+impl Ring {
+    fn new() -> Self {
+        // Sattolo's shuffle gives a permutation that is a single cycle.
+        let mut next: Vec<u32> = (0..NODES as u32).collect();
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        for i in (1..NODES).rev() {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            next.swap(i, (random >> 33) as usize % i);
+        }
+        // Sums of small multiples of a power of two are exact, in any order.
+        let values = (0..NODES).map(|i| (i % 64) as f32 * 0.25).collect();
+        Self { values, next }
+    }
+
+    fn index_nodes(&self) -> Vec<IndexNode> {
+        (self.values.iter().zip(&self.next))
+            .map(|(&value, &next)| IndexNode { value, next })
+            .collect()
+    }
+
+    /// Puts the ring into nodes of the heap.
+    fn link(&self, heap: &SharedHeap, nodes: &[Ptr<Node>]) -> Result<(), Error> {
+        let mut host = heap.host()?;
+        for (i, &node) in nodes.iter().enumerate() {
+            *host.get_mut(node)? = Node {
+                value: self.values[i],
+                tag: i as u32,
+                next: nodes[self.next[i] as usize],
+            };
+        }
+        Ok(())
+    }
+
+    /// Where each lane begins.
+    fn starts() -> impl Iterator<Item = usize> {
+        (0..LANES).map(|lane| lane * 7 % NODES)
+    }
+
+    /// What each lane adds up, from following the ring on the host.
+    fn sums(&self) -> Vec<f32> {
+        let from = |start: usize| {
+            let mut at = start;
+            (0..STEPS).fold(0.0, |sum, _| {
+                let value = self.values[at];
+                at = self.next[at] as usize;
+                sum + value
+            })
+        };
+        let of_node: Vec<f32> = (0..NODES).map(from).collect();
+        Self::starts().map(|start| of_node[start]).collect()
+    }
+}
+
+/// The hand-written side.
+struct Raw {
+    pipeline: wgpu::ComputePipeline,
+    group: wgpu::BindGroup,
+    sums: DeviceBuffer<f32>,
+}
+
+impl Raw {
+    fn new(device: &Device, ring: &Ring) -> Result<Self, Error> {
+        let nodes = device.buffer(&ring.index_nodes())?;
+        let starts: Vec<u32> = Ring::starts().map(|start| start as u32).collect();
+        let starts = device.buffer(&starts)?;
+        let sums: DeviceBuffer<f32> = device.zeroed(LANES)?;
+        device.finish()?;
+        let raw = device.raw();
+        let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: None,
+            source: wgpu::ShaderSource::Wgsl(index_chase().into()),
+        });
+        let pipeline = raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: None,
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            cache: None,
+        });
+        let entry = |binding, buffer| wgpu::BindGroupEntry {
+            binding,
+            resource: wgpu::Buffer::as_entire_binding(buffer),
+        };
+        let group = raw.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &[
+                entry(0, nodes.raw()),
+                entry(1, starts.raw()),
+                entry(2, sums.raw()),
+            ],
+        });
+        Ok(Self {
+            pipeline,
+            group,
+            sums,
+        })
+    }
+
+    /// One dispatch, waited for.
+    fn run(&self, device: &Device) -> Result<(), Error> {
+        let mut encoder = device
+            .raw()
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(&self.pipeline);
+            pass.set_bind_group(0, &self.group, &[]);
+            pass.dispatch_workgroups((LANES / 64) as u32, 1, 1);
+        }
+        let index = device.raw_queue().submit([encoder.finish()]);
+        device.raw().poll(wgpu::PollType::Wait {
+            submission_index: Some(index),
+            timeout: None,
+        })?;
+        Ok(())
+    }
+}
+
+fn ours(device: &Device, source: &str) -> Result<Kernel, Error> {
+    let program = Program::new("bench.wgsl", source)?;
+    Ok(device.kernel(&program, "main", &Constants::new())?)
+}
+
+/// Seconds that `work` takes.
+fn seconds(work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+    let begun = Instant::now();
+    work()?;
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Ratios of ours to theirs, run in turn.
+fn pairs(
+    mut ours: impl FnMut() -> Result<(), Error>,
+    mut theirs: impl FnMut() -> Result<(), Error>,
+) -> Result<Vec<f64>, Error> {
+    (0..=PAIRS)
+        .map(|i| {
+            // Whoever goes second finds warmer caches: take turns.
+            if i % 2 == 0 {
+                let a = seconds(&mut ours)?;
+                Ok(a / seconds(&mut theirs)?)
+            } else {
+                let b = seconds(&mut theirs)?;
+                Ok(seconds(&mut ours)? / b)
+            }
+        })
+        .collect()
+}
+
+/// Measures a launch that chases the ring against the hand-written one, and checks both results.
+fn chase(
+    device: &Device,
+    ring: &Ring,
+    mut launch: Launch,
+    sums: &DeviceBuffer<f32>,
+) -> Result<Vec<f64>, Error> {
+    let raw = Raw::new(device, ring)?;
+    let ratios = pairs(|| Ok(launch.submit()?.wait()?), || raw.run(device))?;
+    let expected = ring.sums();
+    if sums.read()? != expected || raw.sums.read()? != expected {
+        return Err("the two sides do not agree with the host".into());
+    }
+    Ok(ratios)
+}
+
+/// The nodes are an argument: a binding at an offset in the heap, the same kernel on both sides.
+fn argument(device: &Device) -> Result<Vec<f64>, Error> {
+    let (heap, ring) = (device.heap()?, Ring::new());
+    // Something in front, so that the binding has an offset.
+    let front = heap.alloc_zeroed::<u32>(1000)?;
+    let nodes = heap.alloc_slice(&ring.index_nodes())?;
+    let starts: Vec<u32> = Ring::starts().map(|start| start as u32).collect();
+    let starts = device.buffer(&starts)?;
+    let sums: DeviceBuffer<f32> = device.zeroed(LANES)?;
+    let kernel = ours(device, &index_chase())?;
+    let launch = kernel
+        .launch()
+        .pointer("nodes", nodes, NODES)
+        .buffer("starts", &starts)
+        .buffer("sums", &sums)
+        .invocations(LANES as u32);
+    let ratios = chase(device, &ring, launch, &sums)?;
+    heap.free(nodes)?;
+    heap.free(front)?;
+    Ok(ratios)
+}
+
+/// The chase through pointers to `nodes`, against the hand-written one.
+fn through_pointers(
+    device: &Device,
+    heap: &SharedHeap,
+    nodes: &[Ptr<Node>],
+) -> Result<Vec<f64>, Error> {
+    let ring = Ring::new();
+    ring.link(heap, nodes)?;
+    let starts: Vec<Ptr<Node>> = Ring::starts().map(|start| nodes[start]).collect();
+    let starts = device.buffer(&starts)?;
+    let sums: DeviceBuffer<f32> = device.zeroed(LANES)?;
+    let kernel = ours(device, &pointer_chase())?;
+    let launch = kernel
+        .launch()
+        .buffer("starts", &starts)
+        .buffer("sums", &sums)
+        .invocations(LANES as u32);
+    chase(device, &ring, launch, &sums)
+}
+
+fn empty_nodes(heap: &SharedHeap, count: usize) -> Result<Vec<Ptr<Node>>, Error> {
+    (0..count)
+        .map(|_| Ok(heap.alloc(Node::zeroed())?))
+        .collect()
+}
+
+/// The chase through pointers, in a heap of one segment.
+fn unified(device: &Device) -> Result<Vec<f64>, Error> {
+    let heap = device.heap()?;
+    let nodes = empty_nodes(&heap, NODES)?;
+    let ratios = through_pointers(device, &heap, &nodes)?;
+    for node in nodes {
+        heap.free(node)?;
+    }
+    Ok(ratios)
+}
+
+/// The chase through a heap that the adapter cannot bind at once. Once the ring crosses from one segment to
+/// the other and back; then every step is as likely to stay as to cross, which is the worst there is for
+/// processors that predict branches. Nothing where segments are too large for that.
+fn two_segments(
+    context: &Context,
+    adapter: &AdapterDescription,
+) -> Result<Option<[Vec<f64>; 2]>, Error> {
+    const FILLER: u64 = 32 << 20;
+    let limit = open(context, adapter, false)?
+        .raw()
+        .limits()
+        .max_storage_buffer_binding_size;
+    let segment = (1u64 << limit.max(1).ilog2()).min(1 << 29);
+    if segment > LARGEST_SEGMENT {
+        eprintln!("a segment has {segment} bytes");
+        return Ok(None);
+    }
+    // A context of its own, whose heap nobody else sees grow.
+    let bound = HeapSize::Bytes(segment + segment / 2);
+    let context = Context::with_heap(context.backends(), bound)?;
+    let heap = context.heap()?;
+    let device = open(&context, adapter, false)?;
+    let first = empty_nodes(&heap, NODES / 2)?;
+    // Small allocations would go to gaps in the first segment: the last filler itself holds the others.
+    let mut filler = heap.alloc_bytes(FILLER, 16)?;
+    while filler.address() - heap.base().address() < segment {
+        filler = heap.alloc_bytes(FILLER, 16)?;
+    }
+    let second: Vec<Ptr<Node>> = (0..NODES as u64 / 2)
+        .map(|i| filler.cast().add(i))
+        .collect();
+    let in_second = |node: &Ptr<Node>| node.address() - heap.base().address() >= segment;
+    if first.iter().any(in_second) || !second.iter().all(in_second) {
+        return Err("the nodes do not lie in both segments".into());
+    }
+    let ring = Ring::new();
+    let mut runs = vec![Ptr::null(); NODES];
+    let mut at = 0;
+    for step in 0..NODES {
+        // An odd factor keeps the order of addresses from being that of the ring.
+        let place = step * 331 % first.len();
+        let half = if step < first.len() { &first } else { &second };
+        runs[at] = half[place];
+        at = ring.next[at] as usize;
+    }
+    let random: Vec<Ptr<Node>> = (first.iter().zip(&second))
+        .flat_map(|(&a, &b)| [a, b])
+        .collect();
+    let measured = through_pointers(&device, &heap, &runs)
+        .and_then(|runs| Ok([runs, through_pointers(&device, &heap, &random)?]));
+    match measured {
+        Ok(measured) => Ok(Some(measured)),
+        Err(error) => {
+            eprintln!("a heap of two segments: {error}");
+            Ok(None)
+        }
+    }
+}
+
+/// Launching a kernel that follows pointers and waiting for it, with 10,000 live allocations, against the
+/// same with 10.
+fn many_allocations(device: &Device) -> Result<Vec<f64>, Error> {
+    const FEW: usize = 10;
+    const MANY: usize = 10_000;
+    const LAUNCHES: usize = 500;
+    let heap = device.heap()?;
+    let kernel = ours(device, TOUCH)?;
+    let mut live = empty_nodes(&heap, FEW)?;
+    let first = live[0];
+    let launches = || {
+        seconds(|| {
+            for _ in 0..LAUNCHES {
+                let mut launch = kernel.launch().value("first", &first).workgroups(1);
+                launch.submit()?.wait()?;
+            }
+            Ok(())
+        })
+    };
+    let mut ratios = Vec::new();
+    let mut last = launches()?;
+    for i in 0..=PAIRS {
+        // Each time is compared with the one before; changing the heap in between is not measured.
+        let grows = i % 2 == 0;
+        if grows {
+            live.extend(empty_nodes(&heap, MANY - FEW)?);
+        } else {
+            for node in live.drain(FEW..) {
+                heap.free(node)?;
+            }
+        }
+        let now = launches()?;
+        ratios.push(if grows { now / last } else { last / now });
+        last = now;
+    }
+    for node in live {
+        heap.free(node)?;
+    }
+    Ok(ratios)
+}

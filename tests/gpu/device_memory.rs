@@ -1,0 +1,245 @@
+//! A device's own memory behind pointers: stored in shared structures, followed by kernels, resolved by
+//! the host only through copies. Every case runs with the memory that the adapter has, and with host
+//! and device memory apart.
+
+use crate::cases;
+use crate::harness::Fixture;
+use bytemuck::{Pod, Zeroable};
+use tombolo::{
+    Constants, Device, DeviceBuffer, HeapError, Kernel, KernelOptions, PointerKind, Program, Ptr,
+    TranslationMode,
+};
+
+cases![
+    pointers_carry_a_tag,
+    lists_of_device_and_shared_nodes,
+    device_pointers_are_arguments,
+    memory_is_reused_and_grows,
+    wrong_pointers_are_refused,
+];
+
+fn both(f: &Fixture, test: impl Fn(&Device)) {
+    for unified in [None, Some(false)] {
+        for checked in [false, true] {
+            test(&f.open(|options| {
+                options.unified_memory = unified;
+                options.checked_pointers = checked;
+            }));
+        }
+    }
+}
+
+fn pointers_carry_a_tag(f: &Fixture) {
+    both(f, |device| {
+        let ptr = device.malloc::<u32>(100).unwrap();
+        assert_eq!(ptr.kind(), PointerKind::Device);
+        assert_ne!(ptr.address() >> 48, 0);
+        let heap = device.heap().unwrap();
+        assert!(heap.find(ptr).is_none());
+        assert!(matches!(
+            heap.host().unwrap().get(ptr).unwrap_err(),
+            HeapError::DeviceMemory { .. }
+        ));
+        device.free(ptr).unwrap();
+    });
+}
+
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Node {
+    value: u32,
+    tag: u32,
+    next: Ptr<Node>,
+}
+
+const LIST: &str = "
+struct Node { value: u32, tag: u32, next: usm_ptr }
+@group(0) @binding(0) var<uniform> shared_nodes: usm_ptr;
+@group(0) @binding(1) var<uniform> own_nodes: usm_ptr;
+@group(0) @binding(2) var<storage, read_write> sink: array<u32>;
+fn place(i: u32) -> usm_ptr {
+    if i == 20u { return usm_null(); }
+    if i % 3u == 1u { return usm_add(own_nodes, i * 16u); }
+    return usm_add(shared_nodes, i * 16u);
+}
+@compute @workgroup_size(4) fn link(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < 20u {
+        let n = usm_Node(place(id.x));
+        n.value = id.x * id.x;
+        n.tag = 7u;
+        n.next = place(id.x + 1u);
+    }
+}
+@compute @workgroup_size(1) fn follow() {
+    var p = place(0u); var sum = 0u; var count = 0u;
+    for (var i = 0u; i < 100u; i++) {
+        if usm_is_null(p) { break; }
+        let n = usm_Node(p);
+        sum += n.value; count += n.tag; p = n.next;
+    }
+    sink[0] = sum; sink[1] = count;
+}";
+
+fn kernel(device: &Device, entry: &str, mode: TranslationMode) -> Kernel {
+    let program = Program::new("list.wgsl", LIST).unwrap_or_else(|e| panic!("{e}"));
+    let mut options = KernelOptions::default();
+    options.pointers = mode;
+    device
+        .kernel_with(&program, entry, &Constants::new(), options)
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn lists_of_device_and_shared_nodes(f: &Fixture) {
+    both(f, |device| {
+        let heap = device.heap().unwrap();
+        let shared = heap.alloc_zeroed::<Node>(20).unwrap();
+        let own = device.malloc::<Node>(20).unwrap();
+        for mode in [
+            TranslationMode::DeviceFavored,
+            TranslationMode::SharedFavored,
+        ] {
+            kernel(device, "link", mode)
+                .launch()
+                .value("shared_nodes", &shared)
+                .value("own_nodes", &own)
+                .invocations(20)
+                .submit()
+                .unwrap()
+                .wait()
+                .unwrap();
+            let sink: DeviceBuffer<u32> = device.zeroed(2).unwrap();
+            kernel(device, "follow", mode)
+                .launch()
+                .value("shared_nodes", &shared)
+                .value("own_nodes", &own)
+                .buffer("sink", &sink)
+                .workgroups(1)
+                .submit()
+                .unwrap()
+                .wait()
+                .unwrap();
+            let squares: u32 = (0..20).map(|i| i * i).sum();
+            assert_eq!(sink.read().unwrap(), [squares, 140]);
+        }
+        // The shared half is the host's to read, and says where the other half is.
+        let host = heap.host().unwrap();
+        let nodes = host.slice(shared, 20).unwrap();
+        assert_eq!(nodes[0].next, own.add(1));
+        assert_eq!(nodes[2].next, shared.add(3));
+        assert_eq!(nodes[18].value, 18 * 18);
+        drop(host);
+        heap.free(shared).unwrap();
+        device.free(own).unwrap();
+    });
+}
+
+fn device_pointers_are_arguments(f: &Fixture) {
+    let source = "
+        @group(0) @binding(0) var<storage, read> source: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> sink: array<u32>;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&sink) { sink[id.x] = source[id.x] * 2u + 1u; }
+        }";
+    both(f, |device| {
+        let program = Program::new("double.wgsl", source).unwrap();
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        let heap = device.heap().unwrap();
+        let values: Vec<u32> = (0..300).collect();
+        let shared = heap.alloc_slice(&values).unwrap();
+        let first = device.malloc::<u32>(300).unwrap();
+        let second = device.malloc::<u32>(300).unwrap();
+        let out = heap.alloc_zeroed::<u32>(300).unwrap();
+        for (from, to) in [(shared, first), (first, second), (second, out)] {
+            kernel
+                .launch()
+                .pointer("source", from, 300)
+                .pointer("sink", to, 300)
+                .invocations(300)
+                .submit()
+                .unwrap();
+        }
+        let host = heap.host().unwrap();
+        let expected: Vec<u32> = values
+            .iter()
+            .map(|x| ((x * 2 + 1) * 2 + 1) * 2 + 1)
+            .collect();
+        assert_eq!(host.slice(out, 300).unwrap(), expected);
+        drop(host);
+        for ptr in [first, second] {
+            device.free(ptr).unwrap();
+        }
+        for ptr in [shared, out] {
+            heap.free(ptr).unwrap();
+        }
+    });
+}
+
+fn memory_is_reused_and_grows(f: &Fixture) {
+    let device = f.open(|options| options.unified_memory = Some(false));
+    let a = device.malloc::<u8>(40 << 20).unwrap();
+    device.free(a).unwrap();
+    assert_eq!(device.malloc::<u8>(40 << 20).unwrap(), a);
+    // A second segment, with another tag; and lists go through it.
+    let b = device.malloc::<u8>(40 << 20).unwrap();
+    assert_ne!(b.address() >> 48, a.address() >> 48);
+    let heap = device.heap().unwrap();
+    let shared = heap.alloc_zeroed::<Node>(20).unwrap();
+    let own = b.byte_add(1 << 20).cast::<Node>();
+    let sink: DeviceBuffer<u32> = device.zeroed(2).unwrap();
+    for entry in ["link", "follow"] {
+        let kernel = kernel(&device, entry, TranslationMode::DeviceFavored);
+        let mut launch = kernel
+            .launch()
+            .value("shared_nodes", &shared)
+            .value("own_nodes", &own)
+            .workgroups(5);
+        if entry == "follow" {
+            launch = launch.buffer("sink", &sink);
+        }
+        launch.submit().unwrap().wait().unwrap();
+    }
+    assert_eq!(sink.read().unwrap()[1], 140);
+    assert!(matches!(
+        device.malloc::<u64>(usize::MAX).unwrap_err(),
+        HeapError::TooLarge { .. }
+    ));
+    let mut more = Vec::new();
+    let error = loop {
+        match device.malloc::<u8>(60 << 20) {
+            Ok(ptr) => more.push(ptr),
+            Err(error) => break error,
+        }
+        assert!(more.len() < 100);
+    };
+    assert!(matches!(error, HeapError::OutOfMemory { .. }), "{error}");
+}
+
+fn wrong_pointers_are_refused(f: &Fixture) {
+    both(f, |device| {
+        let heap = device.heap().unwrap();
+        let shared = heap.alloc(5u32).unwrap();
+        let own = device.malloc::<u32>(100).unwrap();
+        assert!(matches!(
+            device.free(shared).unwrap_err(),
+            HeapError::NotAllocated { .. }
+        ));
+        assert!(matches!(
+            device.free(own.add(1)).unwrap_err(),
+            HeapError::Interior { .. }
+        ));
+        assert!(matches!(
+            device.free(Ptr::<u32>::null()).unwrap_err(),
+            HeapError::Null { .. }
+        ));
+        assert!(matches!(
+            heap.free(own).unwrap_err(),
+            HeapError::DeviceMemory { .. }
+        ));
+        device.free(own).unwrap();
+        assert!(device.free(own).is_err());
+        assert!(matches!(
+            device.malloc::<u32>(0).unwrap_err(),
+            HeapError::Layout { .. }
+        ));
+    });
+}
