@@ -3,6 +3,7 @@
 mod basics;
 mod launches;
 mod outcomes;
+mod pointers;
 #[path = "../support/mod.rs"]
 mod support;
 mod system;
@@ -75,6 +76,7 @@ pub fn expect<T: PartialEq + std::fmt::Debug>(
 const TOUR: &[&[Stop]] = &[
     basics::STOPS,
     launches::STOPS,
+    pointers::STOPS,
     outcomes::STOPS,
     system::STOPS,
 ];

@@ -38,6 +38,10 @@ const EXAMPLES: &[Example] = &[
         name: "median",
         args: &[],
     },
+    Example {
+        name: "octree",
+        args: &["--steps", "2"],
+    },
 ];
 
 /// Runs the command.
