@@ -64,6 +64,7 @@ impl Launch {
             true => Some(heap_of(&self.kernel.device)?),
             false => None,
         };
+        let imports = shared_heap.as_ref().map(|heap| heap.shared.imports());
         // Kept until the launch is recorded.
         let turn = match &shared_heap {
             Some(heap) => Some(self.take_turn(heap)?),
@@ -106,6 +107,13 @@ impl Launch {
 
         let table = Table::new(device, &shared.compiled, &self.given, &mut self.scratches)?;
         let mut queue = device.queue.lock(device);
+        if shared_heap.as_ref().map(|heap| heap.shared.imports()) != imports {
+            // The heap has grown meanwhile: commands on the old segment and on the new one, which is the
+            // same memory, would not be ordered.
+            drop(queue);
+            drop(turn);
+            return self.submit();
+        }
         let tiles = groups.as_ref().map_or(1, Groups::tile_count);
         let values: usize = self
             .value_bytes()

@@ -73,12 +73,17 @@ impl Table {
                 let Some(scratch) = scratches.get(&index) else {
                     continue;
                 };
+                let scratch = match scratch.heap.shared.imported_anew(&scratch.view) {
+                    Some(now) => now,
+                    None => scratch.view.clone(),
+                };
                 let kind = &compiled.interface.arguments[index].kind;
                 if matches!(kind, ArgumentKind::Storage { writable: true, .. }) {
-                    table.after.push((scratch.view.clone(), view.clone()));
+                    table.after.push((scratch.clone(), view.clone()));
                 }
-                table.before.push((view.clone(), scratch.view.clone()));
-                scratch.view.address
+                let address = scratch.address;
+                table.before.push((view.clone(), scratch));
+                address
             };
             let (low, high) = (address as u32, (address >> 32) as u32);
             table.words.extend([low, high, view.bytes as u32, 0]);

@@ -370,19 +370,28 @@ fn fresh_memory_reaches_every_mirror(f: &Fixture) {
 }
 
 fn growth_keeps_pointers_and_launches_valid(f: &Fixture) {
-    let (_context, device, heap) = open(f);
+    let (context, device, heap) = open(f);
+    grow_between_launches(&device, &heap);
+    drop((context, device, heap));
+    let heap = HeapSize::Bytes(512 << 20);
+    let context = Context::with_heap(wgpu::Backends::all(), heap).unwrap();
+    let importing = context.device_named(f.device.name()).unwrap();
+    grow_between_launches(&importing, &context.heap().unwrap());
+}
+
+fn grow_between_launches(device: &Device, heap: &SharedHeap) {
     let data = heap.alloc_zeroed::<u32>(64).unwrap();
-    let kernel = kernel(&device, INCREMENT);
+    let kernel = kernel(device, INCREMENT);
     // Made before the heap grew, and submitted again and again.
     let mut launch = kernel.launch().pointer("data", data, 64).invocations(64);
-    let first = list(&heap, 10);
-    let thin = self::kernel(&device, THIN);
+    let first = list(heap, 10);
+    let thin = self::kernel(device, THIN);
     let sum: DeviceBuffer<f32> = device.zeroed(1).unwrap();
     let mut blocks = Vec::new();
     for round in 0..4 {
         let block = heap.alloc_slice(&vec![round; 3 << 20]).unwrap();
         launch.submit().unwrap();
-        increment(&device, block, 3 << 20);
+        increment(device, block, 3 << 20);
         launch.submit().unwrap();
         blocks.push(block);
     }
@@ -400,7 +409,7 @@ fn growth_keeps_pointers_and_launches_valid(f: &Fixture) {
     }
     drop(host);
     assert_eq!(sum.read().unwrap(), [45.0]);
-    assert_eq!(walk(&heap, first).len(), 5);
+    assert_eq!(walk(heap, first).len(), 5);
     assert!(heap.statistics().capacity > 40 << 20);
 }
 

@@ -1,5 +1,6 @@
 //! What a device sees of the heap: memory that it has imported, or its mirror.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
@@ -75,6 +76,9 @@ impl HeapShared {
         let mut segments: Vec<(u64, wgpu::Buffer)> =
             old.map_or_else(Vec::new, |view| view.segments[..kept].to_vec());
         if let Some(old) = old {
+            // Before the device is asked to finish: whoever sees the old number with the queue in hand
+            // is waited for.
+            self.imports.fetch_add(1, Ordering::SeqCst);
             device.finish()?;
             if let Some(tell) = device.buffer_gone.get() {
                 for (id, _) in &old.segments[kept..] {
@@ -99,6 +103,29 @@ impl HeapShared {
         };
         views.insert(device.id, view.clone());
         Ok(view)
+    }
+
+    /// A number that has changed if a view that was taken since may be out of date.
+    pub(crate) fn imports(&self) -> u64 {
+        self.imports.load(Ordering::SeqCst)
+    }
+
+    /// An argument that lies in a segment that the device has imported anew since, in the new one.
+    pub(crate) fn imported_anew(&self, argument: &BufferView) -> Option<BufferView> {
+        let device = &argument.shared.device;
+        let views = lock(&self.views);
+        let segments = &views.get(&device.id)?.segments;
+        if segments.iter().any(|(id, _)| *id == argument.shared.id) {
+            return None;
+        }
+        // What lies in the device's own memory stays where it is.
+        let offset = argument.address.checked_sub(self.base())?;
+        let index = usize::try_from(offset / segment_bytes(&device.limits)).ok()?;
+        let (id, segment) = segments.get(index)?;
+        Some(BufferView {
+            shared: BufferShared::new(device, segment.clone(), *id, true),
+            ..argument.clone()
+        })
     }
 
     /// The `len` values at `ptr` as an argument of a launch on `device`.

@@ -171,11 +171,14 @@ impl HeapShared {
 
     /// The argument as the heap is now, if its buffer was replaced since it was given.
     pub(crate) fn renew(&self, turn: &Turn<'_>, argument: &BufferView) -> Option<BufferView> {
-        let Turn::Alone(table) = turn else {
-            return None;
-        };
         let device = &argument.shared.device;
-        let mirror = table.by_device.get(&device.id)?;
+        let mirror = match turn {
+            Turn::Alone(table) => table.by_device.get(&device.id),
+            Turn::Together { .. } => None,
+        };
+        let Some(mirror) = mirror else {
+            return self.imported_anew(argument);
+        };
         let (id, buffer) = mirror.buffers.successor(argument.shared.id)?;
         Some(BufferView {
             shared: BufferShared::new(device, buffer, id, true),

@@ -27,6 +27,7 @@ mod trim;
 
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -97,6 +98,8 @@ pub(crate) struct HeapShared {
     released: Condvar,
     /// What each device has imported.
     views: Mutex<HashMap<u64, DeviceView>>,
+    /// Counts how often a device was about to import what it had imported already.
+    imports: AtomicU64,
     /// Copies of the heap on devices that cannot import it.
     mirrors: mirror::Mirrors,
 }
@@ -230,6 +233,7 @@ impl SharedHeap {
                 }),
                 released: Condvar::new(),
                 views: Mutex::default(),
+                imports: AtomicU64::new(0),
                 mirrors: mirror::Mirrors::default(),
             }),
         })
