@@ -41,6 +41,9 @@ impl SharedHeap {
     /// # Ok::<(), tombolo::HeapError>(())
     /// ```
     ///
+    /// While anything that it has handed out lives, launches that use the heap are refused on devices that keep a copy of it
+    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): nobody could tell what the host changes there.
+    ///
     /// # Safety
     /// Launches are safe to submit and write where their kernels please, and Rust cannot see it. Whoever
     /// makes an allocator therefore answers, until everything that it or a clone of it has handed out is

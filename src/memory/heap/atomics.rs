@@ -41,6 +41,9 @@ unsafe impl<T: ?Sized + Sync> Sync for AtomicView<T> {}
 impl SharedHeap {
     /// The word at `ptr` as an atomic, whether or not kernels run.
     ///
+    /// While the view lives, launches that use the heap are refused on devices that keep a copy of it
+    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): nobody could tell what the host changes there.
+    ///
     /// # Errors
     /// [`HeapError::HostAccess`] while the host has access, or waits for it;
     /// [`HeapError::Owned`] for what a [`HeapAllocator`](crate::HeapAllocator) has handed out;
