@@ -3,13 +3,13 @@
 //! Both sides run on the same wgpu device, in turn, and each row is the median of the ratios of the
 //! pairs. The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
 
-use std::time::Instant;
+mod support;
 
 use tombolo::{Constants, Context, Device, DeviceBuffer, Kernel, Program};
 
-type Error = Box<dyn std::error::Error>;
+use support::{Error, Raw, ours, pairs, seconds};
 
-/// Pairs measured for each row; the first is a warm-up and does not count.
+/// Pairs measured for each row.
 const PAIRS: usize = 15;
 
 fn main() -> Result<(), Error> {
@@ -19,15 +19,8 @@ fn main() -> Result<(), Error> {
         eprintln!("{}", adapter.name);
         let device = context.device_at(adapter.index)?;
         let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
-        let mut row = |label: &str, limit: f64, mut pairs: Vec<f64>| {
-            pairs.remove(0);
-            pairs.sort_by(f64::total_cmp);
-            rows.push(format!(
-                "ratio {label}/{name} = {:.3} ({:.3}..{:.3}) goal <= {limit}",
-                pairs[pairs.len() / 2],
-                pairs[0],
-                pairs[pairs.len() - 1],
-            ));
+        let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
+            rows.push(support::row(label, name, limit, ratios));
         };
         row("launch_wait", 1.10, launch_and_wait(&device)?);
         row("batch_1000", 1.05, batch(&device)?);
@@ -79,98 +72,14 @@ override N: u32 = 4;
     data[id.x] = private_values[id.x % N];
 }";
 
-/// The hand-written side: a pipeline with the layout that wgpu derives, and its bind group.
-struct Raw {
-    pipeline: wgpu::ComputePipeline,
-    group: wgpu::BindGroup,
-}
-
-impl Raw {
-    fn new(device: &Device, source: &str, data: &DeviceBuffer<u32>) -> Self {
-        let raw = device.raw();
-        let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: None,
-            source: wgpu::ShaderSource::Wgsl(source.into()),
-        });
-        let pipeline = raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: None,
-            layout: None,
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
-        });
-        let group = raw.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.get_bind_group_layout(0),
-            entries: &[wgpu::BindGroupEntry {
-                binding: 0,
-                resource: data.raw().as_entire_binding(),
-            }],
-        });
-        Self { pipeline, group }
-    }
-
-    /// One submission of `launches` dispatches, waited for.
-    fn run(&self, device: &Device, launches: u32, groups: u32) -> Result<(), Error> {
-        let mut encoder = device
-            .raw()
-            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            pass.set_pipeline(&self.pipeline);
-            pass.set_bind_group(0, &self.group, &[]);
-            for _ in 0..launches {
-                pass.dispatch_workgroups(groups, 1, 1);
-            }
-        }
-        let index = device.raw_queue().submit([encoder.finish()]);
-        device.raw().poll(wgpu::PollType::Wait {
-            submission_index: Some(index),
-            timeout: None,
-        })?;
-        Ok(())
-    }
-}
-
-fn ours(device: &Device, source: &str) -> Result<Kernel, Error> {
-    let program = Program::new("bench.wgsl", source)?;
-    Ok(device.kernel(&program, "main", &Constants::new())?)
-}
-
-/// Seconds that `work` takes.
-fn seconds(work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
-    let begun = Instant::now();
-    work()?;
-    Ok(begun.elapsed().as_secs_f64())
-}
-
-/// Ratios of ours to theirs, run in turn.
-fn pairs(
-    mut ours: impl FnMut() -> Result<(), Error>,
-    mut theirs: impl FnMut() -> Result<(), Error>,
-) -> Result<Vec<f64>, Error> {
-    (0..=PAIRS)
-        .map(|i| {
-            // Whoever goes second finds warmer caches: take turns.
-            if i % 2 == 0 {
-                let a = seconds(&mut ours)?;
-                Ok(a / seconds(&mut theirs)?)
-            } else {
-                let b = seconds(&mut theirs)?;
-                Ok(seconds(&mut ours)? / b)
-            }
-        })
-        .collect()
-}
-
 fn launch_and_wait(device: &Device) -> Result<Vec<f64>, Error> {
     let data: DeviceBuffer<u32> = device.zeroed(64)?;
     device.finish()?;
-    let raw = Raw::new(device, INCREMENT, &data);
+    let raw = Raw::new(device, INCREMENT, &[data.raw()]);
     let kernel = ours(device, INCREMENT)?;
     let mut launch = kernel.launch().buffer("data", &data).invocations(64);
     pairs(
+        PAIRS,
         || {
             for _ in 0..500 {
                 launch.submit()?.wait()?;
@@ -189,10 +98,11 @@ fn launch_and_wait(device: &Device) -> Result<Vec<f64>, Error> {
 fn batch(device: &Device) -> Result<Vec<f64>, Error> {
     let data: DeviceBuffer<u32> = device.zeroed(64)?;
     device.finish()?;
-    let raw = Raw::new(device, INCREMENT, &data);
+    let raw = Raw::new(device, INCREMENT, &[data.raw()]);
     let kernel = ours(device, INCREMENT)?;
     let mut launch = kernel.launch().buffer("data", &data).invocations(64);
     pairs(
+        PAIRS,
         || {
             for _ in 0..5 {
                 for _ in 0..999 {
@@ -214,10 +124,11 @@ fn batch(device: &Device) -> Result<Vec<f64>, Error> {
 fn kernel_time(device: &Device, source: &str) -> Result<Vec<f64>, Error> {
     let data: DeviceBuffer<u32> = device.zeroed(1 << 16)?;
     device.finish()?;
-    let raw = Raw::new(device, source, &data);
+    let raw = Raw::new(device, source, &[data.raw()]);
     let kernel = ours(device, source)?;
     let mut launch = kernel.launch().buffer("data", &data).workgroups(1 << 10);
     pairs(
+        PAIRS,
         || Ok(launch.submit()?.wait()?),
         || raw.run(device, 1, 1 << 10),
     )
@@ -262,5 +173,5 @@ fn specialize(device: &Device) -> Result<Vec<f64>, Error> {
         device.finish()?;
         extra.push((specialized - plain) / f64::from(LAUNCHES) * 1e6);
     }
-    Ok(extra)
+    Ok(extra.split_off(1))
 }

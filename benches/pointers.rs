@@ -5,17 +5,17 @@
 //! the ratios of the pairs. The last lines are the rows:
 //! `ratio <row>/<adapter> = <median> (<min>..<max>) goal <= <limit>`.
 
-use std::time::Instant;
+mod support;
 
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    AdapterDescription, Constants, Context, Device, DeviceBuffer, DeviceOptions, HeapSize, Kernel,
-    Launch, Program, Ptr, SharedHeap,
+    AdapterDescription, Context, Device, DeviceBuffer, DeviceOptions, HeapSize, Launch, Ptr,
+    SharedHeap,
 };
 
-type Error = Box<dyn std::error::Error>;
+use support::{Error, Raw, ours, pairs, seconds};
 
-/// Pairs measured for each row; the first is a warm-up and does not count.
+/// Pairs measured for each row.
 const PAIRS: usize = 21;
 
 /// Invocations that each follow a chain of their own.
@@ -38,15 +38,8 @@ fn main() -> Result<(), Error> {
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
         let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
-        let mut row = |label: &str, limit: f64, mut pairs: Vec<f64>| {
-            pairs.remove(0);
-            pairs.sort_by(f64::total_cmp);
-            rows.push(format!(
-                "ratio {label}/{name} = {:.3} ({:.3}..{:.3}) goal <= {limit}",
-                pairs[pairs.len() / 2],
-                pairs[0],
-                pairs[pairs.len() - 1],
-            ));
+        let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
+            rows.push(support::row(label, name, limit, ratios));
         };
         // Software adapters differ in what a second component of an element costs them; all others have
         // the stricter goals.
@@ -60,13 +53,9 @@ fn main() -> Result<(), Error> {
         let checked = open(&context, &adapter, true)?;
         row("checked", goal(1.20, 1.65), unified(&checked)?);
         drop(checked);
-        match two_segments(&context, &adapter)? {
-            Some([runs, random]) => {
-                row("two_segments", goal(1.40, 2.2), runs);
-                row("two_segments_random", 2.2, random);
-            }
-            None => eprintln!("no rows `two_segments`"),
-        }
+        let [runs, random] = two_segments(&context, &adapter)?;
+        row("two_segments", goal(1.40, 2.2), runs);
+        row("two_segments_random", 2.2, random);
         row("launch_10000", 1.05, many_allocations(&unchecked)?);
     }
     for row in rows {
@@ -206,104 +195,6 @@ impl Ring {
     }
 }
 
-/// The hand-written side.
-struct Raw {
-    pipeline: wgpu::ComputePipeline,
-    group: wgpu::BindGroup,
-    sums: DeviceBuffer<f32>,
-}
-
-impl Raw {
-    fn new(device: &Device, ring: &Ring) -> Result<Self, Error> {
-        let nodes = device.buffer(&ring.index_nodes())?;
-        let starts: Vec<u32> = Ring::starts().map(|start| start as u32).collect();
-        let starts = device.buffer(&starts)?;
-        let sums: DeviceBuffer<f32> = device.zeroed(LANES)?;
-        device.finish()?;
-        let raw = device.raw();
-        let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: None,
-            source: wgpu::ShaderSource::Wgsl(index_chase().into()),
-        });
-        let pipeline = raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: None,
-            layout: None,
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
-        });
-        let entry = |binding, buffer| wgpu::BindGroupEntry {
-            binding,
-            resource: wgpu::Buffer::as_entire_binding(buffer),
-        };
-        let group = raw.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.get_bind_group_layout(0),
-            entries: &[
-                entry(0, nodes.raw()),
-                entry(1, starts.raw()),
-                entry(2, sums.raw()),
-            ],
-        });
-        Ok(Self {
-            pipeline,
-            group,
-            sums,
-        })
-    }
-
-    /// One dispatch, waited for.
-    fn run(&self, device: &Device) -> Result<(), Error> {
-        let mut encoder = device
-            .raw()
-            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            pass.set_pipeline(&self.pipeline);
-            pass.set_bind_group(0, &self.group, &[]);
-            pass.dispatch_workgroups((LANES / 64) as u32, 1, 1);
-        }
-        let index = device.raw_queue().submit([encoder.finish()]);
-        device.raw().poll(wgpu::PollType::Wait {
-            submission_index: Some(index),
-            timeout: None,
-        })?;
-        Ok(())
-    }
-}
-
-fn ours(device: &Device, source: &str) -> Result<Kernel, Error> {
-    let program = Program::new("bench.wgsl", source)?;
-    Ok(device.kernel(&program, "main", &Constants::new())?)
-}
-
-/// Seconds that `work` takes.
-fn seconds(work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
-    let begun = Instant::now();
-    work()?;
-    Ok(begun.elapsed().as_secs_f64())
-}
-
-/// Ratios of ours to theirs, run in turn.
-fn pairs(
-    mut ours: impl FnMut() -> Result<(), Error>,
-    mut theirs: impl FnMut() -> Result<(), Error>,
-) -> Result<Vec<f64>, Error> {
-    (0..=PAIRS)
-        .map(|i| {
-            // Whoever goes second finds warmer caches: take turns.
-            if i % 2 == 0 {
-                let a = seconds(&mut ours)?;
-                Ok(a / seconds(&mut theirs)?)
-            } else {
-                let b = seconds(&mut theirs)?;
-                Ok(seconds(&mut ours)? / b)
-            }
-        })
-        .collect()
-}
-
 /// Measures a launch that chases the ring against the hand-written one, and checks both results.
 fn chase(
     device: &Device,
@@ -311,10 +202,20 @@ fn chase(
     mut launch: Launch,
     sums: &DeviceBuffer<f32>,
 ) -> Result<Vec<f64>, Error> {
-    let raw = Raw::new(device, ring)?;
-    let ratios = pairs(|| Ok(launch.submit()?.wait()?), || raw.run(device))?;
+    let nodes = device.buffer(&ring.index_nodes())?;
+    let starts: Vec<u32> = Ring::starts().map(|start| start as u32).collect();
+    let starts = device.buffer(&starts)?;
+    let theirs: DeviceBuffer<f32> = device.zeroed(LANES)?;
+    device.finish()?;
+    let buffers = [nodes.raw(), starts.raw(), theirs.raw()];
+    let raw = Raw::new(device, &index_chase(), &buffers);
+    let ratios = pairs(
+        PAIRS,
+        || Ok(launch.submit()?.wait()?),
+        || raw.run(device, 1, (LANES / 64) as u32),
+    )?;
     let expected = ring.sums();
-    if sums.read()? != expected || raw.sums.read()? != expected {
+    if sums.read()? != expected || theirs.read()? != expected {
         return Err("the two sides do not agree with the host".into());
     }
     Ok(ratios)
@@ -382,10 +283,7 @@ fn unified(device: &Device) -> Result<Vec<f64>, Error> {
 /// The chase through a heap that the adapter cannot bind at once. Once the ring crosses from one segment to
 /// the other and back; then every step is as likely to stay as to cross, which is the worst there is for
 /// processors that predict branches.
-fn two_segments(
-    context: &Context,
-    adapter: &AdapterDescription,
-) -> Result<Option<[Vec<f64>; 2]>, Error> {
+fn two_segments(context: &Context, adapter: &AdapterDescription) -> Result<[Vec<f64>; 2], Error> {
     const FILLER: u64 = 32 << 20;
     let limit = open(context, adapter, false)?
         .raw()
@@ -423,15 +321,10 @@ fn two_segments(
     let random: Vec<Ptr<Node>> = (first.iter().zip(&second))
         .flat_map(|(&a, &b)| [a, b])
         .collect();
-    let measured = through_pointers(&device, &heap, &runs)
-        .and_then(|runs| Ok([runs, through_pointers(&device, &heap, &random)?]));
-    match measured {
-        Ok(measured) => Ok(Some(measured)),
-        Err(error) => {
-            eprintln!("a heap of two segments: {error}");
-            Ok(None)
-        }
-    }
+    Ok([
+        through_pointers(&device, &heap, &runs)?,
+        through_pointers(&device, &heap, &random)?,
+    ])
 }
 
 /// Launching a kernel that follows pointers and waiting for it, with 10,000 live allocations, against the
@@ -472,5 +365,6 @@ fn many_allocations(device: &Device) -> Result<Vec<f64>, Error> {
     for node in live {
         heap.free(node)?;
     }
-    Ok(ratios)
+    // The first is a warm-up.
+    Ok(ratios.split_off(1))
 }

@@ -1,0 +1,112 @@
+//! What the benches share: the hand-written side on raw wgpu, and pairs of measurements.
+
+#![allow(dead_code)] // Each bench uses its part.
+
+use std::time::Instant;
+
+use tombolo::{Constants, Device, Kernel, Program};
+
+pub type Error = Box<dyn std::error::Error>;
+
+/// The hand-written side: a pipeline with the layout that wgpu derives, and its bind group.
+pub struct Raw {
+    pipeline: wgpu::ComputePipeline,
+    group: wgpu::BindGroup,
+}
+
+impl Raw {
+    /// The buffers are those of bindings 0, 1, ... of group 0.
+    pub fn new(device: &Device, source: &str, buffers: &[&wgpu::Buffer]) -> Self {
+        let raw = device.raw();
+        let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: None,
+            source: wgpu::ShaderSource::Wgsl(source.into()),
+        });
+        let pipeline = raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: None,
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            cache: None,
+        });
+        let entries: Vec<_> = (0..)
+            .zip(buffers)
+            .map(|(binding, buffer)| wgpu::BindGroupEntry {
+                binding,
+                resource: buffer.as_entire_binding(),
+            })
+            .collect();
+        let group = raw.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        });
+        Self { pipeline, group }
+    }
+
+    /// One submission of `launches` dispatches, waited for.
+    pub fn run(&self, device: &Device, launches: u32, groups: u32) -> Result<(), Error> {
+        let mut encoder = device
+            .raw()
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(&self.pipeline);
+            pass.set_bind_group(0, &self.group, &[]);
+            for _ in 0..launches {
+                pass.dispatch_workgroups(groups, 1, 1);
+            }
+        }
+        let index = device.raw_queue().submit([encoder.finish()]);
+        device.raw().poll(wgpu::PollType::Wait {
+            submission_index: Some(index),
+            timeout: None,
+        })?;
+        Ok(())
+    }
+}
+
+pub fn ours(device: &Device, source: &str) -> Result<Kernel, Error> {
+    let program = Program::new("bench.wgsl", source)?;
+    Ok(device.kernel(&program, "main", &Constants::new())?)
+}
+
+/// Seconds that `work` takes.
+pub fn seconds(work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+    let begun = Instant::now();
+    work()?;
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Ratios of ours to theirs, run in turn `count` times after a warm-up.
+pub fn pairs(
+    count: usize,
+    mut ours: impl FnMut() -> Result<(), Error>,
+    mut theirs: impl FnMut() -> Result<(), Error>,
+) -> Result<Vec<f64>, Error> {
+    let ratios: Result<Vec<f64>, Error> = (0..=count)
+        .map(|i| {
+            // Whoever goes second finds warmer caches: take turns.
+            if i % 2 == 0 {
+                let a = seconds(&mut ours)?;
+                Ok(a / seconds(&mut theirs)?)
+            } else {
+                let b = seconds(&mut theirs)?;
+                Ok(seconds(&mut ours)? / b)
+            }
+        })
+        .collect();
+    Ok(ratios?.split_off(1))
+}
+
+/// The row's line, for at least one measurement.
+pub fn row(label: &str, adapter: &str, limit: f64, mut ratios: Vec<f64>) -> String {
+    ratios.sort_by(f64::total_cmp);
+    format!(
+        "ratio {label}/{adapter} = {:.3} ({:.3}..{:.3}) goal <= {limit}",
+        ratios[ratios.len() / 2],
+        ratios[0],
+        ratios[ratios.len() - 1],
+    )
+}
