@@ -318,6 +318,18 @@ fn halves_and_wide_members_are_moved() {
 }
 
 #[test]
+fn a_single_half_is_found_in_elements_wider_than_words() {
+    let items = "struct N { next: usm_ptr, half: f16 }";
+    let body = "let n = usm_N(p); let q = n.next; o[0] = q.x ^ q.y ^ u32(n.half);";
+    let source = format!("enable f16;\n{}", kernel(items, body));
+    let (text, facts) = lowered(&source, &unified());
+    assert_eq!(facts.element, HeapElement::Pair, "{text}");
+    // It lies in the first word of the second pair.
+    assert_eq!(occurrences(&text, "+ 1u)].x"), 1, "{text}");
+    assert_eq!(occurrences(&text, "+ 2u)]"), 0, "{text}");
+}
+
+#[test]
 fn sites_tell_where_and_what() {
     let source = kernel(NODE, "let n = usm_Node(p);\n o[0] = u32(n.value);");
     let (text, facts) = lowered(&source, &checked(unified()));

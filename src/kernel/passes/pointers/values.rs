@@ -4,7 +4,7 @@ use naga::{BinaryOperator as Op, Expression, MathFunction, Scalar, ScalarKind};
 
 use super::builder::{Builder, Value};
 use super::options::PointerErrorKind;
-use super::place::Place;
+use super::place::{Base, Place};
 use super::shape::{Shape, Ty, vector_align};
 
 /// Words of a value that are loaded or stored one after the other in one statement. More would make
@@ -148,8 +148,18 @@ impl Builder<'_> {
 
     fn load_halves(&mut self, place: &Place, count: u32, scalar: Scalar) -> Value {
         let single = |b: &mut Self, offset: u32| {
-            let (element, shift) = b.half_position(place, offset);
-            let word = b.load_word_at(place, element);
+            let (word, shift) = match place.base {
+                // Elements may be wider than words.
+                Base::Elements(_) => {
+                    let at = place.constant.wrapping_add(offset);
+                    let word = b.load_words(place, offset, 1);
+                    (word, b.word((at % 4) * 8))
+                }
+                Base::Halves(_) => {
+                    let (element, shift) = b.half_position(place, offset);
+                    (b.load_word_at(place, element), shift)
+                }
+            };
             let low = b.binary(Op::ShiftRight, word, shift);
             let both = b.unpack(low);
             let half = b.member(both, 0);
