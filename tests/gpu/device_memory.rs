@@ -219,6 +219,15 @@ fn wrong_pointers_are_refused(f: &Fixture) {
         let heap = device.heap().unwrap();
         let shared = heap.alloc(5u32).unwrap();
         let own = device.malloc::<u32>(100).unwrap();
+        // A tag does not make an allocation of the heap the device's.
+        for tag in [1u64, 7] {
+            let tagged = Ptr::<u32>::from_address(shared.address() | tag << 48);
+            assert!(matches!(
+                device.free(tagged).unwrap_err(),
+                HeapError::NotAllocated { .. }
+            ));
+        }
+        assert_eq!(heap.read(shared, 1).unwrap(), [5]);
         assert!(matches!(
             device.free(shared).unwrap_err(),
             HeapError::NotAllocated { .. }

@@ -5,6 +5,7 @@
 //! tag: kernels follow them with the same instructions as any other. Elsewhere it is buffers of the
 //! device, each a segment that the tag selects.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
@@ -35,6 +36,8 @@ pub(crate) struct DeviceMemory(Mutex<Segments>);
 struct Segments {
     region: Option<Region>,
     buffers: Vec<(u64, wgpu::Buffer)>,
+    /// Where memory is unified: the allocations of the shared heap that are this device's.
+    unified: HashSet<u64>,
 }
 
 impl std::fmt::Debug for DeviceMemory {
@@ -70,14 +73,17 @@ impl DeviceMemory {
         address: u64,
         bytes: u64,
     ) -> Result<DevicePlace, HeapError> {
-        if device.capabilities.unified_memory {
-            return Ok(DevicePlace::Shared(address & ADDRESS_MASK));
-        }
         let missing = HeapError::NotAllocated {
             what,
             address,
             bytes,
         };
+        if device.capabilities.unified_memory {
+            return match address >> ADDRESS_BITS == u64::from(FIRST_TAG) {
+                true => Ok(DevicePlace::Shared(address & ADDRESS_MASK)),
+                false => Err(missing),
+            };
+        }
         let state = lock(&memory(device).0);
         let segment = (address >> ADDRESS_BITS).wrapping_sub(u64::from(FIRST_TAG));
         let offset = address & ADDRESS_MASK;
@@ -178,6 +184,7 @@ impl Device {
         let address = if shared.capabilities.unified_memory {
             let heap: SharedHeap = heap_of(shared)?;
             let address = heap.alloc_bytes(bytes, align)?.address();
+            lock(&memory(shared).0).unified.insert(address);
             u64::from(FIRST_TAG) << ADDRESS_BITS | address
         } else {
             DeviceMemory::allocate(shared, bytes, align)?
@@ -204,7 +211,27 @@ impl Device {
             PointerKind::Device => {}
         }
         match DeviceMemory::resolve(shared, WHAT, address, 1)? {
-            DevicePlace::Shared(address) => heap_of(shared)?.free(Ptr::<u8>::from_address(address)),
+            DevicePlace::Shared(address) => {
+                let (heap, ptr) = (heap_of(shared)?, Ptr::<u8>::from_address(address));
+                let Some(found) = heap.find(ptr) else {
+                    return Err(missing);
+                };
+                let base = found.base.address();
+                // An allocation of the shared heap does not become the device's by its tag. Nothing else
+                // is locked while the heap is: it may ask this room for its segments.
+                let mut state = lock(&memory(shared).0);
+                match (state.unified.contains(&base), base == address) {
+                    (false, _) => return Err(missing),
+                    (true, false) => {
+                        let base = u64::from(FIRST_TAG) << ADDRESS_BITS | base;
+                        let address = ptr.address() | u64::from(FIRST_TAG) << ADDRESS_BITS;
+                        return Err(HeapError::Interior { address, base });
+                    }
+                    (true, true) => state.unified.remove(&address),
+                };
+                drop(state);
+                heap.free(ptr)
+            }
             DevicePlace::Own(_, _, offset) => {
                 let mut state = lock(&memory(shared).0);
                 let segment = (address >> ADDRESS_BITS) - u64::from(FIRST_TAG);
