@@ -1,6 +1,7 @@
 //! The context: the adapters of the machine, and the devices opened on them.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::device::open::{ContextRooms, adopt, open};
 use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
@@ -28,7 +29,8 @@ struct Slot {
     adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
     /// Probing opens a scratch device; once per adapter is enough.
-    probe: Mutex<Option<ProbeReport>>,
+    /// What the probe found, and the time that it was given.
+    probe: Mutex<Option<(Duration, ProbeReport)>>,
 }
 
 /// What there is to know of an adapter before a device is opened on it.
@@ -269,9 +271,15 @@ impl Context {
 impl Slot {
     fn probe(&self, options: &ProbeOptions) -> ProbeReport {
         let mut known = lock(&self.probe);
-        known
-            .get_or_insert_with(|| probe_adapter(&self.adapter, options))
-            .clone()
+        // More time may bring an answer that was not had in less.
+        if let Some((given, report)) = &*known
+            && (!report.ran_out() || options.deadline <= *given)
+        {
+            return report.clone();
+        }
+        let report = probe_adapter(&self.adapter, options);
+        *known = Some((options.deadline, report.clone()));
+        report
     }
 }
 

@@ -25,7 +25,7 @@
 //! each other's writes in it is up to the driver (Metal, for one, promises it only between command
 //! buffers), so it is measured when a device is opened.
 
-// The only module of the device layer that may use `unsafe`; every block says why it is sound.
+// Every block says why it is sound.
 #![allow(unsafe_code)]
 // Where no backend of the build has live memory, the recipe has no caller.
 #![cfg_attr(
@@ -52,6 +52,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use wgpu::hal::{self, Api, Device as _};
+
+use super::capture;
 
 /// Why live memory could not be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -411,7 +413,11 @@ fn create<A: LiveApi>(
     };
     // SAFETY: the handle belongs to this device; the descriptor asks for no more than the buffer
     // was created with; the memory is initialised, and the size is not zero.
-    let buffer = unsafe { device.create_buffer_from_hal::<A>(handle, &adopted) };
+    let adopt = || unsafe { device.create_buffer_from_hal::<A>(handle, &adopted) };
+    let (buffer, error) = capture(device, adopt);
+    if let Some(error) = error {
+        return Err(LiveError::Hal(error.to_string()));
+    }
     Ok(LiveBuffer {
         buffer,
         ptr: mapping.ptr,

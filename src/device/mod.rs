@@ -114,7 +114,7 @@ impl DeviceShared {
         let stride = u64::from(self.limits.min_storage_buffer_offset_alignment)
             .max(status::RECORD_BYTES)
             .next_power_of_two();
-        let live = if self.options.live_memory && self.capabilities.has(Aspect::LiveMemory) {
+        let live = if self.capabilities.has(Aspect::LiveMemory) {
             let bytes = StatusPool::bytes(stride);
             match LiveBuffer::new(
                 &self.raw,

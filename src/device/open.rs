@@ -261,6 +261,10 @@ fn assemble(
         let why = NotProbed::Unsupported(error.to_string());
         report.host_import = Finding::NotProbed(why);
     }
+    if !options.live_memory {
+        let why = "DeviceOptions::live_memory is off".to_owned();
+        report.live = Finding::NotProbed(NotProbed::Unsupported(why));
+    }
     let mut capabilities = Capabilities::new(info, features, &limits, report);
     if let Some(unified) = options.unified_memory {
         capabilities.unified_memory = unified;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::import::{probe_import, request_device};
 use super::live::{LiveBuffer, LiveError};
+use super::wait::{LostFlag, Progress, wait_for};
 
 mod report;
 #[cfg(test)]
@@ -228,14 +229,12 @@ impl Bench<'_> {
     }
 
     fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), Stop> {
-        let waited = self.device.poll(wgpu::PollType::Wait {
-            submission_index: Some(submission),
-            timeout: Some(self.left()),
-        });
-        match waited {
-            Ok(_) => Ok(()),
-            Err(wgpu::PollError::Timeout) => Err(Stop::TimedOut),
-            Err(error) => Err(Stop::Failed(error.to_string())),
+        // wgpu panics where a device was lost, and an adopted one may be at any time.
+        let lost = LostFlag::default();
+        match wait_for(self.device, &lost, &submission, Some(self.left())) {
+            Progress::Done => Ok(()),
+            Progress::Pending => Err(Stop::TimedOut),
+            Progress::Lost(reason) => Err(Stop::Failed(reason)),
         }
     }
 

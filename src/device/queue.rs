@@ -217,7 +217,10 @@ impl Recorder<'_> {
             }
             let oldest = self.state.unsettled.front().map(|u| Arc::clone(&u.batch));
             let Some(oldest) = oldest else {
-                return Ok((0, 0));
+                // Never: whoever takes a record and does not launch gives it back.
+                return Err(Arc::new(ExecutionError::Refused {
+                    message: "no status record is free".to_owned(),
+                }));
             };
             if oldest.submission().is_none() {
                 self.flush()?;
@@ -229,6 +232,13 @@ impl Recorder<'_> {
                 return Err(Arc::new(ExecutionError::DeviceLost { reason }));
             }
             self.settle();
+        }
+    }
+
+    /// Takes a record back that no launch will use.
+    pub(crate) fn give_back_record(&mut self, record: u32) {
+        if let Some(pool) = self.state.status.as_mut() {
+            pool.release(record);
         }
     }
 
@@ -330,6 +340,8 @@ impl Recorder<'_> {
     /// Submits the open batch, if it has commands.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
         if self.state.encoder.is_none() {
+            // Values of launches that were refused: nothing recorded uses them.
+            self.state.uniforms.data.clear();
             return Ok(());
         }
         self.end_pass();

@@ -29,7 +29,7 @@ impl Device {
     pub fn live(&self, len: usize) -> Result<LiveBuffer, LiveError> {
         let shared = &self.shared;
         let backend = shared.capabilities.backend;
-        if !shared.options.live_memory || !self.has(Aspect::LiveMemory) {
+        if !self.has(Aspect::LiveMemory) {
             return Err(LiveError::Unsupported { backend });
         }
         let bytes = (len as u64).saturating_mul(4);

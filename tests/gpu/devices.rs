@@ -16,6 +16,7 @@ cases![
     adopted_devices_can_be_probed,
     the_probe_tells_what_the_adapter_does,
     probing_can_be_turned_off,
+    a_probe_without_time_claims_nothing,
     live_memory_can_be_forced_off,
     host_import_can_be_forced_off,
     aspects_and_tiers_agree,
@@ -205,8 +206,24 @@ fn host_import_can_be_forced_off(f: &Fixture) {
     assert_eq!(increment(&device, 3), [4; 5]);
 }
 
+fn a_probe_without_time_claims_nothing(f: &Fixture) {
+    let context = Context::new().unwrap();
+    let mut options = DeviceOptions::default();
+    options.probe_deadline = std::time::Duration::ZERO;
+    let hurried = context.device_named_with(f.device.name(), options).unwrap();
+    assert!(!hurried.has(Aspect::LiveMemory) && !hurried.has(Aspect::HostImport));
+    assert!(hurried.capabilities().needs_loop_guard());
+    assert_eq!(increment(&hurried, 3), [4; 5]);
+    // Who gives it time is not told what was not found without.
+    let device = context.device_named(f.device.name()).unwrap();
+    assert!(device.has(Aspect::LiveMemory) && device.has(Aspect::HostImport));
+}
+
 fn live_memory_can_be_forced_off(f: &Fixture) {
     let device = f.open(|options| options.live_memory = false);
+    assert!(!device.has(Aspect::LiveMemory));
+    let why = device.capabilities().explain(Aspect::LiveMemory);
+    assert!(why.contains("DeviceOptions::live_memory"), "{why}");
     assert_eq!(increment(&device, 3), [4; 5]);
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{ImportError, import_host, import_limits};
 use crate::device::capture;
 use crate::device::probe::{Finding, NotProbed};
+use crate::device::wait::{LostFlag, Progress, wait_for};
 use crate::device::window::{Pinned, Window, WindowError};
 
 /// What was seen in host memory that a device had imported.
@@ -195,13 +196,11 @@ impl Talk<'_> {
             // A software driver may want this very core.
             std::thread::yield_now();
         }
-        match self.device.poll(wgpu::PollType::Wait {
-            submission_index: Some(submission),
-            timeout: Some(self.left()),
-        }) {
-            Ok(_) => Ok(()),
-            Err(wgpu::PollError::Timeout) => Err(Stop::TimedOut),
-            Err(error) => Err(Stop::Failed(error.to_string())),
+        let lost = LostFlag::default();
+        match wait_for(self.device, &lost, &submission, Some(self.left())) {
+            Progress::Done => Ok(()),
+            Progress::Pending => Err(Stop::TimedOut),
+            Progress::Lost(reason) => Err(Stop::Failed(reason)),
         }
     }
 

@@ -130,6 +130,14 @@ impl ProbeReport {
         }
     }
 
+    /// Whether a question has no answer for want of time.
+    pub(crate) fn ran_out(&self) -> bool {
+        matches!(self.live, Finding::TimedOut)
+            || matches!(self.host_import, Finding::TimedOut)
+            || matches!(self.loop_budget, Finding::TimedOut)
+            || matches!(self.launch_latency, Finding::TimedOut)
+    }
+
     pub(super) fn timed_out(elapsed: Duration) -> Self {
         Self {
             live: Finding::TimedOut,
