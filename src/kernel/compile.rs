@@ -251,6 +251,13 @@ pub(crate) struct Variant {
     pub(crate) written: u64,
 }
 
+impl Variant {
+    /// Whether an argument is among `written`; those beyond the 64th never are.
+    pub(crate) fn writes(self, argument: usize) -> bool {
+        argument < 64 && self.written >> argument & 1 == 1
+    }
+}
+
 /// The module of a variant, and whether it takes the parameters of a tiled grid; `None` when the plain
 /// module serves.
 pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Module, bool)> {
@@ -259,7 +266,7 @@ pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Modu
     };
     let mut module = naga::Module::clone(module);
     let arguments = compiled.interface.arguments.iter().enumerate();
-    for (_, argument) in arguments.filter(|(index, _)| variant.written >> index & 1 == 1) {
+    for (_, argument) in arguments.filter(|(index, _)| variant.writes(*index)) {
         for (_, global) in module.global_variables.iter_mut() {
             let place = naga::ResourceBinding {
                 group: argument.group,

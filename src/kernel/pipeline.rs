@@ -575,7 +575,7 @@ fn plan_groups(
         let ty = match &argument.kind {
             ArgumentKind::Storage { writable, layout } => wgpu::BindingType::Buffer {
                 ty: wgpu::BufferBindingType::Storage {
-                    read_only: !writable && variant.written >> index & 1 == 0,
+                    read_only: !writable && !variant.writes(index),
                 },
                 has_dynamic_offset: false,
                 min_binding_size: wgpu::BufferSize::new(u64::from(layout.size)),

@@ -22,27 +22,36 @@ pub(crate) struct BindGroupCache {
 }
 
 impl BindGroupCache {
+    /// The group, made if it is new. One that wgpu refuses is not kept.
     pub(crate) fn get(
         &mut self,
         key: &[u64],
         buffers: &[u64],
-        make: impl FnOnce() -> wgpu::BindGroup,
-    ) -> wgpu::BindGroup {
+        make: impl FnOnce() -> (wgpu::BindGroup, Option<wgpu::Error>),
+    ) -> (wgpu::BindGroup, Option<wgpu::Error>) {
         if let Some(found) = self.groups.get(key) {
             self.counter.hit();
-            return found.clone();
+            return (found.clone(), None);
         }
         self.counter.miss();
+        let (made, error) = make();
+        if error.is_some() {
+            return (made, error);
+        }
         if self.groups.len() >= CAPACITY {
             self.groups.clear();
             self.users.clear();
         }
-        let made = make();
         self.groups.insert(key.into(), made.clone());
         for &buffer in buffers {
-            self.users.entry(buffer).or_default().push(key.into());
+            let keys = self.users.entry(buffer).or_default();
+            // Now and then, since groups also go with the other buffers that they bind.
+            if keys.len().is_power_of_two() {
+                keys.retain(|known| self.groups.contains_key(known));
+            }
+            keys.push(key.into());
         }
-        made
+        (made, None)
     }
 
     /// Drops every group that mentions the buffer.

@@ -93,14 +93,14 @@ impl Groups {
             };
             // global_invocation_id is 32 bits wide.
             let invocations = groups.saturating_mul(size);
-            if invocations > 1 << 32 {
+            if invocations > 1 << 32 || groups > u64::from(u32::MAX) {
                 return Err(LaunchError::GridTooLarge {
                     kernel: kernel.to_string(),
                     axis: ["x", "y", "z"][axis],
                     invocations,
                 });
             }
-            counts[axis] = groups.min(u64::from(u32::MAX)) as u32;
+            counts[axis] = groups as u32;
         }
         Ok(Self {
             counts,
@@ -161,6 +161,10 @@ mod tests {
         let error = Groups::new("k", Extent::from(u64::MAX), false, [64, 1, 1], 65_535);
         assert!(error.is_err());
         assert!(Groups::new("k", Extent::from(1u64 << 32), true, [64, 1, 1], 65_535).is_ok());
+        // Of groups there is one less than 32 bits could number.
+        let most = u64::from(u32::MAX);
+        assert!(Groups::new("k", Extent::from(most), true, [1, 1, 1], 65_535).is_ok());
+        assert!(Groups::new("k", Extent::from(most + 1), true, [1, 1, 1], 65_535).is_err());
     }
 
     proptest! {

@@ -222,21 +222,26 @@ impl Launch {
     pub fn set_value<V: NoUninit>(&mut self, argument: &str, value: &V) -> Result<(), LaunchError> {
         let slot = self.slot(argument)?;
         let new = bytemuck::bytes_of(value);
-        match &mut self.given[slot] {
-            // Same size: still good, and bound to the same place.
-            Some(Given::Value { bytes, .. }) if bytes.len() == new.len() => {
-                bytes.copy_from_slice(new);
-            }
-            other => {
-                *other = Some(Given::Value {
-                    bytes: new.to_vec(),
-                    rust: std::any::type_name::<V>(),
-                });
-                self.checked = false;
-                self.bound = None;
-            }
+        // Same size: still good, and bound to the same place.
+        if let Some(Given::Value { bytes, .. }) = &mut self.given[slot]
+            && bytes.len() == new.len()
+        {
+            bytes.copy_from_slice(new);
+            return Ok(());
         }
+        let given = Given::Value {
+            bytes: new.to_vec(),
+            rust: std::any::type_name::<V>(),
+        };
+        self.replace(slot, given);
         Ok(())
+    }
+
+    fn replace(&mut self, slot: usize, given: Given) {
+        self.bounces.retain(|bounce| bounce.argument != slot);
+        self.given[slot] = Some(given);
+        self.checked = false;
+        self.bound = None;
     }
 
     /// Replaces, or first gives, a buffer between two submissions.
@@ -249,13 +254,11 @@ impl Launch {
         buffer: impl Into<BufferView>,
     ) -> Result<(), LaunchError> {
         let slot = self.slot(argument)?;
-        self.bounces.retain(|bounce| bounce.argument != slot);
-        self.given[slot] = Some(Given::Buffer {
+        let given = Given::Buffer {
             view: buffer.into(),
             overwrites: false,
-        });
-        self.checked = false;
-        self.bound = None;
+        };
+        self.replace(slot, given);
         Ok(())
     }
 
@@ -354,7 +357,8 @@ impl Launch {
             });
         }
         let end = offset.saturating_add(12);
-        if !(buffer.offset + offset).is_multiple_of(4) || end > buffer.bytes {
+        let outside = buffer.out_of_range.is_some() || end > buffer.bytes;
+        if outside || !(buffer.offset + offset).is_multiple_of(4) {
             return Err(LaunchError::Indirect {
                 kernel: self.name(),
                 offset: *offset,

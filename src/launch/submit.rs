@@ -100,11 +100,7 @@ impl Launch {
             .iter()
             .any(|group| group.entries.iter().any(|e| e.source == Source::Grid));
 
-        let (inherits, touched) = self.inputs();
         let report = shared.compiled.report.as_ref();
-        let outcome = (report.is_some() || !inherits.is_empty())
-            .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
-
         let table = Table::new(device, &shared.compiled, &self.given, &mut self.scratches)?;
         let mut queue = device.queue.lock(device);
         if shared_heap.as_ref().map(|heap| heap.shared.imports()) != imports {
@@ -114,6 +110,10 @@ impl Launch {
             drop(turn);
             return self.submit();
         }
+        // With the queue in hand, so that nobody else's launch comes between.
+        let (inherits, touched) = self.inputs();
+        let outcome = (report.is_some() || !inherits.is_empty())
+            .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
         let tiles = groups.as_ref().map_or(1, Groups::tile_count);
         let values: usize = self
             .value_bytes()
@@ -134,10 +134,6 @@ impl Launch {
             Some(_) => Some(queue.take_record()?),
             None => None,
         };
-        if let Some(heap) = &shared_heap {
-            heap.shared
-                .enter(device, &queue.batch(), outcome.as_ref())?;
-        }
         let mut placement = self.place(&mut queue, record.map_or(0, |(_, offset)| offset));
         if let (Some(heap), true) = (&heap, reads_info) {
             let words = HeapInfo {
@@ -153,7 +149,24 @@ impl Launch {
             let bytes: &[u8] = bytemuck::cast_slice(&table.words);
             placement.table = queue.push_uniform(bytes, bytes.len());
         }
-        let bound = self.bind(&mut queue, built, variant, &placement, heap.as_ref())?;
+        let bound = self.bind(&mut queue, built, variant, &placement, heap.as_ref());
+        // The last that may refuse: nothing of the launch is recorded yet.
+        let ready = bound.and_then(|bound| {
+            if let Some(heap) = &shared_heap {
+                heap.shared
+                    .enter(device, &queue.batch(), outcome.as_ref())?;
+            }
+            Ok(bound)
+        });
+        let bound = match ready {
+            Ok(bound) => bound,
+            Err(error) => {
+                if let Some((record, _)) = record {
+                    queue.give_back_record(record);
+                }
+                return Err(error);
+            }
+        };
 
         table.copy_in(&mut queue);
         for bounce in &self.bounces {
@@ -300,10 +313,12 @@ impl Launch {
             let Some(Given::Buffer { view, overwrites }) = given else {
                 continue;
             };
-            if matches!(info.kind, ArgumentKind::Storage { writable: true, .. }) {
+            let writable = matches!(info.kind, ArgumentKind::Storage { writable: true, .. });
+            if writable {
                 written.push(index);
             }
-            if !overwrites {
+            // What a kernel cannot write it cannot overwrite either, whatever it was said to be.
+            if !(*overwrites && writable) {
                 for outcome in view.shared.depends_on(&view.range()) {
                     if !inherits.iter().any(|known| Arc::ptr_eq(known, &outcome)) {
                         inherits.push(outcome);
@@ -403,13 +418,20 @@ impl Launch {
                 .entries
                 .iter()
                 .all(|e| e.dynamic || !self.is_value(e.source));
-            let (group, error) = capture_if_new(&device, key.as_deref(), &buffers, || {
-                device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
-                    label: None,
-                    layout: &plan.layout,
-                    entries: &entries,
+            // Errors are watched for only when a group is really made.
+            let make = || {
+                capture(&device.raw, || {
+                    device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+                        label: None,
+                        layout: &plan.layout,
+                        entries: &entries,
+                    })
                 })
-            });
+            };
+            let (group, error) = match key.as_deref() {
+                Some(key) => bind_groups(&device).get(key, &buffers, make),
+                None => make(),
+            };
             if let Some(error) = error {
                 return Err(LaunchError::Refused {
                     kernel: self.kernel.interface().entry.clone(),
@@ -539,25 +561,6 @@ impl Launch {
         entries.extend(others);
         (entries, cacheable.then_some(key), buffers)
     }
-}
-
-/// Asks the cache, and watches for errors only when a group is really made.
-fn capture_if_new(
-    device: &crate::device::DeviceShared,
-    key: Option<&[u64]>,
-    buffers: &[u64],
-    make: impl FnOnce() -> wgpu::BindGroup,
-) -> (wgpu::BindGroup, Option<wgpu::Error>) {
-    let Some(key) = key else {
-        return capture(&device.raw, make);
-    };
-    let mut failed = None;
-    let group = bind_groups(device).get(key, buffers, || {
-        let (group, error) = capture(&device.raw, make);
-        failed = error;
-        group
-    });
-    (group, failed)
 }
 
 /// `TomboloGrid`: base and size of the whole grid, in work-groups.

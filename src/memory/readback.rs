@@ -139,14 +139,16 @@ impl<T: Pod> DeviceBuffer<T> {
                 message: error.to_string(),
             });
         }
-        let batch = {
+        let (batch, depends_on) = {
             let mut queue = device.queue.lock(&device);
             queue.encode(|encoder| {
                 encoder.copy_buffer_to_buffer(&self.shared.raw, first, &staging, 0, last - first);
             });
+            // With the queue in hand, so that nobody else's launch comes between.
+            let depends_on = self.shared.depends_on(&bytes);
             let batch = queue.batch();
             queue.flush()?;
-            batch
+            (batch, depends_on)
         };
         let index = match batch.submission() {
             Some(Ok(index)) => index.clone(),
@@ -186,7 +188,7 @@ impl<T: Pod> DeviceBuffer<T> {
                 message: error.to_string(),
             });
         }
-        Ok(done(Some(index), self.shared.depends_on(&bytes)))
+        Ok(done(Some(index), depends_on))
     }
 }
 
