@@ -63,6 +63,12 @@
 //! variable is checked (a positive multiple of the element's alignment, below 2^31 / 8) and counted;
 //! since shaders address private memory logically, nothing in a kernel can observe it.
 //!
+//! # Pointers
+//!
+//! [`Context::heap`] is a [`SharedHeap`]: a value in it has one address, a [`Ptr`], in Rust and in WGSL on every
+//! device of the context. Kernels follow it with `usm_<Type>(p)`, and the host looks through
+//! [`SharedHeap::host`]. [`Program::check_layout`] compares what both sides declare of a structure.
+//!
 //! # No silent wrong answers
 //!
 //! Some drivers end long loops and let the kernel go on with wrong values. Where the probe finds such

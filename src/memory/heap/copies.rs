@@ -94,9 +94,9 @@ impl Device {
 
     /// Announces that launches on this device will use `len` values from `ptr` on.
     ///
-    /// The heap is the host's memory, which devices use in place: nothing is moved, and the event is
-    /// complete. The only effect is that a heap that has grown since the last launch is imported now,
-    /// which may wait for the device, and not by the next launch.
+    /// Where the device uses the host's memory in place nothing is moved, and the event is complete: a heap
+    /// that has grown since the last launch is imported now, which may wait for the device, and not by the
+    /// next launch. A device that keeps a copy is sent what it lacks of the whole heap.
     ///
     /// # Errors
     /// [`HeapError::Unsupported`], [`HeapError::Null`], [`HeapError::NotAllocated`],

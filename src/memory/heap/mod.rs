@@ -62,7 +62,8 @@ const BINDABLE: u64 = 256;
 /// The most that low words can address.
 const WINDOW_BYTES: u64 = 4 << 30;
 
-/// How large a context's heap may grow.
+/// How large a context's heap may grow. Where the system does not tell how much memory it has (Windows),
+/// 8 GiB are assumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum HeapSize {

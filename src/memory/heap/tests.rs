@@ -292,3 +292,16 @@ fn only_what_was_asked_for_may_be_borrowed() {
         assert!(host.slice(bytes, len + 1).is_err());
     }
 }
+
+#[test]
+fn bounds_follow_the_size() {
+    let bound = |size| SharedHeap::new(size).unwrap().bound();
+    assert_eq!(bound(HeapSize::Bytes(u64::MAX)), 4 << 30);
+    assert_eq!(
+        bound(HeapSize::Fraction(1e9)),
+        bound(HeapSize::Fraction(1.0))
+    );
+    assert_eq!(bound(HeapSize::Fraction(0.125)), bound(HeapSize::Default));
+    let odd = bound(HeapSize::Bytes((64 << 20) + 1));
+    assert!(odd > 64 << 20 && odd % 4096 == 0);
+}
