@@ -22,7 +22,7 @@ cases![
     limits_are_named,
     precompiled_modules,
     precompiled_modules_take_no_private_arrays,
-    driver_errors_are_errors,
+    what_cannot_be_made_is_refused,
     kernels_are_made_from_many_threads,
 ];
 
@@ -570,17 +570,23 @@ fn precompiled_modules_take_no_private_arrays(f: &Fixture) {
     }
 }
 
-fn driver_errors_are_errors(f: &Fixture) {
-    // More invocations than any adapter takes: valid WGSL, which only the device can refuse.
-    let program = Program::new(
-        "crowd.wgsl",
+fn what_cannot_be_made_is_refused(f: &Fixture) {
+    let clash = Program::new(
+        "clash.wgsl",
         "@group(0) @binding(0) var<storage, read_write> a: array<u32>;
-         @compute @workgroup_size(8192) fn main() { a[0] = 1u; }",
-    )
-    .unwrap();
+         @group(0) @binding(0) var<storage, read_write> b: array<u32>;
+         @compute @workgroup_size(1) fn main() { a[0] = b[0]; }",
+    );
+    match clash.map(|_| ()).unwrap_err() {
+        KernelError::Validation(diagnostic) => assert_eq!(diagnostic.line, 2),
+        other => panic!("{other}"),
+    }
+    // Valid WGSL, but more invocations than an adapter takes.
+    let crowd = "@compute @workgroup_size(8192) fn main() {}";
+    let program = Program::new("crowd.wgsl", crowd).unwrap();
     let made = f.device.kernel(&program, "main", &Constants::new());
     match made.map(|_| ()).unwrap_err() {
-        KernelError::Pipeline { entry, .. } => assert_eq!(entry, "main"),
+        KernelError::Limit { .. } => {}
         other => panic!("{other}"),
     }
 }
