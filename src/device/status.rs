@@ -4,7 +4,8 @@
 //! device has live memory the host reads the record where the kernel wrote it; elsewhere the batch
 //! copies the records it used into a buffer that is mapped when the batch is done.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::live::LiveBuffer;
 use super::wait::lock;
@@ -18,6 +19,8 @@ pub(crate) type Record = [u32; RECORD_WORDS as usize];
 
 /// Records in one pool: more guarded launches than this in flight make the queue wait for the oldest.
 const RECORDS: u32 = 256;
+/// How long the callback of a finished copy may take to be run.
+const CALLBACK_TIME: Duration = Duration::from_secs(1);
 
 /// The records of one device.
 #[derive(Debug)]
@@ -35,7 +38,10 @@ enum Memory {
 
 /// What the kernels of one batch wrote, once it can be read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Mirror(Arc<Mutex<Option<Vec<u32>>>>);
+pub(crate) struct Mirror(Arc<(Mutex<Option<Arrival>>, Condvar)>);
+
+/// The words, or `None` where they could not be read.
+type Arrival = Option<Vec<u32>>;
 
 /// A batch's copy of the records, to be mapped after it has been submitted.
 pub(crate) struct PendingMirror {
@@ -139,9 +145,15 @@ impl StatusPool {
                 }
             }
             (Memory::Mirrored(_), Some(mirror)) => {
-                let mirror = lock(&mirror.0);
+                let (arrival, arrived) = &*mirror.0;
+                // Another thread that polls may have taken the callback and not run it yet. It may run
+                // others before, which want locks that are held here: the wait is bounded.
+                let (arrival, _) = arrived
+                    .wait_timeout_while(lock(arrival), CALLBACK_TIME, |a| a.is_none())
+                    .unwrap_or_else(PoisonError::into_inner);
                 let first = (at / 4) as usize;
-                let there = mirror.as_ref()?.get(first..first + words.len())?;
+                let there = arrival.as_ref()?.as_ref()?;
+                let there = there.get(first..first + words.len())?;
                 words.copy_from_slice(there);
             }
             (Memory::Mirrored(_), None) => return None,
@@ -157,15 +169,17 @@ impl PendingMirror {
         let (buffer, target) = (self.buffer.clone(), self.mirror);
         self.buffer
             .map_async(wgpu::MapMode::Read, .., move |result| {
-                let words = match result {
-                    Ok(()) => match buffer.get_mapped_range(..) {
-                        Ok(view) => bytemuck::pod_collect_to_vec(&view[..]),
-                        Err(_) => return,
-                    },
-                    Err(_) => return,
-                };
-                *lock(&target.0) = Some(words);
-                buffer.unmap();
+                let mapped = result.is_ok();
+                let words = result.ok().and_then(|()| {
+                    let view = buffer.get_mapped_range(..).ok()?;
+                    Some(bytemuck::pod_collect_to_vec(&view[..]))
+                });
+                let (arrival, arrived) = &*target.0;
+                *lock(arrival) = Some(words);
+                arrived.notify_all();
+                if mapped {
+                    buffer.unmap();
+                }
             });
         mirror
     }
