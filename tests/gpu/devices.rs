@@ -1,5 +1,7 @@
 //! Devices: choosing them, adopting them, what they say of themselves.
 
+use std::process::{Command, ExitCode};
+
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
@@ -11,6 +13,7 @@ cases![
     adapters_have_indices_and_names,
     devices_by_name_and_index,
     unknown_adapters_are_named,
+    the_environment_chooses,
     several_devices_at_once,
     adopted_devices_work,
     adopted_devices_can_be_probed,
@@ -31,6 +34,60 @@ fn adapters_have_indices_and_names(f: &Fixture) {
         assert!(!adapter.name.is_empty());
     }
     assert_eq!(adapters[f.index].name, f.device.name());
+}
+
+/// Set where this program is only to say which device it is given.
+const SAY: &str = "TOMBOLO_TEST_SAY_DEVICE";
+
+/// What the program does instead of testing, when [`SAY`] is set: environments are chosen for whole
+/// processes.
+pub fn as_another_program() -> Option<ExitCode> {
+    std::env::var_os(SAY)?;
+    let device = Context::new().and_then(|context| context.device());
+    Some(match device {
+        Ok(device) => {
+            println!("{}", device.name());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn the_environment_chooses(f: &Fixture) {
+    let ask = |variable: &str, value: &str| {
+        let program = std::env::current_exe().unwrap();
+        let output = Command::new(program)
+            .env_remove("WGPU_ADAPTER_NAME")
+            .env_remove("WGPU_BACKEND")
+            .env(SAY, "1")
+            .env(variable, value)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        (output.status.success(), said.trim().to_owned())
+    };
+    let name = f.device.name();
+    assert_eq!(ask("WGPU_ADAPTER_NAME", name), (true, name.to_owned()));
+    let (found, said) = ask("WGPU_ADAPTER_NAME", "abacus");
+    assert!(
+        !found && said.contains("abacus") && said.contains(name),
+        "{said}"
+    );
+    let backend = f.device.capabilities().backend;
+    assert!(ask("WGPU_BACKEND", backend.to_str()).0);
+    let (found, said) = ask("WGPU_BACKEND", "abacus");
+    assert!(!found && said.contains("WGPU_BACKEND=abacus"), "{said}");
+    // No machine has both.
+    let foreign = if backend == wgpu::Backend::Metal {
+        "dx12"
+    } else {
+        "metal"
+    };
+    let (found, said) = ask("WGPU_BACKEND", foreign);
+    assert!(!found, "{said}");
 }
 
 fn devices_by_name_and_index(f: &Fixture) {

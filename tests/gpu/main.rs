@@ -23,6 +23,9 @@ mod pointers;
 use harness::Suite;
 
 fn main() -> std::process::ExitCode {
+    if let Some(status) = devices::as_another_program() {
+        return status;
+    }
     let _ = env_logger::builder().is_test(true).try_init();
     let mut suite = Suite::new();
     suite.add_all(&[
