@@ -1,7 +1,7 @@
 //! The kernel room: from WGSL text to pipelines. Text is tokenized and rewritten where a convention of
 //! the runtime asks for it (`private_array`), parsed and specialized (`program`, `specialize`), changed
 //! by passes that need no device (`passes`), reflected (`reflect`, `layout`), and made into pipelines
-//! (`compile`, `pipeline`), each step cached (`cache`).
+//! (`compile`, `limits`, `plan`, `pipeline`), each step cached (`cache`).
 
 pub(crate) mod bindings;
 pub(crate) mod cache;
@@ -14,8 +14,10 @@ mod edit;
 pub(crate) mod error;
 mod evaluate;
 pub(crate) mod layout;
+mod limits;
 pub(crate) mod passes;
 pub(crate) mod pipeline;
+pub(crate) mod plan;
 mod precompiled;
 mod private_array;
 mod private_memory;

@@ -1,5 +1,4 @@
-//! Kernels: specialized modules turned into pipelines of one device, with the plan of their bind
-//! groups.
+//! Kernels: specialized modules turned into pipelines of one device.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,12 +7,13 @@ use super::cache::{KernelCache, ModuleCache, ProgramKey};
 use super::compile::{Code, CompileOptions, Compiled, ModuleKey, Variant, compile, lower};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::error::KernelError;
+use super::limits::check_limits;
 use super::passes::pointers::TranslationMode;
+use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
-use super::reflect::{ArgumentKind, Interface};
+use super::reflect::Interface;
 use super::specialize::HeapSetup;
-use crate::device::status::RECORD_BYTES;
 use crate::device::wait::lock;
 use crate::device::{Aspect, Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
 use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
@@ -139,46 +139,6 @@ pub(crate) struct Built {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) groups: Vec<GroupPlan>,
 }
-
-pub(crate) struct GroupPlan {
-    pub(crate) index: u32,
-    pub(crate) layout: wgpu::BindGroupLayout,
-    /// Identity of the layout, for the bind-group cache.
-    pub(crate) id: u64,
-    /// By ascending binding, which is also the order of dynamic offsets.
-    pub(crate) entries: Vec<EntryPlan>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct EntryPlan {
-    pub(crate) binding: u32,
-    pub(crate) source: Source,
-    pub(crate) dynamic: bool,
-}
-
-/// Where a binding's resource comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// The launch's argument of that index in the interface.
-    Argument(usize),
-    /// The runtime's status record.
-    Status,
-    /// The parameters of a tiled grid.
-    Grid,
-    /// A segment of the shared heap.
-    Heap(u32),
-    /// Where the heap lies.
-    HeapInfo,
-    /// Where the arguments lie that have no binding.
-    Table,
-}
-
-/// Bytes of the uniform that tells where the heap lies, with room for the sizes of four segments of the
-/// device's own memory.
-pub(crate) const HEAP_INFO_BYTES: u64 = 32;
-
-/// Bytes of `TomboloGrid`, the parameters of a tiled grid.
-pub(crate) const GRID_BYTES: u64 = 32;
 
 impl Device {
     /// Specializes and compiles the entry point `entry` of `program` for this device.
@@ -347,94 +307,6 @@ impl KernelShared {
     }
 }
 
-/// Checks the kernel against the limits of the device, where wgpu would only say which number is off.
-fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result<(), KernelError> {
-    let (limits, interface) = (&device.limits, &compiled.interface);
-    let count = |wanted: fn(&ArgumentKind) -> bool| {
-        interface
-            .arguments
-            .iter()
-            .filter(|a| wanted(&a.kind))
-            .count() as u64
-    };
-    let [x, y, z] = interface.workgroup_size;
-    let storage = count(|k| matches!(k, ArgumentKind::Storage { .. }))
-        + u64::from(compiled.report.is_some())
-        + compiled
-            .heap
-            .map_or(0, |heap| u64::from(heap.segments + heap.device_segments))
-        - compiled.table.len() as u64;
-    let uniform = count(|k| matches!(k, ArgumentKind::Uniform { .. }));
-    let invocations = u64::from(x) * u64::from(y) * u64::from(z);
-    let checks: [(&'static str, u64, u64, &'static str); 8] = [
-        (
-            "storage buffers",
-            storage,
-            u64::from(limits.max_storage_buffers_per_shader_stage),
-            "put several arrays into one buffer",
-        ),
-        (
-            "uniform buffers",
-            uniform,
-            u64::from(limits.max_uniform_buffers_per_shader_stage),
-            "put several values into one structure",
-        ),
-        (
-            "invocations in a work-group",
-            invocations,
-            u64::from(limits.max_compute_invocations_per_workgroup),
-            "choose a smaller @workgroup_size",
-        ),
-        (
-            "work-group size in x",
-            u64::from(x),
-            u64::from(limits.max_compute_workgroup_size_x),
-            "choose a smaller @workgroup_size",
-        ),
-        (
-            "work-group size in y",
-            u64::from(y),
-            u64::from(limits.max_compute_workgroup_size_y),
-            "choose a smaller @workgroup_size",
-        ),
-        (
-            "work-group size in z",
-            u64::from(z),
-            u64::from(limits.max_compute_workgroup_size_z),
-            "choose a smaller @workgroup_size",
-        ),
-        (
-            "bytes of workgroup memory",
-            interface.workgroup_bytes,
-            u64::from(limits.max_compute_workgroup_storage_size),
-            "use smaller workgroup arrays",
-        ),
-        (
-            "bytes of immediate data",
-            interface
-                .immediates
-                .as_ref()
-                .map_or(0, |l| u64::from(l.size)),
-            u64::from(limits.max_immediate_size),
-            "pass the value as a uniform",
-        ),
-    ];
-    for (what, wanted, limit, instead) in checks {
-        if wanted > limit {
-            return Err(KernelError::Limit {
-                program: (*compiled.program).into(),
-                entry: interface.entry.as_str().into(),
-                what,
-                wanted,
-                limit,
-                device: device.capabilities.name.as_str().into(),
-                instead,
-            });
-        }
-    }
-    Ok(())
-}
-
 enum Shader<'a> {
     Naga(Box<naga::Module>),
     SpirV(&'a [u32]),
@@ -513,113 +385,6 @@ pub(crate) fn immediate_bytes(interface: &Interface) -> u32 {
         .immediates
         .as_ref()
         .map_or(0, |layout| layout.size.next_multiple_of(4))
-}
-
-type PlannedGroup = (u32, Vec<wgpu::BindGroupLayoutEntry>, Vec<EntryPlan>);
-
-fn plan_groups(
-    device: &DeviceShared,
-    compiled: &Compiled,
-    variant: Variant,
-    with_grid: bool,
-) -> Vec<PlannedGroup> {
-    let mut wanted: Vec<(u32, u32, Source, wgpu::BindingType)> = Vec::new();
-    let mut dynamic_uniforms = device
-        .limits
-        .max_dynamic_uniform_buffers_per_pipeline_layout;
-    let mut uniform = |bytes: u64| {
-        // Values beyond the limit are bound at their offset, which costs a bind group for each.
-        let dynamic = dynamic_uniforms > 0;
-        dynamic_uniforms = dynamic_uniforms.saturating_sub(1);
-        wgpu::BindingType::Buffer {
-            ty: wgpu::BufferBindingType::Uniform,
-            has_dynamic_offset: dynamic,
-            min_binding_size: wgpu::BufferSize::new(bytes),
-        }
-    };
-    if with_grid {
-        let at = compiled.bindings.grid();
-        wanted.push((at.group, at.binding, Source::Grid, uniform(GRID_BYTES)));
-    }
-    let storage = |dynamic, bytes| wgpu::BindingType::Buffer {
-        ty: wgpu::BufferBindingType::Storage { read_only: false },
-        has_dynamic_offset: dynamic,
-        min_binding_size: wgpu::BufferSize::new(bytes),
-    };
-    if compiled.report.is_some() {
-        let at = compiled.bindings.status();
-        let ty = storage(true, RECORD_BYTES);
-        wanted.push((at.group, at.binding, Source::Status, ty));
-    }
-    if let Some(heap) = compiled.heap {
-        for segment in 0..heap.segments + heap.device_segments {
-            let at = compiled.bindings.segment(segment);
-            let ty = storage(false, 16);
-            wanted.push((at.group, at.binding, Source::Heap(segment), ty));
-        }
-        if heap.reads_info {
-            let at = compiled.bindings.heap_info();
-            let ty = uniform(HEAP_INFO_BYTES);
-            wanted.push((at.group, at.binding, Source::HeapInfo, ty));
-        }
-    }
-    if !compiled.table.is_empty() {
-        let at = compiled.bindings.table();
-        let ty = uniform(compiled.table.len() as u64 * 16);
-        wanted.push((at.group, at.binding, Source::Table, ty));
-    }
-    for (index, argument) in compiled.interface.arguments.iter().enumerate() {
-        if compiled.table.contains(&index) {
-            continue;
-        }
-        let ty = match &argument.kind {
-            ArgumentKind::Storage { writable, layout } => wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage {
-                    read_only: !writable && !variant.writes(index),
-                },
-                has_dynamic_offset: false,
-                min_binding_size: wgpu::BufferSize::new(u64::from(layout.size)),
-            },
-            ArgumentKind::Uniform { layout } => uniform(u64::from(layout.size)),
-            ArgumentKind::Texture { binding } | ArgumentKind::Sampler { binding } => *binding,
-            // Reported by `Kernel::launch`, where the argument has a name.
-            ArgumentKind::Unsupported { .. } => continue,
-        };
-        wanted.push((
-            argument.group,
-            argument.binding,
-            Source::Argument(index),
-            ty,
-        ));
-    }
-    wanted.sort_by_key(|&(group, binding, ..)| (group, binding));
-    let mut groups: Vec<PlannedGroup> = Vec::new();
-    for (group, binding, source, ty) in wanted {
-        if groups.last().is_none_or(|(index, ..)| *index != group) {
-            groups.push((group, Vec::new(), Vec::new()));
-        }
-        let dynamic = matches!(
-            ty,
-            wgpu::BindingType::Buffer {
-                has_dynamic_offset: true,
-                ..
-            }
-        );
-        if let Some((_, layout, entries)) = groups.last_mut() {
-            layout.push(wgpu::BindGroupLayoutEntry {
-                binding,
-                visibility: wgpu::ShaderStages::COMPUTE,
-                ty,
-                count: None,
-            });
-            entries.push(EntryPlan {
-                binding,
-                source,
-                dynamic,
-            });
-        }
-    }
-    groups
 }
 
 impl Kernel {

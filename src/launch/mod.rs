@@ -5,6 +5,7 @@ pub(crate) mod bind;
 mod bounce;
 pub(crate) mod error;
 pub(crate) mod grid;
+mod groups;
 mod submit;
 mod table;
 
@@ -39,7 +40,7 @@ pub struct Launch {
     mistake: Option<LaunchError>,
     /// True while the arguments are known to be good.
     checked: bool,
-    bound: Option<submit::BoundGroups>,
+    bound: Option<groups::BoundGroups>,
     /// Pointer arguments that the adapter cannot bind where they are.
     bounces: Vec<Bounce>,
     /// Places in the heap for arguments that have no binding.

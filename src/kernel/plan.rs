@@ -1,0 +1,153 @@
+//! The plan of a kernel's bind groups: what is bound where, and where it comes from.
+
+use super::compile::{Compiled, Variant};
+use super::passes::grid::BYTES as GRID_BYTES;
+use super::reflect::ArgumentKind;
+use crate::device::DeviceShared;
+use crate::device::status::RECORD_BYTES;
+
+pub(crate) struct GroupPlan {
+    pub(crate) index: u32,
+    pub(crate) layout: wgpu::BindGroupLayout,
+    /// Identity of the layout, for the bind-group cache.
+    pub(crate) id: u64,
+    /// By ascending binding, which is also the order of dynamic offsets.
+    pub(crate) entries: Vec<EntryPlan>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EntryPlan {
+    pub(crate) binding: u32,
+    pub(crate) source: Source,
+    pub(crate) dynamic: bool,
+}
+
+/// Where a binding's resource comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The launch's argument of that index in the interface.
+    Argument(usize),
+    /// The runtime's status record.
+    Status,
+    /// The parameters of a tiled grid.
+    Grid,
+    /// A segment of the shared heap.
+    Heap(u32),
+    /// Where the heap lies.
+    HeapInfo,
+    /// Where the arguments lie that have no binding.
+    Table,
+}
+
+/// Bytes of the uniform that tells where the heap lies, with room for the sizes of four segments of the
+/// device's own memory.
+pub(crate) const HEAP_INFO_BYTES: u64 = 32;
+
+/// Index, layout and plan of a bind group.
+pub(super) type PlannedGroup = (u32, Vec<wgpu::BindGroupLayoutEntry>, Vec<EntryPlan>);
+
+/// Plans the bind groups, and the bindings in each, in ascending order.
+pub(super) fn plan_groups(
+    device: &DeviceShared,
+    compiled: &Compiled,
+    variant: Variant,
+    with_grid: bool,
+) -> Vec<PlannedGroup> {
+    let mut wanted: Vec<(u32, u32, Source, wgpu::BindingType)> = Vec::new();
+    let mut dynamic_uniforms = device
+        .limits
+        .max_dynamic_uniform_buffers_per_pipeline_layout;
+    let mut uniform = |bytes: u64| {
+        // Values beyond the limit are bound at their offset, which costs a bind group for each.
+        let dynamic = dynamic_uniforms > 0;
+        dynamic_uniforms = dynamic_uniforms.saturating_sub(1);
+        wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Uniform,
+            has_dynamic_offset: dynamic,
+            min_binding_size: wgpu::BufferSize::new(bytes),
+        }
+    };
+    if with_grid {
+        let at = compiled.bindings.grid();
+        wanted.push((at.group, at.binding, Source::Grid, uniform(GRID_BYTES)));
+    }
+    let storage = |dynamic, bytes| wgpu::BindingType::Buffer {
+        ty: wgpu::BufferBindingType::Storage { read_only: false },
+        has_dynamic_offset: dynamic,
+        min_binding_size: wgpu::BufferSize::new(bytes),
+    };
+    if compiled.report.is_some() {
+        let at = compiled.bindings.status();
+        let ty = storage(true, RECORD_BYTES);
+        wanted.push((at.group, at.binding, Source::Status, ty));
+    }
+    if let Some(heap) = compiled.heap {
+        for segment in 0..heap.segments + heap.device_segments {
+            let at = compiled.bindings.segment(segment);
+            let ty = storage(false, 16);
+            wanted.push((at.group, at.binding, Source::Heap(segment), ty));
+        }
+        if heap.reads_info {
+            let at = compiled.bindings.heap_info();
+            let ty = uniform(HEAP_INFO_BYTES);
+            wanted.push((at.group, at.binding, Source::HeapInfo, ty));
+        }
+    }
+    if !compiled.table.is_empty() {
+        let at = compiled.bindings.table();
+        let ty = uniform(compiled.table.len() as u64 * 16);
+        wanted.push((at.group, at.binding, Source::Table, ty));
+    }
+    for (index, argument) in compiled.interface.arguments.iter().enumerate() {
+        if compiled.table.contains(&index) {
+            continue;
+        }
+        let ty = match &argument.kind {
+            ArgumentKind::Storage { writable, layout } => wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage {
+                    read_only: !writable && !variant.writes(index),
+                },
+                has_dynamic_offset: false,
+                min_binding_size: wgpu::BufferSize::new(u64::from(layout.size)),
+            },
+            ArgumentKind::Uniform { layout } => uniform(u64::from(layout.size)),
+            ArgumentKind::Texture { binding } | ArgumentKind::Sampler { binding } => *binding,
+            // Reported by `Kernel::launch`, where the argument has a name.
+            ArgumentKind::Unsupported { .. } => continue,
+        };
+        wanted.push((
+            argument.group,
+            argument.binding,
+            Source::Argument(index),
+            ty,
+        ));
+    }
+    wanted.sort_by_key(|&(group, binding, ..)| (group, binding));
+    let mut groups: Vec<PlannedGroup> = Vec::new();
+    for (group, binding, source, ty) in wanted {
+        if groups.last().is_none_or(|(index, ..)| *index != group) {
+            groups.push((group, Vec::new(), Vec::new()));
+        }
+        let dynamic = matches!(
+            ty,
+            wgpu::BindingType::Buffer {
+                has_dynamic_offset: true,
+                ..
+            }
+        );
+        if let Some((_, layout, entries)) = groups.last_mut() {
+            layout.push(wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty,
+                count: None,
+            });
+            entries.push(EntryPlan {
+                binding,
+                source,
+                dynamic,
+            });
+        }
+    }
+    groups
+}

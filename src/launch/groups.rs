@@ -1,0 +1,311 @@
+//! The bind groups of a launch, and its values in the uniform ring.
+
+use std::sync::Arc;
+
+use super::Launch;
+use super::arguments::Given;
+use super::bind::bind_groups;
+use super::error::LaunchError;
+use crate::device::capture;
+use crate::device::queue::{Bound, Recorder};
+use crate::device::status::RECORD_BYTES;
+use crate::kernel::compile::Variant;
+use crate::kernel::passes::grid::BYTES as GRID_BYTES;
+use crate::kernel::pipeline::Built;
+use crate::kernel::plan::{GroupPlan, HEAP_INFO_BYTES, Source};
+use crate::kernel::reflect::ArgumentKind;
+use crate::memory::heap::DeviceView;
+
+/// Identities that stand for the runtime's own buffers in keys of the bind-group cache; the buffers
+/// of programs count up from 1 and never get here.
+const RING_ID: u64 = 1 << 63;
+const STATUS_ID: u64 = (1 << 63) - 1;
+
+/// The bind groups of the last submission.
+#[derive(Debug, Clone)]
+pub(super) struct BoundGroups {
+    /// Generation of the uniform ring that they bind.
+    ring: u64,
+    variant: Variant,
+    /// Identity of the last segment of the heap and of the device's own memory, which change whenever
+    /// one grows.
+    heap: Option<(u64, u64)>,
+    groups: Vec<wgpu::BindGroup>,
+}
+
+/// Where the values of one submission lie in the uniform ring, and its status record.
+#[derive(Default)]
+pub(super) struct Placement {
+    /// Offset for each argument; 0 for those that are no values.
+    values: Vec<u32>,
+    status: u32,
+    pub(super) heap_info: u32,
+    pub(super) table: u32,
+}
+
+impl Launch {
+    /// Bytes that each value takes in the ring: what the shader declares, or more if more was given.
+    pub(super) fn value_bytes(&self) -> impl Iterator<Item = usize> {
+        let arguments = &self.kernel.interface().arguments;
+        self.given
+            .iter()
+            .zip(arguments)
+            .filter_map(|(given, info)| match (given, &info.kind) {
+                (Some(Given::Value { bytes, .. }), ArgumentKind::Uniform { layout }) => {
+                    Some(bytes.len().max(layout.size as usize))
+                }
+                _ => None,
+            })
+    }
+
+    pub(super) fn place(&self, queue: &mut Recorder<'_>, status: u32) -> Placement {
+        let arguments = &self.kernel.interface().arguments;
+        let values = self
+            .given
+            .iter()
+            .zip(arguments)
+            .map(|(given, info)| match (given, &info.kind) {
+                (Some(Given::Value { bytes, .. }), ArgumentKind::Uniform { layout }) => {
+                    queue.push_uniform(bytes, layout.size as usize)
+                }
+                _ => 0,
+            })
+            .collect();
+        Placement {
+            values,
+            status,
+            heap_info: 0,
+            table: 0,
+        }
+    }
+
+    /// The bind groups of the launch: those of the last submission, cached ones, or new ones.
+    pub(super) fn bind(
+        &mut self,
+        queue: &mut Recorder<'_>,
+        built: &Built,
+        variant: Variant,
+        placement: &Placement,
+        heap: Option<&DeviceView>,
+    ) -> Result<Vec<wgpu::BindGroup>, LaunchError> {
+        let ring = queue.uniform_buffer();
+        let generation = ring.as_ref().map_or(0, |(_, generation)| *generation);
+        let heap_id = heap.map(|view| {
+            let last = |of: &[(u64, wgpu::Buffer)]| of.last().map_or(0, |(id, _)| *id);
+            (last(&view.segments), last(&view.own))
+        });
+        if let Some(bound) = &self.bound
+            && bound.ring == generation
+            && bound.variant == variant
+            && bound.heap == heap_id
+        {
+            return Ok(bound.groups.clone());
+        }
+        let status = self
+            .kernel
+            .shared
+            .compiled
+            .report
+            .is_some()
+            .then(|| queue.status_buffer());
+        let device = Arc::clone(&self.kernel.device);
+        let mut groups = Vec::with_capacity(built.groups.len());
+        let mut fixed = true;
+        for plan in &built.groups {
+            let (entries, key, buffers) =
+                self.entries(plan, ring.as_ref(), status.as_ref(), heap, placement);
+            fixed &= plan
+                .entries
+                .iter()
+                .all(|e| e.dynamic || !self.is_value(e.source));
+            // Errors are watched for only when a group is really made.
+            let make = || {
+                capture(&device.raw, || {
+                    device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+                        label: None,
+                        layout: &plan.layout,
+                        entries: &entries,
+                    })
+                })
+            };
+            let (group, error) = match key.as_deref() {
+                Some(key) => bind_groups(&device).get(key, &buffers, make),
+                None => make(),
+            };
+            if let Some(error) = error {
+                return Err(LaunchError::Refused {
+                    kernel: self.kernel.interface().entry.clone(),
+                    message: error.to_string(),
+                });
+            }
+            groups.push(group);
+        }
+        // Groups that bind a value at a fixed place are good for one submission.
+        self.bound = fixed.then(|| BoundGroups {
+            ring: generation,
+            variant,
+            heap: heap_id,
+            groups: groups.clone(),
+        });
+        Ok(groups)
+    }
+
+    fn is_value(&self, source: Source) -> bool {
+        if matches!(source, Source::HeapInfo | Source::Table) {
+            return true;
+        }
+        matches!(source, Source::Argument(i) if matches!(self.given[i], Some(Given::Value { .. })))
+    }
+
+    /// The entries of one bind group, its key in the cache (`None` when it binds things that have no
+    /// identity of ours), and the buffers that the key mentions.
+    fn entries<'a>(
+        &'a self,
+        plan: &GroupPlan,
+        ring: Option<&'a (wgpu::Buffer, u64)>,
+        status: Option<&'a wgpu::Buffer>,
+        heap: Option<&'a DeviceView>,
+        placement: &Placement,
+    ) -> (Vec<wgpu::BindGroupEntry<'a>>, Option<Vec<u64>>, Vec<u64>) {
+        let mut entries = Vec::with_capacity(plan.entries.len());
+        let mut key = vec![plan.id];
+        let mut buffers = Vec::new();
+        let mut cacheable = true;
+        let mut push_buffer = |binding, id, buffer: &'a wgpu::Buffer, offset: u64, size: u64| {
+            key.extend([id, offset, size]);
+            entries.push(wgpu::BindGroupEntry {
+                binding,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset,
+                    size: wgpu::BufferSize::new(size),
+                }),
+            });
+        };
+        let arguments = &self.kernel.interface().arguments;
+        let mut others = Vec::new();
+        for entry in &plan.entries {
+            let binding = entry.binding;
+            let in_ring = |offset: u32| if entry.dynamic { 0 } else { u64::from(offset) };
+            match entry.source {
+                Source::Status => {
+                    if let Some(status) = status {
+                        push_buffer(binding, STATUS_ID, status, 0, RECORD_BYTES);
+                    }
+                }
+                Source::Heap(index) => {
+                    let mut segments = heap
+                        .into_iter()
+                        .flat_map(|view| view.segments.iter().chain(&view.own));
+                    let segment = segments.nth(index as usize);
+                    if let Some((id, segment)) = segment {
+                        // Known to the cache, so that a segment that is gone is not kept by it.
+                        buffers.push(*id);
+                        push_buffer(binding, *id, segment, 0, segment.size());
+                    }
+                }
+                Source::HeapInfo => {
+                    if let Some((ring, generation)) = ring {
+                        let offset = in_ring(placement.heap_info);
+                        push_buffer(binding, RING_ID | generation, ring, offset, HEAP_INFO_BYTES);
+                    }
+                }
+                Source::Table => {
+                    if let Some((ring, generation)) = ring {
+                        let offset = in_ring(placement.table);
+                        let size = self.kernel.shared.compiled.table.len() as u64 * 16;
+                        push_buffer(binding, RING_ID | generation, ring, offset, size);
+                    }
+                }
+                Source::Grid => {
+                    if let Some((ring, generation)) = ring {
+                        push_buffer(binding, RING_ID | generation, ring, 0, GRID_BYTES);
+                    }
+                }
+                Source::Argument(index) => match (&self.given[index], &arguments[index].kind) {
+                    (Some(Given::Value { .. }), ArgumentKind::Uniform { layout }) => {
+                        if let Some((ring, generation)) = ring {
+                            let offset = in_ring(placement.values[index]);
+                            let size = u64::from(layout.size);
+                            push_buffer(binding, RING_ID | generation, ring, offset, size);
+                        }
+                    }
+                    (Some(Given::Buffer { view, .. }), kind) => {
+                        let bytes = match kind {
+                            ArgumentKind::Uniform { layout } => u64::from(layout.size),
+                            // Bytes behind the last whole word are padding of the buffer.
+                            _ => view.bytes.next_multiple_of(4),
+                        };
+                        buffers.push(view.shared.id);
+                        let raw = &view.shared.raw;
+                        push_buffer(binding, view.shared.id, raw, view.offset, bytes);
+                    }
+                    (Some(Given::Texture(view)), _) => {
+                        cacheable = false;
+                        others.push(wgpu::BindGroupEntry {
+                            binding,
+                            resource: wgpu::BindingResource::TextureView(view),
+                        });
+                    }
+                    (Some(Given::Sampler(sampler)), _) => {
+                        cacheable = false;
+                        others.push(wgpu::BindGroupEntry {
+                            binding,
+                            resource: wgpu::BindingResource::Sampler(sampler),
+                        });
+                    }
+                    _ => {}
+                },
+            }
+        }
+        entries.extend(others);
+        (entries, cacheable.then_some(key), buffers)
+    }
+}
+
+/// `TomboloGrid`: base and size of the whole grid, in work-groups.
+pub(super) fn push_grid(queue: &mut Recorder<'_>, base: [u32; 3], counts: [u32; 3]) -> u32 {
+    let words = [
+        base[0], base[1], base[2], 0, counts[0], counts[1], counts[2], 0,
+    ];
+    queue.push_uniform(bytemuck::cast_slice(&words), GRID_BYTES as usize)
+}
+
+/// The dynamic offsets of each group, in binding order.
+pub(super) fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Vec<u32>> {
+    let of = |plan: &GroupPlan| {
+        plan.entries
+            .iter()
+            .filter(|entry| entry.dynamic)
+            .map(|entry| match entry.source {
+                Source::Argument(index) => placement.values[index],
+                Source::Status => placement.status,
+                Source::Grid => grid,
+                Source::HeapInfo => placement.heap_info,
+                Source::Table => placement.table,
+                // Never at a dynamic offset.
+                Source::Heap(_) => 0,
+            })
+            .collect()
+    };
+    built.groups.iter().map(of).collect()
+}
+
+/// What to bind: the groups, each with its dynamic offsets.
+pub(super) fn bounds<'a>(
+    built: &Built,
+    groups: &'a [wgpu::BindGroup],
+    offsets: &'a [Vec<u32>],
+) -> Vec<Bound<'a>> {
+    built
+        .groups
+        .iter()
+        .zip(groups)
+        .zip(offsets)
+        .map(|((plan, group), offsets)| Bound {
+            index: plan.index,
+            group,
+            offsets,
+        })
+        .collect()
+}
