@@ -1,5 +1,7 @@
 //! The heap's host side, without a device.
 
+use std::time::Duration;
+
 use super::*;
 use bytemuck::{Pod, Zeroable};
 

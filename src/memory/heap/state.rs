@@ -1,0 +1,143 @@
+//! What a heap knows at one moment, behind its lock.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use super::{HeapError, HeapShared, mirror};
+use crate::device::DeviceShared;
+use crate::device::outcome::Outcome;
+use crate::device::queue::Batch;
+use crate::device::wait::{Progress, lock, wait_for};
+use crate::memory::region::{AllocationId, Region};
+
+pub(super) struct State {
+    pub(super) region: Region,
+    /// Bytes from the start that are backed by memory.
+    pub(super) committed: u64,
+    /// Since when most of the heap is free.
+    pub(super) roomy_since: Option<Instant>,
+    /// The thread that holds a [`HostAccess`](super::HostAccess).
+    pub(super) host: Option<ThreadId>,
+    /// The last batch of each device that used the heap; queues are in order.
+    pub(super) in_flight: HashMap<u64, InFlight>,
+    /// Freed while somebody might still look.
+    pub(super) deferred: HashSet<AllocationId>,
+    /// Allocations to which somebody has a claim of their own.
+    pub(super) holds: HashMap<AllocationId, Hold>,
+    /// Launches that used the heap and may have failed: the next access of the host is told.
+    pub(super) outcomes: Vec<Arc<Outcome>>,
+    /// Counts whatever may have changed the heap's bytes, but for kernels on mirrors and `fresh`.
+    pub(super) version: u64,
+    /// A mirror has changes that did not come down.
+    pub(super) mirror_ahead: bool,
+    /// What was allocated since the mirror that is ahead was brought up to date.
+    pub(super) fresh: mirror::RangeSet,
+}
+
+/// Why the host may not simply borrow an allocation.
+pub(super) enum Hold {
+    /// This many [`AtomicView`](super::AtomicView)s exist: the bytes may be seen as atomics only, and stay where they are.
+    Atomics(usize),
+    /// A [`HeapAllocator`](super::HeapAllocator) has handed it out: Rust's own borrows rule there.
+    Owned,
+}
+
+#[derive(Clone)]
+pub(super) struct InFlight {
+    pub(super) id: u64,
+    /// Weak, since devices know the heap: a device that is gone runs nothing.
+    pub(super) device: Weak<DeviceShared>,
+    pub(super) batch: Arc<Batch>,
+}
+
+impl InFlight {
+    pub(super) fn is_done(&self) -> bool {
+        let Some(device) = self.device.upgrade() else {
+            return true;
+        };
+        match self.batch.submission() {
+            None => false,
+            Some(Err(_)) => true,
+            Some(Ok(index)) => {
+                let now = Some(Duration::ZERO);
+                wait_for(&device.raw, &device.lost, index, now) != Progress::Pending
+            }
+        }
+    }
+}
+
+impl State {
+    /// Notes that the host has written a range of the heap, given by its offsets, without having had
+    /// access to all of it: mirrors get it whatever they hold, and their own bytes there are void.
+    pub(super) fn host_wrote(&mut self, range: std::ops::Range<u64>) {
+        if self.mirror_ahead {
+            self.fresh.insert(range);
+        } else {
+            self.version += 1;
+        }
+    }
+
+    /// Frees what was put off, once nobody can look any more.
+    pub(super) fn settle(&mut self) {
+        if self.deferred.is_empty() {
+            return;
+        }
+        self.in_flight.retain(|_, last| !last.is_done());
+        if self.in_flight.is_empty() && self.host.is_none() {
+            let Self { region, holds, .. } = self;
+            self.deferred.retain(|&id| {
+                let stays = holds.contains_key(&id);
+                if !stays {
+                    // It was live when it was put off, and nobody else frees by id.
+                    let _ = region.free(id);
+                }
+                stays
+            });
+        }
+    }
+}
+
+impl HeapShared {
+    /// Notes that `batch` of `device`, whose turn it is, uses the heap.
+    pub(crate) fn enter(
+        &self,
+        device: &Arc<DeviceShared>,
+        batch: &Arc<Batch>,
+        outcome: Option<&Arc<Outcome>>,
+    ) -> Result<(), HeapError> {
+        let outcomes = outcome.map(std::slice::from_ref).unwrap_or_default();
+        self.enter_for("a launch", device, batch, outcomes)
+    }
+
+    pub(super) fn enter_for(
+        &self,
+        what: &'static str,
+        device: &Arc<DeviceShared>,
+        batch: &Arc<Batch>,
+        outcomes: &[Arc<Outcome>],
+    ) -> Result<(), HeapError> {
+        let mut state = lock(&self.state);
+        if state.host.is_some() {
+            return Err(HeapError::HostAccess { what });
+        }
+        let last = InFlight {
+            id: device.id,
+            device: Arc::downgrade(device),
+            batch: Arc::clone(batch),
+        };
+        state.in_flight.insert(last.id, last);
+        if !mirror::is_mirrored(device) {
+            state.version += 1;
+        }
+        if !outcomes.is_empty() {
+            // Now and then, so that a long batch does not look at all of them each time.
+            if state.outcomes.len().is_power_of_two() {
+                state.outcomes.retain(|known| !known.succeeded());
+            }
+            state.outcomes.extend_from_slice(outcomes);
+        }
+        Ok(())
+    }
+}
