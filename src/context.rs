@@ -242,7 +242,10 @@ impl Context {
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
-        open(&slot.adapter, options, self.shared.rooms.clone(), report)
+        let rooms = self.shared.rooms.clone();
+        let device = open(&slot.adapter, options, rooms, report)?;
+        join_heap(&device);
+        Ok(device)
     }
 
     /// What the adapter at `index` can do, measured by a scratch device that is closed again.
@@ -290,8 +293,16 @@ impl Device {
     /// Adopted devices are probed only with [`DeviceOptions::probe`] set to `Some(true)`: the probe's
     /// tiny kernels run on the device itself.
     pub fn adopt(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
-        adopt(device, queue, options)
+        let device = adopt(device, queue, options);
+        join_heap(&device);
+        device
     }
+}
+
+/// Lets the heap of the device's context know what the device can work with.
+fn join_heap(device: &Device) {
+    let heap = device.shared.heap_room.get::<ContextHeap>();
+    heap.join(&device.shared.capabilities);
 }
 
 impl std::fmt::Debug for Context {

@@ -118,9 +118,9 @@ pub use kernel::{
 pub use launch::{Extent, Launch, LaunchError};
 pub use memory::region;
 pub use memory::{
-    AtomicView, BufferView, DeviceBuffer, HeapAllocation, HeapAllocator, HeapError, HeapSize,
-    HostAccess, LiveBuffer, MemoryError, MirrorStatistics, PointerKind, Ptr, ReadBack, ReadError,
-    SharedHeap,
+    AtomicView, BufferView, DeviceBuffer, HeapAllocation, HeapAllocator, HeapBound, HeapError,
+    HeapSize, HostAccess, LiveBuffer, MemoryError, MirrorStatistics, PointerKind, Ptr, ReadBack,
+    ReadError, SharedHeap,
 };
 
 /// What the macros need and nobody else.

@@ -35,6 +35,8 @@ pub struct Adapter {
 pub struct Details {
     pub software: bool,
     pub unified_memory: bool,
+    /// Where the interface tells.
+    pub working_set_bytes: Option<u64>,
     pub limits: Limits,
     pub probe: Probe,
     pub aspects: Vec<Answer>,
@@ -160,6 +162,7 @@ impl Details {
         Self {
             software: of.software,
             unified_memory: of.unified_memory,
+            working_set_bytes: of.working_set_bytes,
             limits: Limits::new(of),
             probe: Probe::new(of),
             aspects: Aspect::ALL.iter().map(aspect).collect(),

@@ -53,6 +53,9 @@ fn describe(adapter: &Adapter) -> String {
     line("driver", &adapter.driver);
     line("type", &format!("{}, {kind}", adapter.device_type));
     line("memory", memory);
+    if let Some(working_set) = adapter.details.as_ref().and_then(|d| d.working_set_bytes) {
+        line("working set", &bytes(working_set));
+    }
     if adapter.named_by_environment {
         line("chosen", "WGPU_ADAPTER_NAME names it");
     }

@@ -26,6 +26,10 @@ pub struct Capabilities {
     /// Host and device use the same memory. The rule: software adapters, integrated GPUs, and all
     /// of Apple's own GPUs do; discrete, virtual and unknown ones are taken not to.
     pub unified_memory: bool,
+    /// Bytes that kernels can have in memory at once, where the interface tells: the largest heap of
+    /// device-local memory, within its budget (Vulkan), or the recommended working set (Metal). Software
+    /// adapters answer with memory of the host.
+    pub working_set_bytes: Option<u64>,
     /// Storage buffers that one kernel can bind.
     pub storage_bindings_per_stage: u32,
     /// Uniform buffers that one kernel can bind.
@@ -88,6 +92,7 @@ impl Capabilities {
             unified_memory: software
                 || info.device_type == wgpu::DeviceType::IntegratedGpu
                 || make == Make::Apple,
+            working_set_bytes: None,
             storage_bindings_per_stage: limits.max_storage_buffers_per_shader_stage,
             uniform_bindings_per_stage: limits.max_uniform_buffers_per_shader_stage,
             storage_binding_bytes: limits.max_storage_buffer_binding_size,

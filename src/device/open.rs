@@ -12,6 +12,7 @@ use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
 use super::queue::Queue;
 use super::room::Room;
 use super::wait::{LostFlag, Waiter};
+use super::working_set::working_set;
 use super::{Aspect, Device, DeviceShared, unique_id};
 
 /// How a device is opened. `DeviceOptions::default()` suits most programs.
@@ -44,6 +45,9 @@ pub struct DeviceOptions {
     /// [`Capabilities::unified_memory`]). `false` gives the device memory of its own behind
     /// [`Device::malloc`].
     pub unified_memory: Option<bool>,
+    /// Bytes that kernels of the device can have in memory at once (default: what its interface says, see
+    /// [`Capabilities::working_set_bytes`]). The context's heap is sized by it.
+    pub working_set_bytes: Option<u64>,
     /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
     /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.
     pub checked_pointers: bool,
@@ -79,6 +83,7 @@ impl Default for DeviceOptions {
             pipeline_cache: None,
             private_memory_bytes: None,
             unified_memory: None,
+            working_set_bytes: None,
             checked_pointers: cfg!(debug_assertions),
             loop_guard: LoopGuardPolicy::WhereNeeded,
             features: wgpu::Features::empty(),
@@ -269,6 +274,7 @@ fn assemble(
     if let Some(unified) = options.unified_memory {
         capabilities.unified_memory = unified;
     }
+    capabilities.working_set_bytes = options.working_set_bytes.or_else(|| working_set(&raw));
     if let Some(bytes) = options.private_memory_bytes {
         capabilities.private_memory_bytes = bytes;
     }

@@ -172,6 +172,7 @@ impl Window {
     }
 
     /// The size of a page in bytes, a power of two.
+    #[cfg(test)]
     pub(crate) fn page_size(&self) -> u64 {
         self.page
     }

@@ -13,8 +13,8 @@ pub(crate) mod transfer;
 
 pub use buffer::{BufferView, DeviceBuffer, MemoryError};
 pub use heap::{
-    AtomicView, HeapAllocation, HeapAllocator, HeapError, HeapSize, HostAccess, MirrorStatistics,
-    SharedHeap,
+    AtomicView, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize, HostAccess,
+    MirrorStatistics, SharedHeap,
 };
 pub use live::LiveBuffer;
 pub use pointer::{PointerKind, Ptr};

@@ -12,6 +12,7 @@ mod device_memory;
 mod devices;
 mod heap;
 mod heap_api;
+mod heap_size;
 mod kernels;
 mod launches;
 mod live;
@@ -34,6 +35,7 @@ fn main() -> std::process::ExitCode {
         buffers::CASES,
         heap::CASES,
         heap_api::CASES,
+        heap_size::CASES,
         kernels::CASES,
         launches::CASES,
         live::CASES,

@@ -152,6 +152,7 @@ impl Drop for HostAccess {
         state.settle();
         drop(state);
         shared.released.notify_all();
+        shared.contract();
     }
 }
 

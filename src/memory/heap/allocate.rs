@@ -72,9 +72,6 @@ impl SharedHeap {
             return Err(HeapError::Layout { bytes, align });
         }
         let shared = &self.shared;
-        if bytes > WINDOW_BYTES || align > WINDOW_BYTES {
-            return Err(shared.too_large(bytes));
-        }
         let mut state = match hold {
             // Nobody tells what happens to it, so that it must not be there while a mirror is ahead.
             Some(_) => self.state_without_mirror()?,
@@ -87,9 +84,14 @@ impl SharedHeap {
         let allocation = loop {
             match state.region.allocate(bytes, align) {
                 Ok(allocation) => break allocation,
-                Err(_) => shared.grow(&mut state, bytes, bytes.saturating_add(align))?,
+                Err(_) => shared.lay_out(&mut state, bytes, align)?,
             }
         };
+        if let Err(error) = shared.back(&mut state, allocation.end()) {
+            // It was handed out right here.
+            let _ = state.region.free(allocation.id);
+            return Err(error);
+        }
         if let Some(hold) = hold {
             state.holds.insert(allocation.id, hold);
         }
@@ -102,7 +104,9 @@ impl SharedHeap {
         #[allow(unsafe_code)]
         let to = unsafe { std::slice::from_raw_parts_mut(at, bytes as usize) };
         fill(to);
-        state.host_wrote(allocation.address..allocation.address + allocation.size);
+        state.host_wrote(allocation.address..allocation.end());
+        drop(state);
+        shared.contract();
         Ok(Ptr::from_address(address))
     }
 
@@ -154,67 +158,96 @@ impl SharedHeap {
 }
 
 impl HeapShared {
-    /// The most that one allocation may have.
-    fn largest(&self) -> u64 {
-        self.bound.min(SEGMENT_BYTES) - GUARD_BYTES
-    }
-
-    pub(super) fn too_large(&self, bytes: u64) -> HeapError {
-        HeapError::TooLarge {
-            bytes,
-            limit: self.largest(),
-            instead: "allocate it in parts, use a device buffer, or give the context a larger HeapSize",
-        }
-    }
-
-    /// Backs more of the window with memory, doubling what there is, until `needed` bytes fit.
+    /// Lays out one more segment of the window, or what the bound leaves of it.
     ///
-    /// Allocations must not cross the segments in which devices bind the heap, and never cross blocks:
-    /// a block ends where a segment may.
-    pub(super) fn grow(&self, state: &mut State, bytes: u64, needed: u64) -> Result<(), HeapError> {
-        if needed > self.largest() {
-            return Err(self.too_large(bytes));
+    /// Allocations must not cross the segments in which devices bind the heap, and never cross blocks of the
+    /// region: each segment is a block.
+    fn lay_out(&self, state: &mut State, bytes: u64, align: u64) -> Result<(), HeapError> {
+        let limit = largest(state.bound, align);
+        if bytes > limit {
+            // Whether it is the bound that is in the way, or the segments.
+            let instead = match limit < largest(WINDOW_BYTES, align) {
+                true => {
+                    "allocate it in parts, use a device buffer, or give the context a larger HeapSize"
+                }
+                false => {
+                    "devices bind a heap in segments of 128 MiB, and a kernel chooses the segment once for \
+                     each pointer that it follows, so that an allocation lies in one; allocate it in parts, \
+                     or use a device buffer"
+                }
+            };
+            return Err(HeapError::TooLarge {
+                bytes,
+                limit,
+                instead,
+            });
         }
-        loop {
-            let old = state.committed.max(GUARD_BYTES);
-            let boundary = (old / SEGMENT_BYTES + 1) * SEGMENT_BYTES;
-            let wanted = old
-                .max(needed.next_multiple_of(GUARD_BYTES))
-                .max(FIRST_BYTES - GUARD_BYTES);
-            let new = (old + wanted).min(self.bound).min(boundary);
-            if new <= old {
-                let stats = state.region.stats();
-                return Err(HeapError::OutOfMemory {
-                    bytes,
-                    in_use: stats.in_use,
-                    bound: self.bound,
-                    largest_free: stats.largest_free,
-                });
-            }
-            let failed = |error: String| HeapError::NoWindow(error);
-            self.window
-                .commit(state.committed..new)
-                .map_err(|error| failed(error.to_string()))?;
-            state
-                .region
-                .add_block(old, new - old)
-                .map_err(|error| failed(error.to_string()))?;
-            state.committed = new;
-            if new - old >= needed {
-                return Ok(());
-            }
+        if state.laid_out >= state.bound {
+            return Err(self.out_of_memory(state, bytes));
         }
+        let start = state.laid_out.max(GUARD_BYTES);
+        let end = (start / SEGMENT_BYTES + 1) * SEGMENT_BYTES;
+        let end = end.min(state.bound);
+        state
+            .region
+            .add_block(start, end - start)
+            .map_err(|error| HeapError::NoWindow(error.to_string()))?;
+        state.laid_out = end;
+        Ok(())
+    }
+
+    fn out_of_memory(&self, state: &State, bytes: u64) -> HeapError {
+        let stats = state.region.stats();
+        HeapError::OutOfMemory {
+            bytes,
+            in_use: stats.in_use,
+            bound: state.bound,
+            largest_free: stats.largest_free,
+        }
+    }
+
+    /// Backs the heap with memory up to `end`, at least doubling what there is, so that a heap that grows
+    /// step by step is not imported again at each of them.
+    fn back(&self, state: &mut State, end: u64) -> Result<(), HeapError> {
+        let old = state.committed;
+        if end <= old {
+            return Ok(());
+        }
+        let exact = end.next_multiple_of(GUARD_BYTES);
+        let ample = (old + old.max(end - old)).max(FIRST_BYTES);
+        let ample = ample.next_multiple_of(GUARD_BYTES).max(exact);
+        let ample = ample.min(state.bound.max(exact));
+        // A system that has not so much left may still have enough.
+        let new = match self.window.commit(old..ample) {
+            Ok(()) => ample,
+            Err(_) => {
+                self.window.commit(old..exact)?;
+                exact
+            }
+        };
+        state.committed = new;
+        state.backed = state.backed.max(new);
+        Ok(())
     }
 
     /// Bytes from the start that are backed by memory: some, since a kernel that follows no pointer but
     /// null needs something bound, too.
     pub(super) fn committed(&self) -> Result<u64, HeapError> {
         let mut state = lock(&self.state);
-        if state.committed == 0 {
-            self.grow(&mut state, 1, 16)?;
-        }
+        self.back(&mut state, 1)?;
         Ok(state.committed)
     }
+}
+
+/// The most that one allocation may have in a heap of `bound` bytes, when everything else is freed.
+fn largest(bound: u64, align: u64) -> u64 {
+    let starts = (0..bound).step_by(SEGMENT_BYTES as usize);
+    let rooms = starts.map(|start| {
+        let first = start.max(GUARD_BYTES).next_multiple_of(align);
+        let end = (start + SEGMENT_BYTES).min(bound);
+        end.saturating_sub(first)
+    });
+    rooms.max().unwrap_or(0)
 }
 
 pub(super) fn zero(to: &mut [MaybeUninit<u8>]) {

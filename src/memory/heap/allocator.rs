@@ -133,7 +133,7 @@ unsafe impl Allocator for HeapAllocator {
 
 impl HeapShared {
     /// Frees the block of an allocator that starts at `address`.
-    fn give_back(&self, address: u64) {
+    pub(super) fn give_back(&self, address: u64) {
         let mut state = lock(&self.state);
         // Always found: the caller of `deallocate` vouches for the block.
         if let Some(found) = self.find_live(&state, address) {

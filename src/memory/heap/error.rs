@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::device::ExecutionError;
+use crate::device::{ExecutionError, WindowError};
 use crate::memory::buffer::MemoryError;
 
 /// Why the shared heap refused.
@@ -12,17 +12,20 @@ pub enum HeapError {
     /// The system cannot reserve address space for a heap.
     #[error("no address space for a shared heap: {0}; use device buffers instead")]
     NoWindow(String),
-    /// The allocation could never fit this heap.
-    #[error("{bytes} bytes can never fit this heap, whose largest part is {limit}: {instead}")]
+    /// The allocation could never fit this heap, even if everything else were freed.
+    #[error(
+        "{bytes} bytes can never fit this heap, where one allocation has at most {limit} at this \
+         alignment: {instead}"
+    )]
     TooLarge {
         /// Bytes that were asked for.
         bytes: u64,
-        /// The most that one allocation may have.
+        /// The most that one allocation may have, in bytes.
         limit: u64,
         /// What to do instead.
         instead: &'static str,
     },
-    /// The heap has reached its bound.
+    /// There is no room now: the heap has reached its bound, and no gap is large enough.
     #[error(
         "no room for {bytes} bytes now: {in_use} of {bound} are in use and the largest gap is \
          {largest_free}; free something, or give the context a larger HeapSize"
@@ -37,6 +40,9 @@ pub enum HeapError {
         /// Bytes of the largest gap.
         largest_free: u64,
     },
+    /// The system has no memory to put behind the heap, although its bound is not reached.
+    #[error("the heap cannot grow: {0}")]
+    System(#[from] WindowError),
     /// The size is zero or the alignment no power of two.
     #[error(
         "an allocation of {bytes} bytes aligned to {align}: sizes are at least 1 and alignments powers of two"

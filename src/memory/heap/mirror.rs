@@ -26,7 +26,7 @@ mod ranges;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
 
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, Hold, InFlight, SharedHeap, State};
@@ -109,8 +109,17 @@ impl Mirrors {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Table> {
         self.lock.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` where somebody has it, possibly this very thread.
+    pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, Table>> {
+        match self.lock.try_write() {
+            Ok(table) => Some(table),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -130,6 +139,7 @@ impl HeapShared {
     /// Waits until it is the device's turn, and makes it see what everybody else has written. The
     /// launch is recorded while the turn is held.
     pub(crate) fn turn(&self, device: &Arc<DeviceShared>) -> Result<Turn<'_>, HeapError> {
+        self.contract();
         if !is_mirrored(device) {
             let table = self.mirrors.read();
             if table.ahead.is_none() {

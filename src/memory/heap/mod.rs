@@ -3,7 +3,7 @@
 //! The heap is a span of host address space whose base is a multiple of 4 GiB, so that the low word of
 //! a pointer is its byte offset. Each device of the context *imports* the part that is in use, and
 //! kernels on all of them see the same bytes. Memory is added to the end of that part as it is needed,
-//! and no address ever changes.
+//! given back from there when it is not, and no address ever changes.
 //!
 //! Who may look when: a kernel that follows pointers may touch any byte of the heap, so the host looks
 //! through a [`HostAccess`], which waits for the launches in flight and keeps new ones out while it
@@ -25,19 +25,22 @@ mod size;
 mod state;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_size;
 mod transfer;
 mod trim;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 pub use access::HostAccess;
 pub use allocator::HeapAllocator;
 pub use atomics::AtomicView;
 pub use error::HeapError;
 pub use mirror::MirrorStatistics;
-pub use size::HeapSize;
+pub use size::{HeapBound, HeapSize};
 
 use super::pointer::Ptr;
 use super::region::{Region, RegionOptions, RegionStats};
@@ -50,7 +53,8 @@ pub(crate) use size::{ContextHeap, heap_of};
 use state::{Hold, InFlight, State};
 
 /// Bytes at the start of the heap that are never handed out: null lies there, and so does whatever a
-/// null pointer to a structure would reach.
+/// null pointer to a structure would reach. Memory comes and goes in multiples of it, which are whole pages
+/// on every system.
 const GUARD_BYTES: u64 = 64 << 10;
 /// The first part of the heap that is backed by memory; it doubles when it is full.
 const FIRST_BYTES: u64 = 16 << 20;
@@ -69,11 +73,13 @@ pub struct SharedHeap {
     pub(crate) shared: Arc<HeapShared>,
 }
 
+type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
+
 pub(crate) struct HeapShared {
     window: Arc<Window>,
     size: HeapSize,
-    /// Bytes that the heap may grow to.
-    bound: u64,
+    /// What time it is; tests have a time of their own.
+    clock: Clock,
     state: Mutex<State>,
     /// Wakes who waits for another thread's [`HostAccess`].
     released: Condvar,
@@ -100,21 +106,24 @@ impl SharedHeap {
     /// # Errors
     /// [`HeapError::NoWindow`] where the system has no room in its address space, or no way to ask.
     pub fn new(size: HeapSize) -> Result<Self, HeapError> {
+        Self::with(size, size::system_memory(), Box::new(Instant::now))
+    }
+
+    /// As [`SharedHeap::new`], for devices with this working set, in bytes.
+    fn with(size: HeapSize, working_set: u64, clock: Clock) -> Result<Self, HeapError> {
         let window = Window::reserve(WINDOW_BYTES)
             .map_err(|error| HeapError::NoWindow(error.to_string()))?;
-        let bound = size.bytes().clamp(2 * GUARD_BYTES, WINDOW_BYTES);
         Ok(Self {
             shared: Arc::new(HeapShared {
                 window,
                 size,
-                bound: bound.next_multiple_of(GUARD_BYTES),
+                clock,
                 state: Mutex::new(State {
-                    region: Region::new(
-                        RegionOptions::default()
-                            .with_growth(bound)
-                            .with_lookup(true),
-                    ),
+                    region: Region::new(RegionOptions::default().with_lookup(true)),
+                    bound: size.bound(working_set),
+                    laid_out: 0,
                     committed: 0,
+                    backed: 0,
                     roomy_since: None,
                     host: None,
                     in_flight: HashMap::new(),
@@ -151,7 +160,12 @@ impl SharedHeap {
 
     /// Bytes that the heap may grow to.
     pub fn bound(&self) -> u64 {
-        self.shared.bound
+        lock(&self.shared.state).bound
+    }
+
+    /// Bytes at the start of the heap that are backed by memory now: what it has grown to.
+    pub fn committed(&self) -> u64 {
+        lock(&self.shared.state).committed
     }
 
     /// The live allocations, in no particular order: what is left when everything should have been
@@ -171,7 +185,9 @@ impl SharedHeap {
             .collect()
     }
 
-    /// How the heap is used now: bytes in use, the largest gap, fragmentation, the peak.
+    /// How the heap is used now: bytes in use, the largest gap, fragmentation, the peak. Gaps count whether
+    /// or not memory is behind them yet ([`SharedHeap::committed`]); the capacity is that of the segments of
+    /// 128 MiB that have been begun.
     pub fn statistics(&self) -> RegionStats {
         let mut state = lock(&self.shared.state);
         state.settle();

@@ -3,45 +3,131 @@
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use super::{HeapError, SharedHeap};
+use super::{GUARD_BYTES, HeapError, HeapShared, SharedHeap, WINDOW_BYTES};
 use crate::device::wait::lock;
-use crate::device::{Device, DeviceShared};
+use crate::device::{Aspect, Capabilities, Device, DeviceShared};
 
-/// How large a context's heap may grow. Where the system does not tell how much memory it has (Windows),
-/// 8 GiB are assumed.
+/// How large a context's heap may grow. Address space is reserved at once, memory comes as it is needed.
+///
+/// Fractions are those of the *working set*: the smallest
+/// [`Capabilities::working_set_bytes`] among the
+/// devices of the context that have been opened and use the heap in place ([`Aspect::HostImport`]), and
+/// never more than the machine's memory. Where no such device tells, and for a heap of its own
+/// ([`SharedHeap::new`]), it is the machine's memory; where the system does not tell that (Windows), 8 GiB.
+/// A device that is opened later may lower the bound, but not below what the heap has laid out already.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum HeapSize {
-    /// One eighth of the machine's memory, at most 4 GiB.
+    /// One eighth of the working set, at most 4 GiB.
     Default,
-    /// This part of the machine's memory, at most 4 GiB.
+    /// This part of the working set, between 0 and 1, at most 4 GiB.
     Fraction(f64),
     /// This many bytes, at most 4 GiB; rounded up to whole pages.
     Bytes(u64),
-    /// Up to three quarters of the machine's memory, at most 4 GiB; memory at the end of the heap is given
-    /// back once three quarters of it have been free for `contract_after`.
+    /// Grows up to a bound, and gives memory back by itself: as soon as three quarters of what the heap has
+    /// have been free for `contract_after`, and no launch is in flight, the memory behind the last
+    /// allocation goes back to the system. That is looked after whenever something is allocated or freed,
+    /// the host has had access, or a launch is submitted. [`HeapSize::adaptive`] has the usual values.
     Adaptive {
-        /// How long the heap must have been mostly free, each time that something is freed.
+        /// What the heap may grow to; beyond, allocations are [`HeapError::OutOfMemory`].
+        bound: HeapBound,
+        /// How long the heap must have been mostly free.
         contract_after: Duration,
     },
+}
+
+/// The bound of a [`HeapSize::Adaptive`] heap.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum HeapBound {
+    /// This part of the working set, between 0 and 1, at most 4 GiB.
+    Fraction(f64),
+    /// This many bytes, at most 4 GiB; rounded up to whole pages.
+    Bytes(u64),
+}
+
+impl HeapSize {
+    /// A heap that grows up to three quarters of the working set, and contracts when it has been mostly
+    /// free for ten seconds.
+    pub const fn adaptive() -> Self {
+        Self::Adaptive {
+            bound: HeapBound::Fraction(0.75),
+            contract_after: Duration::from_secs(10),
+        }
+    }
+
+    /// Bytes that a heap may grow to on a machine with this working set.
+    pub(super) fn bound(self, working_set: u64) -> u64 {
+        let part = |part: f64| (working_set as f64 * part.clamp(0.0, 1.0)) as u64;
+        let bytes = match self {
+            Self::Default => working_set / 8,
+            Self::Fraction(fraction) => part(fraction),
+            Self::Bytes(bytes) => bytes,
+            Self::Adaptive { bound, .. } => match bound {
+                HeapBound::Fraction(fraction) => part(fraction),
+                HeapBound::Bytes(bytes) => bytes,
+            },
+        };
+        bytes
+            .clamp(2 * GUARD_BYTES, WINDOW_BYTES)
+            .next_multiple_of(GUARD_BYTES)
+    }
+}
+
+impl HeapShared {
+    /// A device with this working set has come to share the heap.
+    fn limit(&self, working_set: u64) {
+        let mut state = lock(&self.state);
+        let bound = self.size.bound(working_set);
+        state.bound = state.bound.min(bound.max(state.laid_out));
+    }
 }
 
 /// The heap of a context, made when it is first asked for.
 #[derive(Default)]
 pub(crate) struct ContextHeap {
-    size: Mutex<Option<HeapSize>>,
+    wishes: Mutex<Wishes>,
     heap: OnceLock<Result<SharedHeap, HeapError>>,
+}
+
+#[derive(Default)]
+struct Wishes {
+    size: Option<HeapSize>,
+    /// The smallest of the devices that share the heap.
+    working_set: Option<u64>,
 }
 
 impl ContextHeap {
     /// Decides how large the heap may grow; without effect once it exists.
     pub(crate) fn set_size(&self, size: HeapSize) {
-        *lock(&self.size) = Some(size);
+        lock(&self.wishes).size = Some(size);
+    }
+
+    /// Takes note of a device of the context.
+    pub(crate) fn join(&self, device: &Capabilities) {
+        let shares = device.has(Aspect::HostImport);
+        let Some(bytes) = device.working_set_bytes.filter(|_| shares) else {
+            return;
+        };
+        let mut wishes = lock(&self.wishes);
+        let working_set = wishes.working_set.map_or(bytes, |known| known.min(bytes));
+        wishes.working_set = Some(working_set);
+        if let Some(Ok(heap)) = self.heap.get() {
+            heap.shared.limit(working_set.min(system_memory()));
+        }
     }
 
     pub(crate) fn heap(&self) -> Result<SharedHeap, HeapError> {
-        let size = lock(&self.size).unwrap_or(HeapSize::Default);
-        self.heap.get_or_init(|| SharedHeap::new(size)).clone()
+        if let Some(known) = self.heap.get() {
+            return known.clone();
+        }
+        // Held, so that no device joins between the question and the answer.
+        let wishes = lock(&self.wishes);
+        let size = wishes.size.unwrap_or(HeapSize::Default);
+        let system = system_memory();
+        let working_set = wishes.working_set.map_or(system, |known| known.min(system));
+        self.heap
+            .get_or_init(|| SharedHeap::with(size, working_set, Box::new(std::time::Instant::now)))
+            .clone()
     }
 }
 
@@ -60,20 +146,8 @@ pub(crate) fn heap_of(device: &DeviceShared) -> Result<SharedHeap, HeapError> {
     device.heap_room.get::<ContextHeap>().heap()
 }
 
-impl HeapSize {
-    pub(super) fn bytes(self) -> u64 {
-        let memory = system_memory();
-        match self {
-            Self::Default => memory / 8,
-            Self::Fraction(part) => (memory as f64 * part.clamp(0.0, 1.0)) as u64,
-            Self::Bytes(bytes) => bytes,
-            Self::Adaptive { .. } => memory / 4 * 3,
-        }
-    }
-}
-
 /// Bytes of the machine's memory; 8 GiB where the system cannot be asked.
-fn system_memory() -> u64 {
+pub(super) fn system_memory() -> u64 {
     const UNKNOWN: u64 = 8 << 30;
     #[cfg(unix)]
     {

@@ -14,8 +14,15 @@ use crate::memory::region::{AllocationId, Region};
 
 pub(super) struct State {
     pub(super) region: Region,
-    /// Bytes from the start that are backed by memory.
+    /// Bytes that the heap may grow to.
+    pub(super) bound: u64,
+    /// Bytes from the start that the region hands out: whole segments, or up to the bound.
+    pub(super) laid_out: u64,
+    /// Bytes from the start that are backed by memory, and that devices see.
     pub(super) committed: u64,
+    /// Bytes from the start that the window has memory for: more than `committed` while somebody still holds
+    /// what should have been given back.
+    pub(super) backed: u64,
     /// Since when most of the heap is free.
     pub(super) roomy_since: Option<Instant>,
     /// The thread that holds a [`HostAccess`](super::HostAccess).

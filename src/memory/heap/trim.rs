@@ -1,47 +1,74 @@
 //! Giving memory back: the end of the heap, when nothing lives there.
 
-use std::time::Instant;
-
-use super::{GUARD_BYTES, HeapShared, HeapSize, SharedHeap, State};
+use super::mirror::Table;
+use super::{FIRST_BYTES, GUARD_BYTES, HeapShared, HeapSize, SharedHeap, State};
 use crate::device::wait::lock;
 
 impl SharedHeap {
-    /// Gives the memory at the end of the heap back to the system, as far as nothing is allocated there
-    /// and no launch is in flight. Returns the bytes given back; addresses stay valid, and the heap grows
-    /// again when it has to.
+    /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB, if no launch
+    /// is in flight and the host has no access. Returns the bytes given back: 0 also where something still
+    /// holds them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the
+    /// heap grows again when it has to. Devices that keep a copy of the heap give back as much of theirs.
     pub fn trim(&self) -> u64 {
-        self.shared.trim()
+        let shared = &self.shared;
+        shared.trim(&mut shared.mirrors.write()).unwrap_or(0)
     }
 }
 
 impl HeapShared {
-    fn trim(&self) -> u64 {
+    /// Nobody records a launch meanwhile, since the turn is held. `None` while somebody uses the heap.
+    fn trim(&self, table: &mut Table) -> Option<u64> {
         let (old, new) = {
             let mut state = lock(&self.state);
             state.settle();
             state.in_flight.retain(|_, last| !last.is_done());
             if state.host.is_some() || !state.in_flight.is_empty() {
-                return 0;
+                return None;
             }
             let old = state.committed;
-            // Blocks lie one behind the other, so that only the last one may go.
+            let needed = state.region.last().map_or(0, |last| last.end());
+            let needed = needed.max(FIRST_BYTES).next_multiple_of(GUARD_BYTES);
+            state.committed = old.min(needed);
+            // Empty segments at the end would only tempt allocations away from the start. Blocks lie one
+            // behind the other, so that only the last one may go.
             loop {
                 let mut blocks: Vec<_> = state.region.blocks().collect();
                 let Some(last) = blocks.pop() else { break };
-                if blocks.is_empty() || last.in_use > 0 {
+                if blocks.is_empty() || state.region.remove_block(last.id).is_err() {
                     break;
                 }
-                if state.region.remove_block(last.id).is_err() {
-                    break;
-                }
-                state.committed = last.base;
+                state.laid_out = last.base;
             }
             (old, state.committed)
         };
-        if new >= old {
-            return 0;
+        if new < old {
+            self.let_go(table, new);
         }
-        // The devices let go of what they imported; they import the rest when they need it.
+        // Polling may run callbacks that want the lock, so it was let go. Who allocated meanwhile has grown
+        // the heap again, and needs these bytes; nobody can while it is held here.
+        let mut state = lock(&self.state);
+        let (from, to) = (state.committed, state.backed);
+        if from >= to {
+            return Some(0);
+        }
+        match self.window.decommit(from..to) {
+            Ok(()) => {
+                state.backed = from;
+                Some(to - from)
+            }
+            Err(error) => {
+                // Somebody still holds an import: the memory stays, serves again later, or goes with the
+                // next trim.
+                log::debug!("the heap keeps {} bytes: {error}", to - from);
+                Some(0)
+            }
+        }
+    }
+
+    /// Has the devices let go of what they see behind byte `end` of the heap; what imports the rest imports
+    /// it anew when it needs it.
+    fn let_go(&self, table: &mut Table, end: u64) {
+        let _ = (table, end);
         let views: Vec<_> = lock(&self.views).drain().map(|(_, view)| view).collect();
         let mut devices = Vec::new();
         for view in views {
@@ -59,48 +86,40 @@ impl HeapShared {
             // wgpu frees what is no longer used when it is polled.
             let _ = device.raw.poll(wgpu::PollType::Poll);
         }
-        let from = new.next_multiple_of(self.window.page_size().max(GUARD_BYTES));
-        // Polling may run callbacks that want the lock, so it was let go above. Who allocated meanwhile has
-        // grown the heap again, and needs these bytes; nobody can while it is held here.
-        let state = lock(&self.state);
-        if state.committed != new {
-            return 0;
-        }
-        match self.window.decommit(from..old) {
-            Ok(()) => old - from,
-            Err(error) => {
-                // Somebody still holds an import: the memory stays, and serves again later.
-                log::debug!("the heap keeps {} bytes: {error}", old - from);
-                0
-            }
-        }
     }
 
     /// Contracts an adaptive heap that has had enough free for long enough.
     pub(super) fn contract(&self) {
-        let HeapSize::Adaptive { contract_after } = self.size else {
+        let HeapSize::Adaptive { contract_after, .. } = self.size else {
             return;
         };
-        let due = {
+        let now = (self.clock)();
+        {
             let mut state = lock(&self.state);
-            if state.is_roomy() {
-                let since = *state.roomy_since.get_or_insert_with(Instant::now);
-                since.elapsed() >= contract_after
-            } else {
+            state.settle();
+            if !state.is_roomy() {
                 state.roomy_since = None;
-                false
+                return;
             }
+            let since = *state.roomy_since.get_or_insert(now);
+            if now.saturating_duration_since(since) < contract_after {
+                return;
+            }
+        }
+        // Whoever frees may hold the turn himself; then the next who comes along contracts the heap.
+        let Some(mut table) = self.mirrors.try_write() else {
+            return;
         };
-        if due {
-            lock(&self.state).roomy_since = None;
-            self.trim();
+        if self.trim(&mut table).is_some() {
+            // What could not go now is not tried again at once.
+            lock(&self.state).roomy_since = Some(now);
         }
     }
 }
 
 impl State {
-    /// Three quarters of the heap are free.
+    /// Three quarters of the heap are free, and there is something to give back.
     fn is_roomy(&self) -> bool {
-        self.region.stats().in_use < self.committed / 4
+        self.committed > FIRST_BYTES && self.region.in_use() < self.committed / 4
     }
 }

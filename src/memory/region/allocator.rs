@@ -1,5 +1,7 @@
 //! The allocator itself: what joins bins, ranges, blocks and handles.
 
+mod queries;
+
 use std::collections::BTreeMap;
 
 use slotmap::{Key, KeyData, SlotMap};
@@ -7,10 +9,9 @@ use slotmap::{Key, KeyData, SlotMap};
 use super::bins::{Bins, bin_above, bin_of};
 use super::blocks::{BlockEntry, Starts};
 use super::ranges::{Index, MOST_RANGES, NONE, Range, Ranges};
-use super::statistics::{Counters, fragmentation};
+use super::statistics::Counters;
 use super::{
     Allocation, AllocationId, Block, BlockId, GRANULE, Placement, RegionError, RegionOptions,
-    RegionStats,
 };
 
 /// Where an allocation will be.
@@ -232,69 +233,6 @@ impl Region {
         Ok(size)
     }
 
-    /// The live allocation that contains `address`: its first byte, or any other that it was granted.
-    pub fn find(&self, address: u64) -> Option<Allocation> {
-        let (_, &block) = self.by_address.range(..=address).next_back()?;
-        let block = self.entry(block)?;
-        if address < block.start || address >= block.end {
-            return None;
-        }
-        let Some(starts) = &block.starts else {
-            return self
-                .allocations()
-                .find(|a| a.address <= address && address < a.end());
-        };
-        let index = starts.last_before(&self.ranges, address)?;
-        let range = &self.ranges[index];
-        (address < range.end())
-            .then(|| self.describe(index, range))
-            .flatten()
-    }
-
-    /// The allocation with a handle, if it is live.
-    pub fn get(&self, id: AllocationId) -> Option<Allocation> {
-        let (index, range) = self.resolve(id)?;
-        self.describe(index, &range)
-    }
-
-    /// All live allocations, in no particular order.
-    pub fn allocations(&self) -> impl Iterator<Item = Allocation> {
-        let used = self.ranges.used();
-        used.filter_map(|(index, range)| self.describe(index, range))
-    }
-
-    /// The block with a handle.
-    pub fn block(&self, id: BlockId) -> Option<Block> {
-        self.entry(id).map(|entry| Block {
-            id,
-            base: entry.base,
-            size: entry.size,
-            in_use: entry.in_use,
-        })
-    }
-
-    /// All blocks, by address.
-    pub fn blocks(&self) -> impl Iterator<Item = Block> {
-        self.by_address.values().filter_map(|&id| self.block(id))
-    }
-
-    /// The region's figures. Takes as long as the bin of the largest free ranges has ranges.
-    pub fn stats(&self) -> RegionStats {
-        let counters = &self.counters;
-        let largest_free = self.largest_free();
-        RegionStats {
-            capacity: counters.capacity,
-            in_use: counters.in_use,
-            requested: counters.requested,
-            allocations: counters.allocations,
-            largest_free,
-            free_ranges: self.ranges.len() - counters.allocations,
-            fragmentation: fragmentation(largest_free, counters.capacity - counters.in_use),
-            peak: counters.peak,
-            blocks: self.handles.len(),
-        }
-    }
-
     /// A free range that holds `size` bytes at a multiple of `align`.
     #[inline(always)]
     fn choose(&self, size: u64, align: u64) -> Option<Place> {
@@ -426,15 +364,6 @@ impl Region {
         bins.insert(ranges, kept);
     }
 
-    fn largest_free(&self) -> u64 {
-        let list = self
-            .bins
-            .last()
-            .map_or(&[][..], |bin| self.bins.ranges(bin));
-        let sizes = list.iter().map(|&index| self.ranges[index].requested());
-        sizes.max().unwrap_or(0)
-    }
-
     /// The used range that a handle names, if it is live.
     #[inline]
     fn resolve(&self, id: AllocationId) -> Option<(Index, Range)> {
@@ -442,18 +371,6 @@ impl Region {
         let (index, version) = (key as u32, (key >> 32) as u32);
         let range = self.ranges.get(index)?;
         (range.is_used() && range.detail == version).then_some((index, *range))
-    }
-
-    /// The allocation that a range is, if it is used.
-    fn describe(&self, index: Index, range: &Range) -> Option<Allocation> {
-        let block = self.blocks.get(range.block as usize)?.as_ref()?;
-        range.is_used().then(|| Allocation {
-            id: handle(index, range.detail),
-            address: range.start(),
-            size: range.size(),
-            requested: range.requested(),
-            block: block.id,
-        })
     }
 
     fn entry(&self, id: BlockId) -> Option<&BlockEntry> {

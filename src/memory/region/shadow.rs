@@ -295,6 +295,9 @@ impl Shadow {
         let (largest, ranges) = self.figures();
         assert_eq!(u128::from(stats.capacity), self.capacity());
         assert_eq!(stats.in_use, self.in_use);
+        assert_eq!(self.region.in_use(), self.in_use);
+        let last = live.clone().max_by_key(|a| a.address);
+        assert_eq!(self.region.last(), last.copied());
         assert_eq!(stats.requested, live.map(|a| a.requested).sum::<u64>());
         assert_eq!(stats.allocations, self.live());
         assert_eq!(self.region.allocations().count(), self.live());
