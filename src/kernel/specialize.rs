@@ -24,6 +24,7 @@ use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
 use super::program::{Inner, Program};
 use super::reflect::{ArgumentInfo, ArgumentKind, Interface};
+use crate::memory::heap::GUARD_BYTES;
 use crate::memory::heap::device_memory::FIRST_TAG;
 
 /// A specialized kernel.
@@ -130,6 +131,7 @@ impl HeapSetup {
                 },
             },
             segment_bytes: self.segment_bytes,
+            zero_bytes: GUARD_BYTES as u32,
             window_aligned: true,
             info: checked.then(|| bindings.heap_info()),
             checked: checked.then(|| bindings.status()),

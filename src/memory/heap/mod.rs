@@ -55,7 +55,7 @@ use state::{Hold, InFlight, State};
 /// Bytes at the start of the heap that are never handed out: null lies there, and so does whatever a
 /// null pointer to a structure would reach. Memory comes and goes in multiples of it, which are whole pages
 /// on every system.
-const GUARD_BYTES: u64 = 64 << 10;
+pub(crate) const GUARD_BYTES: u64 = 64 << 10;
 /// The first part of the heap that is backed by memory; it doubles when it is full.
 const FIRST_BYTES: u64 = 16 << 20;
 /// The smallest segment in which a device binds the heap: the storage binding that WebGPU guarantees.

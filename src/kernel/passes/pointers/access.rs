@@ -4,6 +4,7 @@ use naga::{BinaryOperator as Op, Scalar, ScalarKind};
 
 use super::builder::{Builder, Value};
 use super::place::{Base, Place};
+use super::shape::{Shape, Ty};
 
 impl Builder<'_> {
     /// The element that the byte `offset` behind the place belongs to, and the word in it.
@@ -79,43 +80,71 @@ impl Builder<'_> {
     /// Loads `count` words (1 to 4) at `offset` behind the place, as `u32` or a vector of it. Zeros where
     /// the place is not valid.
     pub fn load_words(&mut self, place: &Place, offset: u32, count: u32) -> Value {
-        let ty = self.vector_type(count, Scalar::U32);
-        let single = place.array.is_some() || place.root.selector.is_none();
-        let value = if single {
-            let mut found = None;
-            self.in_binding(place, &mut |b, array| {
-                found = Some(b.gather(array, place, offset, count));
-            });
-            found.unwrap_or_else(|| self.zero(ty))
-        } else if let Some((first, [a, b])) = place.root.selector.zip(self.both_segments()) {
-            // Two segments of one memory: loading from both costs less than a branch. The position is one
-            // in either of them. With memory of two kinds it would not do: one is far away.
-            let accept = self.gather(a, place, offset, count);
-            let reject = self.gather(b, place, offset, count);
-            self.select(first, accept, reject)
-        } else {
-            let found = self.local(ty);
-            self.in_binding(place, &mut |b, array| {
-                let words = b.gather(array, place, offset, count);
-                b.store(found, words);
-            });
-            self.load(found)
-        };
-        match place.valid {
-            Some(valid) => {
-                let zero = self.zero(ty);
-                self.select(valid, value, zero)
-            }
-            None => value,
+        let loaded = self.load_parts(&[(place.member(offset), count)]);
+        match loaded.as_slice() {
+            [only] => *only,
+            _ => self.word(0),
         }
     }
 
-    /// The arrays of a heap that is two segments of one memory.
-    fn both_segments(&mut self) -> Option<[Value; 2]> {
-        match *self.heap.variables.as_slice() {
-            [a, b] if self.heap.translation.device == 0 => Some([self.global(a), self.global(b)]),
-            _ => None,
+    /// Loads values of one node: scalars and vectors of 32 bits a component, at places that differ in their
+    /// constants alone.
+    pub fn load_values(&mut self, values: &[(Place, Ty)]) -> Vec<Value> {
+        let shapes = values.iter().map(|(_, ty)| match ty.shape(self.types) {
+            Shape::Vector { count, scalar } => (count, scalar.kind),
+            Shape::Scalar(scalar) => (1, scalar.kind),
+            _ => (1, ScalarKind::Uint),
+        });
+        let shapes: Vec<_> = shapes.collect();
+        let parts: Vec<_> = (values.iter().zip(&shapes))
+            .map(|((place, _), (count, _))| (*place, *count))
+            .collect();
+        let loaded = self.load_parts(&parts);
+        (loaded.into_iter().zip(shapes))
+            .map(|(words, (_, kind))| self.bits(words, ScalarKind::Uint, kind))
+            .collect()
+    }
+
+    /// Loads words at each of the places, which differ in their constants alone.
+    fn load_parts(&mut self, parts: &[(Place, u32)]) -> Vec<Value> {
+        let Some((first, _)) = parts.first() else {
+            return Vec::new();
+        };
+        let types: Vec<_> = (parts.iter())
+            .map(|(_, count)| self.vector_type(*count, Scalar::U32))
+            .collect();
+        let mut loaded = Vec::with_capacity(parts.len());
+        if first.array.is_some() || first.root.selector.is_none() {
+            self.in_binding(first, &mut |b, array| {
+                for (place, count) in parts {
+                    loaded.push(b.gather(array, place, 0, *count));
+                }
+            });
+        } else {
+            let found: Vec<_> = types.iter().map(|ty| self.local(*ty)).collect();
+            self.in_binding(first, &mut |b, array| {
+                for ((place, count), found) in parts.iter().zip(&found) {
+                    let words = b.gather(array, place, 0, *count);
+                    b.store(*found, words);
+                }
+            });
+            loaded.extend(found.into_iter().map(|found| self.load(found)));
         }
+        for (((place, count), ty), value) in parts.iter().zip(types).zip(&mut loaded) {
+            if let Some(valid) = place.valid
+                && !self.reads_zero(place, *count)
+            {
+                let zero = self.zero(ty);
+                *value = self.select(valid, *value, zero);
+            }
+        }
+        loaded
+    }
+
+    /// Whether what is read instead of an invalid place is zero in any case: the beginning of the heap.
+    fn reads_zero(&self, place: &Place, words: u32) -> bool {
+        let end = place.constant.checked_add(4 * words);
+        self.heap.variables.len() == 1 && end.is_some_and(|end| end <= self.heap.zero_bytes)
     }
 
     fn gather(&mut self, array: Value, place: &Place, offset: u32, count: u32) -> Value {

@@ -35,6 +35,10 @@ pub(super) struct Builder<'a> {
     pub info_words: HashMap<u32, Value>,
     /// Per condition, what it means that it does not hold.
     pub causes: HashMap<Value, Cause>,
+    /// Variables in which checked mode notes the function's first fault: code, low and high word of the address.
+    pub notes: Option<[Value; 3]>,
+    /// For a range of a size in `info_words`, where values of so many bytes do not fit any more.
+    pub limits: HashMap<(Value, u32), Value>,
 }
 
 impl<'a> Builder<'a> {
@@ -57,6 +61,8 @@ impl<'a> Builder<'a> {
             reported: vec![HashSet::new()],
             info_words: HashMap::new(),
             causes: HashMap::new(),
+            notes: None,
+            limits: HashMap::new(),
         }
     }
 

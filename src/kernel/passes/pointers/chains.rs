@@ -223,9 +223,16 @@ impl Rewriter<'_> {
                 else {
                     return Ok(());
                 };
-                let pointer = self.value(*pointer)?;
-                self.builder.span = self.span_of(result);
-                let place = self.root(pointer, pointee, Boundary::Pointer);
+                let place = if self.scan.narrow.low_words {
+                    let low = self.low(*pointer)?;
+                    self.builder.span = self.span_of(result);
+                    let offset = self.builder.shared_offset(low);
+                    self.root(offset, pointee, Boundary::Offset)
+                } else {
+                    let pointer = self.value(*pointer)?;
+                    self.builder.span = self.span_of(result);
+                    self.root(pointer, pointee, Boundary::Pointer)
+                };
                 self.map.insert(result, Mapped::Place(place));
             }
             Role::Address => {
@@ -250,6 +257,7 @@ impl Rewriter<'_> {
                     return Ok(());
                 };
                 self.builder.span = span;
+                self.builder.hand_over_notes();
                 let value = result.map(|_| self.builder.add(Expression::CallResult(new)));
                 self.builder.push(Statement::Call {
                     function: new,

@@ -65,8 +65,24 @@ impl Builder<'_> {
 
     /// The first offset in a range of `size` bytes at which `bytes` bytes do not fit any more.
     fn limit(&mut self, size: Value, bytes: u32) -> Value {
+        if let Some(limit) = self.limits.get(&(size, bytes)) {
+            return *limit;
+        }
         let last = self.word(bytes.max(1) - 1);
         self.rest(size, last)
+    }
+
+    /// Computes limits for values of `bytes` bytes that all of the function can use: it is at its start.
+    pub fn keep_limits(&mut self, bytes: u32) {
+        if self.heap.status.is_none() {
+            return;
+        }
+        for word in [2, 4] {
+            if let Some(size) = self.info_words.get(&word).copied() {
+                let limit = self.limit(size, bytes);
+                self.limits.insert((size, bytes), limit);
+            }
+        }
     }
 
     /// Tests a pointer. A null one is found out by its address like any other: no heap begins at 0.
@@ -224,12 +240,27 @@ impl Builder<'_> {
         Some(valid)
     }
 
+    /// Makes the variables that faults are noted in: the function is at its start.
+    pub fn begin_notes(&mut self) {
+        if self.heap.notes.is_some() {
+            self.notes = Some(["note", "note_low", "note_high"].map(|name| {
+                let variable = naga::LocalVariable {
+                    name: Some(format!("tombolo_{name}")),
+                    ty: self.heap.types.u32,
+                    init: None,
+                };
+                let variable = self.locals.append(variable, self.span);
+                self.add(Expression::LocalVariable(variable))
+            }));
+        }
+    }
+
     /// Notes a place that is about to be touched and may not be, unless that was done before on every way here.
     ///
-    /// The note is kept in variables of the invocation and written to the status record at its end. It is taken
-    /// without a branch: drivers that run several invocations at once on a CPU execute both sides of each.
+    /// The note is kept in variables of the function, which drivers keep in registers. It is taken without a
+    /// branch: drivers that run several invocations at once on a CPU execute both sides of each.
     pub fn report(&mut self, place: &Place) {
-        let Some((valid, notes)) = place.valid.zip(self.heap.notes) else {
+        let Some((valid, variables)) = place.valid.zip(self.notes) else {
             return;
         };
         if !self.first_report(valid) {
@@ -238,19 +269,35 @@ impl Builder<'_> {
         let Some(new) = self.cause(valid) else {
             return;
         };
-        let variables = notes.map(|variable| self.global(variable));
         let code = self.load(variables[0]);
         let unreported = self.with(Op::Equal, code, 0);
         let invalid = self.not(valid);
-        let first = self.all(unreported, invalid);
+        let first = self.all(invalid, unreported);
+        self.note(first, new, variables);
+    }
+
+    /// Puts `new` into `variables` where `condition` holds.
+    fn note(&mut self, condition: Value, new: [Value; 3], variables: [Value; 3]) {
         for (variable, value) in variables.into_iter().zip(new) {
-            let old = match variable == variables[0] {
-                true => code,
-                false => self.load(variable),
-            };
-            let kept = self.select(first, value, old);
+            let old = self.load(variable);
+            let kept = self.select(condition, value, old);
             self.store(variable, kept);
         }
+    }
+
+    /// Hands what the function noted to the invocation's own notes, which its callers and callees share:
+    /// before it ends, and before it calls another, so that the first fault stays the first.
+    pub fn hand_over_notes(&mut self) {
+        let Some((own, shared)) = self.notes.zip(self.heap.notes) else {
+            return;
+        };
+        let shared = shared.map(|variable| self.global(variable));
+        let new = own.map(|variable| self.load(variable));
+        let before = self.load(shared[0]);
+        let noted = self.with(Op::NotEqual, new[0], 0);
+        let unreported = self.with(Op::Equal, before, 0);
+        let first = self.all(noted, unreported);
+        self.note(first, new, shared);
     }
 
     fn not(&mut self, expr: Value) -> Value {

@@ -24,11 +24,13 @@
 //! - A lone `f16` is stored by two atomic operations; its neighbour in the word is not disturbed.
 
 mod access;
+mod ahead;
 mod atomics;
 mod builder;
 mod chains;
 mod check;
 mod heap;
+mod narrow;
 mod options;
 mod place;
 mod rewrite;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use naga::{
-    Arena, Block, Expression, Function, Handle, LocalVariable, Span, Statement, SwitchCase, Type,
-    UniqueArena,
+    Arena, Block, Expression, Function, Handle, LocalVariable, Scalar, Span, Statement, SwitchCase,
+    Type, UniqueArena,
 };
 
 use super::atomics::Outcome;
@@ -58,6 +58,8 @@ pub(super) struct Rewriter<'a> {
     pub scan: &'a FunctionScan,
     pub map: HashMap<Handle<Expression>, Mapped>,
     pub sites: &'a mut Vec<PointerSite>,
+    /// The statement at hand, and those behind it in its block.
+    pub rest: &'a [Statement],
     is_entry: bool,
 }
 
@@ -76,7 +78,11 @@ pub(super) fn function(
     for (handle, local) in old.local_variables.iter() {
         let copy = LocalVariable {
             init: None,
-            ..local.clone()
+            ty: match scan.narrow.locals.contains(&handle) {
+                true => plan.heap.types.u32,
+                false => local.ty,
+            },
+            name: local.name.clone(),
         };
         locals.append(copy, old.local_variables.get_span(handle));
     }
@@ -87,6 +93,7 @@ pub(super) fn function(
         scan,
         map: HashMap::new(),
         sites,
+        rest: &[],
         is_entry: invocation.is_some(),
     };
     rewriter.initializers();
@@ -125,7 +132,7 @@ pub(super) fn function(
     })
 }
 
-impl Rewriter<'_> {
+impl<'a> Rewriter<'a> {
     pub(super) fn error(&self, span: Span) -> impl Fn(PointerErrorKind) -> PointerError + use<> {
         let function = self.old.name.clone();
         move |kind| PointerError {
@@ -144,7 +151,19 @@ impl Rewriter<'_> {
         let mut copies = HashMap::new();
         for (handle, local) in self.old.local_variables.iter() {
             if let Some(init) = local.init {
-                let init = self.constant(init, &mut copies);
+                let init = match (
+                    self.scan.narrow.locals.contains(&handle),
+                    &self.old.expressions[init],
+                ) {
+                    (true, Expression::Compose { components, .. }) if !components.is_empty() => {
+                        self.constant(components[0], &mut copies)
+                    }
+                    (true, _) => {
+                        let zero = Expression::ZeroValue(self.plan.heap.types.u32);
+                        self.builder.add_constant(zero)
+                    }
+                    (false, _) => self.constant(init, &mut copies),
+                };
                 self.builder.locals.get_mut(handle).init = Some(init);
             }
         }
@@ -194,6 +213,8 @@ impl Rewriter<'_> {
         }
         if !self.scan.pointers.is_empty() {
             self.builder.read_info();
+            self.builder.begin_notes();
+            self.limits();
         }
         for (handle, expression) in self.old.expressions.iter() {
             if let Expression::FunctionArgument(index) = *expression
@@ -203,6 +224,19 @@ impl Rewriter<'_> {
                 let value = self.builder.add(Expression::FunctionArgument(index));
                 let place = self.root(value, *pointee, self.plan.heap.boundary);
                 self.map.insert(handle, Mapped::Place(place));
+            }
+        }
+    }
+
+    /// Has checked mode's limits computed once, before any loop.
+    fn limits(&mut self) {
+        for (handle, pointer) in &self.scan.pointers {
+            if matches!(
+                self.old.expressions[*handle],
+                Expression::CallResult(_) | Expression::FunctionArgument(_)
+            ) {
+                let bytes = (self.plan.layouts).fixed_size(pointer.pointee, self.builder.types);
+                self.builder.keep_limits(bytes);
             }
         }
     }
@@ -220,23 +254,26 @@ impl Rewriter<'_> {
         }
     }
 
-    fn block(&mut self, block: &Block) -> Outcomes<Block> {
+    fn block(&mut self, block: &'a Block) -> Outcomes<Block> {
         // The closure borrows all of the rewriter, and the builder is a part of it: the block is opened and
         // closed by hand.
         let opened = self.builder.open();
         let mut result = Ok(());
-        for (statement, span) in block.span_iter() {
+        let around = self.rest;
+        for ((statement, span), at) in block.span_iter().zip(0..) {
             self.builder.span = *span;
+            self.rest = block.get(at..).unwrap_or_default();
             result = self.statement(statement, *span);
             if result.is_err() {
                 break;
             }
         }
+        self.rest = around;
         let made = self.builder.close(opened);
         result.map(|()| made)
     }
 
-    fn statement(&mut self, statement: &Statement, span: Span) -> Outcomes<()> {
+    fn statement(&mut self, statement: &'a Statement, span: Span) -> Outcomes<()> {
         match statement {
             Statement::Emit(range) => {
                 for handle in range.clone() {
@@ -303,10 +340,19 @@ impl Rewriter<'_> {
             Statement::Return { value: Some(value) } if self.scan.result.is_some() => {
                 let expected = self.scan.result;
                 let value = self.boundary(*value, expected)?;
+                self.builder.hand_over_notes();
                 self.builder.push(Statement::Return { value: Some(value) });
                 return Ok(());
             }
-            Statement::Return { value: None } if self.is_entry => self.builder.write_notes(),
+            Statement::Return { value } => {
+                if let Some(value) = value {
+                    self.value(*value)?;
+                }
+                self.builder.hand_over_notes();
+                if self.is_entry {
+                    self.builder.write_notes();
+                }
+            }
             Statement::Store { pointer, value } => {
                 if let Some(place) = self.place_of(*pointer) {
                     let value = self.value(*value)?;
@@ -317,6 +363,13 @@ impl Rewriter<'_> {
                         .builder
                         .store_value(&place, ty, value)
                         .map_err(self.error(span));
+                }
+                if self.is_narrow_local(*pointer) {
+                    let value = self.low(*value)?;
+                    let pointer = self.value(*pointer)?;
+                    self.builder.span = span;
+                    self.builder.store(pointer, value);
+                    return Ok(());
                 }
             }
             Statement::Atomic {
@@ -426,6 +479,86 @@ impl Rewriter<'_> {
         }
     }
 
+    /// Whether the expression is a variable that holds the low word of a pointer alone.
+    fn is_narrow_local(&self, handle: Handle<Expression>) -> bool {
+        matches!(self.old.expressions[handle],
+            Expression::LocalVariable(local) if self.scan.narrow.locals.contains(&local))
+    }
+
+    /// The low word of an expression that is a pointer as it lies in memory.
+    pub(super) fn low(&mut self, handle: Handle<Expression>) -> Outcomes<Value> {
+        let value = self.value(handle)?;
+        Ok(match self.scan.narrow.values.contains(&handle) {
+            true => value,
+            false => self.builder.member(value, 0),
+        })
+    }
+
+    /// The low word of an expression of which nothing else is needed.
+    fn narrow(&mut self, handle: Handle<Expression>) -> Outcomes<Value> {
+        let old = self.old;
+        Ok(match old.expressions[handle] {
+            Expression::Load { pointer } => {
+                let of = self.value(pointer)?;
+                let word = match self.is_narrow_local(pointer) {
+                    true => of,
+                    false => self.builder.member(of, 0),
+                };
+                self.builder.span = self.span_of(handle);
+                self.builder.load(word)
+            }
+            Expression::Select {
+                condition,
+                accept,
+                reject,
+            } => {
+                let condition = self.value(condition)?;
+                let accept = self.low(accept)?;
+                let reject = self.low(reject)?;
+                self.builder.select(condition, accept, reject)
+            }
+            Expression::Compose { ref components, .. } if !components.is_empty() => {
+                self.value(components[0])?
+            }
+            _ => self.builder.word(0),
+        })
+    }
+
+    /// The type of what is loaded through a pointer into the heap.
+    pub(super) fn loaded_type(
+        &self,
+        handle: Handle<Expression>,
+        pointer: Handle<Expression>,
+    ) -> Option<Ty> {
+        match self.scan.narrow.values.contains(&handle) {
+            true => Some(Ty::Scalar(Scalar::U32)),
+            false => self.scan.pointers.get(&pointer).map(|p| p.pointee),
+        }
+    }
+
+    /// Loads from the heap, and what can be loaded with it.
+    fn load(&mut self, handle: Handle<Expression>, pointer: Handle<Expression>) -> Outcomes<()> {
+        let Some((place, ty)) =
+            (self.place_of(pointer)).zip(self.loaded_type(handle, pointer))
+        else {
+            return Ok(());
+        };
+        self.builder.report(&place);
+        let loads = self.together(handle, place);
+        if loads.is_empty() {
+            let loaded = self.builder.load_value(&place, ty);
+            let loaded = loaded.map_err(self.error(self.span_of(handle)))?;
+            self.map.insert(handle, Mapped::Value(loaded));
+            return Ok(());
+        }
+        let parts: Vec<_> = loads.iter().map(|load| (load.place, load.ty)).collect();
+        let values = self.builder.load_values(&parts);
+        for (load, value) in loads.iter().zip(values) {
+            self.map.insert(load.handle, Mapped::Value(value));
+        }
+        Ok(())
+    }
+
     /// Makes the new form of an expression.
     fn expression(&mut self, handle: Handle<Expression>) -> Outcomes<()> {
         if self.map.contains_key(&handle) {
@@ -455,16 +588,7 @@ impl Rewriter<'_> {
                 }
             }
             Expression::Load { pointer } if self.place_of(pointer).is_some() => {
-                let ty = self.pointee(pointer)?;
-                match self.place_of(pointer) {
-                    Some(place) => {
-                        self.builder.report(&place);
-                        let loaded = self.builder.load_value(&place, ty);
-                        let error = self.error(self.span_of(handle));
-                        Mapped::Value(loaded.map_err(error)?)
-                    }
-                    None => return Ok(()),
-                }
+                return self.load(handle, pointer);
             }
             Expression::ArrayLength(array) if self.place_of(array).is_some() => {
                 match self.array_length(array)? {
@@ -475,6 +599,12 @@ impl Rewriter<'_> {
                     }
                 }
             }
+            Expression::AccessIndex { base, index: 0 }
+                if self.scan.narrow.values.contains(&base) || self.is_narrow_local(base) =>
+            {
+                Mapped::Value(self.value(base)?)
+            }
+            _ if self.scan.narrow.values.contains(&handle) => Mapped::Value(self.narrow(handle)?),
             ref expression => {
                 let mut copy = expression.clone();
                 operands(&mut copy, &mut |operand| {

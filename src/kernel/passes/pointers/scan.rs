@@ -7,12 +7,13 @@ use naga::front::Typifier;
 use naga::proc::ResolveContext;
 use naga::{
     Arena, AtomicFunction, Block, Expression, Function, Handle, Module, Scalar, ScalarKind, Span,
-    Statement, Type, TypeInner, VectorSize,
+    Statement, Type, TypeInner,
 };
 
 use super::super::trip_count::each_statement;
+use super::narrow::{self, Narrow, is_pair};
 use super::options::{
-    HeapElement, PointerError, PointerErrorKind, PointerOptions, TranslationMode,
+    HeapElement, HeapMemory, PointerError, PointerErrorKind, PointerOptions, TranslationMode,
 };
 use super::shape::{Layouts, Shape, Ty, check_shareable, resolved_pointee, storage_pointee};
 
@@ -47,6 +48,9 @@ pub(super) struct FunctionScan {
     pub tabled: BTreeMap<Handle<Expression>, u32>,
     /// Its expressions of type `i32`.
     pub signed: BTreeSet<Handle<Expression>>,
+    /// The expressions that `narrow` asks for, and what it found: nothing where whole pointers are needed.
+    seen: narrow::Types,
+    pub narrow: Narrow,
 }
 
 /// What is known of a kernel.
@@ -71,18 +75,11 @@ pub(super) fn role(function: &Function, types: &naga::UniqueArena<Type>) -> Role
         .iter()
         .all(|s| matches!(s, Statement::Return { value: None }));
     let result = function.result.as_ref().map(|r| &types[r.ty].inner);
-    let is_pointer = |inner: &TypeInner| {
-        *inner
-            == TypeInner::Vector {
-                size: VectorSize::Bi,
-                scalar: Scalar::U32,
-            }
-    };
     match (function.arguments.as_slice(), result) {
         ([argument], Some(result)) if empty && name.starts_with("usm_") => {
-            if storage_pointee(result).is_some() && is_pointer(&types[argument.ty].inner) {
+            if storage_pointee(result).is_some() && is_pair(&types[argument.ty].inner) {
                 Role::Root
-            } else if name == "usm_address" && is_pointer(result) {
+            } else if name == "usm_address" && is_pair(result) {
                 Role::Address
             } else {
                 Role::User
@@ -157,7 +154,7 @@ pub(super) fn scan(
         writes: false,
         addresses: false,
     };
-    let mut functions = BTreeMap::new();
+    let mut functions: BTreeMap<_, FunctionScan> = BTreeMap::new();
     for handle in reached {
         if role_of(handle) == Role::User {
             let function = &module.functions[handle];
@@ -165,7 +162,14 @@ pub(super) fn scan(
             functions.insert(handle, scan);
         }
     }
-    let entry = scan_function(module, entry, options, &layouts, &mut needs)?;
+    let entry_function = entry;
+    let mut entry = scan_function(module, entry, options, &layouts, &mut needs)?;
+    if low_words_suffice(options, &needs) {
+        entry.narrow = narrow::find(module, entry_function, &entry.seen);
+        for (handle, scan) in &mut functions {
+            scan.narrow = narrow::find(module, &module.functions[*handle], &scan.seen);
+        }
+    }
     let element = match (needs.atomics, needs.signed_order, needs.unsigned_order) {
         (_, true, true) => return Err(nowhere(PointerErrorKind::MixedAtomics)),
         (true, true, _) => HeapElement::AtomicSigned,
@@ -185,6 +189,14 @@ pub(super) fn scan(
         writes: needs.writes,
         layouts,
     }))
+}
+
+/// Whether pointers are translated by their low words alone: all of memory is the shared heap, nothing tests
+/// them, and no address is asked back.
+fn low_words_suffice(options: &PointerOptions, needs: &Needs) -> bool {
+    matches!(options.memory, HeapMemory::Unified { .. })
+        && options.checked.is_none()
+        && !needs.addresses
 }
 
 /// The row of the argument table for an expression that is a variable in it.
@@ -243,7 +255,10 @@ fn scan_function(
         result: function.result.as_ref().and_then(|r| pointee_of(r.ty)),
         tabled: BTreeMap::new(),
         signed: BTreeSet::new(),
+        seen: narrow::Types::default(),
+        narrow: Narrow::default(),
     };
+    let mut seen = narrow::Types::default();
     let context =
         ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
     let mut typifier = Typifier::new();
@@ -253,9 +268,12 @@ fn scan_function(
             .grow(handle, &function.expressions, &context)
             .map_err(|e| error(PointerErrorKind::Type(e.to_string())))?;
         let error = at(&function.expressions, handle);
-        if *typifier[handle].inner_with(types) == TypeInner::Scalar(Scalar::I32) {
-            scan.signed.insert(handle);
-        }
+        match typifier[handle].inner_with(types) {
+            TypeInner::Scalar(Scalar::I32) => scan.signed.insert(handle),
+            TypeInner::Scalar(Scalar::BOOL) => seen.flags.insert(handle),
+            inner if is_pair(inner) => seen.pairs.insert(handle),
+            _ => false,
+        };
         let root = match *expression {
             Expression::CallResult(_) | Expression::FunctionArgument(_) => None,
             Expression::GlobalVariable(_) => match table_row(module, expression, options) {
@@ -302,6 +320,7 @@ fn scan_function(
         }
     }
     need_statements(module, function, &scan, needs);
+    scan.seen = seen;
     Ok(scan)
 }
 

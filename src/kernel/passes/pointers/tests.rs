@@ -16,6 +16,7 @@ fn unified() -> PointerOptions {
             segments: vec![at(0)],
         },
         segment_bytes: 1 << 20,
+        zero_bytes: 0,
         window_aligned: true,
         info: None,
         checked: None,
@@ -379,7 +380,7 @@ fn overrides_pass_through() {
 fn only_the_first_touch_in_a_block_is_noted() {
     let notes = |body: &str| {
         let (text, _) = lowered(&kernel(NODE, body), &checked(unified()));
-        occurrences(&text, "tombolo_fault_high = ")
+        occurrences(&text, "tombolo_note_high = ")
     };
     assert_eq!(notes("let n = usm_Node(p); o[1] = 1u;"), 0);
     assert_eq!(

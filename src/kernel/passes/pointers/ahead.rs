@@ -1,0 +1,121 @@
+//! Loads that can be made together: those of one node that follow each other with nothing in between that
+//! could change what they read. Together they take one choice of the binding, and one test.
+
+use naga::{Expression, Handle, Statement};
+
+use super::place::Place;
+use super::rewrite::Rewriter;
+use super::scan::{Role, stride};
+use super::shape::{Shape, Ty};
+
+/// Words that are loaded together: more would keep many registers busy.
+const WORDS_TOGETHER: u32 = 16;
+
+/// A load that is made with others.
+pub(super) struct Load {
+    pub handle: Handle<Expression>,
+    pub place: Place,
+    pub ty: Ty,
+}
+
+impl Rewriter<'_> {
+    /// The load `first` from `place`, and those behind it that can be made with it. None, if there are no others.
+    pub(super) fn together(&self, first: Handle<Expression>, place: Place) -> Vec<Load> {
+        let mut words = 0;
+        let mut found = Vec::new();
+        let mut take = |load: Option<Load>| {
+            if let Some(load) = load
+                && let Some(count) = self.words(load.ty)
+                && words + count <= WORDS_TOGETHER
+            {
+                words += count;
+                found.push(load);
+            }
+        };
+        take(self.loaded(first, place));
+        let mut begun = false;
+        for (statement, is_first) in self.rest.iter().zip((0..).map(|i| i == 0)) {
+            match *statement {
+                Statement::Emit(ref range) => {
+                    for handle in range.clone() {
+                        if handle == first {
+                            begun = true;
+                        } else if begun && !self.map.contains_key(&handle) {
+                            take(self.like(handle, &place));
+                        }
+                    }
+                }
+                Statement::Store { pointer, .. } if self.is_own(pointer) => {}
+                Statement::Call { function, .. }
+                    if (self.plan.callees.get(&function)).is_some_and(|c| c.role == Role::Root) => {}
+                _ => break,
+            }
+            // The load is made by another statement than the one at hand: what lies between is not known.
+            if is_first && !begun {
+                break;
+            }
+        }
+        match found.len() {
+            0 | 1 => Vec::new(),
+            _ => found,
+        }
+    }
+
+    /// The expression as a load from the node that `place` belongs to.
+    fn like(&self, handle: Handle<Expression>, place: &Place) -> Option<Load> {
+        let Expression::Load { pointer } = self.old.expressions[handle] else {
+            return None;
+        };
+        let other = self.place_ahead(pointer)?;
+        let same = other.base == place.base
+            && other.valid == place.valid
+            && other.root.selector == place.root.selector
+            && other.array.is_none();
+        same.then(|| self.loaded(handle, other))?
+    }
+
+    fn loaded(&self, handle: Handle<Expression>, place: Place) -> Option<Load> {
+        let Expression::Load { pointer } = self.old.expressions[handle] else {
+            return None;
+        };
+        let ty = self.loaded_type(handle, pointer)?;
+        Some(Load { handle, place, ty })
+    }
+
+    /// Words of a value that is loaded in one piece.
+    fn words(&self, ty: Ty) -> Option<u32> {
+        match ty.shape(self.builder.types) {
+            Shape::Scalar(scalar) if scalar.width == 4 => Some(1),
+            Shape::Vector { count, scalar } if scalar.width == 4 => Some(count),
+            _ => None,
+        }
+    }
+
+    /// Where a pointer points that was not reached yet, if it is a member of something that was.
+    fn place_ahead(&self, pointer: Handle<Expression>) -> Option<Place> {
+        if let Some(place) = self.place_of(pointer) {
+            return Some(place);
+        }
+        let Expression::AccessIndex { base, index } = self.old.expressions[pointer] else {
+            return None;
+        };
+        let place = self.place_ahead(base)?;
+        let ty = self.scan.pointers.get(&base)?.pointee;
+        match ty.shape(self.builder.types) {
+            Shape::Struct(members) => Some(place.member(members.get(index as usize)?.1)),
+            Shape::Array { count: None, .. } => None,
+            _ => Some(place.member(stride(ty, self.builder.types).wrapping_mul(index))),
+        }
+    }
+
+    /// Whether a pointer is to a variable of the function itself.
+    fn is_own(&self, pointer: Handle<Expression>) -> bool {
+        match self.old.expressions[pointer] {
+            Expression::LocalVariable(_) => true,
+            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {
+                self.is_own(base)
+            }
+            _ => false,
+        }
+    }
+}

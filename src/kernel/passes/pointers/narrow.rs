@@ -1,0 +1,213 @@
+//! Finds the pointers of which only the low word matters.
+//!
+//! Where a kernel translates pointers by their low word alone, a pointer that is only followed, or kept to
+//! be followed, needs no high word: not in a variable, and not from memory. Drivers cannot find that out
+//! where a pointer goes round a loop as one vector, and each word that is loaded costs.
+//!
+//! The analysis is a demand for high words, followed from where they are used (a comparison, a store, a
+//! call) back to where they come from, over the variables of one function.
+
+use std::collections::BTreeSet;
+
+use naga::{Expression, Function, Handle, LocalVariable, Module, Scalar, Statement, TypeInner};
+
+use super::super::trip_count::each_statement;
+use super::scan::{Role, role};
+use super::visit::{operands, used_by};
+
+/// What may be a low word alone.
+#[derive(Default)]
+pub(super) struct Narrow {
+    /// Pointers are translated by their low words alone; the rest is empty where they are not.
+    pub low_words: bool,
+    /// Expressions that are pointers, and become their low words.
+    pub values: BTreeSet<Handle<Expression>>,
+    /// Variables of the function that hold pointers, and will hold their low words.
+    pub locals: BTreeSet<Handle<LocalVariable>>,
+}
+
+/// What a need for a high word concerns.
+#[derive(Clone, Copy)]
+enum Use {
+    Value(Handle<Expression>),
+    Local(Handle<LocalVariable>),
+}
+
+/// The expressions whose types matter here.
+#[derive(Default)]
+pub(super) struct Types {
+    /// Pointers as they lie in memory: `vec2<u32>`.
+    pub pairs: BTreeSet<Handle<Expression>>,
+    /// `bool`.
+    pub flags: BTreeSet<Handle<Expression>>,
+}
+
+struct Analysis<'a> {
+    function: &'a Function,
+    types: &'a Types,
+    /// Expressions and variables whose high words are needed.
+    wanted: BTreeSet<Handle<Expression>>,
+    wanted_locals: BTreeSet<Handle<LocalVariable>>,
+    /// What passes a need on: if the first is needed whole, so is the second.
+    flows: Vec<(Use, Use)>,
+}
+
+/// Whether `ty` is that of a pointer as it lies in memory.
+pub(super) fn is_pair(inner: &TypeInner) -> bool {
+    *inner
+        == TypeInner::Vector {
+            size: naga::VectorSize::Bi,
+            scalar: Scalar::U32,
+        }
+}
+
+/// Finds them in `function`.
+pub(super) fn find(module: &Module, function: &Function, types: &Types) -> Narrow {
+    let mut analysis = Analysis {
+        function,
+        types,
+        wanted: BTreeSet::new(),
+        wanted_locals: BTreeSet::new(),
+        flows: Vec::new(),
+    };
+    for (handle, expression) in function.expressions.iter() {
+        analysis.expression(handle, expression);
+    }
+    each_statement(&function.body, &mut |statement| {
+        analysis.statement(module, statement);
+    });
+    analysis.settle();
+    let values = (types.pairs.iter().copied())
+        .filter(|handle| !analysis.wanted.contains(handle) && analysis.can_be_narrow(*handle))
+        .collect();
+    let locals = (function.local_variables.iter())
+        .filter(|(handle, local)| {
+            is_pair(&module.types[local.ty].inner)
+                && !analysis.wanted_locals.contains(handle)
+                && analysis.starts_narrow(local)
+        })
+        .map(|(handle, _)| handle)
+        .collect();
+    Narrow {
+        low_words: true,
+        values,
+        locals,
+    }
+}
+
+impl Analysis<'_> {
+    fn local(&self, pointer: Handle<Expression>) -> Option<Handle<LocalVariable>> {
+        match self.function.expressions[pointer] {
+            Expression::LocalVariable(local) => Some(local),
+            _ => None,
+        }
+    }
+
+    /// Whatever `operand` is, all of it is needed.
+    fn want(&mut self, operand: Handle<Expression>) {
+        if self.types.pairs.contains(&operand) {
+            self.wanted.insert(operand);
+        }
+        if let Some(local) = self.local(operand) {
+            self.wanted_locals.insert(local);
+        }
+    }
+
+    fn expression(&mut self, handle: Handle<Expression>, expression: &Expression) {
+        match *expression {
+            Expression::AccessIndex { index: 0, .. } => {}
+            Expression::Load { pointer } => {
+                if let Some(local) = self.local(pointer) {
+                    self.flows.push((Use::Value(handle), Use::Local(local)));
+                }
+            }
+            Expression::Select {
+                condition,
+                accept,
+                reject,
+            } if self.types.pairs.contains(&handle) && self.types.flags.contains(&condition) => {
+                for operand in [accept, reject] {
+                    self.flows.push((Use::Value(handle), Use::Value(operand)));
+                }
+            }
+            ref other => {
+                let mut copy = other.clone();
+                let done: Result<(), std::convert::Infallible> =
+                    operands(&mut copy, &mut |operand| {
+                        self.want(*operand);
+                        Ok(())
+                    });
+                done.unwrap_or_default();
+            }
+        }
+    }
+
+    fn statement(&mut self, module: &Module, statement: &Statement) {
+        match *statement {
+            Statement::Store { pointer, value } => {
+                if let Some(local) = self.local(pointer) {
+                    self.flows.push((Use::Local(local), Use::Value(value)));
+                    return;
+                }
+            }
+            Statement::Call { function, .. }
+                if role(&module.functions[function], &module.types) == Role::Root =>
+            {
+                return;
+            }
+            _ => {}
+        }
+        let mut copy = statement.clone();
+        let done: Result<(), std::convert::Infallible> = used_by(
+            &mut copy,
+            &mut |operand| {
+                self.want(*operand);
+                Ok(())
+            },
+            &mut |_| Ok(()),
+        );
+        done.unwrap_or_default();
+    }
+
+    /// Passes needs on until nothing changes.
+    fn settle(&mut self) {
+        loop {
+            let mut changed = false;
+            for (from, to) in &self.flows {
+                let wanted = match from {
+                    Use::Value(value) => self.wanted.contains(value),
+                    Use::Local(local) => self.wanted_locals.contains(local),
+                };
+                changed |= wanted
+                    && match to {
+                        Use::Value(value) => {
+                            self.types.pairs.contains(value) && self.wanted.insert(*value)
+                        }
+                        Use::Local(local) => self.wanted_locals.insert(*local),
+                    };
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    /// Whether the low word of an expression can be had without the whole.
+    fn can_be_narrow(&self, handle: Handle<Expression>) -> bool {
+        match self.function.expressions[handle] {
+            Expression::Load { .. } | Expression::ZeroValue(_) => true,
+            Expression::Compose { ref components, .. } => components.len() == 2,
+            Expression::Select { condition, .. } => self.types.flags.contains(&condition),
+            _ => false,
+        }
+    }
+
+    fn starts_narrow(&self, local: &LocalVariable) -> bool {
+        local.init.is_none_or(|init| {
+            matches!(
+                self.function.expressions[init],
+                Expression::ZeroValue(_) | Expression::Compose { .. }
+            ) && self.can_be_narrow(init)
+        })
+    }
+}
