@@ -1,10 +1,10 @@
 //! Loads that can be made together: those of one node that follow each other with nothing in between that
 //! could change what they read. Together they take one choice of the binding, and one test.
 
-use naga::{Expression, Handle, Statement};
+use naga::{Expression, Handle, Scalar, Statement};
 
 use super::place::Place;
-use super::rewrite::Rewriter;
+use super::rewrite::{Mapped, Outcomes, Rewriter};
 use super::scan::{Role, stride};
 use super::shape::{Shape, Ty};
 
@@ -12,15 +12,49 @@ use super::shape::{Shape, Ty};
 const WORDS_TOGETHER: u32 = 16;
 
 /// A load that is made with others.
-pub(super) struct Load {
-    pub handle: Handle<Expression>,
-    pub place: Place,
-    pub ty: Ty,
+struct Load {
+    handle: Handle<Expression>,
+    place: Place,
+    ty: Ty,
 }
 
 impl Rewriter<'_> {
+    /// The type of what is loaded through a pointer into the heap.
+    fn loaded_type(&self, handle: Handle<Expression>, pointer: Handle<Expression>) -> Option<Ty> {
+        match self.scan.narrow.values.contains(&handle) {
+            true => Some(Ty::Scalar(Scalar::U32)),
+            false => self.scan.pointers.get(&pointer).map(|p| p.pointee),
+        }
+    }
+
+    /// Loads from the heap, and what can be loaded with it.
+    pub(super) fn load(
+        &mut self,
+        handle: Handle<Expression>,
+        pointer: Handle<Expression>,
+    ) -> Outcomes<()> {
+        let Some((place, ty)) = (self.place_of(pointer)).zip(self.loaded_type(handle, pointer))
+        else {
+            return Ok(());
+        };
+        self.builder.report(&place);
+        let loads = self.together(handle, place);
+        if loads.is_empty() {
+            let loaded = self.builder.load_value(&place, ty);
+            let loaded = loaded.map_err(self.error(self.span_of(handle)))?;
+            self.map.insert(handle, Mapped::Value(loaded));
+            return Ok(());
+        }
+        let parts: Vec<_> = loads.iter().map(|load| (load.place, load.ty)).collect();
+        let values = self.builder.load_values(&parts);
+        for (load, value) in loads.iter().zip(values) {
+            self.map.insert(load.handle, Mapped::Value(value));
+        }
+        Ok(())
+    }
+
     /// The load `first` from `place`, and those behind it that can be made with it. None, if there are no others.
-    pub(super) fn together(&self, first: Handle<Expression>, place: Place) -> Vec<Load> {
+    fn together(&self, first: Handle<Expression>, place: Place) -> Vec<Load> {
         let mut words = 0;
         let mut found = Vec::new();
         let mut take = |load: Option<Load>| {
@@ -47,7 +81,8 @@ impl Rewriter<'_> {
                 }
                 Statement::Store { pointer, .. } if self.is_own(pointer) => {}
                 Statement::Call { function, .. }
-                    if (self.plan.callees.get(&function)).is_some_and(|c| c.role == Role::Root) => {}
+                    if (self.plan.callees.get(&function)).is_some_and(|c| c.role == Role::Root) => {
+                }
                 _ => break,
             }
             // The load is made by another statement than the one at hand: what lies between is not known.

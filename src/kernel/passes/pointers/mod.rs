@@ -41,6 +41,8 @@ mod visit;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_loads;
 
 use std::collections::BTreeMap;
 

@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 use naga::{Expression, Function, Handle, LocalVariable, Module, Scalar, Statement, TypeInner};
 
 use super::super::trip_count::each_statement;
+use super::builder::Value;
+use super::rewrite::{Outcomes, Rewriter};
 use super::scan::{Role, role};
 use super::visit::{operands, used_by};
 
@@ -208,6 +210,53 @@ impl Analysis<'_> {
                 self.function.expressions[init],
                 Expression::ZeroValue(_) | Expression::Compose { .. }
             ) && self.can_be_narrow(init)
+        })
+    }
+}
+
+impl Rewriter<'_> {
+    /// Whether the expression is a variable that holds the low word of a pointer alone.
+    pub(super) fn is_narrow_local(&self, handle: Handle<Expression>) -> bool {
+        matches!(self.old.expressions[handle],
+            Expression::LocalVariable(local) if self.scan.narrow.locals.contains(&local))
+    }
+
+    /// The low word of an expression that is a pointer as it lies in memory.
+    pub(super) fn low(&mut self, handle: Handle<Expression>) -> Outcomes<Value> {
+        let value = self.value(handle)?;
+        Ok(match self.scan.narrow.values.contains(&handle) {
+            true => value,
+            false => self.builder.member(value, 0),
+        })
+    }
+
+    /// The low word of an expression of which nothing else is needed.
+    pub(super) fn narrow(&mut self, handle: Handle<Expression>) -> Outcomes<Value> {
+        let old = self.old;
+        Ok(match old.expressions[handle] {
+            Expression::Load { pointer } => {
+                let of = self.value(pointer)?;
+                let word = match self.is_narrow_local(pointer) {
+                    true => of,
+                    false => self.builder.member(of, 0),
+                };
+                self.builder.span = self.span_of(handle);
+                self.builder.load(word)
+            }
+            Expression::Select {
+                condition,
+                accept,
+                reject,
+            } => {
+                let condition = self.value(condition)?;
+                let accept = self.low(accept)?;
+                let reject = self.low(reject)?;
+                self.builder.select(condition, accept, reject)
+            }
+            Expression::Compose { ref components, .. } if !components.is_empty() => {
+                self.value(components[0])?
+            }
+            _ => self.builder.word(0),
         })
     }
 }

@@ -118,7 +118,7 @@ impl Builder<'_> {
         let high = self.member(raw, 1);
         let tag = self.shifted(high, 16);
         let is_shared = self.with(Op::Equal, tag, 0);
-        let (segment, mut offset) = self.split(shared);
+        let (segment, mut offset) = self.split(shared, true);
         if offset != low {
             offset = self.select(is_shared, offset, low);
         }
@@ -157,23 +157,27 @@ impl Builder<'_> {
         align: u32,
         checked: Option<Checked>,
     ) -> Root {
-        let (segment, offset) = self.split(global);
-        let selector = segment.map(|segment| match self.heap.translation.bindings() {
-            2 => self.with(Op::Equal, segment, 0),
-            _ => segment,
-        });
+        let translation = self.heap.translation;
+        let (selector, offset) = match translation.shared {
+            2 => {
+                let (_, offset) = self.split(global, false);
+                let size = 1u32 << translation.segment_shift;
+                (Some(self.with(Op::Less, global, size)), offset)
+            }
+            _ => self.split(global, true),
+        };
         self.root(raw, global, offset, selector, align, checked)
     }
 
-    /// Segment of the shared heap (where there are several) and offset in it.
-    fn split(&mut self, global: Value) -> (Option<Value>, Value) {
+    /// Segment of the shared heap (where there are several, and it is `wanted`) and offset in it.
+    fn split(&mut self, global: Value, wanted: bool) -> (Option<Value>, Value) {
         let translation = self.heap.translation;
         if translation.shared < 2 {
             return (None, global);
         }
         let mask = (1u32 << translation.segment_shift).wrapping_sub(1);
-        let segment = self.shifted(global, translation.segment_shift);
-        (Some(segment), self.with(Op::And, global, mask))
+        let segment = wanted.then(|| self.shifted(global, translation.segment_shift));
+        (segment, self.with(Op::And, global, mask))
     }
 
     fn root(

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use naga::{
-    Arena, Block, Expression, Function, Handle, LocalVariable, Scalar, Span, Statement, SwitchCase,
-    Type, UniqueArena,
+    Arena, Block, Expression, Function, Handle, LocalVariable, Span, Statement, SwitchCase, Type,
+    UniqueArena,
 };
 
 use super::atomics::Outcome;
@@ -477,86 +477,6 @@ impl<'a> Rewriter<'a> {
                 Err(self.error(self.span_of(handle))(kind))
             }
         }
-    }
-
-    /// Whether the expression is a variable that holds the low word of a pointer alone.
-    fn is_narrow_local(&self, handle: Handle<Expression>) -> bool {
-        matches!(self.old.expressions[handle],
-            Expression::LocalVariable(local) if self.scan.narrow.locals.contains(&local))
-    }
-
-    /// The low word of an expression that is a pointer as it lies in memory.
-    pub(super) fn low(&mut self, handle: Handle<Expression>) -> Outcomes<Value> {
-        let value = self.value(handle)?;
-        Ok(match self.scan.narrow.values.contains(&handle) {
-            true => value,
-            false => self.builder.member(value, 0),
-        })
-    }
-
-    /// The low word of an expression of which nothing else is needed.
-    fn narrow(&mut self, handle: Handle<Expression>) -> Outcomes<Value> {
-        let old = self.old;
-        Ok(match old.expressions[handle] {
-            Expression::Load { pointer } => {
-                let of = self.value(pointer)?;
-                let word = match self.is_narrow_local(pointer) {
-                    true => of,
-                    false => self.builder.member(of, 0),
-                };
-                self.builder.span = self.span_of(handle);
-                self.builder.load(word)
-            }
-            Expression::Select {
-                condition,
-                accept,
-                reject,
-            } => {
-                let condition = self.value(condition)?;
-                let accept = self.low(accept)?;
-                let reject = self.low(reject)?;
-                self.builder.select(condition, accept, reject)
-            }
-            Expression::Compose { ref components, .. } if !components.is_empty() => {
-                self.value(components[0])?
-            }
-            _ => self.builder.word(0),
-        })
-    }
-
-    /// The type of what is loaded through a pointer into the heap.
-    pub(super) fn loaded_type(
-        &self,
-        handle: Handle<Expression>,
-        pointer: Handle<Expression>,
-    ) -> Option<Ty> {
-        match self.scan.narrow.values.contains(&handle) {
-            true => Some(Ty::Scalar(Scalar::U32)),
-            false => self.scan.pointers.get(&pointer).map(|p| p.pointee),
-        }
-    }
-
-    /// Loads from the heap, and what can be loaded with it.
-    fn load(&mut self, handle: Handle<Expression>, pointer: Handle<Expression>) -> Outcomes<()> {
-        let Some((place, ty)) =
-            (self.place_of(pointer)).zip(self.loaded_type(handle, pointer))
-        else {
-            return Ok(());
-        };
-        self.builder.report(&place);
-        let loads = self.together(handle, place);
-        if loads.is_empty() {
-            let loaded = self.builder.load_value(&place, ty);
-            let loaded = loaded.map_err(self.error(self.span_of(handle)))?;
-            self.map.insert(handle, Mapped::Value(loaded));
-            return Ok(());
-        }
-        let parts: Vec<_> = loads.iter().map(|load| (load.place, load.ty)).collect();
-        let values = self.builder.load_values(&parts);
-        for (load, value) in loads.iter().zip(values) {
-            self.map.insert(load.handle, Mapped::Value(value));
-        }
-        Ok(())
     }
 
     /// Makes the new form of an expression.

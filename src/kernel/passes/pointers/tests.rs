@@ -9,7 +9,7 @@ const fn at(binding: u32) -> ResourceBinding {
     ResourceBinding { group: 3, binding }
 }
 
-fn unified() -> PointerOptions {
+pub(super) fn unified() -> PointerOptions {
     PointerOptions {
         mode: TranslationMode::DeviceFavored,
         memory: HeapMemory::Unified {
@@ -25,7 +25,7 @@ fn unified() -> PointerOptions {
     }
 }
 
-fn checked(options: PointerOptions) -> PointerOptions {
+pub(super) fn checked(options: PointerOptions) -> PointerOptions {
     PointerOptions {
         info: Some(at(8)),
         checked: Some(at(9)),
@@ -33,7 +33,7 @@ fn checked(options: PointerOptions) -> PointerOptions {
     }
 }
 
-fn segmented(count: u32) -> PointerOptions {
+pub(super) fn segmented(count: u32) -> PointerOptions {
     PointerOptions {
         memory: HeapMemory::Unified {
             segments: (0..count).map(at).collect(),
@@ -42,7 +42,7 @@ fn segmented(count: u32) -> PointerOptions {
     }
 }
 
-fn split(shared: u32, device: u32, mode: TranslationMode) -> PointerOptions {
+pub(super) fn split(shared: u32, device: u32, mode: TranslationMode) -> PointerOptions {
     PointerOptions {
         mode,
         memory: HeapMemory::Split {
@@ -91,7 +91,7 @@ fn lower(
 }
 
 /// Lowers, validates, writes as WGSL and as SPIR-V.
-fn lowered(source: &str, options: &PointerOptions) -> (String, PointerFacts) {
+pub(super) fn lowered(source: &str, options: &PointerOptions) -> (String, PointerFacts) {
     let (module, facts) = lower(source, options).unwrap().expect("uses pointers");
     let written = text(&module, source);
     let info =
@@ -103,7 +103,7 @@ fn lowered(source: &str, options: &PointerOptions) -> (String, PointerFacts) {
     (written, facts)
 }
 
-fn kernel(items: &str, body: &str) -> String {
+pub(super) fn kernel(items: &str, body: &str) -> String {
     format!(
         "@group(0) @binding(0) var<storage, read_write> o: array<u32>;\n\
          @group(0) @binding(1) var<uniform> p: usm_ptr;\n{items}\n\
@@ -115,7 +115,7 @@ fn refused(items: &str, body: &str) -> PointerErrorKind {
     lower(&kernel(items, body), &unified()).unwrap_err().kind
 }
 
-const NODE: &str = "struct Node { value: f32, next: usm_ptr }";
+pub(super) const NODE: &str = "struct Node { value: f32, next: usm_ptr }";
 
 const EVERYTHING: &str = "
 struct Inner { a: vec3<f32>, b: f32, c: array<vec2<i32>, 3> }
@@ -202,7 +202,7 @@ fn a_list_is_followed_by_loads_of_pairs_and_nothing_else() {
 fn two_segments_test_a_pointer_once() {
     let body = "let n = usm_Node(p); o[0] = u32(n.value); o[1] = n.next.x;";
     let (text, _) = lowered(&kernel(NODE, body), &segmented(2));
-    assert_eq!(occurrences(&text, ">> 20u"), 1, "{text}");
+    assert_eq!(occurrences(&text, "< 1048576u"), 1, "{text}");
 }
 
 #[test]

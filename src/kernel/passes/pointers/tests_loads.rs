@@ -1,0 +1,118 @@
+//! Which words are loaded from the heap, how often, and where: what the pass makes of a kernel, as text.
+
+use super::super::tests_support::occurrences;
+use super::options::{HeapElement, PointerOptions, TranslationMode};
+use super::tests::{NODE, checked, kernel, lowered, segmented, split, unified};
+
+const WALK: &str = "var q = p; var sum = 0.0;
+  for (var i = 0u; i < 9u; i++) { let n = usm_Node(q); sum += n.value; q = n.next; }
+  o[id.x] = u32(sum);";
+
+fn loads(text: &str) -> usize {
+    occurrences(text, " = tombolo_heap")
+}
+
+#[test]
+fn a_pointer_that_is_only_followed_is_its_low_word() {
+    let (text, facts) = lowered(&kernel(NODE, WALK), &unified());
+    assert_eq!(facts.element, HeapElement::Pair);
+    assert!(text.contains("var q: u32;"), "{text}");
+    assert_eq!(occurrences(&text, " + 1u)].x;"), 1, "{text}");
+    assert_eq!(loads(&text), 2, "{text}");
+}
+
+#[test]
+fn the_high_word_stays_where_anything_needs_it() {
+    for needs in [
+        "if usm_is_null(q) { break; }",
+        "o[1] = q.y;",
+        "n.next = q;",
+        "let whole = q; o[2] = whole.x + whole.y;",
+        "q = select(q, p, q == p);",
+        "q[i & 1u] = 3u;",
+    ] {
+        let body = WALK.replace("q = n.next;", &format!("q = n.next; {needs}"));
+        let (text, _) = lowered(&kernel(NODE, &body), &unified());
+        assert!(text.contains("var q: vec2<u32>;"), "{needs}: {text}");
+    }
+}
+
+#[test]
+fn low_words_pass_through_choices_constructors_and_other_variables() {
+    let body = "var q = p; var r: usm_ptr; var s = vec2(7u, 0u);
+        for (var i = 0u; i < 9u; i++) {
+            r = select(usm_Node(q).next, vec2(id.x, id.y), i == 4u);
+            s = r; q = s; o[0] += s.x;
+        }";
+    let (text, _) = lowered(&kernel(NODE, body), &unified());
+    for variable in ["var q: u32;", "var r: u32;", "var s: u32 = 7u;"] {
+        assert!(text.contains(variable), "{variable} in {text}");
+    }
+    assert!(!text.contains("id.y"), "{text}");
+}
+
+#[test]
+fn pointers_stay_whole_where_their_high_words_are_looked_at() {
+    for options in [
+        checked(unified()),
+        split(1, 1, TranslationMode::DeviceFavored),
+    ] {
+        let (text, _) = lowered(&kernel(NODE, WALK), &options);
+        assert!(text.contains("var q: vec2<u32>;"), "{text}");
+    }
+    let address = WALK.replace(
+        "o[id.x] =",
+        "o[0] = usm_address(&usm_Node(q).value).y; o[id.x] =",
+    );
+    let address = address.replace("&usm_Node(q).value", "m").replace(
+        "o[0] = usm_address",
+        "let m = usm_Node(q); o[0] = usm_address",
+    );
+    let (text, _) = lowered(&kernel(NODE, &address), &unified());
+    assert!(text.contains("var q: vec2<u32>;"), "{text}");
+}
+
+#[test]
+fn loads_of_one_node_choose_the_segment_once() {
+    let (text, _) = lowered(&kernel(NODE, WALK), &segmented(2));
+    assert_eq!(
+        occurrences(&text, "} else {"),
+        2,
+        "the loop's and ours: {text}"
+    );
+    assert_eq!(loads(&text), 4, "{text}");
+}
+
+#[test]
+fn nothing_is_loaded_before_what_could_change_it() {
+    for between in [
+        "n.value = 2.0;",
+        "storageBarrier();",
+        "o[3] = 1u;",
+        "bump();",
+        "if o[4] == 1u { return; }",
+    ] {
+        let items = format!("{NODE} fn bump() {{ o[5] = 1u; }}");
+        let body = format!(
+            "let n = usm_Node(p); let a = n.value; {between} let b = n.next.x; o[0] = u32(a) + b;"
+        );
+        let (text, _) = lowered(&kernel(&items, &body), &segmented(2));
+        // Two choices: neither load waits for the other.
+        assert!(occurrences(&text, "} else {") >= 2, "{between}: {text}");
+    }
+}
+
+#[test]
+fn zeros_at_the_start_of_the_heap_spare_a_choice_for_each_load() {
+    let body = "let n = usm_Node(p); o[0] = n.next.x + n.next.y;";
+    let choices = |zero_bytes| {
+        let options = PointerOptions {
+            zero_bytes,
+            ..checked(unified())
+        };
+        occurrences(&lowered(&kernel(NODE, body), &options).0, "select(")
+    };
+    assert_eq!(choices(16) + 2, choices(0));
+    assert_eq!(choices(15) + 1, choices(0), "a word must lie in them whole");
+    assert_eq!(choices(11), choices(0));
+}
