@@ -10,6 +10,8 @@ mod harness;
 mod buffers;
 mod device_memory;
 mod devices;
+mod faults;
+mod growing;
 mod heap;
 mod heap_api;
 mod heap_size;
@@ -33,6 +35,8 @@ fn main() -> std::process::ExitCode {
         device_memory::CASES,
         devices::CASES,
         buffers::CASES,
+        faults::CASES,
+        growing::CASES,
         heap::CASES,
         heap_api::CASES,
         heap_size::CASES,
