@@ -17,7 +17,7 @@ cases![
     one_report_of_many_faults_belongs_together,
     wrong_tags_and_the_end_of_device_memory,
     freed_memory_is_known_to_the_host_alone,
-    unchecked_kernels_beside_checked_ones,
+    launches_beside_a_failed_one_succeed,
 ];
 
 /// The line that has to be reported ends with this.
@@ -54,6 +54,13 @@ struct Room {
     target: Ptr<u8>,
 }
 
+/// The heap's first bytes, which are nobody's: what is wrong must not end there either.
+const START: [u32; 64] = [0x5a5a_a5a5; 64];
+
+fn start(heap: &SharedHeap) -> *mut [u32; 64] {
+    heap.base().address() as *mut [u32; 64]
+}
+
 #[derive(Clone, Copy)]
 enum Kind {
     Import,
@@ -79,6 +86,13 @@ impl Room {
             (0..bytes).map(byte).collect()
         };
         let before = pattern(8 << 10, 3);
+        let first = heap.alloc(0u32).unwrap();
+        let host = heap.host().unwrap();
+        // SAFETY: the heap begins with pages that are never handed out; they are there as long as it has
+        // allocations, and while the host has access no kernel runs.
+        unsafe { *start(&heap) = START };
+        drop(host);
+        heap.free(first).unwrap();
         let mut guards = vec![(heap.alloc_slice(&before).unwrap(), before)];
         let target = heap.alloc_zeroed::<u8>(64).unwrap();
         loop {
@@ -162,6 +176,9 @@ impl Room {
                 panic!("byte {wrong} of the allocation at {at:?} was written");
             }
         }
+        // SAFETY: as where it was written.
+        let start = unsafe { *start(&self.heap) };
+        assert_eq!(start, START);
         host.slice(self.target, 64).unwrap().to_vec()
     }
 
@@ -613,7 +630,7 @@ fn freed_memory_is_known_to_the_host_alone(f: &Fixture) {
     });
 }
 
-fn unchecked_kernels_beside_checked_ones(f: &Fixture) {
+fn launches_beside_a_failed_one_succeed(f: &Fixture) {
     // A launch that failed says nothing about those before and after it in the same batch.
     Room::each(f, |room| {
         let (poke, line) = room.kernel("", "let n = usm_Node(at); // here\n n.tag += index;");
