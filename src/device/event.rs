@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::DeviceShared;
 use super::outcome::{ExecutionError, Outcome};
 use super::profile::{ProfilingError, TimingSlot};
 use super::queue::Batch;
 use super::wait::{Progress, wait_for};
+use super::{Device, DeviceShared};
 
 /// Where a command stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +189,30 @@ impl Event {
         };
         let _ = self.wait();
         timing.duration().ok_or(ProfilingError::Unreadable)
+    }
+}
+
+impl Device {
+    /// Orders what is recorded on this device from now on behind `events`, of any device, and returns the
+    /// device, so that a command can follow: `device.after(&[&upload])?.heap_copy(from, to, len)?`.
+    ///
+    /// Events of this device cost nothing, since its queue is in order. No interface of wgpu makes one
+    /// device wait for another: the batches of other devices' events are submitted, all of them first, and
+    /// the calling thread waits until they have ended.
+    ///
+    /// # Errors
+    /// [`WaitError::Failed`] with the failure of the first event of another device that has failed; the
+    /// others have ended all the same. Failures of this device's own commands travel with what they have
+    /// written.
+    pub fn after(&self, events: &[&Event]) -> Result<&Self, WaitError> {
+        let foreign = |event: &&&Event| !Arc::ptr_eq(&event.device, &self.shared);
+        for event in events.iter().filter(foreign) {
+            // What goes wrong here is what waiting tells.
+            let _ = event.submitted();
+        }
+        let ends: Vec<_> = events.iter().filter(foreign).map(|e| e.wait()).collect();
+        ends.into_iter().collect::<Result<(), _>>()?;
+        Ok(self)
     }
 }
 

@@ -22,6 +22,8 @@ mod loops;
 mod mirror;
 mod mirror_transfers;
 mod pointers;
+mod threads;
+mod transfers;
 
 use harness::Suite;
 
@@ -47,6 +49,8 @@ fn main() -> std::process::ExitCode {
         mirror::CASES,
         mirror_transfers::CASES,
         pointers::CASES,
+        threads::CASES,
+        transfers::CASES,
     ]);
     suite.run()
 }

@@ -69,6 +69,11 @@ fn increment(device: &Device, data: tombolo::Ptr<u32>, len: u32) -> Result<(), L
     launch.invocations(len).submit().map(|_| ())
 }
 
+fn refused_with(error: &HeapError, address: u64, why: &str) {
+    let what = "a launch on a device that keeps a copy of the heap";
+    assert_eq!(error.to_string(), format!("{what} at {address:#x}, {why}"));
+}
+
 fn views_and_mirrors_keep_out_of_each_others_way(f: &Fixture) {
     let (context, device) = mirrored(f);
     let heap = context.heap().unwrap();
@@ -80,11 +85,35 @@ fn views_and_mirrors_keep_out_of_each_others_way(f: &Fixture) {
     assert_eq!(view[3].load(Acquire), 6);
     view[3].store(70, Release);
     match increment(&device, other, 8).unwrap_err() {
-        LaunchError::Heap(HeapError::AtomicView { address, .. }) => {
-            assert_eq!(address, words.address());
+        LaunchError::Heap(error @ HeapError::AtomicView { .. }) => {
+            refused_with(
+                &error,
+                words.address(),
+                "of which an AtomicView exists: use the view, or drop it first",
+            );
         }
         refused => panic!("{refused}"),
     }
+    // Transfers and prefetches on the device need the same turn.
+    for refused in [
+        device.heap_copy(other, other.add(4), 4),
+        device.heap_fill(other, 9, 8),
+        device.heap_prefetch(other, 8),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, HeapError::AtomicView { .. }), "{refused}");
+    }
+    // Kernels without memory of the heap, and devices that have the heap itself, are not affected.
+    let apart = device.buffer(&[1u32; 8]).unwrap();
+    let program = Program::new("increment.wgsl", INCREMENT).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let mut launch = kernel.launch().buffer("data", &apart).invocations(8);
+    launch.submit().unwrap();
+    assert_eq!(apart.read().unwrap(), [2; 8]);
+    let importing = context.device_named(f.device.name()).unwrap();
+    increment(&importing, other, 8).unwrap();
+    assert_eq!(heap.read(other, 8).unwrap(), [2; 8]);
+    heap.write(other, &[1; 8]).unwrap();
     drop(view);
     increment(&device, words, 8).unwrap();
     increment(&device, other, 8).unwrap();
@@ -103,8 +132,13 @@ fn owned_memory_keeps_mirrors_out(f: &Fixture) {
     let mut owned = HeapVec::new_in(allocator);
     owned.extend(0..1000u32);
     match increment(&device, words, 8).unwrap_err() {
-        LaunchError::Heap(HeapError::Owned { address, .. }) => {
-            assert_eq!(address, owned.as_ptr() as u64);
+        LaunchError::Heap(error @ HeapError::Owned { .. }) => {
+            let address = owned.as_ptr() as u64;
+            refused_with(
+                &error,
+                address,
+                "which a HeapAllocator has handed out: use the Rust value that owns it",
+            );
         }
         refused => panic!("{refused}"),
     }
