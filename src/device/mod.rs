@@ -4,7 +4,10 @@
 
 pub(crate) mod aspect;
 pub(crate) mod capabilities;
+pub(crate) mod end;
 pub(crate) mod event;
+#[cfg(test)]
+pub(crate) mod hooks;
 pub(crate) mod import;
 pub(crate) mod live;
 pub(crate) mod open;
@@ -65,6 +68,7 @@ pub(crate) struct DeviceShared {
     pub(crate) shader_capabilities: naga::valid::Capabilities,
     pub(crate) options: DeviceOptions,
     pub(crate) queue: queue::Queue,
+    pub(crate) queue_end: Arc<end::QueueEnd>,
     pub(crate) lost: Arc<LostFlag>,
     pub(crate) waiter: Waiter,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
@@ -158,7 +162,11 @@ impl DeviceShared {
 
 impl Drop for DeviceShared {
     fn drop(&mut self) {
-        // What was recorded and never waited for still has its effect on buffers that were exported.
+        #[cfg(test)]
+        hooks::reach(hooks::Point::DeviceDropped(self.id));
+        // What was recorded and never waited for still has its effect on buffers that were exported, and on
+        // the shared heap.
+        let _ended = self.queue_end.approach();
         let _ = self.queue.lock(self).flush();
         if let Some(cache) = &self.pipeline_cache
             && let Err(error) = cache.save()

@@ -296,6 +296,7 @@ fn assemble(
         id: unique_id(),
         shader_capabilities: wgpu_naga_bridge::features_to_naga_capabilities(features, downlevel),
         queue: Queue::new(&limits),
+        queue_end: Arc::default(),
         raw,
         queue_raw,
         capabilities,

@@ -63,7 +63,7 @@ pub(crate) struct KernelShared {
     pub(crate) plain: Arc<Built>,
     /// What the kernel was made of, to make it anew for a heap that has grown.
     origin: Option<Origin>,
-    /// The same kernel for more segments of the heap.
+    /// The same kernel for other numbers of segments of the heap.
     grown: Mutex<HashMap<Segments, Arc<KernelShared>>>,
     /// The forms that only some launches need, made when they are first needed.
     variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
@@ -263,7 +263,7 @@ impl KernelShared {
         })
     }
 
-    /// The kernel for a heap of that many segments.
+    /// The kernel for a heap of that many segments, which may be fewer than it was made for.
     pub(crate) fn for_segments(
         self: &Arc<Self>,
         device: &DeviceShared,
@@ -272,7 +272,7 @@ impl KernelShared {
         let (Some(heap), Some(origin)) = (self.compiled.heap, &self.origin) else {
             return Ok(Arc::clone(self));
         };
-        if heap.segments >= segments.shared && heap.device_segments >= segments.own {
+        if heap.segments == segments.shared && heap.device_segments == segments.own {
             return Ok(Arc::clone(self));
         }
         let mut grown = lock(&self.grown);

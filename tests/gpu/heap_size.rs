@@ -6,7 +6,7 @@ use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
     Constants, Context, Device, DeviceOptions, HeapBound, HeapError, HeapSize, Kernel, LaunchError,
-    Program, Ptr,
+    Program, Ptr, SharedHeap,
 };
 
 cases![
@@ -14,6 +14,8 @@ cases![
     launches_contract_an_adaptive_heap,
     an_adaptive_heap_ends_at_its_bound,
     one_argument_lies_in_one_binding,
+    kernels_go_on_in_a_heap_that_has_shrunk,
+    arguments_that_were_given_back_are_refused,
 ];
 
 const MIB: u64 = 1 << 20;
@@ -23,6 +25,16 @@ const INCREMENT: &str = "
 @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x < arrayLength(&data) { data[id.x] += 1u; }
 }";
+
+/// Both tiers: with the heap in place, and with a copy of it.
+fn both(f: &Fixture, heap: HeapSize, test: impl Fn(&SharedHeap, &Device)) {
+    for live in [true, false] {
+        let mut options = DeviceOptions::default();
+        options.live_memory = live;
+        let (context, device) = with(f, heap, options);
+        test(&context.heap().unwrap(), &device);
+    }
+}
 
 fn kernel(device: &Device) -> Kernel {
     let program = Program::new("heap_size.wgsl", INCREMENT).unwrap();
@@ -144,4 +156,73 @@ fn one_argument_lies_in_one_binding(f: &Fixture) {
     let expected =
         |error: &LaunchError| matches!(error, LaunchError::Heap(HeapError::NotAllocated { .. }));
     assert!(expected(&error), "{error}");
+}
+
+/// Adds one to a word behind a pointer that is behind a pointer.
+const FOLLOW: &str = "
+alias Cell = usm_ptr;
+@group(0) @binding(0) var<uniform> cell: usm_ptr;
+@compute @workgroup_size(1) fn main() {
+    let next = usm_Cell(cell);
+    let word = usm_u32(*next);
+    *word += 1u;
+}";
+
+fn kernels_go_on_in_a_heap_that_has_shrunk(f: &Fixture) {
+    both(f, HeapSize::Bytes(400 * MIB), |heap, device| {
+        let made = |name| {
+            let program = Program::new(name, FOLLOW).unwrap();
+            device.kernel(&program, "main", &Constants::new()).unwrap()
+        };
+        let early = made("early.wgsl");
+        let cell = heap.alloc(Ptr::<u32>::null()).unwrap();
+        let follow = |kernel: &Kernel, to: Ptr<u32>| {
+            heap.write(cell, &[to]).unwrap();
+            let mut launch = kernel.launch().value("cell", &cell).workgroups(1);
+            launch.submit().unwrap();
+            heap.read(to, 1).unwrap()[0]
+        };
+        let near = heap.alloc(100u32).unwrap();
+        assert_eq!(follow(&early, near), 101);
+        for round in 0..2 {
+            // Together more than lavapipe binds at once: the kernel is made anew for two segments.
+            let blocks = [(); 2].map(|()| heap.alloc_zeroed::<u32>(25 << 20).unwrap());
+            // Another one has never known less.
+            let late = made(["late.wgsl", "later.wgsl"][round as usize]);
+            for (done, kernel) in [(0, &early), (1, &late)] {
+                for block in blocks {
+                    assert_eq!(follow(kernel, block.add((25 << 20) - 1)), done + 1);
+                }
+                assert_eq!(follow(kernel, near), 102 + 4 * round + done);
+            }
+            for block in blocks {
+                heap.free(block).unwrap();
+            }
+            assert!(heap.trim() > 150 * MIB);
+            assert_eq!(heap.committed(), 16 * MIB);
+            for (done, kernel) in [(0, &early), (1, &late)] {
+                assert_eq!(follow(kernel, near), 104 + 4 * round + done);
+            }
+        }
+    });
+}
+
+fn arguments_that_were_given_back_are_refused(f: &Fixture) {
+    both(f, HeapSize::Bytes(96 * MIB), |heap, device| {
+        let kernel = kernel(device);
+        let kept = heap.alloc_zeroed::<u32>(64).unwrap();
+        let block = heap.alloc_zeroed::<u32>(10 << 20).unwrap();
+        let at = block.add((10 << 20) - 64);
+        let mut launch = kernel.launch().pointer("data", at, 64).invocations(64);
+        launch.submit().unwrap().wait().unwrap();
+        heap.free(block).unwrap();
+        heap.trim();
+        increment(&kernel, kept, 64);
+        // Wherever its memory is now, the launch harms nobody and nothing.
+        let late = launch.submit().unwrap_err();
+        assert!(matches!(late, LaunchError::Refused { .. }), "{late}");
+        increment(&kernel, kept, 64).wait().unwrap();
+        assert_eq!(heap.host().unwrap().slice(kept, 64).unwrap(), [2; 64]);
+        drop(launch);
+    });
 }

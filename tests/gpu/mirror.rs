@@ -25,6 +25,7 @@ cases![
     a_lost_device_takes_its_changes_along,
     unaligned_arguments_after_growth,
     trimmed_memory_comes_back_as_zeros,
+    mirrors_shrink_with_the_heap,
     launches_are_refused_while_the_host_looks,
     bad_pointers_fail_the_launch,
     threads_take_turns,
@@ -620,6 +621,43 @@ fn trimmed_memory_comes_back_as_zeros(f: &Fixture) {
         heap.trim();
     }
     assert_eq!(heap.host().unwrap().slice(kept, 16).unwrap(), [2; 16]);
+}
+
+fn mirrors_shrink_with_the_heap(f: &Fixture) {
+    let (context, device, heap) = open(f);
+    let gone = mirrored(&context, f);
+    let kept = heap.alloc_zeroed::<u32>(16).unwrap();
+    for looks in [true, false] {
+        // Two segments on lavapipe.
+        let blocks = [(); 2].map(|()| heap.alloc_zeroed::<u32>(25 << 20).unwrap());
+        for (device, block) in [&device, &gone].into_iter().zip(blocks) {
+            increment(device, block, 64);
+            increment(device, kept, 16);
+        }
+        let full = heap.mirror_statistics().held;
+        assert!(full >= 2 * (200 << 20), "{full}");
+        if looks {
+            drop(heap.host().unwrap());
+        }
+        for device in [&device, &gone] {
+            device.finish().unwrap();
+        }
+        for block in blocks {
+            heap.free(block).unwrap();
+        }
+        assert!(heap.trim() > 150 << 20);
+        // Changes that have not come down stay.
+        assert_eq!(heap.mirror_statistics().held, 2 * (16 << 20));
+        increment(&device, kept, 16);
+        let expected = if looks { 3 } else { 6 };
+        assert_eq!(
+            heap.host().unwrap().slice(kept, 16).unwrap(),
+            [expected; 16]
+        );
+    }
+    drop(gone);
+    heap.trim();
+    assert_eq!(heap.mirror_statistics().held, 16 << 20);
 }
 
 fn launches_are_refused_while_the_host_looks(f: &Fixture) {

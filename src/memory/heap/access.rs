@@ -1,13 +1,12 @@
 //! The host's access to the heap.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
 use super::{HeapError, InFlight, SharedHeap, State};
-use crate::device::ExecutionError;
-use crate::device::wait::{Progress, lock, wait_for};
+use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
 /// The host's turn with a [`SharedHeap`]: while it lives no launch that follows pointers runs, and the
@@ -111,34 +110,6 @@ impl SharedHeap {
         }
         self.shared.bring_down_for_host()?;
         Ok((access, waiting))
-    }
-}
-
-impl InFlight {
-    /// Settles the outcomes of the device's launches, which have all ended.
-    fn settle(&self) {
-        if let Some(device) = self.device.upgrade() {
-            device.queue.lock(&device).settle();
-        }
-    }
-
-    pub(super) fn wait(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
-        let Some(device) = self.device.upgrade() else {
-            return Ok(());
-        };
-        if self.batch.submission().is_none() {
-            // Failures are the events' to tell; what matters here is that nothing runs any more.
-            let _ = device.queue.lock(&device).flush();
-        }
-        let Some(Ok(index)) = self.batch.submission() else {
-            return Ok(());
-        };
-        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        match wait_for(&device.raw, &device.lost, index, left) {
-            Progress::Done => Ok(()),
-            Progress::Pending => Err(HeapError::Deadline),
-            Progress::Lost(reason) => Err(Arc::new(ExecutionError::DeviceLost { reason }).into()),
-        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use bytemuck::Pod;
 
 use super::{
-    BINDABLE, FIRST_BYTES, GUARD_BYTES, HeapError, HeapShared, Hold, SEGMENT_BYTES, SharedHeap,
-    State, WINDOW_BYTES,
+    BINDABLE, FIRST_BYTES, GUARD_BYTES, HeapError, HeapShared, Hold, MOST_BYTES, SEGMENT_BYTES,
+    SharedHeap, State,
 };
 use crate::device::wait::lock;
 use crate::memory::pointer::{PointerKind, Ptr};
@@ -166,7 +166,7 @@ impl HeapShared {
         let limit = largest(state.bound, align);
         if bytes > limit {
             // Whether it is the bound that is in the way, or the segments.
-            let instead = match limit < largest(WINDOW_BYTES, align) {
+            let instead = match limit < largest(MOST_BYTES, align) {
                 true => {
                     "allocate it in parts, use a device buffer, or give the context a larger HeapSize"
                 }

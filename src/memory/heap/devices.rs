@@ -114,7 +114,16 @@ impl HeapShared {
     pub(crate) fn imported_anew(&self, argument: &BufferView) -> Option<BufferView> {
         let device = &argument.shared.device;
         let views = lock(&self.views);
-        let segments = &views.get(&device.id)?.segments;
+        self.moved(argument, &views.get(&device.id)?.segments)
+    }
+
+    /// An argument that lies in none of a device's segments, in the one that has its address.
+    pub(super) fn moved(
+        &self,
+        argument: &BufferView,
+        segments: &[(u64, wgpu::Buffer)],
+    ) -> Option<BufferView> {
+        let device = &argument.shared.device;
         if segments.iter().any(|(id, _)| *id == argument.shared.id) {
             return None;
         }

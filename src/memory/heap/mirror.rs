@@ -19,10 +19,13 @@
 //! [`AtomicView`](super::AtomicView) or a [`HeapAllocator`](super::HeapAllocator), cannot be followed so:
 //! while there is some, launches on devices with mirrors that use the heap are refused.
 //!
+//! A heap that gives memory back has its mirrors give back as much ([`shrink`]).
+//!
 //! Locks are taken in this order: the turn, a device's queue, the heap's state.
 
 mod buffers;
 mod ranges;
+mod shrink;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,7 +35,7 @@ use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, Hold, InFlight, SharedHeap, State};
 use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared};
-use crate::memory::buffer::{BufferShared, BufferView};
+use crate::memory::buffer::BufferView;
 use buffers::{CHUNK, MirrorBuffers};
 use ranges::push;
 
@@ -52,6 +55,9 @@ pub struct MirrorStatistics {
     pub uploaded: u64,
     /// Bytes that came from mirrors: changed pages, and a bit for each page that says so.
     pub downloaded: u64,
+    /// Bytes of the heap that mirrors hold now, all together; their devices hold as much again to compare
+    /// with, and so does the host for each.
+    pub held: u64,
 }
 
 /// The mirrors of a heap, and whose turn it is.
@@ -131,6 +137,9 @@ impl SharedHeap {
             mirrors: table.by_device.len(),
             uploaded: table.uploaded,
             downloaded: table.downloaded,
+            held: (table.by_device.values())
+                .map(|mirror| mirror.buffers.covered)
+                .sum(),
         }
     }
 }
@@ -189,11 +198,7 @@ impl HeapShared {
         let Some(mirror) = mirror else {
             return self.imported_anew(argument);
         };
-        let (id, buffer) = mirror.buffers.successor(argument.shared.id)?;
-        Some(BufferView {
-            shared: BufferShared::new(device, buffer, id, true),
-            ..argument.clone()
-        })
+        self.moved(argument, &mirror.buffers.segments())
     }
 
     /// The view of a device with a mirror, which is made or grown as needed.
@@ -408,10 +413,7 @@ impl HeapShared {
 
     /// The answer is how many bytes have travelled.
     fn download(&self, mirror: &mut Mirror) -> Result<u64, HeapError> {
-        if let Some(device) = mirror.owner.upgrade() {
-            // Failures are the events' to tell; a batch that was refused has changed nothing.
-            let _ = device.queue.lock(&device).flush();
-        }
+        mirror.buffers.submit(mirror.owner.upgrade().as_deref());
         let (runs, mut travelled) = mirror.buffers.changes()?;
         let shadow = &mut mirror.shadow;
         mirror.buffers.read(&runs, |offset, bytes| {

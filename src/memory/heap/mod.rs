@@ -25,6 +25,8 @@ mod size;
 mod state;
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, target_os = "linux", feature = "vulkan"))]
+mod tests_drop;
 #[cfg(test)]
 mod tests_size;
 mod transfer;
@@ -64,6 +66,9 @@ const SEGMENT_BYTES: u64 = 128 << 20;
 const BINDABLE: u64 = 256;
 /// The most that low words can address.
 const WINDOW_BYTES: u64 = 4 << 30;
+/// The most that a heap may have: so its size fits a word, and the address behind it has the upper word of
+/// the others.
+const MOST_BYTES: u64 = WINDOW_BYTES - GUARD_BYTES;
 
 /// Memory shared by the host and every device of a context.
 ///

@@ -3,11 +3,12 @@
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use super::{GUARD_BYTES, HeapError, HeapShared, SharedHeap, WINDOW_BYTES};
+use super::{GUARD_BYTES, HeapError, HeapShared, MOST_BYTES, SharedHeap};
 use crate::device::wait::lock;
 use crate::device::{Aspect, Capabilities, Device, DeviceShared};
 
-/// How large a context's heap may grow. Address space is reserved at once, memory comes as it is needed.
+/// How large a context's heap may grow: at most 4 GiB, less 64 KiB. Address space is reserved at once, memory
+/// comes as it is needed.
 ///
 /// Fractions are those of the *working set*: the smallest
 /// [`Capabilities::working_set_bytes`] among the
@@ -18,11 +19,11 @@ use crate::device::{Aspect, Capabilities, Device, DeviceShared};
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum HeapSize {
-    /// One eighth of the working set, at most 4 GiB.
+    /// One eighth of the working set.
     Default,
-    /// This part of the working set, between 0 and 1, at most 4 GiB.
+    /// This part of the working set, between 0 and 1.
     Fraction(f64),
-    /// This many bytes, at most 4 GiB; rounded up to whole pages.
+    /// This many bytes; rounded up to whole pages.
     Bytes(u64),
     /// Grows up to a bound, and gives memory back by itself: as soon as three quarters of what the heap has
     /// have been free for `contract_after`, and no launch is in flight, the memory behind the last
@@ -39,9 +40,9 @@ pub enum HeapSize {
 /// The bound of a [`HeapSize::Adaptive`] heap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HeapBound {
-    /// This part of the working set, between 0 and 1, at most 4 GiB.
+    /// This part of the working set, between 0 and 1.
     Fraction(f64),
-    /// This many bytes, at most 4 GiB; rounded up to whole pages.
+    /// This many bytes; rounded up to whole pages.
     Bytes(u64),
 }
 
@@ -68,7 +69,7 @@ impl HeapSize {
             },
         };
         bytes
-            .clamp(2 * GUARD_BYTES, WINDOW_BYTES)
+            .clamp(2 * GUARD_BYTES, MOST_BYTES)
             .next_multiple_of(GUARD_BYTES)
     }
 }

@@ -6,10 +6,11 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::{HeapError, HeapShared, mirror};
-use crate::device::DeviceShared;
+use crate::device::end::QueueEnd;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
-use crate::device::wait::{Progress, lock, wait_for};
+use crate::device::wait::{LostFlag, Progress, lock, wait_for};
+use crate::device::{DeviceShared, ExecutionError};
 use crate::memory::region::{AllocationId, Region};
 
 pub(super) struct State {
@@ -51,26 +52,76 @@ pub(super) enum Hold {
     Owned,
 }
 
+/// The last batch of a device that used the heap.
 #[derive(Clone)]
 pub(super) struct InFlight {
     pub(super) id: u64,
-    /// Weak, since devices know the heap: a device that is gone runs nothing.
+    /// Weak, since devices know the heap.
     pub(super) device: Weak<DeviceShared>,
-    pub(super) batch: Arc<Batch>,
+    /// What its end can be seen by: launches go on when their device is dropped.
+    raw: wgpu::Device,
+    lost: Arc<LostFlag>,
+    end: Arc<QueueEnd>,
+    batch: Arc<Batch>,
 }
 
 impl InFlight {
+    fn new(device: &Arc<DeviceShared>, batch: &Arc<Batch>) -> Self {
+        Self {
+            id: device.id,
+            device: Arc::downgrade(device),
+            raw: device.raw.clone(),
+            lost: Arc::clone(&device.lost),
+            end: Arc::clone(&device.queue_end),
+            batch: Arc::clone(batch),
+        }
+    }
+
     pub(super) fn is_done(&self) -> bool {
-        let Some(device) = self.device.upgrade() else {
-            return true;
-        };
         match self.batch.submission() {
-            None => false,
+            None => self.end.is_reached(),
             Some(Err(_)) => true,
             Some(Ok(index)) => {
                 let now = Some(Duration::ZERO);
-                wait_for(&device.raw, &device.lost, index, now) != Progress::Pending
+                wait_for(&self.raw, &self.lost, index, now) != Progress::Pending
             }
+        }
+    }
+
+    /// Sees to it that what was recorded is submitted.
+    pub(super) fn submit(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
+        if self.batch.submission().is_some() {
+            return Ok(());
+        }
+        match self.device.upgrade() {
+            // Failures are the events' to tell; what matters here is that nothing stays behind.
+            Some(device) => {
+                let _ = device.queue.lock(&device).flush();
+                Ok(())
+            }
+            // Another thread has dropped the last handle, and is about to submit what was recorded.
+            None if self.end.wait(deadline) => Ok(()),
+            None => Err(HeapError::Deadline),
+        }
+    }
+
+    pub(super) fn wait(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
+        self.submit(deadline)?;
+        let Some(Ok(index)) = self.batch.submission() else {
+            return Ok(());
+        };
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        match wait_for(&self.raw, &self.lost, index, left) {
+            Progress::Done => Ok(()),
+            Progress::Pending => Err(HeapError::Deadline),
+            Progress::Lost(reason) => Err(Arc::new(ExecutionError::DeviceLost { reason }).into()),
+        }
+    }
+
+    /// Settles the outcomes of the device's launches, which have all ended.
+    pub(super) fn settle(&self) {
+        if let Some(device) = self.device.upgrade() {
+            device.queue.lock(&device).settle();
         }
     }
 }
@@ -129,12 +180,14 @@ impl HeapShared {
         if state.host.is_some() {
             return Err(HeapError::HostAccess { what });
         }
-        let last = InFlight {
-            id: device.id,
-            device: Arc::downgrade(device),
-            batch: Arc::clone(batch),
-        };
-        state.in_flight.insert(last.id, last);
+        let last = InFlight::new(device, batch);
+        if state.in_flight.insert(last.id, last).is_none() {
+            // Devices that come and go leave nothing behind.
+            let gone = |last: &InFlight| last.device.strong_count() == 0;
+            state
+                .in_flight
+                .retain(|_, last| !gone(last) || !last.is_done());
+        }
         if !mirror::is_mirrored(device) {
             state.version += 1;
         }

@@ -41,8 +41,9 @@ impl HeapShared {
             }
             (old, state.committed)
         };
+        self.shrink_mirrors(table, new);
         if new < old {
-            self.let_go(table, new);
+            self.let_go();
         }
         // Polling may run callbacks that want the lock, so it was let go. Who allocated meanwhile has grown
         // the heap again, and needs these bytes; nobody can while it is held here.
@@ -65,24 +66,23 @@ impl HeapShared {
         }
     }
 
-    /// Has the devices let go of what they see behind byte `end` of the heap; what imports the rest imports
-    /// it anew when it needs it.
-    fn let_go(&self, table: &mut Table, end: u64) {
-        let _ = (table, end);
-        let views: Vec<_> = lock(&self.views).drain().map(|(_, view)| view).collect();
-        let mut devices = Vec::new();
-        for view in views {
-            let Some(device) = view.device() else {
-                continue;
-            };
+    /// Has the devices let go of what they have imported; what is left is imported anew when it is needed.
+    fn let_go(&self) {
+        // The views stay, empty: the device is made to finish what uses an old import, which arguments may
+        // hold, before there is a new one.
+        let mut let_go = Vec::new();
+        for view in lock(&self.views).values_mut() {
+            view.covered = 0;
+            let segments = std::mem::take(&mut view.segments);
+            let_go.extend(view.device().map(|device| (device, segments)));
+        }
+        for (device, segments) in let_go {
             if let Some(tell) = device.buffer_gone.get() {
-                for (id, _) in &view.segments {
+                for (id, _) in &segments {
                     tell(&device, *id);
                 }
             }
-            devices.push(device);
-        }
-        for device in &devices {
+            drop(segments);
             // wgpu frees what is no longer used when it is polled.
             let _ = device.raw.poll(wgpu::PollType::Poll);
         }

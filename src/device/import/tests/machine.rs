@@ -1,8 +1,9 @@
 //! The devices that the tests run on, and a kernel for them.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
+use crate::device::hooks::alone;
 use crate::device::import::{ImportError, import_host, import_limits, request_device};
 use crate::device::window::{Pinned, Window};
 
@@ -16,8 +17,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone();
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
         descriptor.backends = wgpu::Backends::VULKAN;
         let instance = wgpu::Instance::new(descriptor);

@@ -3,7 +3,6 @@
 //! Everything here works with wgpu's own handles and not with the device's: the device may be dropped
 //! while the mirror still holds what its last launch wrote.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use super::PAGE;
 use super::ranges::push;
+use crate::device::end::QueueEnd;
 use crate::device::wait::{LostFlag, Progress, wait_for};
 use crate::device::{DeviceShared, ExecutionError, capture, unique_id};
 use crate::memory::heap::{HeapError, segment_bytes};
@@ -40,6 +40,7 @@ pub(super) struct MirrorBuffers {
     raw: wgpu::Device,
     queue: wgpu::Queue,
     lost: Arc<LostFlag>,
+    end: Arc<QueueEnd>,
     /// The device's name.
     name: String,
     /// Bytes of a whole segment.
@@ -47,8 +48,6 @@ pub(super) struct MirrorBuffers {
     /// Bytes of the heap that the parts cover.
     pub(super) covered: u64,
     parts: Vec<Part>,
-    /// Segments by the identities of buffers that were replaced by longer ones.
-    replaced: HashMap<u64, usize>,
     diff: wgpu::ComputePipeline,
     staging: StagingPool,
     /// The bits of changed pages were heard.
@@ -64,11 +63,11 @@ impl MirrorBuffers {
             raw: device.raw.clone(),
             queue: device.queue_raw.clone(),
             lost: Arc::clone(&device.lost),
+            end: Arc::clone(&device.queue_end),
             name,
             step: segment_bytes(&device.limits),
             covered: 0,
             parts: Vec::new(),
-            replaced: HashMap::new(),
             diff,
             staging: StagingPool::default(),
             heard: false,
@@ -79,12 +78,6 @@ impl MirrorBuffers {
     pub(super) fn segments(&self) -> Vec<(u64, wgpu::Buffer)> {
         let of = |part: &Part| (part.id, part.heap.clone());
         self.parts.iter().map(of).collect()
-    }
-
-    /// What stands now where the buffer of that identity stood once, if it was replaced.
-    pub(super) fn successor(&self, id: u64) -> Option<(u64, wgpu::Buffer)> {
-        let part = self.parts.get(*self.replaced.get(&id)?)?;
-        Some((part.id, part.heap.clone()))
     }
 
     /// Makes the mirror cover `covered` bytes. Commands recorded before go on using the old buffers,
@@ -101,30 +94,56 @@ impl MirrorBuffers {
             at += bytes;
         }
         if let (Some(old), Some(new)) = (self.parts.get(kept), new.first()) {
-            let pairs = [
-                (&old.heap, &new.heap),
-                (&old.known, &new.known),
-                (&old.changed, &new.changed),
-            ];
-            let ((), error) = capture(&self.raw, || {
-                device.queue.lock(device).encode(|encoder| {
-                    for (old, new) in pairs {
-                        encoder.copy_buffer_to_buffer(old, 0, new, 0, old.size());
-                    }
-                });
-            });
-            refused(&self.name, error)?;
+            self.carry_over(device, old, new)?;
         }
-        for old in self.parts.drain(kept..) {
-            // Later launches that still name it are given its successor.
-            self.replaced.insert(old.id, kept);
+        self.replace(device, kept, new);
+        self.covered = covered;
+        Ok(())
+    }
+
+    /// Makes the mirror cover no more than `covered` bytes, in the same way.
+    pub(super) fn shrink(&mut self, device: &DeviceShared, covered: u64) -> Result<(), HeapError> {
+        let (kept, rest) = ((covered / self.step) as usize, covered % self.step);
+        let mut shorter = Vec::new();
+        if let (Some(old), true) = (self.parts.get(kept), rest > 0) {
+            let (part, error) = capture(&self.raw, || self.part(rest));
+            refused(&self.name, error)?;
+            self.carry_over(device, old, &part)?;
+            shorter.push(part);
+        }
+        self.replace(device, kept, shorter);
+        self.covered = covered;
+        // Buffers go once nothing that was recorded uses them.
+        Self::flush(device)
+    }
+
+    /// Copies what both have room for.
+    fn carry_over(&self, device: &DeviceShared, old: &Part, new: &Part) -> Result<(), HeapError> {
+        let pairs = [
+            (&old.heap, &new.heap),
+            (&old.known, &new.known),
+            (&old.changed, &new.changed),
+        ];
+        let ((), error) = capture(&self.raw, || {
+            device.queue.lock(device).encode(|encoder| {
+                for (old, new) in pairs {
+                    let bytes = old.size().min(new.size());
+                    encoder.copy_buffer_to_buffer(old, 0, new, 0, bytes);
+                }
+            });
+        });
+        refused(&self.name, error)
+    }
+
+    /// Puts `new` in the place of the parts from `kept` on. Launches that still name these are given what
+    /// stands in their place.
+    fn replace(&mut self, device: &DeviceShared, kept: usize, new: Vec<Part>) {
+        for old in self.parts.drain(kept.min(self.parts.len())..) {
             if let Some(tell) = device.buffer_gone.get() {
                 tell(device, old.id);
             }
         }
         self.parts.extend(new);
-        self.covered = covered;
-        Ok(())
     }
 
     fn part(&self, bytes: u64) -> Part {
@@ -215,6 +234,20 @@ impl MirrorBuffers {
         result.map_err(|message| self.failed(message))
     }
 
+    /// Sees to it that what was recorded on the device is submitted.
+    pub(super) fn submit(&self, device: Option<&DeviceShared>) {
+        match device {
+            // Failures are the events' to tell; a batch that was refused has changed nothing.
+            Some(device) => {
+                let _ = device.queue.lock(device).flush();
+            }
+            // The last handle is gone: if another thread is just dropping it, that one submits.
+            None => {
+                self.end.wait(None);
+            }
+        }
+    }
+
     /// Sends off what is recorded, so that an upload's staging memory is not kept for long.
     pub(super) fn flush(device: &DeviceShared) -> Result<(), HeapError> {
         Ok(device.queue.lock(device).flush()?)
@@ -266,6 +299,10 @@ impl MirrorBuffers {
                         bits &= bits - 1;
                         let start = page * PAGE;
                         let end = (start + PAGE).min(part.heap.size());
+                        if start >= end {
+                            // Known before the segment was cut off there.
+                            continue;
+                        }
                         push(&mut runs, base + start..base + end, self.step);
                     }
                 }

@@ -1,0 +1,56 @@
+//! The end of a device's queue: what was recorded when the last handle of the device went is submitted by
+//! whoever drops it, and others may have to wait for that.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::wait::lock;
+
+/// Whether the queue of a device has submitted its last batch.
+#[derive(Debug, Default)]
+pub(crate) struct QueueEnd {
+    reached: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl QueueEnd {
+    pub(crate) fn is_reached(&self) -> bool {
+        *lock(&self.reached)
+    }
+
+    /// Waits for the end; `false` when the deadline passes before. Only for devices whose last handle is
+    /// gone: nothing else brings the end.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> bool {
+        #[cfg(test)]
+        super::hooks::reach(super::hooks::Point::EndAwaited);
+        let mut reached = lock(&self.reached);
+        while !*reached {
+            let slice = match deadline {
+                Some(end) => end.saturating_duration_since(Instant::now()),
+                None => Duration::from_secs(1),
+            };
+            if slice.is_zero() {
+                return false;
+            }
+            (reached, _) = self
+                .changed
+                .wait_timeout(reached, slice)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        true
+    }
+
+    /// The end is reached when the result is dropped, whatever happens until then.
+    pub(super) fn approach(self: &Arc<Self>) -> Approach {
+        Approach(Arc::clone(self))
+    }
+}
+
+pub(super) struct Approach(Arc<QueueEnd>);
+
+impl Drop for Approach {
+    fn drop(&mut self) {
+        *lock(&self.0.reached) = true;
+        self.0.changed.notify_all();
+    }
+}
