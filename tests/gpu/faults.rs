@@ -54,11 +54,11 @@ struct Room {
     target: Ptr<u8>,
 }
 
-/// The heap's first bytes, which are nobody's: what is wrong must not end there either.
-const START: [u32; 64] = [0x5a5a_a5a5; 64];
+/// The heap's first bytes, which are nobody's: what is wrong is read there, and must never be written there.
+const START: [u32; 64] = [0; 64];
 
-fn start(heap: &SharedHeap) -> *mut [u32; 64] {
-    heap.base().address() as *mut [u32; 64]
+fn start(heap: &SharedHeap) -> *const [u32; 64] {
+    heap.base().address() as *const [u32; 64]
 }
 
 #[derive(Clone, Copy)]
@@ -86,13 +86,6 @@ impl Room {
             (0..bytes).map(byte).collect()
         };
         let before = pattern(8 << 10, 3);
-        let first = heap.alloc(0u32).unwrap();
-        let host = heap.host().unwrap();
-        // SAFETY: the heap begins with pages that are never handed out; they are there as long as it has
-        // allocations, and while the host has access no kernel runs.
-        unsafe { *start(&heap) = START };
-        drop(host);
-        heap.free(first).unwrap();
         let mut guards = vec![(heap.alloc_slice(&before).unwrap(), before)];
         let target = heap.alloc_zeroed::<u8>(64).unwrap();
         loop {
@@ -176,7 +169,8 @@ impl Room {
                 panic!("byte {wrong} of the allocation at {at:?} was written");
             }
         }
-        // SAFETY: as where it was written.
+        // SAFETY: the heap begins with pages that are never handed out; they are there as long as it has
+        // allocations, and while the host has access no kernel runs.
         let start = unsafe { *start(&self.heap) };
         assert_eq!(start, START);
         host.slice(self.target, 64).unwrap().to_vec()
