@@ -24,25 +24,6 @@ struct Words {
 
 @group(0) @binding(0) var<storage, read_write> words: Words;
 
-fn churn_4(seed: u32) -> u32 {
-    var x = seed;
-    x ^= x << 13u; x ^= x >> 17u; x ^= x << 5u;
-    x ^= x << 13u; x ^= x >> 17u; x ^= x << 5u;
-    x ^= x << 13u; x ^= x >> 17u; x ^= x << 5u;
-    x ^= x << 13u; x ^= x >> 17u; x ^= x << 5u;
-    return x;
-}
-
-fn churn_16(x: u32) -> u32 {
-    return churn_4(churn_4(churn_4(churn_4(x))));
-}
-
-// A turn must take some time without costing back-edges of a loop, which some drivers ration; so
-// this is work that is long, straight, and not to be shortened by a compiler.
-fn churn_64(x: u32) -> u32 {
-    return churn_16(churn_16(churn_16(churn_16(x))));
-}
-
 // Eight invocations, because a software driver fills up its vectors of eight with idle ones
 // otherwise, and those do not leave loops.
 @compute @workgroup_size(8)

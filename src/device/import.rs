@@ -22,31 +22,12 @@
 //! Whether all sides really see each other's writes in such memory is not promised by the extension
 //! alone; [`probe_import`] tries it.
 
-#![cfg_attr(
-    not(all(
-        feature = "vulkan",
-        any(
-            windows,
-            target_os = "linux",
-            target_os = "android",
-            target_os = "freebsd"
-        )
-    )),
-    allow(dead_code, unused_variables)
-)]
+#![cfg_attr(not(vulkan), allow(dead_code, unused_variables))]
 
 mod probe;
-#[cfg(all(test, target_os = "linux", feature = "vulkan"))]
+#[cfg(all(test, target_os = "linux", vulkan))]
 mod tests;
-#[cfg(all(
-    feature = "vulkan",
-    any(
-        windows,
-        target_os = "linux",
-        target_os = "android",
-        target_os = "freebsd"
-    )
-))]
+#[cfg(vulkan)]
 mod vulkan;
 
 use std::ops::Range;
@@ -164,15 +145,7 @@ pub(crate) fn request_device(
     descriptor: &wgpu::DeviceDescriptor<'_>,
     import: bool,
 ) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
-    #[cfg(all(
-        feature = "vulkan",
-        any(
-            windows,
-            target_os = "linux",
-            target_os = "android",
-            target_os = "freebsd"
-        )
-    ))]
+    #[cfg(vulkan)]
     if import && let Some(opened) = vulkan::open(adapter, descriptor) {
         return opened;
     }
@@ -185,15 +158,7 @@ pub(crate) fn request_device(
 /// [`ImportError::Backend`] and [`ImportError::Extension`] when it cannot.
 pub(crate) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, ImportError> {
     match device.adapter_info().backend {
-        #[cfg(all(
-            feature = "vulkan",
-            any(
-                windows,
-                target_os = "linux",
-                target_os = "android",
-                target_os = "freebsd"
-            )
-        ))]
+        #[cfg(vulkan)]
         wgpu::Backend::Vulkan => vulkan::limits(device),
         backend => Err(ImportError::Backend { backend }),
     }
@@ -214,15 +179,7 @@ pub(crate) fn import_host(
     label: &str,
 ) -> Result<wgpu::Buffer, ImportError> {
     match device.adapter_info().backend {
-        #[cfg(all(
-            feature = "vulkan",
-            any(
-                windows,
-                target_os = "linux",
-                target_os = "android",
-                target_os = "freebsd"
-            )
-        ))]
+        #[cfg(vulkan)]
         wgpu::Backend::Vulkan => vulkan::import(device, window, range, label),
         backend => Err(ImportError::Backend { backend }),
     }

@@ -30,15 +30,7 @@
 // Where no backend of the build has live memory, the recipe has no caller.
 #![cfg_attr(
     not(any(
-        all(
-            feature = "vulkan",
-            any(
-                windows,
-                target_os = "linux",
-                target_os = "android",
-                target_os = "freebsd"
-            )
-        ),
+        vulkan,
         all(feature = "dx12", windows),
         all(feature = "metal", target_vendor = "apple")
     )),
@@ -49,11 +41,11 @@ use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use wgpu::hal::{self, Api, Device as _};
 
 use super::capture;
+use super::words::Words;
 
 /// Why live memory could not be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,16 +123,7 @@ trait LiveApi: Api {
     ) -> (Self::Buffer, KeepAlive);
 }
 
-/// Vulkan exists in wgpu on these systems, and elsewhere only behind features not enabled here.
-#[cfg(all(
-    feature = "vulkan",
-    any(
-        windows,
-        target_os = "linux",
-        target_os = "android",
-        target_os = "freebsd"
-    )
-))]
+#[cfg(vulkan)]
 mod vulkan {
     use std::sync::Arc;
 
@@ -283,15 +266,7 @@ impl LiveBuffer {
         label: &str,
     ) -> Result<LiveBuffer, LiveError> {
         match backend {
-            #[cfg(all(
-                feature = "vulkan",
-                any(
-                    windows,
-                    target_os = "linux",
-                    target_os = "android",
-                    target_os = "freebsd"
-                )
-            ))]
+            #[cfg(vulkan)]
             wgpu::Backend::Vulkan => create::<hal::api::Vulkan>(device, backend, size, label),
             #[cfg(all(feature = "dx12", windows))]
             wgpu::Backend::Dx12 => create::<hal::api::Dx12>(device, backend, size, label),
@@ -315,37 +290,18 @@ impl LiveBuffer {
         self.len
     }
 
-    /// Reads the word at `byte_offset`, acquiring what was written before it was stored.
-    ///
-    /// `None` if the offset is no multiple of four or the word does not lie in the memory.
-    pub(crate) fn load_u32(&self, byte_offset: u64) -> Option<u32> {
-        Some(self.word(byte_offset)?.load(Ordering::Acquire))
-    }
-
-    /// Writes the word at `byte_offset`, releasing what this thread wrote before.
-    ///
-    /// `None` if the offset is no multiple of four or the word does not lie in the memory.
-    pub(crate) fn store_u32(&self, byte_offset: u64, value: u32) -> Option<()> {
-        self.word(byte_offset)?.store(value, Ordering::Release);
-        Some(())
-    }
-
     /// Where the memory begins in the host's address space. Valid for [`LiveBuffer::len`] bytes
     /// while `self` lives; kernels may write it at any time.
     pub(crate) fn as_ptr(&self) -> NonNull<u8> {
         self.ptr
     }
+}
 
-    fn word(&self, byte_offset: u64) -> Option<&AtomicU32> {
-        let end = byte_offset.checked_add(4)?;
-        if end > self.len || !byte_offset.is_multiple_of(4) {
-            return None;
-        }
-        let offset = usize::try_from(byte_offset).ok()?;
-        // SAFETY: `offset + 4 <= len`, and `len` bytes from `ptr` on are one mapping, which lives
-        // as long as `self`. The mapping is aligned to more than four bytes (checked on creation),
-        // `offset` is a multiple of four, and through `&self` words are accessed atomically only.
-        Some(unsafe { AtomicU32::from_ptr(self.ptr.add(offset).cast::<u32>().as_ptr()) })
+// SAFETY: `len` bytes from `ptr` on are one mapping, which lives as long as `self`, and is aligned to more than
+// four bytes (checked on creation). Through `&self` words are accessed atomically only.
+unsafe impl Words for LiveBuffer {
+    fn span(&self) -> (NonNull<u8>, u64) {
+        (self.ptr, self.len)
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod status;
 pub(crate) mod tier;
 pub(crate) mod wait;
 pub(crate) mod window;
+pub(crate) mod words;
 pub(crate) mod working_set;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::import::{probe_import, request_device};
 use super::live::{LiveBuffer, LiveError};
 use super::wait::{LostFlag, Progress, wait_for};
+use super::words::Words;
 
 mod report;
 #[cfg(test)]
@@ -287,7 +288,7 @@ impl Bench<'_> {
 
     fn live(&self, backend: wgpu::Backend) -> Result<LiveFinding, Stop> {
         let memory = LiveBuffer::new(self.device, backend, words::SIZE, "tombolo probe")?;
-        let pipeline = self.pipeline(include_str!("../../shaders/probe_live.wgsl"), "probe_live");
+        let pipeline = self.pipeline(SHADER, "probe_live");
         let group = self.bind(&pipeline, memory.buffer());
         let mut found = LiveFinding {
             host_to_kernel: false,
@@ -374,6 +375,11 @@ impl Bench<'_> {
         }))
     }
 }
+
+const SHADER: &str = concat!(
+    include_str!("../../shaders/probe_churn.wgsl"),
+    include_str!("../../shaders/probe_live.wgsl")
+);
 
 /// Byte offsets of the members of `Words` in `probe_live.wgsl`.
 mod words {

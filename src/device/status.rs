@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::live::LiveBuffer;
 use super::wait::lock;
+use super::words::Words;
 
 /// Words of one record; word 0 is the loop guard's.
 pub(crate) const RECORD_WORDS: u32 = 16;

@@ -18,9 +18,9 @@ mod system;
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::words::Words;
 use ranges::{Ranges, overlap};
 
 /// Why memory of a window could not be had or given back. Offsets count from the window's base.
@@ -325,29 +325,13 @@ impl Pinned {
     pub(crate) fn len(&self) -> u64 {
         self.range.end - self.range.start
     }
+}
 
-    /// Reads the word at `offset` bytes from the beginning of the range, acquiring what was written
-    /// before it was stored. `None` if the offset is no multiple of four or beyond the range.
-    pub(crate) fn load_u32(&self, offset: u64) -> Option<u32> {
-        Some(self.word(offset)?.load(Ordering::Acquire))
-    }
-
-    /// Writes the word at `offset` bytes from the beginning of the range, releasing what this thread
-    /// wrote before. `None` if the offset is no multiple of four or beyond the range.
-    pub(crate) fn store_u32(&self, offset: u64, value: u32) -> Option<()> {
-        self.word(offset)?.store(value, Ordering::Release);
-        Some(())
-    }
-
-    fn word(&self, offset: u64) -> Option<&AtomicU32> {
-        if !offset.is_multiple_of(4) || offset.checked_add(4)? > self.len() {
-            return None;
-        }
-        let word = self.window.at(self.range.start + offset);
-        // SAFETY: the four bytes lie in the range, which is committed as long as `self` lives; the
-        // range begins with a page, so the word is aligned. Whoever makes references of other kinds
-        // to memory of a window must know that no `Pinned` of it is asked for its words meanwhile.
-        Some(unsafe { AtomicU32::from_ptr(word.cast::<u32>().as_ptr()) })
+// SAFETY: the range is committed as long as `self` lives, and begins with a page. Whoever makes references
+// of other kinds to memory of a window must know that no `Pinned` of it is asked for its words meanwhile.
+unsafe impl Words for Pinned {
+    fn span(&self) -> (NonNull<u8>, u64) {
+        (self.as_ptr(), self.len())
     }
 }
 

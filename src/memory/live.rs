@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::buffer::{BufferView, DeviceBuffer};
 use crate::device::live::{LiveBuffer as Mapped, LiveError};
+use crate::device::words::Words;
 use crate::device::{Aspect, Device};
 
 /// 32-bit words in host-coherent memory, mapped for good: kernels reach them as a storage buffer, and

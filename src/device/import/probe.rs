@@ -9,6 +9,7 @@ use crate::device::capture;
 use crate::device::probe::{Finding, NotProbed};
 use crate::device::wait::{LostFlag, Progress, wait_for};
 use crate::device::window::{Pinned, Window, WindowError};
+use crate::device::words::Words;
 
 /// What was seen in host memory that a device had imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,11 @@ pub struct ImportFinding {
     /// The longest range that can be imported at once, in bytes.
     pub longest: u64,
 }
+
+pub(super) const SHADER: &str = concat!(
+    include_str!("../../../shaders/probe_churn.wgsl"),
+    include_str!("../../../shaders/probe_import.wgsl")
+);
 
 /// Where the words of `shaders/probe_import.wgsl` lie, in bytes.
 pub(super) mod words {
@@ -106,7 +112,7 @@ fn attempt(
     let buffer = import_host(device, &window, range, "tombolo probe")?;
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: Some("tombolo probe"),
-        source: wgpu::ShaderSource::Wgsl(include_str!("../../../shaders/probe_import.wgsl").into()),
+        source: wgpu::ShaderSource::Wgsl(SHADER.into()),
     });
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label: Some("tombolo probe"),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::device::probe::Finding;
+use crate::device::words::Words;
 use machine::{MIB, Machine, Port, descriptor, pipeline, window};
 
 #[test]
@@ -385,7 +386,7 @@ fn the_probe_of_a_plain_device_says_why_not() {
 
 #[test]
 fn the_probe_and_its_kernel_agree_on_where_words_lie() {
-    let source = include_str!("../../../shaders/probe_import.wgsl");
+    let source = probe::SHADER;
     let module = naga::front::wgsl::parse_str(source).unwrap();
     let words = module
         .types

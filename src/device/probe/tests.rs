@@ -78,7 +78,7 @@ fn patience_grows_but_not_beyond_the_loop_budget_or_the_watchdog() {
 
 #[test]
 fn the_offsets_are_those_of_the_kernel() {
-    let source = include_str!("../../../shaders/probe_live.wgsl");
+    let source = SHADER;
     let module = naga::front::wgsl::parse_str(source).unwrap();
     let (_, ty) = module
         .types

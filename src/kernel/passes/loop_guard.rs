@@ -21,7 +21,7 @@
 //! skip the test behind the loop. So a call of a function that returns from within a loop is
 //! followed by the test of those loops, once more, in the caller.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use naga::{
@@ -31,7 +31,7 @@ use naga::{
 };
 
 use super::trip_count::{UNBOUNDED, each_statement, entry_cost};
-use super::{emit_chain, prepend, status, type_of, unique_name};
+use super::{emit_chain, only_if, prepend, reachable, status, type_of, unique_name};
 
 /// Back-edges kept free of the budget for what a driver's compiler may add by itself.
 const MARGIN: u32 = 64;
@@ -113,22 +113,6 @@ pub fn run(
     guard_function(function, &globals, &returning, &mut guard, true);
     globals.read_zero(function);
     Some(guard)
-}
-
-/// The functions that `entry` calls, directly or not, callees first.
-fn reachable(module: &Module, entry: &Function) -> BTreeSet<Handle<Function>> {
-    let mut found = BTreeSet::new();
-    let mut todo = vec![entry];
-    while let Some(function) = todo.pop() {
-        each_statement(&function.body, &mut |statement| {
-            if let Statement::Call { function, .. } = *statement
-                && found.insert(function)
-            {
-                todo.push(&module.functions[function]);
-            }
-        });
-    }
-    found
 }
 
 /// The variables that the guard adds to a module.
@@ -473,13 +457,5 @@ impl Rewriter<'_> {
         first.push(only_if(condition, report), span);
         let condition = self.equals(out, span, watched.mark, self.on);
         out.push(only_if(condition, first), span);
-    }
-}
-
-fn only_if(condition: Handle<Expression>, accept: Block) -> Statement {
-    Statement::If {
-        condition,
-        accept,
-        reject: Block::new(),
     }
 }

@@ -25,9 +25,10 @@ mod tests_support;
 #[cfg(test)]
 mod tests_trip_count;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use naga::{Expression, Function, Handle, Module, Span, Statement, Type, TypeInner};
+use naga::{Block, Expression, Function, Handle, Module, Span, Statement, Type, TypeInner};
+use trip_count::each_statement;
 
 /// A name that nothing at module scope has yet: `wanted`, or `wanted` with the first free number.
 pub(crate) fn unique_name(module: &Module, wanted: &str) -> String {
@@ -87,9 +88,34 @@ pub(crate) fn emit_chain(
 
 /// Puts `statements` before everything in the body of `function`.
 pub(crate) fn prepend(function: &mut Function, statements: Vec<Statement>, span: Span) {
-    let mut block = naga::Block::with_capacity(statements.len());
+    let mut block = Block::with_capacity(statements.len());
     for statement in statements {
         block.push(statement, span);
     }
     function.body.splice(0..0, block);
+}
+
+/// The functions that `entry` calls, directly or not, callees first.
+pub(crate) fn reachable(module: &Module, entry: &Function) -> BTreeSet<Handle<Function>> {
+    let mut found = BTreeSet::new();
+    let mut todo = vec![entry];
+    while let Some(function) = todo.pop() {
+        each_statement(&function.body, &mut |statement| {
+            if let Statement::Call { function, .. } = *statement
+                && found.insert(function)
+            {
+                todo.push(&module.functions[function]);
+            }
+        });
+    }
+    found
+}
+
+/// The statement that runs `accept` where `condition` holds.
+pub(crate) fn only_if(condition: Handle<Expression>, accept: Block) -> Statement {
+    Statement::If {
+        condition,
+        accept,
+        reject: Block::new(),
+    }
 }

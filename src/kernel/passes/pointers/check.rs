@@ -12,7 +12,7 @@ use naga::{
 };
 
 use super::super::status;
-use super::super::type_of;
+use super::super::{only_if, type_of};
 use super::builder::{Builder, Value};
 use super::heap::Heap;
 use super::options::site_code;
@@ -458,12 +458,4 @@ pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
     function.body.push(only_if(is_noted, noted), span);
     function.body.push(Statement::Return { value: None }, span);
     Some(function)
-}
-
-fn only_if(condition: Value, accept: Block) -> Statement {
-    Statement::If {
-        condition,
-        accept,
-        reject: Block::new(),
-    }
 }

@@ -10,6 +10,7 @@ use naga::{
     Statement, Type, TypeInner,
 };
 
+use super::super::reachable;
 use super::super::trip_count::each_statement;
 use super::narrow::{self, Narrow, is_pair};
 use super::options::{
@@ -87,22 +88,6 @@ pub(super) fn role(function: &Function, types: &naga::UniqueArena<Type>) -> Role
         }
         _ => Role::User,
     }
-}
-
-/// The functions that `entry` calls, directly or not.
-fn reachable(module: &Module, entry: &Function) -> BTreeSet<Handle<Function>> {
-    let mut found = BTreeSet::new();
-    let mut todo = vec![entry];
-    while let Some(function) = todo.pop() {
-        each_statement(&function.body, &mut |statement| {
-            if let Statement::Call { function, .. } = *statement
-                && found.insert(function)
-            {
-                todo.push(&module.functions[function]);
-            }
-        });
-    }
-    found
 }
 
 /// Needs gathered over all functions.
