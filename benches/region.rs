@@ -9,6 +9,9 @@
 //! that it has no smaller scraps than the region), and asked for `align - 16` bytes more than
 //! wanted, which is the least that makes room for an aligned address.
 //!
+//! `cargo test --bench region` measures nothing: it runs one trace, and fails if the region refused what a
+//! gap would have held.
+//!
 //! Each row of time is the median of the ratios of the pairs. The last lines are the rows:
 //! `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
 
@@ -197,7 +200,30 @@ fn failures<A: Allocator>(mut allocator: A, trace: &Trace) -> Failures {
     count
 }
 
+/// Whether the region refuses nothing that a gap would have held, and gives out what it should.
+fn check() {
+    let trace = trace(1);
+    let ours = failures(region(RegionOptions::default()), &trace);
+    let theirs = failures(offset_allocator(), &trace);
+    assert!(ours.requests > 100_000, "the trace is too short");
+    assert_eq!(ours.requests, theirs.requests);
+    assert_eq!(
+        ours.with_fitting_gap, 0,
+        "requests were refused although they fit"
+    );
+    // The judge is not blind: it finds the other allocator's.
+    assert!(theirs.with_fitting_gap > 0, "no trace reaches the limit");
+    println!(
+        "region: {} of {} requests failed, none with a fitting gap",
+        ours.failed, ours.requests
+    );
+}
+
 fn main() {
+    // `cargo bench` passes it and `cargo test` does not.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return check();
+    }
     let traces: Vec<Trace> = (1..=3).map(trace).collect();
     let mut rows = Vec::new();
 

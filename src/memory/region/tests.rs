@@ -398,3 +398,22 @@ proptest! {
         drive(&bytes);
     }
 }
+
+/// What the fuzzer has found worth keeping, again on every run of the tests.
+#[test]
+fn inputs_of_the_fuzzer_agree_with_the_shadow() {
+    let lines = include_str!("corpus.txt").lines();
+    let inputs: Vec<Vec<u8>> = lines
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let digits = line.as_bytes().chunks(2);
+            let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+            digits
+                .map(byte)
+                .collect::<Option<_>>()
+                .expect("bytes in hexadecimal")
+        })
+        .collect();
+    assert!(inputs.len() > 100, "{} inputs", inputs.len());
+    inputs.iter().for_each(|bytes| drive(bytes));
+}

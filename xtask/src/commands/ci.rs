@@ -44,6 +44,17 @@ const EXAMPLES: &[Example] = &[
     },
 ];
 
+/// Features that the library is built with one at a time; what else it has is for other systems.
+const FEATURES: &[&str] = &["", "vulkan", "gles"];
+
+/// Looks the library over as a program builds it that wants only these features.
+fn with_features(workspace: &Workspace, features: &str) -> Command {
+    let mut clippy = workspace.cargo();
+    clippy.args(["clippy", "--package", "tombolo", "--no-default-features"]);
+    clippy.args(["--features", features, "--", "-D", "warnings"]);
+    clippy
+}
+
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     let start = Instant::now();
@@ -68,6 +79,15 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
                 .env("RUSTDOCFLAGS", "-D warnings"),
         )
     })?;
+    for features in FEATURES {
+        let title = match *features {
+            "" => "lints without a backend".to_owned(),
+            backend => format!("lints with {backend} alone"),
+        };
+        step(&title, || {
+            process::run(&mut with_features(workspace, features))
+        })?;
+    }
     let provided = step("adapters", || {
         test::provide_for_tests(workspace, &args.switches)
     })?;
@@ -76,6 +96,14 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     for run in runs(provided) {
         step(&run.title(), || run.execute(workspace, provided))?;
     }
+    step("the region's traces", || {
+        // Without `--bench` it measures nothing, and fails where a gap was overlooked.
+        process::run(
+            workspace
+                .cargo()
+                .args(["test", "--quiet", "--bench", "region"]),
+        )
+    })?;
     eprintln!("\n== all passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
@@ -189,6 +217,19 @@ mod tests {
         let runs = runs(None);
         assert_eq!(runs.len(), EXAMPLES.len());
         assert!(runs.iter().all(|run| run.adapter.is_none()));
+    }
+
+    #[test]
+    fn every_backend_of_this_system_is_built_alone() {
+        let root = Workspace::find().unwrap();
+        let manifest = fs::read_to_string(root.manifest()).unwrap();
+        for features in FEATURES {
+            let line = process::display(&with_features(&root, features));
+            assert!(line.ends_with("-- -D warnings"), "{line}");
+            assert!(line.contains("--no-default-features"), "{line}");
+            let declared = manifest.contains(&format!("\n{features} = ["));
+            assert!(features.is_empty() || declared, "{features}");
+        }
     }
 
     #[test]
