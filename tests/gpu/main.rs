@@ -11,6 +11,7 @@ mod buffers;
 mod device_memory;
 mod devices;
 mod faults;
+mod foundation;
 mod growing;
 mod heap;
 mod heap_api;
@@ -25,6 +26,22 @@ mod pointers;
 mod threads;
 mod transfers;
 
+/// The examples whose parts are tested here.
+#[allow(dead_code, reason = "the examples use more of it")]
+#[path = "../../examples/support/mod.rs"]
+mod support;
+
+#[allow(dead_code, reason = "the example uses more of it")]
+#[path = "../../examples/doctor/report.rs"]
+mod doctor;
+
+#[allow(dead_code, reason = "the example uses more of it")]
+#[path = "../../examples/median/filter.rs"]
+mod median;
+
+#[path = "../../examples/median/reference.rs"]
+mod median_reference;
+
 use harness::Suite;
 
 fn main() -> std::process::ExitCode {
@@ -38,6 +55,7 @@ fn main() -> std::process::ExitCode {
         devices::CASES,
         buffers::CASES,
         faults::CASES,
+        foundation::CASES,
         growing::CASES,
         heap::CASES,
         heap_api::CASES,

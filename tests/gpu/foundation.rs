@@ -1,0 +1,331 @@
+//! What the rest stands on, as programs see it: the doctor's report, profiling, deadlines, pipelines in raw
+//! wgpu, devices without private memory, and the filter of the `median` example.
+
+use std::time::Duration;
+
+use image::RgbaImage;
+use tombolo::{
+    Aspect, Capability, Constants, DeviceBuffer, EventStatus, Kernel, KernelError, LaunchError,
+    ProfilingError, Program, WaitError,
+};
+
+use crate::cases;
+use crate::doctor::Report;
+use crate::harness::Fixture;
+use crate::median::Filter;
+use crate::median_reference as reference;
+
+cases![
+    the_doctors_report_is_json_that_holds_the_adapters,
+    profiling_counts_every_dispatch,
+    profiled_times_are_those_of_their_launches,
+    deadlines_before_and_behind_the_end,
+    pipelines_work_in_raw_wgpu,
+    devices_without_private_memory_say_so,
+    medians_of_windows_of_3_and_15,
+];
+
+fn kernel(f: &Fixture, source: &str) -> Kernel {
+    let program = Program::new("foundation.wgsl", source).unwrap_or_else(|e| panic!("{e}"));
+    let kernel = f.device.kernel(&program, "main", &Constants::new());
+    kernel.unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn the_doctors_report_is_json_that_holds_the_adapters(f: &Fixture) {
+    let report = Report::new(&f.context, f.device.name());
+    assert!(report.holds());
+    let text = serde_json::to_string_pretty(&report).unwrap();
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read["tombolo"], env!("CARGO_PKG_VERSION"));
+    let adapters = read["adapters"].as_array().unwrap();
+    let expected = f.context.adapters();
+    let mine = adapters.iter().find(|a| a["index"] == f.index).unwrap();
+    assert_eq!(mine["name"], expected[f.index].name);
+    assert_eq!(mine["driver"], expected[f.index].driver);
+    assert_eq!(mine["backend"], expected[f.index].backend.to_str());
+    assert!(mine["error"].is_null());
+    let details = &mine["details"];
+    let capabilities = f.device.capabilities();
+    assert_eq!(details["software"], capabilities.software);
+    assert_eq!(
+        details["limits"]["storage_binding_bytes"],
+        capabilities.storage_binding_bytes
+    );
+    let budget = &details["probe"]["loop_budget"];
+    assert_eq!(budget["measured"], true);
+    assert_eq!(budget["value"].is_null(), !f.is_lavapipe(), "{budget}");
+    let aspects = details["aspects"].as_array().unwrap();
+    assert_eq!(aspects.len(), Aspect::ALL.len());
+    for (told, &aspect) in aspects.iter().zip(Aspect::ALL) {
+        assert_eq!(told["name"], aspect.name());
+        assert_eq!(told["has"], f.device.has(aspect), "{aspect}");
+        assert!(!told["why"].as_str().unwrap().is_empty());
+    }
+    let rungs = details["capabilities"].as_array().unwrap();
+    for (told, &capability) in rungs.iter().zip(Capability::ALL) {
+        let report = capabilities.tier(capability);
+        assert_eq!(told["name"], capability.name());
+        assert_eq!(told["tier"], report.tier.name(), "{capability}");
+        assert_eq!(told["available"], report.available, "{capability}");
+    }
+    assert_eq!(rungs.len(), Capability::ALL.len());
+    // Without a name all of them are in it, in their order.
+    let all: serde_json::Value =
+        serde_json::from_str(&serde_json::to_string(&Report::new(&f.context, "")).unwrap())
+            .unwrap();
+    let names = all["adapters"].as_array().unwrap().iter();
+    let names: Vec<&str> = names.map(|a| a["name"].as_str().unwrap()).collect();
+    assert!(
+        names
+            .into_iter()
+            .eq(expected.iter().map(|a| a.name.as_str()))
+    );
+}
+
+/// Works in the invocations from one on, and little in the others.
+const WORK: &str = "
+@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+@group(0) @binding(1) var<uniform> from_to: vec2<u32>;
+@compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    var x = id.x | 1u;
+    if id.x >= from_to.x && id.x < from_to.y {
+        for (var i = 0u; i < 10000u; i++) { x = x * 1664525u + 1013904223u; }
+    }
+    data[id.x] = x;
+}";
+
+fn profiling_counts_every_dispatch(f: &Fixture) {
+    let kernel = kernel(f, WORK);
+    let most = f.device.capabilities().workgroups_per_dimension;
+    let count = most + 3000;
+    let data: DeviceBuffer<u32> = f.device.zeroed(count as usize).unwrap();
+    let mut launch = kernel.launch().buffer("data", &data);
+    launch = launch.value("from_to", &[0u32; 2]).workgroups(count);
+    let mut launch = launch.profiled();
+    if !f.device.has(Aspect::TimestampQueries) {
+        match launch.submit().unwrap_err() {
+            LaunchError::Profiling(ProfilingError::Unsupported { device }) => {
+                assert_eq!(device, f.device.name());
+            }
+            other => panic!("{other}"),
+        }
+        return;
+    }
+    let mut time = |from: u32, to: u32| {
+        launch.set_value("from_to", &[from, to]).unwrap();
+        launch.submit().unwrap().gpu_time().unwrap()
+    };
+    // Among several, since the first runs while the driver still compiles, and machines have more to do.
+    let idle = (0..6).map(|_| time(0, 0)).min().unwrap();
+    assert!(idle > Duration::ZERO);
+    // As much work in the first dispatch alone, and in the last alone, is seen either way: a hundred
+    // times what all the other invocations do.
+    let first = time(0, 3000);
+    let last = time(most, most + 3000);
+    for (which, part) in [("first", first), ("last", last)] {
+        assert!(part > idle, "{which}: {part:?} of {idle:?}");
+    }
+    time(most - 1500, most + 1500);
+    // The last run has worked on either side of where the grid is cut.
+    let mut worked = vec![false; count as usize];
+    worked[most as usize - 1500..][..3000].fill(true);
+    let seen = data.read().unwrap();
+    for (id, (&seen, worked)) in seen.iter().zip(worked).enumerate().step_by(997) {
+        let mut x = id as u32 | 1;
+        for _ in 0..if worked { 10_000 } else { 0 } {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        }
+        assert_eq!(seen, x, "{id}");
+    }
+}
+
+fn profiled_times_are_those_of_their_launches(f: &Fixture) {
+    let kernel = kernel(f, WORK);
+    if !f.device.has(Aspect::TimestampQueries) {
+        return profiling_counts_every_dispatch(f);
+    }
+    let data: DeviceBuffer<u32> = f.device.zeroed(2048).unwrap();
+    let launch = kernel.launch().buffer("data", &data).workgroups(2048);
+    let mut launch = launch.value("from_to", &[0u32; 2]).profiled();
+    launch.submit().unwrap().wait().unwrap();
+    // Long and short ones in turn, in one batch: each event has the time of its own launch, and all of
+    // them together took no longer than they were waited for.
+    let begun = std::time::Instant::now();
+    let events: Vec<_> = (0..8u32)
+        .map(|i| {
+            let to = if i % 2 == 0 { 2048 } else { 0 };
+            launch.set_value("from_to", &[0, to]).unwrap();
+            launch.submit().unwrap()
+        })
+        .collect();
+    events[7].wait().unwrap();
+    let whole = begun.elapsed();
+    let times: Vec<Duration> = events.iter().map(|e| e.gpu_time().unwrap()).collect();
+    assert!(times.iter().all(|&time| time > Duration::ZERO), "{times:?}");
+    assert!(
+        times.iter().sum::<Duration>() <= whole,
+        "{times:?} in {whole:?}"
+    );
+    let long = times.iter().step_by(2).min().unwrap();
+    let short = times.iter().skip(1).step_by(2).min().unwrap();
+    assert!(long > short, "{times:?}");
+    // A launch of nothing took no time, and one that was not profiled is not known.
+    let nothing = launch.clone().workgroups(0).submit().unwrap();
+    assert_eq!(nothing.gpu_time().unwrap(), Duration::ZERO);
+}
+
+fn deadlines_before_and_behind_the_end(f: &Fixture) {
+    let kernel = kernel(f, WORK);
+    let data: DeviceBuffer<u32> = f.device.zeroed(12_000).unwrap();
+    let launch = kernel.launch().buffer("data", &data).workgroups(12_000);
+    let mut launch = launch.value("from_to", &[0u32, 12_000]);
+    let event = launch.submit().unwrap();
+    // Some 10^8 steps take longer than that, and nobody has even submitted it.
+    match event.wait_timeout(Duration::from_nanos(1)) {
+        Err(WaitError::Deadline) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_ne!(event.status(), EventStatus::Recorded);
+    assert!(event.error().is_none());
+    // A fast device may have done it by then.
+    if let Err(error) = event.wait_timeout(Duration::from_micros(50)) {
+        assert!(matches!(error, WaitError::Deadline), "{error}");
+    }
+    // It goes on, and a deadline that is far away is not waited for.
+    event.wait_timeout(Duration::from_secs(600)).unwrap();
+    assert_eq!(event.status(), EventStatus::Complete);
+    for timeout in [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        Duration::from_secs(600),
+        Duration::MAX,
+    ] {
+        event.wait_timeout(timeout).unwrap();
+    }
+    let mut x = 1u32;
+    for _ in 0..10_000 {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    }
+    assert_eq!(data.read_range(0..1).unwrap(), [x]);
+}
+
+fn pipelines_work_in_raw_wgpu(f: &Fixture) {
+    // The pipeline of a kernel, bound and dispatched by hand, beside commands of the runtime.
+    let kernel = kernel(
+        f,
+        "override FACTOR: u32 = 3;
+         @group(0) @binding(0) var<storage, read> source: array<u32>;
+         @group(0) @binding(2) var<storage, read_write> sink: array<u32>;
+         @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&sink) { sink[id.x] = source[id.x] * FACTOR + 1u; }
+         }",
+    );
+    let values: Vec<u32> = (0..300).collect();
+    let source = f.device.buffer(&values).unwrap();
+    let sink = f.device.buffer(&[u32::MAX; 300]).unwrap();
+    f.device.finish().unwrap();
+    let (device, queue) = (f.device.raw(), f.device.raw_queue());
+    let entry = |binding, buffer| wgpu::BindGroupEntry {
+        binding,
+        resource: wgpu::Buffer::as_entire_binding(buffer),
+    };
+    let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &kernel.raw().get_bind_group_layout(0),
+        entries: &[entry(0, source.raw()), entry(2, sink.raw())],
+    });
+    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        pass.set_pipeline(kernel.raw());
+        pass.set_bind_group(0, &group, &[]);
+        pass.dispatch_workgroups(5, 1, 1);
+    }
+    queue.submit([encoder.finish()]);
+    let expected: Vec<u32> = values.iter().map(|x| x * 3 + 1).collect();
+    assert_eq!(sink.read().unwrap(), expected);
+    // And the runtime's own launch of it goes on with what is there.
+    let mut launch = kernel.launch().buffer("source", &sink);
+    let again: DeviceBuffer<u32> = f.device.zeroed(300).unwrap();
+    launch = launch.buffer("sink", &again).invocations(300);
+    launch.submit().unwrap();
+    let expected: Vec<u32> = expected.iter().map(|x| x * 3 + 1).collect();
+    assert_eq!(again.read().unwrap(), expected);
+}
+
+fn devices_without_private_memory_say_so(f: &Fixture) {
+    let device = f.open(|options| options.private_memory_bytes = Some(0));
+    assert!(!device.has(Aspect::PrivateAlloca));
+    assert_eq!(device.capabilities().private_memory_bytes, 0);
+    let why = device.capabilities().explain(Aspect::PrivateAlloca);
+    assert!(why.contains("0 bytes"), "{why}");
+    let program = Program::new(
+        "private.wgsl",
+        "override N: u32 = 4;
+         @group(0) @binding(0) var<storage, read_write> data: array<u32>;
+         @compute @workgroup_size(1) fn main() {
+            var own: array<u32, N>;
+            for (var i = 0u; i < N; i++) { own[i] = data[i]; }
+            data[0] = own[N - 1u];
+         }
+         @compute @workgroup_size(1) fn plain() {
+            var fixed: array<u32, 4>;
+            for (var i = 0u; i < 4u; i++) { fixed[i] = data[i]; }
+            data[0] = fixed[3];
+         }",
+    )
+    .unwrap();
+    for n in [1u32, 4, 100] {
+        let refused = device.kernel(&program, "main", &Constants::new().set("N", n));
+        let error = refused.unwrap_err();
+        match &error {
+            KernelError::PrivateArrayTooLarge {
+                array,
+                bytes,
+                limit,
+                diagnostic,
+                ..
+            } => {
+                assert_eq!(
+                    (array.as_str(), *bytes, *limit),
+                    ("own", 4 * u64::from(n), 0)
+                );
+                assert_eq!(diagnostic.line, 4);
+            }
+            other => panic!("{other}"),
+        }
+        assert!(error.to_string().contains("own"), "{error}");
+    }
+    // Arrays whose size the text says need none of it.
+    let kernel = device.kernel(&program, "plain", &Constants::new()).unwrap();
+    let data = device.buffer(&[1u32, 2, 3, 4]).unwrap();
+    let mut launch = kernel.launch().buffer("data", &data).workgroups(1);
+    launch.submit().unwrap();
+    assert_eq!(data.read().unwrap(), [4, 2, 3, 4]);
+    // Nor does the device of the others.
+    assert!(f.device.has(Aspect::PrivateAlloca));
+    let kernel = f.device.kernel(&program, "main", &Constants::new());
+    assert_eq!(kernel.unwrap().private_arrays()[0].bytes, 16);
+}
+
+fn medians_of_windows_of_3_and_15(f: &Fixture) {
+    let mut x = 7u32;
+    let picture = RgbaImage::from_fn(37, 23, |_, _| {
+        let mut byte = || {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (x >> 24) as u8
+        };
+        image::Rgba([byte(), byte(), byte(), byte()])
+    });
+    for n in [3, 15] {
+        let filter = Filter::new(&f.device, n).unwrap();
+        let mut rows = 0;
+        let filtered = filter.run(&picture, |done| rows += done).unwrap();
+        assert_eq!(rows, 37 * 23);
+        assert!(
+            filtered.image == reference::median(&picture, n),
+            "{n} x {n}"
+        );
+        assert!(filtered.image != picture);
+    }
+}
