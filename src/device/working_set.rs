@@ -14,15 +14,7 @@
 /// Direct3D, OpenGL and WebGPU tell nothing that is comparable.
 pub(crate) fn working_set(device: &wgpu::Device) -> Option<u64> {
     match device.adapter_info().backend {
-        #[cfg(all(
-            feature = "vulkan",
-            any(
-                windows,
-                target_os = "linux",
-                target_os = "android",
-                target_os = "freebsd"
-            )
-        ))]
+        #[cfg(vulkan)]
         wgpu::Backend::Vulkan => vulkan::working_set(device),
         #[cfg(all(feature = "metal", target_vendor = "apple"))]
         wgpu::Backend::Metal => {
@@ -36,15 +28,7 @@ pub(crate) fn working_set(device: &wgpu::Device) -> Option<u64> {
     }
 }
 
-#[cfg(all(
-    feature = "vulkan",
-    any(
-        windows,
-        target_os = "linux",
-        target_os = "android",
-        target_os = "freebsd"
-    )
-))]
+#[cfg(vulkan)]
 mod vulkan {
     use ash::{ext, vk};
     use wgpu::hal::api::Vulkan;

@@ -27,7 +27,6 @@ mod threads;
 mod transfers;
 
 /// The examples whose parts are tested here.
-#[allow(dead_code, reason = "the examples use more of it")]
 #[path = "../../examples/support/mod.rs"]
 mod support;
 
