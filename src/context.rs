@@ -7,7 +7,7 @@ use crate::device::open::{ContextRooms, adopt, open};
 use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
 use crate::device::wait::lock;
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
-use crate::memory::heap::ContextHeap;
+use crate::memory::heap::{ContextHeap, segment_bytes};
 use crate::memory::{HeapError, HeapSize, SharedHeap};
 
 /// The adapters of this machine, hardware and software, and what the devices opened on them share.
@@ -302,7 +302,8 @@ impl Device {
 /// Lets the heap of the device's context know what the device can work with.
 fn join_heap(device: &Device) {
     let heap = device.shared.heap_room.get::<ContextHeap>();
-    heap.join(&device.shared.capabilities);
+    let segment = segment_bytes(&device.shared.limits);
+    heap.join(&device.shared.capabilities, segment);
 }
 
 impl std::fmt::Debug for Context {

@@ -41,6 +41,13 @@ pub struct DeviceOptions {
     /// Bytes of private arrays that one invocation may have (default: what is known to be safe on the
     /// adapter, see [`Capabilities::private_memory_bytes`]).
     pub private_memory_bytes: Option<u32>,
+    /// Bytes that one storage binding may have (default: what the adapter allows). A smaller number shows
+    /// how a program fares on a smaller adapter: buffers bound at once are no longer than this, nor are the
+    /// segments in which kernels reach shared memory and memory of the device ([`Device::malloc`]): the
+    /// largest power of two in it. More than the adapter allows is what the adapter allows; less than 1 MiB
+    /// is 1 MiB. The shared heap keeps its allocations within segments of less than 128 MiB only if the
+    /// device is opened before the first of them.
+    pub storage_binding_bytes: Option<u64>,
     /// Whether host and device share all memory (default: what the adapter's kind says, see
     /// [`Capabilities::unified_memory`]). `false` gives the device memory of its own behind
     /// [`Device::malloc`].
@@ -82,12 +89,28 @@ impl Default for DeviceOptions {
             max_batch: 1024,
             pipeline_cache: None,
             private_memory_bytes: None,
+            storage_binding_bytes: None,
             unified_memory: None,
             working_set_bytes: None,
             checked_pointers: cfg!(debug_assertions),
             loop_guard: LoopGuardPolicy::WhereNeeded,
             features: wgpu::Features::empty(),
         }
+    }
+}
+
+/// The least that [`DeviceOptions::storage_binding_bytes`] may be: room for the part of the shared heap
+/// that is never handed out, and for a good deal more.
+const LEAST_BINDING_BYTES: u64 = 1 << 20;
+
+impl DeviceOptions {
+    /// The limits with which the device is used.
+    fn lowered(&self, mut limits: wgpu::Limits) -> wgpu::Limits {
+        if let Some(bytes) = self.storage_binding_bytes {
+            let most = &mut limits.max_storage_buffer_binding_size;
+            *most = bytes.max(LEAST_BINDING_BYTES).min(*most);
+        }
+        limits
     }
 }
 
@@ -197,7 +220,7 @@ pub(crate) fn open(
     let descriptor = wgpu::DeviceDescriptor {
         label: options.label.as_deref(),
         required_features: (wanted_features() & adapter.features()) | options.features,
-        required_limits: adapter.limits(),
+        required_limits: options.lowered(adapter.limits()),
         ..Default::default()
     };
     let (raw, queue) = request_device(
@@ -257,7 +280,8 @@ fn assemble(
     downlevel: wgpu::DownlevelFlags,
 ) -> Device {
     options.max_batch = options.max_batch.max(1);
-    let limits = raw.limits();
+    // An adopted device may allow more than it is to use.
+    let limits = options.lowered(raw.limits());
     let features = raw.features();
     // The report is the adapter's; this device may have been opened without the import.
     if options.probe != Some(false)

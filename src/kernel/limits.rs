@@ -22,6 +22,7 @@ pub(super) fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result
             .heap
             .map_or(0, |heap| u64::from(heap.segments + heap.device_segments))
         - compiled.table.len() as u64;
+    let in_segments = (compiled.heap).is_some_and(|heap| heap.segments + heap.device_segments > 1);
     let uniform = count(|k| matches!(k, ArgumentKind::Uniform { .. }));
     let invocations = u64::from(x) * u64::from(y) * u64::from(z);
     let checks: [(&'static str, u64, u64, &'static str); 8] = [
@@ -29,7 +30,13 @@ pub(super) fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result
             "storage buffers",
             storage,
             u64::from(limits.max_storage_buffers_per_shader_stage),
-            "put several arrays into one buffer",
+            match in_segments {
+                false => "put several arrays into one buffer",
+                true => {
+                    "each segment of the shared heap and of the device's own memory is one of them: put several \
+                     arrays into one buffer, or allocate less there"
+                }
+            },
         ),
         (
             "uniform buffers",

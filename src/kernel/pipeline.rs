@@ -272,6 +272,7 @@ impl KernelShared {
         let (Some(heap), Some(origin)) = (self.compiled.heap, &self.origin) else {
             return Ok(Arc::clone(self));
         };
+        // Not one more either: a heap that was trimmed has nothing to bind there.
         if heap.segments == segments.shared && heap.device_segments == segments.own {
             return Ok(Arc::clone(self));
         }

@@ -39,9 +39,11 @@ pub(crate) enum Source {
     Table,
 }
 
-/// Bytes of the uniform that tells where the heap lies, with room for the sizes of four segments of the
+/// Bytes of the uniform that tells where the heap lies, for a kernel that binds so many segments of the
 /// device's own memory.
-pub(crate) const HEAP_INFO_BYTES: u64 = 32;
+pub(crate) fn heap_info_bytes(device_segments: u32) -> u64 {
+    16 * (1 + u64::from(device_segments.div_ceil(4)))
+}
 
 /// Index, layout and plan of a bind group.
 pub(super) type PlannedGroup = (u32, Vec<wgpu::BindGroupLayoutEntry>, Vec<EntryPlan>);
@@ -89,7 +91,7 @@ pub(super) fn plan_groups(
         }
         if heap.reads_info {
             let at = compiled.bindings.heap_info();
-            let ty = uniform(HEAP_INFO_BYTES);
+            let ty = uniform(heap_info_bytes(heap.device_segments));
             wanted.push((at.group, at.binding, Source::HeapInfo, ty));
         }
     }

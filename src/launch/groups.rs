@@ -12,7 +12,7 @@ use crate::device::status::RECORD_BYTES;
 use crate::kernel::compile::Variant;
 use crate::kernel::passes::grid::BYTES as GRID_BYTES;
 use crate::kernel::pipeline::Built;
-use crate::kernel::plan::{GroupPlan, HEAP_INFO_BYTES, Source};
+use crate::kernel::plan::{GroupPlan, Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::heap::DeviceView;
 
@@ -207,7 +207,9 @@ impl Launch {
                 Source::HeapInfo => {
                     if let Some((ring, generation)) = ring {
                         let offset = in_ring(placement.heap_info);
-                        push_buffer(binding, RING_ID | generation, ring, offset, HEAP_INFO_BYTES);
+                        let own_segments = heap.map_or(0, |view| view.own.len() as u32);
+                        let size = heap_info_bytes(own_segments);
+                        push_buffer(binding, RING_ID | generation, ring, offset, size);
                     }
                 }
                 Source::Table => {

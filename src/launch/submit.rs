@@ -15,7 +15,7 @@ use crate::kernel::compile::{Code, Variant};
 use crate::kernel::passes::grid::BYTES as GRID_BYTES;
 use crate::kernel::passes::pointers::HeapInfo;
 use crate::kernel::pipeline::{Kernel, Segments};
-use crate::kernel::plan::{HEAP_INFO_BYTES, Source};
+use crate::kernel::plan::{Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::SharedHeap;
 use crate::memory::heap::{DeviceView, Turn, heap_of};
@@ -92,7 +92,9 @@ impl Launch {
             .map(|bytes| queue.uniform_footprint(bytes))
             .sum();
         let grid_bytes = queue.uniform_footprint(GRID_BYTES as usize);
-        let info_bytes = queue.uniform_footprint(HEAP_INFO_BYTES as usize);
+        let own_segments = heap.as_ref().map_or(0, |heap| heap.own.len() as u32);
+        let info_size = heap_info_bytes(own_segments) as usize;
+        let info_bytes = queue.uniform_footprint(info_size);
         let reads_info = shared.compiled.heap.is_some_and(|heap| heap.reads_info);
         let table_bytes = queue.uniform_footprint(table.words.len() * 4);
         let needed = values
@@ -115,7 +117,7 @@ impl Launch {
             }
             .words();
             let bytes = bytemuck::cast_slice(&words);
-            placement.heap_info = queue.push_uniform(bytes, HEAP_INFO_BYTES as usize);
+            placement.heap_info = queue.push_uniform(bytes, info_size);
         }
         if !table.words.is_empty() {
             let bytes: &[u8] = bytemuck::cast_slice(&table.words);

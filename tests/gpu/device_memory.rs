@@ -203,15 +203,6 @@ fn memory_is_reused_and_grows(f: &Fixture) {
         device.malloc::<u64>(usize::MAX).unwrap_err(),
         HeapError::TooLarge { .. }
     ));
-    let mut more = Vec::new();
-    let error = loop {
-        match device.malloc::<u8>(60 << 20) {
-            Ok(ptr) => more.push(ptr),
-            Err(error) => break error,
-        }
-        assert!(more.len() < 100);
-    };
-    assert!(matches!(error, HeapError::OutOfMemory { .. }), "{error}");
 }
 
 fn wrong_pointers_are_refused(f: &Fixture) {

@@ -23,6 +23,7 @@ mod loops;
 mod mirror;
 mod mirror_transfers;
 mod pointers;
+mod segments;
 mod threads;
 mod transfers;
 
@@ -66,6 +67,7 @@ fn main() -> std::process::ExitCode {
         mirror::CASES,
         mirror_transfers::CASES,
         pointers::CASES,
+        segments::CASES,
         threads::CASES,
         transfers::CASES,
     ]);

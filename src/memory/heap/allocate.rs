@@ -163,14 +163,23 @@ impl HeapShared {
     /// Allocations must not cross the segments in which devices bind the heap, and never cross blocks of the
     /// region: each segment is a block.
     fn lay_out(&self, state: &mut State, bytes: u64, align: u64) -> Result<(), HeapError> {
-        let limit = largest(state.bound, align);
+        let part = state.part;
+        let limit = largest(state.bound, part, align);
         if bytes > limit {
             // Whether it is the bound that is in the way, or the segments.
-            let instead = match limit < largest(MOST_BYTES, align) {
-                true => {
+            let instead = match (
+                limit < largest(MOST_BYTES, part, align),
+                part < SEGMENT_BYTES,
+            ) {
+                (true, _) => {
                     "allocate it in parts, use a device buffer, or give the context a larger HeapSize"
                 }
-                false => {
+                (false, true) => {
+                    "a device of the context binds less than 128 MiB at once, and an allocation lies in one of its \
+                     segments; allocate it in parts, use a device buffer, or raise \
+                     DeviceOptions::storage_binding_bytes if that was lowered"
+                }
+                (false, false) => {
                     "devices bind a heap in segments of 128 MiB, and a kernel chooses the segment once for \
                      each pointer that it follows, so that an allocation lies in one; allocate it in parts, \
                      or use a device buffer"
@@ -186,7 +195,7 @@ impl HeapShared {
             return Err(self.out_of_memory(state, bytes));
         }
         let start = state.laid_out.max(GUARD_BYTES);
-        let end = (start / SEGMENT_BYTES + 1) * SEGMENT_BYTES;
+        let end = (start / part + 1) * part;
         let end = end.min(state.bound);
         state
             .region
@@ -240,11 +249,11 @@ impl HeapShared {
 }
 
 /// The most that one allocation may have in a heap of `bound` bytes, when everything else is freed.
-fn largest(bound: u64, align: u64) -> u64 {
-    let starts = (0..bound).step_by(SEGMENT_BYTES as usize);
+fn largest(bound: u64, part: u64, align: u64) -> u64 {
+    let starts = (0..bound).step_by(part as usize);
     let rooms = starts.map(|start| {
         let first = start.max(GUARD_BYTES).next_multiple_of(align);
-        let end = (start + SEGMENT_BYTES).min(bound);
+        let end = (start + part).min(bound);
         end.saturating_sub(first)
     });
     rooms.max().unwrap_or(0)

@@ -31,7 +31,7 @@ impl Device {
     ///
     /// # Errors
     /// [`HeapError::Overlap`]; [`HeapError::PartOfWord`] where a range starts or ends inside a word of 4
-    /// bytes, other than at the end of its allocation in the heap; [`HeapError::HostAccess`];
+    /// bytes, other than at the end of its allocation; [`HeapError::HostAccess`];
     /// [`HeapError::Unsupported`]; [`HeapError::Null`], [`HeapError::NotAllocated`],
     /// [`HeapError::Misaligned`]; [`HeapError::Buffer`] when wgpu refuses.
     pub fn heap_copy<T: Pod>(
@@ -241,8 +241,8 @@ struct Pointee<'d, T> {
 
 enum Memory {
     Shared(Arc<HeapShared>, DeviceView),
-    /// A buffer of the device, and the offset in it.
-    Own(wgpu::Buffer, u64),
+    /// A buffer of the device, the offset in it, and the end of the allocation.
+    Own(wgpu::Buffer, u64, u64),
 }
 
 impl<'d, T> Pointee<'d, T> {
@@ -257,7 +257,12 @@ impl<'d, T> Pointee<'d, T> {
         if ptr.kind() == PointerKind::Device {
             match DeviceMemory::resolve(device, what, ptr.address(), bytes)? {
                 DevicePlace::Shared(address) => ptr = Ptr::from_address(address),
-                DevicePlace::Own(_, buffer, offset) => own = Some(Memory::Own(buffer, offset)),
+                DevicePlace::Own {
+                    buffer,
+                    offset,
+                    end,
+                    ..
+                } => own = Some(Memory::Own(buffer, offset, end)),
             }
         }
         let memory = match own {
@@ -307,7 +312,7 @@ impl<'d, T> Pointee<'d, T> {
                     buffers: Buffers::Segments(view.clone(), segment_bytes(&self.device.limits)),
                 }
             }
-            Memory::Own(buffer, offset) => Place {
+            Memory::Own(buffer, offset, _) => Place {
                 start: *offset,
                 buffers: Buffers::One(buffer.clone()),
             },
@@ -324,7 +329,7 @@ impl<'d, T> Pointee<'d, T> {
                 let (_, found) = heap.locate(&lock(&heap.state), what, self.ptr, bytes)?;
                 end == found.address + found.requested
             }
-            Memory::Own(..) => false,
+            Memory::Own(_, _, allocation_end) => end == *allocation_end,
         };
         if place.start.is_multiple_of(4) && (end.is_multiple_of(4) || to_end) {
             return Ok((place, bytes.next_multiple_of(4)));

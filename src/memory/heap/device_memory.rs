@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
 
-use super::{HeapError, SharedHeap, heap_of, segment_bytes};
+use super::{BINDABLE, HeapAllocation, HeapError, SharedHeap, heap_of, segment_bytes};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture, unique_id};
 use crate::memory::MemoryRoom;
@@ -22,10 +22,8 @@ pub(crate) const FIRST_TAG: u16 = 1;
 /// Bits of a pointer below the tag.
 const ADDRESS_BITS: u64 = 48;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
-/// Segments of device memory that a device may have: each costs a kernel that follows pointers a
-/// binding and a test.
-const MOST_SEGMENTS: usize = 4;
-/// The least that a segment has.
+/// The least that a segment has, where the device binds as much at once. Each segment costs a kernel that
+/// follows pointers a binding and a test, so that they double.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The segments of one device.
@@ -52,8 +50,26 @@ impl std::fmt::Debug for DeviceMemory {
 pub(crate) enum DevicePlace {
     /// Into the shared heap, at this address.
     Shared(u64),
-    /// Into a segment: its identity, its buffer and the byte offset in it.
-    Own(u64, wgpu::Buffer, u64),
+    /// Into a segment.
+    Own {
+        /// The segment's identity.
+        id: u64,
+        buffer: wgpu::Buffer,
+        /// Where in the buffer, in bytes.
+        offset: u64,
+        /// Where in the buffer the allocation ends.
+        end: u64,
+    },
+}
+
+/// Segments of device memory that kernels on the device can bind: one binding is the shared heap's, and one
+/// the status record's. A kernel with storage arguments of its own may have less left, which is an error
+/// when it is made.
+fn most_segments(limits: &wgpu::Limits) -> usize {
+    limits
+        .max_storage_buffers_per_shader_stage
+        .saturating_sub(2)
+        .max(1) as usize
 }
 
 fn memory(device: &DeviceShared) -> &DeviceMemory {
@@ -95,16 +111,16 @@ impl DeviceMemory {
         let found = (offset >> 32 == 0)
             .then(|| region.find(segment << 32 | offset))
             .flatten();
-        let inside = found.is_some_and(|found| {
-            let start = (segment << 32 | offset) - found.address;
-            start
-                .checked_add(bytes)
-                .is_some_and(|end| end <= found.requested)
-        });
-        if inside {
-            Ok(DevicePlace::Own(*id, buffer.clone(), offset))
-        } else {
-            Err(missing)
+        match found.map(|found| (found.address & 0xffff_ffff) + found.requested) {
+            Some(end) if offset.checked_add(bytes).is_some_and(|last| last <= end) => {
+                Ok(DevicePlace::Own {
+                    id: *id,
+                    buffer: buffer.clone(),
+                    offset,
+                    end,
+                })
+            }
+            _ => Err(missing),
         }
     }
 
@@ -115,14 +131,14 @@ impl DeviceMemory {
         let region = state.region.get_or_insert_with(|| {
             Region::new(RegionOptions::default().with_growth(step).with_lookup(true))
         });
-        if bytes > step {
+        if bytes > step || align > step {
             return Err(HeapError::TooLarge {
                 bytes,
                 limit: step,
                 instead: "the device cannot bind it at once; allocate it in parts",
             });
         }
-        let bytes = bytes.next_multiple_of(8);
+        let most = most_segments(&device.limits);
         let allocation = match region.allocate(bytes, align) {
             Ok(allocation) => allocation,
             Err(_) => {
@@ -131,14 +147,23 @@ impl DeviceMemory {
                     HeapError::OutOfMemory {
                         bytes,
                         in_use: stats.in_use,
-                        bound: MOST_SEGMENTS as u64 * step,
+                        bound: most as u64 * step,
                         largest_free: stats.largest_free,
                     }
                 };
-                if state.buffers.len() >= MOST_SEGMENTS {
-                    return Err(full(region));
+                if state.buffers.len() >= most {
+                    return Err(HeapError::OutOfSegments {
+                        bytes,
+                        segments: most,
+                        device: device.capabilities.name.clone(),
+                        bindings: device.limits.max_storage_buffers_per_shader_stage,
+                        largest_free: region.stats().largest_free,
+                    });
                 }
-                let size = bytes.next_multiple_of(4096).max(SEGMENT_BYTES).min(step);
+                let size = (bytes.next_multiple_of(4096))
+                    .max(SEGMENT_BYTES)
+                    .max(region.stats().capacity)
+                    .min(step);
                 let (buffer, error) = capture(&device.raw, || {
                     device.raw.create_buffer(&wgpu::BufferDescriptor {
                         label: Some("tombolo device memory"),
@@ -173,12 +198,21 @@ impl Device {
     /// The contents are undefined.
     ///
     /// # Errors
-    /// [`HeapError::Layout`] for no values, [`HeapError::OutOfMemory`], [`HeapError::TooLarge`].
+    /// [`HeapError::Layout`] for no values, [`HeapError::OutOfMemory`], [`HeapError::OutOfSegments`],
+    /// [`HeapError::TooLarge`].
     pub fn malloc<T: Pod>(&self, len: usize) -> Result<Ptr<T>, HeapError> {
-        let shared = &self.shared;
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        let align = (align_of::<T>() as u64).max(256);
-        if bytes == 0 {
+        let align = (align_of::<T>() as u64).max(BINDABLE);
+        self.malloc_bytes(bytes, align).map(Ptr::cast)
+    }
+
+    /// As [`Device::malloc`], for bytes at an alignment that is a power of two.
+    ///
+    /// # Errors
+    /// As [`Device::malloc`], and [`HeapError::Layout`] for an alignment that is no power of two.
+    pub fn malloc_bytes(&self, bytes: u64, align: u64) -> Result<Ptr<u8>, HeapError> {
+        let shared = &self.shared;
+        if bytes == 0 || !align.is_power_of_two() {
             return Err(HeapError::Layout { bytes, align });
         }
         let address = if shared.capabilities.unified_memory {
@@ -192,7 +226,48 @@ impl Device {
         Ok(Ptr::from_address(address))
     }
 
-    /// Frees an allocation of [`Device::malloc`]. Launches in flight may go on using it.
+    /// The live allocation that contains the address, in the shared heap or in this device's own memory,
+    /// whatever the pointer's kind says it to be; pointers into its middle are fine. `None` for every other
+    /// pointer. The base has the kind of the pointer.
+    pub fn find<T>(&self, ptr: Ptr<T>) -> Option<HeapAllocation> {
+        let (shared, address) = (&self.shared, ptr.address());
+        let tag = address & !ADDRESS_MASK;
+        match ptr.kind() {
+            PointerKind::Null => None,
+            PointerKind::Shared => heap_of(shared).ok()?.find(ptr),
+            PointerKind::Device if shared.capabilities.unified_memory => {
+                if tag != u64::from(FIRST_TAG) << ADDRESS_BITS {
+                    return None;
+                }
+                let heap = heap_of(shared).ok()?;
+                let found = heap.find(Ptr::<u8>::from_address(address & ADDRESS_MASK))?;
+                let is_own = lock(&memory(shared).0)
+                    .unified
+                    .contains(&found.base.address());
+                is_own.then(|| HeapAllocation {
+                    base: Ptr::from_address(found.base.address() | tag),
+                    ..found
+                })
+            }
+            PointerKind::Device => {
+                let state = lock(&memory(shared).0);
+                let segment = (address >> ADDRESS_BITS).checked_sub(u64::from(FIRST_TAG))?;
+                let offset = u32::try_from(address & ADDRESS_MASK).ok()?;
+                let found = state
+                    .region
+                    .as_ref()?
+                    .find(segment << 32 | u64::from(offset))?;
+                (u64::from(offset) < (found.address & 0xffff_ffff) + found.requested).then(|| {
+                    HeapAllocation {
+                        base: Ptr::from_address(tag | (found.address & 0xffff_ffff)),
+                        size: found.requested,
+                    }
+                })
+            }
+        }
+    }
+
+    /// Frees an allocation of [`Device::malloc`] or [`Device::malloc_bytes`]. Launches in flight may go on using it.
     ///
     /// # Errors
     /// [`HeapError::NotAllocated`], [`HeapError::Interior`], [`HeapError::Null`]; a pointer into the
@@ -232,7 +307,7 @@ impl Device {
                 drop(state);
                 heap.free(ptr)
             }
-            DevicePlace::Own(_, _, offset) => {
+            DevicePlace::Own { offset, .. } => {
                 let mut state = lock(&memory(shared).0);
                 let segment = (address >> ADDRESS_BITS) - u64::from(FIRST_TAG);
                 let Some(region) = &mut state.region else {

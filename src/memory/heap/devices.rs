@@ -46,6 +46,27 @@ pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
 }
 
 impl HeapShared {
+    /// Makes sure that no allocation lies in two segments of the device, which would be possible only in
+    /// memory that the heap had laid out before it knew of such a device.
+    pub(super) fn check_parts(&self, device: &DeviceShared) -> Result<(), HeapError> {
+        let step = segment_bytes(&device.limits);
+        let state = lock(&self.state);
+        let mut blocks = state.region.blocks();
+        let crosses =
+            blocks.find(|block| block.base / step != (block.base + block.size - 1) / step);
+        match crosses {
+            None => Ok(()),
+            Some(block) => Err(HeapError::Unsupported {
+                device: device.capabilities.name.clone(),
+                why: format!(
+                    "it binds {step} bytes at once, and the heap has had a part of {} bytes since before \
+                     the device was opened; open the device first",
+                    block.size
+                ),
+            }),
+        }
+    }
+
     /// The device's view of everything that is backed by memory now.
     ///
     /// A heap that has grown since is imported anew from the start of its last segment, after the
@@ -69,6 +90,7 @@ impl HeapShared {
             view.own = DeviceMemory::segments(device);
             return Ok(view);
         }
+        self.check_parts(device)?;
         let step = segment_bytes(&device.limits);
         let old = views.get(&device.id);
         // Whole segments stay; the last one is imported again with its new length.
@@ -150,7 +172,9 @@ impl HeapShared {
             PointerKind::Device => {
                 match DeviceMemory::resolve(device, WHAT, ptr.address(), bytes)? {
                     DevicePlace::Shared(address) => Ptr::<T>::from_address(address),
-                    DevicePlace::Own(id, buffer, offset) => {
+                    DevicePlace::Own {
+                        id, buffer, offset, ..
+                    } => {
                         return Ok(BufferView {
                             shared: BufferShared::new(device, buffer, id, true),
                             offset,

@@ -43,6 +43,24 @@ pub enum HeapError {
     /// The system has no memory to put behind the heap, although its bound is not reached.
     #[error("the heap cannot grow: {0}")]
     System(#[from] WindowError),
+    /// The device has as many segments of memory of its own as its kernels can bind.
+    #[error(
+        "no room for {bytes} bytes now: {device} has {segments} segments of its own memory, and kernels bind \
+         {bindings} storage buffers at most, one of which is the shared heap and one a status record; the \
+         largest gap is {largest_free}; free something, or use the shared heap or a device buffer"
+    )]
+    OutOfSegments {
+        /// Bytes that were asked for.
+        bytes: u64,
+        /// The device's name.
+        device: String,
+        /// Segments that there are, the most that there may be.
+        segments: usize,
+        /// The adapter's limit of storage buffers in a kernel.
+        bindings: u32,
+        /// Bytes of the largest gap.
+        largest_free: u64,
+    },
     /// The size is zero or the alignment no power of two.
     #[error(
         "an allocation of {bytes} bytes aligned to {align}: sizes are at least 1 and alignments powers of two"

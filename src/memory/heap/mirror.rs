@@ -249,6 +249,7 @@ impl HeapShared {
             }),
         };
         if mirror.buffers.covered < committed {
+            self.check_parts(device)?;
             mirror.buffers.grow(device, committed)?;
             // Memory of the heap and of devices begins as zeros.
             mirror.shadow.resize((committed / 4) as usize, 0);

@@ -126,6 +126,7 @@ impl SharedHeap {
                 state: Mutex::new(State {
                     region: Region::new(RegionOptions::default().with_lookup(true)),
                     bound: size.bound(working_set),
+                    part: SEGMENT_BYTES,
                     laid_out: 0,
                     committed: 0,
                     backed: 0,
@@ -191,8 +192,8 @@ impl SharedHeap {
     }
 
     /// How the heap is used now: bytes in use, the largest gap, fragmentation, the peak. Gaps count whether
-    /// or not memory is behind them yet ([`SharedHeap::committed`]); the capacity is that of the segments of
-    /// 128 MiB that have been begun.
+    /// or not memory is behind them yet ([`SharedHeap::committed`]); the capacity is that of the segments
+    /// that have been begun, of 128 MiB or what the devices bind at once, if that is less.
     pub fn statistics(&self) -> RegionStats {
         let mut state = lock(&self.shared.state);
         state.settle();

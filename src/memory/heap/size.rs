@@ -75,6 +75,12 @@ impl HeapSize {
 }
 
 impl HeapShared {
+    /// Keeps what is laid out from now on within segments of at most that many bytes, a power of two.
+    fn keep_within(&self, bytes: u64) {
+        let mut state = lock(&self.state);
+        state.part = state.part.min(bytes);
+    }
+
     /// A device with this working set has come to share the heap.
     fn limit(&self, working_set: u64) {
         let mut state = lock(&self.state);
@@ -95,6 +101,8 @@ struct Wishes {
     size: Option<HeapSize>,
     /// The smallest of the devices that share the heap.
     working_set: Option<u64>,
+    /// The smallest segment of the devices, in bytes.
+    part: Option<u64>,
 }
 
 impl ContextHeap {
@@ -103,8 +111,16 @@ impl ContextHeap {
         lock(&self.wishes).size = Some(size);
     }
 
-    /// Takes note of a device of the context.
-    pub(crate) fn join(&self, device: &Capabilities) {
+    /// Takes note of a device of the context, which binds memory in segments of so many bytes.
+    pub(crate) fn join(&self, device: &Capabilities, segment_bytes: u64) {
+        {
+            let mut wishes = lock(&self.wishes);
+            let part = wishes.part.unwrap_or(u64::MAX).min(segment_bytes);
+            wishes.part = Some(part);
+            if let Some(Ok(heap)) = self.heap.get() {
+                heap.shared.keep_within(part);
+            }
+        }
         let shares = device.has(Aspect::HostImport);
         let Some(bytes) = device.working_set_bytes.filter(|_| shares) else {
             return;
@@ -126,9 +142,13 @@ impl ContextHeap {
         let size = wishes.size.unwrap_or(HeapSize::Default);
         let system = system_memory();
         let working_set = wishes.working_set.map_or(system, |known| known.min(system));
-        self.heap
-            .get_or_init(|| SharedHeap::with(size, working_set, Box::new(std::time::Instant::now)))
-            .clone()
+        let heap = self.heap.get_or_init(|| {
+            let clock = Box::new(std::time::Instant::now);
+            let heap = SharedHeap::with(size, working_set, clock)?;
+            heap.shared.keep_within(wishes.part.unwrap_or(u64::MAX));
+            Ok(heap)
+        });
+        heap.clone()
     }
 }
 

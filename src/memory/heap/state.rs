@@ -17,6 +17,9 @@ pub(super) struct State {
     pub(super) region: Region,
     /// Bytes that the heap may grow to.
     pub(super) bound: u64,
+    /// Bytes of the segments within which allocations stay, a power of two: the smallest in which a device of
+    /// the context binds the heap.
+    pub(super) part: u64,
     /// Bytes from the start that the region hands out: whole segments, or up to the bound.
     pub(super) laid_out: u64,
     /// Bytes from the start that are backed by memory, and that devices see.
