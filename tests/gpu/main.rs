@@ -22,6 +22,7 @@ mod live;
 mod loops;
 mod mirror;
 mod mirror_transfers;
+mod pointer_types;
 mod pointers;
 mod segments;
 mod threads;
@@ -66,6 +67,7 @@ fn main() -> std::process::ExitCode {
         loops::CASES,
         mirror::CASES,
         mirror_transfers::CASES,
+        pointer_types::CASES,
         pointers::CASES,
         segments::CASES,
         threads::CASES,

@@ -37,6 +37,8 @@ pub(super) struct Builder<'a> {
     pub causes: HashMap<Value, Cause>,
     /// Variables in which checked mode notes the function's first fault: code, low and high word of the address.
     pub notes: Option<[Value; 3]>,
+    /// A variable that says that none was noted.
+    pub unnoted: Option<Value>,
     /// For a range of a size in `info_words`, where values of so many bytes do not fit any more.
     pub limits: HashMap<(Value, u32), Value>,
 }
@@ -62,6 +64,7 @@ impl<'a> Builder<'a> {
             info_words: HashMap::new(),
             causes: HashMap::new(),
             notes: None,
+            unnoted: None,
             limits: HashMap::new(),
         }
     }

@@ -252,13 +252,25 @@ impl Builder<'_> {
                 let variable = self.locals.append(variable, self.span);
                 self.add(Expression::LocalVariable(variable))
             }));
+            let variable = naga::LocalVariable {
+                name: Some("tombolo_unnoted".to_owned()),
+                ty: self.heap.types.bool,
+                init: None,
+            };
+            let variable = self.locals.append(variable, self.span);
+            let unnoted = self.add(Expression::LocalVariable(variable));
+            let yes = self.add(Expression::Literal(Literal::Bool(true)));
+            self.store(unnoted, yes);
+            self.unnoted = Some(unnoted);
         }
     }
 
     /// Notes a place that is about to be touched and may not be, unless that was done before on every way here.
     ///
     /// The note is kept in variables of the function, which drivers keep in registers. It is taken without a
-    /// branch: drivers that run several invocations at once on a CPU execute both sides of each.
+    /// branch: drivers that run several invocations at once on a CPU execute both sides of each. Whether one was
+    /// taken is a variable of its own: the code would tell, too, but Mesa takes time that triples with each
+    /// note in a row where one value is chosen and compared again and again.
     pub fn report(&mut self, place: &Place) {
         let Some((valid, variables)) = place.valid.zip(self.notes) else {
             return;
@@ -269,11 +281,15 @@ impl Builder<'_> {
         let Some(new) = self.cause(valid) else {
             return;
         };
-        let code = self.load(variables[0]);
-        let unreported = self.with(Op::Equal, code, 0);
+        let Some(unnoted) = self.unnoted else {
+            return;
+        };
+        let was_unnoted = self.load(unnoted);
         let invalid = self.not(valid);
-        let first = self.all(invalid, unreported);
+        let first = self.all(invalid, was_unnoted);
         self.note(first, new, variables);
+        let is_unnoted = self.all(was_unnoted, valid);
+        self.store(unnoted, is_unnoted);
     }
 
     /// Puts `new` into `variables` where `condition` holds.
@@ -288,16 +304,21 @@ impl Builder<'_> {
     /// Hands what the function noted to the invocation's own notes, which its callers and callees share:
     /// before it ends, and before it calls another, so that the first fault stays the first.
     pub fn hand_over_notes(&mut self) {
-        let Some((own, shared)) = self.notes.zip(self.heap.notes) else {
+        let heap = self.heap;
+        let (Some((own, own_unnoted)), Some((shared, unnoted))) =
+            (self.notes.zip(self.unnoted), heap.notes.zip(heap.unnoted))
+        else {
             return;
         };
-        let shared = shared.map(|variable| self.global(variable));
+        let (shared, unnoted) = (shared.map(|v| self.global(v)), self.global(unnoted));
         let new = own.map(|variable| self.load(variable));
-        let before = self.load(shared[0]);
-        let noted = self.with(Op::NotEqual, new[0], 0);
-        let unreported = self.with(Op::Equal, before, 0);
-        let first = self.all(noted, unreported);
+        let is_unnoted = self.load(own_unnoted);
+        let was_unnoted = self.load(unnoted);
+        let noted = self.not(is_unnoted);
+        let first = self.all(noted, was_unnoted);
         self.note(first, new, shared);
+        let is_unnoted = self.all(was_unnoted, is_unnoted);
+        self.store(unnoted, is_unnoted);
     }
 
     fn not(&mut self, expr: Value) -> Value {
@@ -449,10 +470,14 @@ pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
     noted.push(Statement::Emit(e.range_from(start)), span);
     noted.push(only_if(is_first, write), span);
 
+    let pointer = e.append(Expression::GlobalVariable(heap.unnoted?), span);
     let start = e.len();
-    let pointer = variables[0];
-    let code = e.append(Expression::Load { pointer }, span);
-    let is_noted = e.append(compare(Op::NotEqual, code), span);
+    let is_unnoted = e.append(Expression::Load { pointer }, span);
+    let is_noted = Expression::Unary {
+        op: naga::UnaryOperator::LogicalNot,
+        expr: is_unnoted,
+    };
+    let is_noted = e.append(is_noted, span);
     let emit = Statement::Emit(e.range_from(start));
     function.body.push(emit, span);
     function.body.push(only_if(is_noted, noted), span);
