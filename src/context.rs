@@ -302,8 +302,8 @@ impl Device {
 /// Lets the heap of the device's context know what the device can work with.
 fn join_heap(device: &Device) {
     let heap = device.shared.heap_room.get::<ContextHeap>();
-    let segment = segment_bytes(&device.shared.limits);
-    heap.join(&device.shared.capabilities, segment);
+    heap.keep_within(segment_bytes(&device.shared.limits));
+    heap.join(&device.shared.capabilities);
 }
 
 impl std::fmt::Debug for Context {

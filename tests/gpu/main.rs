@@ -22,6 +22,7 @@ mod live;
 mod loops;
 mod mirror;
 mod mirror_transfers;
+mod pointer_helpers;
 mod pointer_types;
 mod pointers;
 mod segments;
@@ -67,6 +68,7 @@ fn main() -> std::process::ExitCode {
         loops::CASES,
         mirror::CASES,
         mirror_transfers::CASES,
+        pointer_helpers::CASES,
         pointer_types::CASES,
         pointers::CASES,
         segments::CASES,

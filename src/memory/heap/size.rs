@@ -111,16 +111,18 @@ impl ContextHeap {
         lock(&self.wishes).size = Some(size);
     }
 
-    /// Takes note of a device of the context, which binds memory in segments of so many bytes.
-    pub(crate) fn join(&self, device: &Capabilities, segment_bytes: u64) {
-        {
-            let mut wishes = lock(&self.wishes);
-            let part = wishes.part.unwrap_or(u64::MAX).min(segment_bytes);
-            wishes.part = Some(part);
-            if let Some(Ok(heap)) = self.heap.get() {
-                heap.shared.keep_within(part);
-            }
+    /// Takes note of a device of the context that binds memory in segments of so many bytes.
+    pub(crate) fn keep_within(&self, segment_bytes: u64) {
+        let mut wishes = lock(&self.wishes);
+        let part = wishes.part.unwrap_or(u64::MAX).min(segment_bytes);
+        wishes.part = Some(part);
+        if let Some(Ok(heap)) = self.heap.get() {
+            heap.shared.keep_within(part);
         }
+    }
+
+    /// Takes note of a device of the context.
+    pub(crate) fn join(&self, device: &Capabilities) {
         let shares = device.has(Aspect::HostImport);
         let Some(bytes) = device.working_set_bytes.filter(|_| shares) else {
             return;

@@ -261,8 +261,9 @@ pub enum PointerErrorKind {
     },
     /// `arrayLength` of an array behind a pointer.
     #[error(
-        "arrayLength() of an array behind a pointer: an address tells no length; pass the number of elements to the kernel, \
-         or store it beside the array"
+        "arrayLength() of an array behind a pointer that is followed: an address tells no length; pass the number of \
+         elements to the kernel, store it beside the array, or pass the pointer as an argument (Launch::pointer), whose \
+         arrayLength() is known"
     )]
     ArrayLength,
     /// A function that takes or returns pointers is given a pointer to a bound variable.

@@ -405,9 +405,11 @@ impl<'a> Rewriter<'a> {
             },
             &mut |_| Ok(()),
         )?;
-        // Operands come first: making one may add to the arena.
+        // Operands come first: making one may add to the arena. Results of atomics are put together anew
+        // wherever they are used as a whole.
+        let mut made = HashMap::new();
         for used in uses {
-            self.value(used)?;
+            made.insert(used, self.value(used)?);
         }
         used_by::<PointerError>(&mut copy, &mut |_| Ok(()), &mut |handle| {
             results.push(*handle);
@@ -417,10 +419,10 @@ impl<'a> Rewriter<'a> {
             self.builder.span = self.span_of(result);
             let copied = self.builder.add(self.old.expressions[result].clone());
             self.map.insert(result, Mapped::Value(copied));
+            made.insert(result, copied);
         }
-        let map = &self.map;
         let find = |handle: &mut Handle<Expression>| {
-            if let Some(Mapped::Value(value)) = map.get(handle) {
+            if let Some(value) = made.get(handle) {
                 *handle = *value;
             }
             Ok::<(), PointerError>(())
