@@ -224,7 +224,11 @@ impl HeapShared {
         }
         let exact = end.next_multiple_of(GUARD_BYTES);
         let ample = (old + old.max(end - old)).max(FIRST_BYTES);
-        let ample = ample.next_multiple_of(GUARD_BYTES).max(exact);
+        let ample = match state.part < FIRST_BYTES {
+            // Each segment costs kernels a binding.
+            true => end.next_multiple_of(state.part),
+            false => ample.next_multiple_of(GUARD_BYTES).max(exact),
+        };
         let ample = ample.min(state.bound.max(exact));
         // A system that has not so much left may still have enough.
         let new = match self.window.commit(old..ample) {

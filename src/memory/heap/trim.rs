@@ -5,7 +5,7 @@ use super::{FIRST_BYTES, GUARD_BYTES, HeapShared, HeapSize, SharedHeap, State};
 use crate::device::wait::lock;
 
 impl SharedHeap {
-    /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB, if no launch
+    /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no launch
     /// is in flight and the host has no access. Returns the bytes given back: 0 also where something still
     /// holds them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the
     /// heap grows again when it has to. Devices that keep a copy of the heap give back as much of theirs.
@@ -27,7 +27,8 @@ impl HeapShared {
             }
             let old = state.committed;
             let needed = state.region.last().map_or(0, |last| last.end());
-            let needed = needed.max(FIRST_BYTES).next_multiple_of(GUARD_BYTES);
+            let needed = needed.max(state.first_bytes());
+            let needed = needed.next_multiple_of(GUARD_BYTES);
             state.committed = old.min(needed);
             // Empty segments at the end would only tempt allocations away from the start. Blocks lie one
             // behind the other, so that only the last one may go.
@@ -118,8 +119,13 @@ impl HeapShared {
 }
 
 impl State {
+    /// What stays: the first part, or a segment if that is less.
+    fn first_bytes(&self) -> u64 {
+        FIRST_BYTES.min(self.part)
+    }
+
     /// Three quarters of the heap are free, and there is something to give back.
     fn is_roomy(&self) -> bool {
-        self.committed > FIRST_BYTES && self.region.in_use() < self.committed / 4
+        self.committed > self.first_bytes() && self.region.in_use() < self.committed / 4
     }
 }
