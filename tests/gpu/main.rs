@@ -7,6 +7,7 @@
 
 mod harness;
 
+mod allocations;
 mod buffers;
 mod device_memory;
 mod devices;
@@ -53,6 +54,7 @@ fn main() -> std::process::ExitCode {
     let _ = env_logger::builder().is_test(true).try_init();
     let mut suite = Suite::new();
     suite.add_all(&[
+        allocations::CASES,
         device_memory::CASES,
         devices::CASES,
         buffers::CASES,
