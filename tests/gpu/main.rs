@@ -8,11 +8,15 @@
 mod harness;
 
 mod allocations;
+mod arguments;
+mod bindings;
 mod buffers;
 mod device_memory;
 mod devices;
+mod fault_forms;
 mod faults;
 mod foundation;
+mod grids;
 mod growing;
 mod heap;
 mod heap_api;
@@ -22,11 +26,15 @@ mod launches;
 mod live;
 mod loops;
 mod mirror;
+mod mirror_memory;
 mod mirror_transfers;
 mod pointer_helpers;
 mod pointer_types;
 mod pointers;
 mod segments;
+mod pointer_checks;
+mod pointers;
+mod private_arrays;
 mod threads;
 mod transfers;
 
@@ -65,15 +73,21 @@ fn main() -> std::process::ExitCode {
         heap_api::CASES,
         heap_size::CASES,
         kernels::CASES,
+        private_arrays::CASES,
         launches::CASES,
+        grids::CASES,
+        bindings::CASES,
+        arguments::CASES,
         live::CASES,
         loops::CASES,
         mirror::CASES,
+        mirror_memory::CASES,
         mirror_transfers::CASES,
         pointer_helpers::CASES,
         pointer_types::CASES,
         pointers::CASES,
         segments::CASES,
+        pointer_checks::CASES,
         threads::CASES,
         transfers::CASES,
     ]);
