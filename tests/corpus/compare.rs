@@ -8,8 +8,8 @@ use crate::interface::{Binding, bindings};
 use crate::raw::Reference;
 use crate::sources;
 
-/// Runs the entry point both ways and panics where they differ.
-pub fn check(fixture: &Fixture, entry: &Entry) {
+/// Runs the entry point both ways and panics where they differ. False where both refuse it.
+pub fn check(fixture: &Fixture, entry: &Entry) -> bool {
     let device = &fixture.device;
     let source =
         sources::text(entry.package, entry.file).unwrap_or_else(|message| panic!("{message}"));
@@ -29,7 +29,8 @@ pub fn check(fixture: &Fixture, entry: &Entry) {
         (Ok(reference), Ok(kernel)) => (reference, kernel),
         (reference, kernel) => {
             let wgpu = reference.err();
-            return expect_refusal(device, entry, &bindings, wgpu, kernel.err());
+            expect_refusal(device, entry, &bindings, wgpu, kernel.err());
+            return false;
         }
     };
 
@@ -50,6 +51,7 @@ pub fn check(fixture: &Fixture, entry: &Entry) {
     );
     let actual = run_tombolo(device, &kernel, &bindings, &contents, entry.groups);
     compare(&bindings, &expected, &actual);
+    true
 }
 
 /// Both must refuse what the adapter cannot run, and tombolo with an error that says so. The one
