@@ -28,13 +28,12 @@ mod loops;
 mod mirror;
 mod mirror_memory;
 mod mirror_transfers;
+mod pointer_checks;
 mod pointer_helpers;
 mod pointer_types;
 mod pointers;
-mod segments;
-mod pointer_checks;
-mod pointers;
 mod private_arrays;
+mod segments;
 mod threads;
 mod transfers;
 
@@ -63,31 +62,31 @@ fn main() -> std::process::ExitCode {
     let mut suite = Suite::new();
     suite.add_all(&[
         allocations::CASES,
+        arguments::CASES,
+        bindings::CASES,
+        buffers::CASES,
         device_memory::CASES,
         devices::CASES,
-        buffers::CASES,
         faults::CASES,
         foundation::CASES,
+        grids::CASES,
         growing::CASES,
         heap::CASES,
         heap_api::CASES,
         heap_size::CASES,
         kernels::CASES,
-        private_arrays::CASES,
         launches::CASES,
-        grids::CASES,
-        bindings::CASES,
-        arguments::CASES,
         live::CASES,
         loops::CASES,
         mirror::CASES,
         mirror_memory::CASES,
         mirror_transfers::CASES,
+        pointer_checks::CASES,
         pointer_helpers::CASES,
         pointer_types::CASES,
         pointers::CASES,
+        private_arrays::CASES,
         segments::CASES,
-        pointer_checks::CASES,
         threads::CASES,
         transfers::CASES,
     ]);
