@@ -100,7 +100,9 @@ impl Queue {
                     buffer: None,
                     generation: 0,
                     data: Vec::new(),
-                    alignment: limits.min_uniform_buffer_offset_alignment.max(16) as usize,
+                    alignment: (limits.min_uniform_buffer_offset_alignment)
+                        .max(limits.min_storage_buffer_offset_alignment)
+                        .max(16) as usize,
                 },
                 status: None,
                 unsettled: VecDeque::new(),
@@ -154,7 +156,9 @@ impl Recorder<'_> {
             let buffer = self.device.raw.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("tombolo uniforms"),
                 size,
-                usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+                usage: wgpu::BufferUsages::UNIFORM
+                    | wgpu::BufferUsages::STORAGE
+                    | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             });
             let ring = &mut self.state.uniforms;

@@ -10,6 +10,7 @@ use super::declared::SpecKey;
 use super::diagnostic::line_and_column;
 use super::edit::EditedText;
 use super::error::KernelError;
+use super::heap_setup::HeapSetup;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::{FaultReason, PointerFacts};
 use super::passes::status::{LOOP_GUARD, POINTER};
@@ -17,7 +18,7 @@ use super::passes::{grid, loop_guard};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
-use super::specialize::{HeapSetup, Specialized, specialize};
+use super::specialize::{Specialized, specialize};
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Decoder;
 use crate::device::status::Record;
@@ -61,7 +62,8 @@ pub(crate) struct Compiled {
     pub(crate) report: Option<Report>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
     pub(crate) heap: Option<HeapUse>,
-    /// The arguments, by index, that the kernel reaches through the heap for want of bindings.
+    /// The arguments, by ascending index, that the kernel reaches through the argument table: for want of bindings, or
+    /// because they lie in the heap that it reaches anyway, or because it passes pointers to them.
     pub(crate) table: Vec<usize>,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
@@ -87,6 +89,8 @@ pub(crate) struct HeapUse {
     pub(crate) device_segments: u32,
     /// The kernel reads where the heap lies ([`HeapInfo`](super::passes::pointers::HeapInfo)).
     pub(crate) reads_info: bool,
+    /// The kernel follows pointers; if not, nothing but its arguments has to lie in what is bound for the heap.
+    pub(crate) follows: bool,
 }
 
 /// Turns a status record into the launch's verdict.
@@ -213,6 +217,7 @@ pub(crate) fn compile(
         segments: options.heap.segments,
         device_segments: options.heap.device_segments,
         reads_info: facts.reads_info,
+        follows: facts.follows,
     });
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
     let report = (guarded || checked.is_some()).then(|| {

@@ -2,7 +2,8 @@
 
 use naga::valid::Capabilities;
 
-use super::specialize::{HeapSetup, specialize};
+use super::heap_setup::HeapSetup;
+use super::specialize::specialize;
 use super::{Constants, KernelError, Program};
 
 fn place(error: &KernelError) -> (u32, u32) {

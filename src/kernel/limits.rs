@@ -21,6 +21,7 @@ pub(super) fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result
         + compiled
             .heap
             .map_or(0, |heap| u64::from(heap.segments + heap.device_segments))
+        + u64::from(!compiled.table.is_empty())
         - compiled.table.len() as u64;
     let in_segments = (compiled.heap).is_some_and(|heap| heap.segments + heap.device_segments > 1);
     let uniform = count(|k| matches!(k, ArgumentKind::Uniform { .. }));

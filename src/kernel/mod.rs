@@ -13,6 +13,7 @@ mod diagnostic;
 mod edit;
 pub(crate) mod error;
 mod evaluate;
+pub(crate) mod heap_setup;
 pub(crate) mod layout;
 mod limits;
 pub(crate) mod passes;

@@ -7,15 +7,15 @@ use super::cache::{KernelCache, ModuleCache, ProgramKey};
 use super::compile::{Code, CompileOptions, Compiled, ModuleKey, Variant, compile, lower};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::error::KernelError;
+use super::heap_setup::{Beside, HeapSetup};
 use super::limits::check_limits;
 use super::passes::pointers::TranslationMode;
 use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
-use super::specialize::HeapSetup;
 use crate::device::wait::lock;
-use crate::device::{Aspect, Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
+use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
 use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
 
 /// Invocations in a work-group for 1-D kernels that leave the size to the runtime: a multiple of every
@@ -63,8 +63,8 @@ pub(crate) struct KernelShared {
     pub(crate) plain: Arc<Built>,
     /// What the kernel was made of, to make it anew for a heap that has grown.
     origin: Option<Origin>,
-    /// The same kernel for other numbers of segments of the heap.
-    grown: Mutex<HashMap<Segments, Arc<KernelShared>>>,
+    /// The same kernel for other segments of the heap, or with other arguments in it.
+    forms: Mutex<HashMap<Form, Arc<KernelShared>>>,
     /// The forms that only some launches need, made when they are first needed.
     variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
 }
@@ -79,13 +79,9 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    fn compile(
-        &self,
-        device: &DeviceShared,
-        segments: Segments,
-    ) -> Result<Arc<Compiled>, KernelError> {
+    fn compile(&self, device: &DeviceShared, form: &Form) -> Result<Arc<Compiled>, KernelError> {
         let (program, entry, constants) = (&self.program, self.entry.as_str(), &self.constants);
-        let options = compile_options(device, segments, self.options);
+        let options = compile_options(device, form, self.options);
         let key = ModuleKey {
             name: program.name().into(),
             source: program.source_text(),
@@ -102,13 +98,8 @@ impl Origin {
 /// pointers, whose kernels must not depend on the heap.
 fn heap_segments(device: &Arc<DeviceShared>, program: &Program) -> Result<Segments, KernelError> {
     if !program.follows_pointers() {
-        return Ok(Segments { shared: 1, own: 0 });
+        return Ok(Segments::of_arguments(1));
     }
-    view_segments(device, program)
-}
-
-/// The segments of the heap as it is now.
-fn view_segments(device: &Arc<DeviceShared>, program: &Program) -> Result<Segments, KernelError> {
     let view = heap_of(device).and_then(|heap| heap.shared.view(device));
     let view = view.map_err(|error| KernelError::FeatureNotSupported {
         program: program.name().to_string(),
@@ -125,7 +116,32 @@ pub(crate) struct Segments {
     own: u32,
 }
 
+/// How a kernel that reaches the heap is compiled for a launch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Form {
+    pub(crate) segments: Segments,
+    /// The arguments that lie in the heap, by ascending index.
+    pub(crate) beside: Vec<Beside>,
+}
+
+impl Form {
+    fn plain(segments: Segments) -> Self {
+        Self {
+            segments,
+            beside: Vec::new(),
+        }
+    }
+}
+
 impl Segments {
+    /// Memory that holds nothing but arguments, in this many parts.
+    pub(crate) fn of_arguments(parts: u32) -> Self {
+        Self {
+            shared: parts,
+            own: 0,
+        }
+    }
+
     pub(crate) fn of(view: &DeviceView) -> Self {
         Self {
             shared: view.segments.len() as u32,
@@ -185,11 +201,8 @@ impl Device {
                     constants: constants.clone(),
                     options,
                 };
-                let mut compiled = origin.compile(shared, heap_segments(shared, program)?)?;
-                if compiled.heap.is_some() && !program.follows_pointers() {
-                    // It needs the heap for its arguments; now it is known.
-                    compiled = origin.compile(shared, view_segments(shared, program)?)?;
-                }
+                let form = Form::plain(heap_segments(shared, program)?);
+                let compiled = origin.compile(shared, &form)?;
                 kernels.insert(key, entry, compiled.id, || {
                     KernelShared::build(shared, Arc::clone(&compiled), Some(origin))
                 })?
@@ -202,11 +215,7 @@ impl Device {
     }
 }
 
-fn compile_options(
-    device: &DeviceShared,
-    segments: Segments,
-    options: KernelOptions,
-) -> CompileOptions {
+fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -> CompileOptions {
     let loop_budget = match device.options.loop_guard {
         LoopGuardPolicy::Off => None,
         LoopGuardPolicy::Budget(budget) => Some(budget),
@@ -217,6 +226,9 @@ fn compile_options(
                 .then(|| capabilities.loop_budget().unwrap_or(ASSUMED_LOOP_BUDGET))
         }
     };
+    let checked = options
+        .checked_pointers
+        .unwrap_or(device.options.checked_pointers);
     CompileOptions {
         capabilities: device.shader_capabilities.bits(),
         private_limit: device.capabilities.private_memory_bytes,
@@ -226,17 +238,14 @@ fn compile_options(
             .min(device.limits.max_compute_workgroup_size_x),
         heap: HeapSetup {
             max_bind_groups: device.limits.max_bind_groups,
-            segments: segments.shared,
-            device_segments: segments.own,
-            storage_bindings: device
-                .capabilities
-                .has(Aspect::HostImport)
-                .then_some(device.limits.max_storage_buffers_per_shader_stage),
+            segments: form.segments.shared,
+            device_segments: form.segments.own,
+            storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
-            checked: options
-                .checked_pointers
-                .unwrap_or(device.options.checked_pointers),
+            checked,
+            may_report: checked || loop_budget.is_some(),
+            beside: form.beside.clone(),
         },
     }
 }
@@ -258,31 +267,35 @@ impl KernelShared {
             compiled,
             plain: Arc::new(plain),
             origin,
-            grown: Mutex::default(),
+            forms: Mutex::default(),
             variants: Mutex::default(),
         })
     }
 
-    /// The kernel for a heap of that many segments, which may be fewer than it was made for.
-    pub(crate) fn for_segments(
+    /// The kernel as a launch needs it, which may be for fewer segments than it was made for.
+    pub(crate) fn form(
         self: &Arc<Self>,
         device: &DeviceShared,
-        segments: Segments,
+        form: Form,
     ) -> Result<Arc<Self>, KernelError> {
         let (Some(heap), Some(origin)) = (self.compiled.heap, &self.origin) else {
             return Ok(Arc::clone(self));
         };
+        let own = Segments {
+            shared: heap.segments,
+            own: heap.device_segments,
+        };
         // Not one more either: a heap that was trimmed has nothing to bind there.
-        if heap.segments == segments.shared && heap.device_segments == segments.own {
+        if own == form.segments && form.beside.is_empty() {
             return Ok(Arc::clone(self));
         }
-        let mut grown = lock(&self.grown);
-        if let Some(kernel) = grown.get(&segments) {
+        let mut forms = lock(&self.forms);
+        if let Some(kernel) = forms.get(&form) {
             return Ok(Arc::clone(kernel));
         }
-        let compiled = origin.compile(device, segments)?;
+        let compiled = origin.compile(device, &form)?;
         let kernel = Arc::new(Self::build(device, compiled, Some(origin.clone()))?);
-        grown.insert(segments, Arc::clone(&kernel));
+        forms.insert(form, Arc::clone(&kernel));
         Ok(kernel)
     }
 

@@ -97,7 +97,11 @@ pub(super) fn plan_groups(
     }
     if !compiled.table.is_empty() {
         let at = compiled.bindings.table();
-        let ty = uniform(compiled.table.len() as u64 * 16);
+        let ty = wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Storage { read_only: true },
+            has_dynamic_offset: true,
+            min_binding_size: wgpu::BufferSize::new(compiled.table.len() as u64 * 16),
+        };
         wanted.push((at.group, at.binding, Source::Table, ty));
     }
     for (index, argument) in compiled.interface.arguments.iter().enumerate() {

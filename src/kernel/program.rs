@@ -17,9 +17,10 @@ use super::diagnostic::{Diagnostic, Reporter, line_and_column};
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::evaluate::{Evaluator, validator};
+use super::heap_setup::HeapSetup;
 use super::private_array::Analysis;
 use super::reflect::Interface;
-use super::specialize::{HeapSetup, specialize};
+use super::specialize::specialize;
 use super::usm::{Appendix, appendix};
 
 /// A WGSL program. Cheap to clone; clones are the same program.
@@ -362,7 +363,9 @@ impl Inner {
                 let mut module = module.clone();
                 let bindings = RuntimeBindings::of(&module, u32::MAX);
                 let heap = HeapSetup::default();
-                heap.lower(&mut module, index, &bindings, Capabilities::all(), reporter)?;
+                let passed = HeapSetup::passed(&module, index);
+                let all = Capabilities::all();
+                heap.lower(&mut module, index, passed, &bindings, all, reporter)?;
                 validator(Capabilities::all())
                     .validate(&module)
                     .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::specialize::{HeapSetup, specialize};
+use super::super::heap_setup::HeapSetup;
+use super::super::specialize::specialize;
 use super::*;
 
 #[test]

@@ -113,15 +113,7 @@ impl Interface {
                 continue;
             };
             let sampled = uses.sampling_set.iter().any(|key| key.image == handle);
-            arguments.push(ArgumentInfo {
-                name: variable
-                    .name
-                    .clone()
-                    .unwrap_or_else(|| format!("@{}:{}", binding.group, binding.binding)),
-                group: binding.group,
-                binding: binding.binding,
-                kind: kind_of(module, variable, sampled),
-            });
+            arguments.push(argument(module, variable, binding, sampled));
         }
         arguments.sort_by_key(|a| (a.group, a.binding));
         Self {
@@ -133,9 +125,44 @@ impl Interface {
         }
     }
 
+    /// Adds the variables of `module` at `places`, which the entry point reaches without naming them any more.
+    pub(crate) fn add(
+        &mut self,
+        module: &Module,
+        places: impl Iterator<Item = naga::ResourceBinding>,
+    ) {
+        for place in places {
+            let is_it = |(_, v): &(_, &GlobalVariable)| v.binding == Some(place);
+            let known = |a: &ArgumentInfo| (a.group, a.binding) == (place.group, place.binding);
+            if let Some((_, variable)) = module.global_variables.iter().find(is_it)
+                && !self.arguments.iter().any(known)
+            {
+                (self.arguments).push(argument(module, variable, &place, false));
+            }
+        }
+        self.arguments.sort_by_key(|a| (a.group, a.binding));
+    }
+
     /// The argument of that name.
     pub fn argument(&self, name: &str) -> Option<&ArgumentInfo> {
         self.arguments.iter().find(|argument| argument.name == name)
+    }
+}
+
+fn argument(
+    module: &Module,
+    variable: &GlobalVariable,
+    at: &naga::ResourceBinding,
+    sampled: bool,
+) -> ArgumentInfo {
+    ArgumentInfo {
+        name: variable
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("@{}:{}", at.group, at.binding)),
+        group: at.group,
+        binding: at.binding,
+        kind: kind_of(module, variable, sampled),
     }
 }
 

@@ -17,15 +17,12 @@ use super::diagnostic::Reporter;
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::evaluate::{Unevaluated, known, reason, validator};
-use super::passes::pointers::{
-    self, ArgumentTable, HeapMemory, PointerFacts, PointerOptions, TranslationMode,
-};
+use super::heap_setup::HeapSetup;
+use super::passes::pointers::PointerFacts;
 use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
 use super::program::{Inner, Program};
-use super::reflect::{ArgumentInfo, ArgumentKind, Interface};
-use crate::memory::heap::GUARD_BYTES;
-use crate::memory::heap::device_memory::FIRST_TAG;
+use super::reflect::Interface;
 
 /// A specialized kernel.
 #[derive(Debug)]
@@ -48,135 +45,6 @@ pub(crate) struct Specialized {
     pub interface: Interface,
     /// The arguments, by index, that it reaches through the heap for want of bindings.
     pub table: Vec<usize>,
-}
-
-/// How the heap is bound to kernels that follow pointers.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct HeapSetup {
-    /// Bind groups that the device has.
-    pub max_bind_groups: u32,
-    /// Parts in which the heap is bound.
-    pub segments: u32,
-    /// Bytes of each part but the last.
-    pub segment_bytes: u32,
-    /// Segments of the device's own memory.
-    pub device_segments: u32,
-    /// Storage bindings that a kernel may have; more go through the heap, if there is one.
-    pub storage_bindings: Option<u32>,
-    /// Which side of memory is reached first.
-    pub mode: TranslationMode,
-    /// Every dereference is tested.
-    pub checked: bool,
-}
-
-impl Default for HeapSetup {
-    /// One unchecked segment, on a device without limits.
-    fn default() -> Self {
-        Self {
-            max_bind_groups: u32::MAX,
-            segments: 1,
-            segment_bytes: 1 << 31,
-            device_segments: 0,
-            storage_bindings: None,
-            mode: TranslationMode::DeviceFavored,
-            checked: false,
-        }
-    }
-}
-
-impl HeapSetup {
-    /// Lowers the pointers that the entry point follows; what it does not reach is removed, because stubs in it
-    /// would not validate.
-    pub fn lower(
-        &self,
-        module: &mut Module,
-        entry: usize,
-        bindings: &RuntimeBindings,
-        capabilities: Capabilities,
-        reporter: Reporter<'_>,
-    ) -> Result<Option<PointerFacts>, KernelError> {
-        let options = self.options(bindings, capabilities, self.checked, None);
-        let facts = pointers::run(module, entry, &options).map_err(|error| {
-            let place = reporter
-                .back(error.span)
-                .map(|range| (range, String::new()));
-            let labels = place.into_iter().collect();
-            KernelError::Pointer(reporter.at(error.to_string(), labels, Vec::new()))
-        })?;
-        if facts.is_none() {
-            let point = module.entry_points.swap_remove(entry);
-            module.entry_points = vec![point];
-            compact(module, KeepUnused::No);
-        }
-        Ok(facts)
-    }
-
-    fn options(
-        &self,
-        bindings: &RuntimeBindings,
-        capabilities: Capabilities,
-        checked: bool,
-        arguments: Option<ArgumentTable>,
-    ) -> PointerOptions {
-        PointerOptions {
-            mode: self.mode,
-            memory: match self.device_segments {
-                0 => HeapMemory::Unified {
-                    segments: bindings.segments(0..self.segments),
-                },
-                own => HeapMemory::Split {
-                    shared: bindings.segments(0..self.segments),
-                    device: bindings.segments(self.segments..self.segments + own),
-                    first_tag: FIRST_TAG,
-                },
-            },
-            segment_bytes: self.segment_bytes,
-            zero_bytes: GUARD_BYTES as u32,
-            window_aligned: true,
-            info: checked.then(|| bindings.heap_info()),
-            checked: checked.then(|| bindings.status()),
-            arguments,
-            capabilities: capabilities.bits(),
-        }
-    }
-
-    /// Moves the storage arguments for which there are no bindings into the heap. Gives the arguments that
-    /// were moved; the module is another one then.
-    fn tabulate(
-        &self,
-        module: &mut Module,
-        entry: usize,
-        interface: &Interface,
-        bindings: &RuntimeBindings,
-        capabilities: Capabilities,
-    ) -> Option<(Vec<usize>, PointerFacts)> {
-        let limit = self.storage_bindings?;
-        let is_storage = |a: &&ArgumentInfo| matches!(a.kind, ArgumentKind::Storage { .. });
-        let storage = interface.arguments.iter().filter(is_storage).count() as u32;
-        if storage <= limit {
-            return None;
-        }
-        // A status record and the heap itself take bindings, too.
-        let room = limit.saturating_sub(1 + self.segments + self.device_segments);
-        let all = interface.arguments.iter().enumerate();
-        let moved: Vec<usize> = (all.filter(|(_, a)| is_storage(a)).map(|(index, _)| index))
-            .skip(room as usize)
-            .collect();
-        let place = |&index: &usize| naga::ResourceBinding {
-            group: interface.arguments[index].group,
-            binding: interface.arguments[index].binding,
-        };
-        let table = ArgumentTable {
-            binding: bindings.table(),
-            variables: moved.iter().map(place).collect(),
-        };
-        let options = self.options(bindings, capabilities, false, Some(table));
-        let mut changed = module.clone();
-        // What cannot be reached so is reported as the limit that it exceeds.
-        let facts = pointers::run(&mut changed, entry, &options).ok()??;
-        *module = changed;
-        Some((moved, facts))
-    }
 }
 
 /// Values of a program's constants during one specialization.
@@ -268,42 +136,65 @@ pub(crate) fn specialize(
         .map_err(|e| sizes.parse_error(&e))?,
     };
     let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
-    let mut pointers = None;
-    if inner.has_stubs()
-        && let Some(index) = compute_entry(&module, entry)
-    {
-        pointers = heap.lower(&mut module, index, &bindings, capabilities, reporter)?;
+    let finish = |module: Module| {
+        let info = validator(capabilities)
+            .validate(&module)
+            .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
+        let pipeline = known(&module, &values.pipeline);
+        let stage = Some((ShaderStage::Compute, entry));
+        let (module, info) = match process_overrides(&module, &info, stage, &pipeline) {
+            Ok((module, info)) => (module.into_owned(), info.into_owned()),
+            Err(PipelineConstantError::MissingValue(_)) => {
+                return Err(inner.missing(entry, &missing_names(&module, entry, &pipeline)));
+            }
+            Err(error) => return Err(inner.pipeline_error(reporter, entry_declaration, &error)),
+        };
+        let Some(index) = compute_entry(&module, entry) else {
+            // The scan found a function with `@compute` that naga does not take for an entry point of that stage.
+            let message = format!("`{entry}` is no compute entry point");
+            let place = inner.place(entry_declaration, "declared here");
+            return Err(KernelError::Validation(reporter.at(
+                message,
+                place,
+                Vec::new(),
+            )));
+        };
+        Ok((module, info, index))
+    };
+    // As it was parsed, for programs that follow pointers: its interface is only known once they are lowered, and
+    // with the interface what else has to be.
+    let parsed = match inner.has_stubs() {
+        true => compute_entry(&module, entry).map(|index| (module.clone(), index)),
+        false => None,
+    };
+    let (mut pointers, mut passed) = (None, Vec::new());
+    if let Some((parsed, index)) = &parsed {
+        passed = HeapSetup::passed(parsed, *index);
+        let rows = passed.clone();
+        pointers = heap.lower(&mut module, *index, rows, &bindings, capabilities, reporter)?;
     }
-    let info = validator(capabilities)
-        .validate(&module)
-        .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
-    let pipeline = known(&module, &values.pipeline);
-    let processed = process_overrides(
-        &module,
-        &info,
-        Some((ShaderStage::Compute, entry)),
-        &pipeline,
-    );
-    let (mut module, info) = match processed {
-        Ok((module, info)) => (module.into_owned(), info.into_owned()),
-        Err(PipelineConstantError::MissingValue(_)) => {
-            return Err(inner.missing(entry, &missing_names(&module, entry, &pipeline)));
-        }
-        Err(error) => return Err(inner.pipeline_error(reporter, entry_declaration, &error)),
-    };
-    let Some(mut index) = compute_entry(&module, entry) else {
-        // The scan found a function with `@compute` that naga does not take for an entry point of that stage.
-        let message = format!("`{entry}` is no compute entry point");
-        let place = inner.place(entry_declaration, "declared here");
-        return Err(KernelError::Validation(reporter.at(
-            message,
-            place,
-            Vec::new(),
-        )));
-    };
+    let (mut module, info, mut index) = finish(module)?;
     let private_arrays = sizes.measure(&module, index)?;
-    let interface = Interface::of(&module, &info, index, |binding| bindings.owns(binding));
+    let mut interface = Interface::of(&module, &info, index, |binding| bindings.owns(binding));
     let mut table = Vec::new();
+    if let (Some((mut parsed, at)), Some(_)) = (parsed, &pointers) {
+        interface.add(&parsed, passed.iter().map(|row| row.variable));
+        table = heap.beside_pointers(&interface, &passed);
+        let rows = heap.rows(&interface, &table);
+        if rows != passed {
+            match heap.lower(&mut parsed, at, rows, &bindings, capabilities, reporter) {
+                Ok(facts) => {
+                    pointers = facts;
+                    (module, _, index) = finish(parsed)?;
+                }
+                // What cannot be reached so is reported as the limit that it exceeds.
+                Err(_) if heap.beside.is_empty() => {
+                    table = HeapSetup::in_rows(&interface, &passed);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
     if pointers.is_none()
         && let Some((moved, facts)) =
             heap.tabulate(&mut module, index, &interface, &bindings, capabilities)

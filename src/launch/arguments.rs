@@ -35,19 +35,25 @@ impl Given {
     }
 }
 
-/// Checks one argument against its declaration.
+/// Checks one argument against its declaration. What is reached through the heap need not lie where the
+/// adapter could bind it.
 pub(crate) fn check(
     device: &Arc<DeviceShared>,
     kernel: &str,
     info: &ArgumentInfo,
     given: &Given,
+    through_heap: bool,
 ) -> Result<(), LaunchError> {
     let kernel = || kernel.to_string();
     let argument = || info.name.clone();
     match (&info.kind, given) {
         (ArgumentKind::Storage { layout, .. }, Given::Buffer { view, .. }) => {
             let limit = device.limits.max_storage_buffer_binding_size;
-            let alignment = device.limits.min_storage_buffer_offset_alignment;
+            let alignment = match through_heap {
+                // Of copies, and of the words in which the heap is reached.
+                true => 4,
+                false => device.limits.min_storage_buffer_offset_alignment,
+            };
             let usage = wgpu::BufferUsages::STORAGE;
             check_placement(device, kernel, info, view, limit, alignment, usage)?;
             check_elements(kernel, info, layout, view)?;
@@ -230,11 +236,13 @@ fn check_size(
 /// wgpu allows a buffer one use in a dispatch.
 ///
 /// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are
-/// apart. The answer has a bit for each that has to be bound for writing, because another one is.
+/// apart. The answer has a bit for each that has to be bound for writing, because another one is; none, if
+/// `through_heap` says that the kernel reaches all of them through the heap.
 pub(crate) fn check_aliases(
     kernel: &str,
     interface: &Interface,
     given: &[Option<Given>],
+    through_heap: bool,
 ) -> Result<u64, LaunchError> {
     let view = |index: usize| match given.get(index) {
         Some(Some(Given::Buffer { view, .. })) => Some(view),
@@ -258,6 +266,9 @@ pub(crate) fn check_aliases(
             let (a, b) = (one.range(), other.range());
             let apart = a.end <= b.start || b.end <= a.start;
             let storage = use_of(first) > 0 && use_of(second) > 0;
+            if one.shared.is_heap && apart && storage && through_heap {
+                continue;
+            }
             if one.shared.is_heap && apart && storage && second < 64 {
                 written |= (1 << first) | (1 << second);
                 continue;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
+use super::arena::Arena;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
 use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, ModuleCache};
@@ -19,6 +20,13 @@ pub(crate) struct BindGroupCache {
     /// Which keys mention a buffer, so that its memory is not kept alive by the cache.
     users: HashMap<u64, Vec<Box<[u64]>>>,
     counter: Counter,
+}
+
+/// What this room keeps for each device.
+#[derive(Default)]
+pub(super) struct LaunchRoom {
+    groups: Mutex<BindGroupCache>,
+    pub(super) arena: Arena,
 }
 
 impl BindGroupCache {
@@ -76,7 +84,7 @@ pub(crate) fn bind_groups(device: &DeviceShared) -> MutexGuard<'_, BindGroupCach
     device
         .buffer_gone
         .get_or_init(|| |device, buffer| bind_groups(device).forget(buffer));
-    lock(device.launch_room.get::<Mutex<BindGroupCache>>())
+    lock(&device.launch_room.get::<LaunchRoom>().groups)
 }
 
 impl Device {
@@ -95,10 +103,11 @@ impl Device {
     }
 
     /// Empties the device's caches of kernels and bind groups, and the cache of modules that the
-    /// devices of its context share. Kernels that the program holds go on working. For programs that
+    /// devices of its context share, and gives back the memory through which arguments without bindings travel. Kernels that the program holds go on working. For programs that
     /// specialize without end; others need not bother.
     pub fn trim_caches(&self) {
         let shared = &self.shared;
+        Arena::clear(shared);
         bind_groups(shared).clear();
         shared.kernel_room.get::<KernelCache>().clear();
         shared.context_room.get::<ModuleCache>().clear();

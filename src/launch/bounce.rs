@@ -1,5 +1,6 @@
-//! Pointer arguments at addresses where the adapter cannot bind: their values travel through a buffer
-//! of the device, in the queue's order, before and after the launch.
+//! Pointer arguments that cannot be bound where they are, because of their address or because the heap is
+//! bound as a whole: their values travel through a buffer of the device, in the queue's order, before and
+//! after the launch.
 
 use std::sync::Arc;
 
@@ -38,10 +39,34 @@ pub(super) fn bounce(
     if home.offset.is_multiple_of(u64::from(alignment)) || !words || home.bytes == 0 {
         return Ok((home, None));
     }
+    detour(device, info, argument, home)
+}
+
+/// The same for a kernel that reaches the heap: storage variables are reached there; uniform ones, which
+/// could not be bound beside it, have a stand-in.
+pub(super) fn bounce_beside(
+    device: &Arc<DeviceShared>,
+    info: &ArgumentInfo,
+    argument: usize,
+    home: BufferView,
+) -> Result<(BufferView, Option<Bounce>), LaunchError> {
+    let is_uniform = matches!(info.kind, ArgumentKind::Uniform { .. });
+    if !is_uniform || !home.offset.is_multiple_of(4) || home.bytes == 0 {
+        return Ok((home, None));
+    }
+    detour(device, info, argument, home)
+}
+
+fn detour(
+    device: &Arc<DeviceShared>,
+    info: &ArgumentInfo,
+    argument: usize,
+    home: BufferView,
+) -> Result<(BufferView, Option<Bounce>), LaunchError> {
     let (stand_in, error) = capture(&device.raw, || {
         device.raw.create_buffer(&wgpu::BufferDescriptor {
             label: Some("tombolo pointer argument"),
-            size: home.bytes,
+            size: home.bytes.next_multiple_of(4),
             usage: wgpu::BufferUsages::STORAGE
                 | wgpu::BufferUsages::UNIFORM
                 | wgpu::BufferUsages::COPY_SRC
@@ -78,7 +103,7 @@ impl Bounce {
     }
 
     pub(super) fn before(&self, queue: &mut Recorder<'_>) {
-        let (home, bytes) = (&self.home, self.home.bytes);
+        let (home, bytes) = (&self.home, self.home.bytes.next_multiple_of(4));
         queue.encode(|encoder| {
             let from = &home.shared.raw;
             encoder.copy_buffer_to_buffer(from, home.offset, &self.stand_in, 0, bytes);
@@ -87,7 +112,7 @@ impl Bounce {
 
     pub(super) fn after(&self, queue: &mut Recorder<'_>) {
         if self.writable {
-            let (home, bytes) = (&self.home, self.home.bytes);
+            let (home, bytes) = (&self.home, self.home.bytes.next_multiple_of(4));
             queue.encode(|encoder| {
                 let to = &home.shared.raw;
                 encoder.copy_buffer_to_buffer(&self.stand_in, 0, to, home.offset, bytes);

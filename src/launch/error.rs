@@ -286,15 +286,6 @@ pub enum LaunchError {
     /// The shared heap refused: a pointer argument is wrong, or the host has access to the heap now.
     #[error(transparent)]
     Heap(#[from] HeapError),
-    /// The kernel follows pointers itself, and was given a pointer argument as well.
-    #[error(
-        "kernel `{kernel}` follows pointers, which reaches the whole heap: give it the pointer as a value, \
-         not with Launch::pointer"
-    )]
-    PointerBeside {
-        /// The entry point.
-        kernel: String,
-    },
     /// The device is gone.
     #[error(transparent)]
     Execution(#[from] Arc<ExecutionError>),

@@ -6,15 +6,15 @@ use super::Launch;
 use super::arguments::Given;
 use super::bind::bind_groups;
 use super::error::LaunchError;
+use super::table::{Memory, MemoryId};
 use crate::device::capture;
 use crate::device::queue::{Bound, Recorder};
 use crate::device::status::RECORD_BYTES;
-use crate::kernel::compile::Variant;
+use crate::kernel::compile::{Compiled, Variant};
 use crate::kernel::passes::grid::BYTES as GRID_BYTES;
 use crate::kernel::pipeline::Built;
 use crate::kernel::plan::{GroupPlan, Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
-use crate::memory::heap::DeviceView;
 
 /// Identities that stand for the runtime's own buffers in keys of the bind-group cache; the buffers
 /// of programs count up from 1 and never get here.
@@ -26,10 +26,11 @@ const STATUS_ID: u64 = (1 << 63) - 1;
 pub(super) struct BoundGroups {
     /// Generation of the uniform ring that they bind.
     ring: u64,
+    /// Identity of the kernel's form.
+    form: u64,
     variant: Variant,
-    /// Identity of the last segment of the heap and of the device's own memory, which change whenever
-    /// one grows.
-    heap: Option<(u64, u64)>,
+    /// Identity of what is bound for the heap.
+    memory: MemoryId,
     groups: Vec<wgpu::BindGroup>,
 }
 
@@ -83,37 +84,36 @@ impl Launch {
     pub(super) fn bind(
         &mut self,
         queue: &mut Recorder<'_>,
+        form: &Compiled,
         built: &Built,
         variant: Variant,
         placement: &Placement,
-        heap: Option<&DeviceView>,
+        memory: &Memory,
     ) -> Result<Vec<wgpu::BindGroup>, LaunchError> {
         let ring = queue.uniform_buffer();
         let generation = ring.as_ref().map_or(0, |(_, generation)| *generation);
-        let heap_id = heap.map(|view| {
-            let last = |of: &[(u64, wgpu::Buffer)]| of.last().map_or(0, |(id, _)| *id);
-            (last(&view.segments), last(&view.own))
-        });
+        let memory_id = memory.id();
         if let Some(bound) = &self.bound
             && bound.ring == generation
+            && bound.form == form.id
             && bound.variant == variant
-            && bound.heap == heap_id
+            && bound.memory == memory_id
         {
             return Ok(bound.groups.clone());
         }
-        let status = self
-            .kernel
-            .shared
-            .compiled
-            .report
-            .is_some()
-            .then(|| queue.status_buffer());
+        let status = (form.report.is_some()).then(|| queue.status_buffer());
         let device = Arc::clone(&self.kernel.device);
         let mut groups = Vec::with_capacity(built.groups.len());
         let mut fixed = true;
         for plan in &built.groups {
-            let (entries, key, buffers) =
-                self.entries(plan, ring.as_ref(), status.as_ref(), heap, placement);
+            let (entries, key, buffers) = self.entries(
+                form,
+                plan,
+                ring.as_ref(),
+                status.as_ref(),
+                memory,
+                placement,
+            );
             fixed &= plan
                 .entries
                 .iter()
@@ -143,8 +143,9 @@ impl Launch {
         // Groups that bind a value at a fixed place are good for one submission.
         self.bound = fixed.then(|| BoundGroups {
             ring: generation,
+            form: form.id,
             variant,
-            heap: heap_id,
+            memory: memory_id,
             groups: groups.clone(),
         });
         Ok(groups)
@@ -161,10 +162,11 @@ impl Launch {
     /// identity of ours), and the buffers that the key mentions.
     fn entries<'a>(
         &'a self,
+        form: &Compiled,
         plan: &GroupPlan,
         ring: Option<&'a (wgpu::Buffer, u64)>,
         status: Option<&'a wgpu::Buffer>,
-        heap: Option<&'a DeviceView>,
+        memory: &'a Memory,
         placement: &Placement,
     ) -> (Vec<wgpu::BindGroupEntry<'a>>, Option<Vec<u64>>, Vec<u64>) {
         let mut entries = Vec::with_capacity(plan.entries.len());
@@ -194,11 +196,7 @@ impl Launch {
                     }
                 }
                 Source::Heap(index) => {
-                    let mut segments = heap
-                        .into_iter()
-                        .flat_map(|view| view.segments.iter().chain(&view.own));
-                    let segment = segments.nth(index as usize);
-                    if let Some((id, segment)) = segment {
+                    if let Some((id, segment)) = memory.binding(index as usize) {
                         // Known to the cache, so that a segment that is gone is not kept by it.
                         buffers.push(*id);
                         push_buffer(binding, *id, segment, 0, segment.size());
@@ -207,7 +205,7 @@ impl Launch {
                 Source::HeapInfo => {
                     if let Some((ring, generation)) = ring {
                         let offset = in_ring(placement.heap_info);
-                        let own_segments = heap.map_or(0, |view| view.own.len() as u32);
+                        let own_segments = memory.heap().map_or(0, |view| view.own.len() as u32);
                         let size = heap_info_bytes(own_segments);
                         push_buffer(binding, RING_ID | generation, ring, offset, size);
                     }
@@ -215,7 +213,7 @@ impl Launch {
                 Source::Table => {
                     if let Some((ring, generation)) = ring {
                         let offset = in_ring(placement.table);
-                        let size = self.kernel.shared.compiled.table.len() as u64 * 16;
+                        let size = form.table.len() as u64 * 16;
                         push_buffer(binding, RING_ID | generation, ring, offset, size);
                     }
                 }

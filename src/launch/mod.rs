@@ -1,5 +1,6 @@
 //! Launches: arguments by their WGSL names, a grid, and an event.
 
+mod arena;
 pub(crate) mod arguments;
 pub(crate) mod bind;
 mod bounce;
@@ -21,7 +22,7 @@ use crate::kernel::reflect::Interface;
 use crate::memory::heap::heap_of;
 use crate::memory::{BufferView, Ptr};
 use arguments::{Given, check, check_aliases, describe};
-use bounce::{Bounce, bounce, check_bounces};
+use bounce::{Bounce, bounce, bounce_beside, check_bounces};
 
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
 /// variables and checked against what the kernel declares.
@@ -43,7 +44,7 @@ pub struct Launch {
     bound: Option<groups::BoundGroups>,
     /// Pointer arguments that the adapter cannot bind where they are.
     bounces: Vec<Bounce>,
-    /// Places in the heap for arguments that have no binding.
+    /// Places behind the heap for arguments that have no binding and travel there.
     scratches: table::Scratches,
     /// Arguments that share a part of the heap with one that is written; see `Variant::written`.
     written: u64,
@@ -137,13 +138,19 @@ impl Launch {
     /// Gives the `len` values at `ptr`, in the shared heap of the kernel's device, for a storage or
     /// uniform variable: the kernel reaches them through a binding of its own, as fast as any buffer.
     /// Where the adapter cannot bind at the address, the values travel through a buffer that it can.
+    ///
+    /// A kernel that follows pointers as well reaches a storage variable through its binding of the heap,
+    /// so that both see the same memory; a uniform variable is a copy, made when the launch begins.
     pub fn pointer<T: Pod>(mut self, argument: &str, ptr: Ptr<T>, len: usize) -> Self {
         let device = Arc::clone(&self.kernel.device);
         let view = heap_of(&device).and_then(|heap| heap.shared.argument(&device, ptr, len as u64));
         let given = view.map_err(LaunchError::from).and_then(|view| {
             let slot = self.slot(argument)?;
             let info = &self.interface().arguments[slot];
-            bounce(&device, info, slot, view)
+            match self.kernel.shared.compiled.heap {
+                Some(_) => bounce_beside(&device, info, slot, view),
+                None => bounce(&device, info, slot, view),
+            }
         });
         match given {
             Ok((view, bounce)) => {
@@ -302,12 +309,18 @@ impl Launch {
                 missing: describe(missing.into_iter()),
             });
         }
-        for (info, given) in interface.arguments.iter().zip(&self.given) {
+        let compiled = &self.kernel.shared.compiled;
+        let reaches_heap = compiled.heap.is_some();
+        for (index, (info, given)) in interface.arguments.iter().zip(&self.given).enumerate() {
             if let Some(given) = given {
-                check(device, name, info, given)?;
+                let through_heap = match given {
+                    Given::Buffer { view, .. } if view.shared.is_heap => reaches_heap,
+                    _ => compiled.table.contains(&index),
+                };
+                check(device, name, info, given, through_heap)?;
             }
         }
-        self.written = check_aliases(name, interface, &self.given)?;
+        self.written = check_aliases(name, interface, &self.given, reaches_heap)?;
         check_bounces(name, interface, &self.given, &self.bounces)?;
         self.check_immediates()?;
         self.check_indirect()?;

@@ -6,7 +6,7 @@ use super::arguments::Given;
 use super::error::LaunchError;
 use super::grid::Groups;
 use super::groups::{bounds, offsets, push_grid};
-use super::table::Table;
+use super::table::{Missing, Reach};
 use super::{Grid, Launch};
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Dispatch, Watch};
@@ -14,11 +14,19 @@ use crate::device::{Aspect, Event, ProfilingError};
 use crate::kernel::compile::{Code, Variant};
 use crate::kernel::passes::grid::BYTES as GRID_BYTES;
 use crate::kernel::passes::pointers::HeapInfo;
-use crate::kernel::pipeline::{Kernel, Segments};
 use crate::kernel::plan::{Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::SharedHeap;
-use crate::memory::heap::{DeviceView, Turn, heap_of};
+use crate::memory::heap::{Turn, heap_of};
+
+/// What became of an attempt to submit.
+enum Attempt {
+    Submitted(Event),
+    /// There is no room yet for some of the arguments.
+    Lacks(Missing),
+    /// The heap has grown meanwhile.
+    Overtaken,
+}
 
 impl Launch {
     /// Records the launch into the device's open batch and returns its event.
@@ -29,10 +37,21 @@ impl Launch {
     /// [`LaunchError`] for everything that can be known beforehand. What goes wrong later is the
     /// event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
+        loop {
+            match self.attempt()? {
+                Attempt::Submitted(event) => return Ok(event),
+                // No turn is held here: making room may wait for it.
+                Attempt::Lacks(missing) => self.make_room(missing)?,
+                Attempt::Overtaken => {}
+            }
+        }
+    }
+
+    fn attempt(&mut self) -> Result<Attempt, LaunchError> {
         self.check()?;
         self.kernel.device.lost.check().map_err(Arc::new)?;
-        let follows = self.kernel.shared.compiled.heap.is_some();
-        let shared_heap = match follows || self.uses_heap() {
+        let reach = self.reach();
+        let shared_heap = match reach == Reach::Heap || self.uses_heap() {
             true => Some(heap_of(&self.kernel.device)?),
             false => None,
         };
@@ -42,7 +61,11 @@ impl Launch {
             Some(heap) => Some(self.take_turn(heap)?),
             None => None,
         };
-        let (kernel, heap) = self.kernel_and_heap(shared_heap.as_ref().zip(turn.as_ref()))?;
+        let found = self.memory(reach, shared_heap.as_ref().zip(turn.as_ref()))?;
+        let (kernel, memory, table) = match found {
+            Ok(found) => found,
+            Err(missing) => return Ok(Attempt::Lacks(missing)),
+        };
         let (device, shared) = (&kernel.device, &kernel.shared);
         if self.profiled && !device.capabilities.has(Aspect::TimestampQueries) {
             return Err(ProfilingError::Unsupported {
@@ -52,7 +75,9 @@ impl Launch {
         }
         let (groups, indirect) = self.dispatches()?;
         let tiled = match &groups {
-            Some(groups) if groups.is_empty() => return Ok(Event::complete(device)),
+            Some(groups) if groups.is_empty() => {
+                return Ok(Attempt::Submitted(Event::complete(device)));
+            }
             Some(groups) => !groups.fits_one_dispatch(),
             None => false,
         };
@@ -73,14 +98,11 @@ impl Launch {
             .any(|group| group.entries.iter().any(|e| e.source == Source::Grid));
 
         let report = shared.compiled.report.as_ref();
-        let table = Table::new(device, &shared.compiled, &self.given, &mut self.scratches)?;
         let mut queue = device.queue.lock(device);
         if shared_heap.as_ref().map(|heap| heap.shared.imports()) != imports {
             // The heap has grown meanwhile: commands on the old segment and on the new one, which is the
             // same memory, would not be ordered.
-            drop(queue);
-            drop(turn);
-            return self.submit();
+            return Ok(Attempt::Overtaken);
         }
         // With the queue in hand, so that nobody else's launch comes between.
         let (inherits, touched) = self.inputs();
@@ -92,7 +114,7 @@ impl Launch {
             .map(|bytes| queue.uniform_footprint(bytes))
             .sum();
         let grid_bytes = queue.uniform_footprint(GRID_BYTES as usize);
-        let own_segments = heap.as_ref().map_or(0, |heap| heap.own.len() as u32);
+        let own_segments = memory.heap().map_or(0, |heap| heap.own.len() as u32);
         let info_size = heap_info_bytes(own_segments) as usize;
         let info_bytes = queue.uniform_footprint(info_size);
         let reads_info = shared.compiled.heap.is_some_and(|heap| heap.reads_info);
@@ -109,7 +131,7 @@ impl Launch {
             None => None,
         };
         let mut placement = self.place(&mut queue, record.map_or(0, |(_, offset)| offset));
-        if let (Some(heap), true) = (&heap, reads_info) {
+        if let (Some(heap), true) = (memory.heap(), reads_info) {
             let words = HeapInfo {
                 base: heap.base,
                 shared_bytes: heap.covered as u32,
@@ -123,7 +145,8 @@ impl Launch {
             let bytes: &[u8] = bytemuck::cast_slice(&table.words);
             placement.table = queue.push_uniform(bytes, bytes.len());
         }
-        let bound = self.bind(&mut queue, built, variant, &placement, heap.as_ref());
+        let form = &shared.compiled;
+        let bound = self.bind(&mut queue, form, built, variant, &placement, &memory);
         // The last that may refuse: nothing of the launch is recorded yet.
         let ready = bound.and_then(|bound| {
             if let Some(heap) = &shared_heap {
@@ -190,31 +213,10 @@ impl Launch {
         let batch = queue.batch();
         queue.commit();
         drop(queue);
-        Ok(Event::of_batch(device, batch)
+        let event = Event::of_batch(device, batch)
             .with_outcome(outcome)
-            .with_timing(timing))
-    }
-
-    /// The kernel as the heap needs it now, and what the device sees of the heap, for kernels that follow
-    /// pointers.
-    fn kernel_and_heap(
-        &self,
-        heap: Option<(&SharedHeap, &Turn<'_>)>,
-    ) -> Result<(Kernel, Option<DeviceView>), LaunchError> {
-        let mut kernel = self.kernel.clone();
-        let Some((heap, turn)) = heap.filter(|_| kernel.shared.compiled.heap.is_some()) else {
-            return Ok((kernel, None));
-        };
-        if self.uses_heap() {
-            return Err(LaunchError::PointerBeside {
-                kernel: kernel.shared.name.to_string(),
-            });
-        }
-        let view = heap.shared.view_in(turn, &kernel.device)?;
-        let segments = Segments::of(&view);
-        let shared = kernel.shared.for_segments(&kernel.device, segments);
-        kernel.shared = shared.map_err(Box::new)?;
-        Ok((kernel, Some(view)))
+            .with_timing(timing);
+        Ok(Attempt::Submitted(event))
     }
 
     /// Waits for the device's turn with the heap, and follows arguments to where they are now.
@@ -243,12 +245,8 @@ impl Launch {
 
     /// Whether an argument lies in the shared heap, so that the host has to keep out.
     fn uses_heap(&self) -> bool {
-        let table = &self.kernel.shared.compiled.table;
-        let in_heap = |(index, given): (usize, &Option<Given>)| match given {
-            Some(Given::Buffer { view, .. }) => view.shared.is_heap && !table.contains(&index),
-            _ => false,
-        };
-        !self.bounces.is_empty() || self.given.iter().enumerate().any(in_heap)
+        let in_heap = |given: &Option<Given>| matches!(given, Some(Given::Buffer { view, .. }) if view.shared.is_heap);
+        !self.bounces.is_empty() || self.given.iter().any(in_heap)
     }
 
     /// The work-groups to dispatch, or the buffer that holds their number.

@@ -1,94 +1,225 @@
-//! The argument table: storage arguments beyond the adapter's binding slots are reached through the
-//! shared heap, and a uniform tells the kernel where each of them lies.
+//! The argument table: storage arguments without a binding of their own are reached through the bindings of
+//! the heap, and a uniform tells the kernel where each of them lies.
 //!
-//! Arguments in the heap are named where they are. Others travel: they are copied into the heap before
-//! the launch, and back behind it where the kernel may have written them, in the queue's order.
+//! Arguments have no binding because the adapter has too few, because the kernel passes pointers to them to
+//! functions, or because they lie in the heap that the kernel reaches anyway, and nothing may be bound twice
+//! where it is written. What takes the place of the heap depends on the launch ([`Reach`]):
+//!
+//! - The heap itself, for kernels that follow pointers, and where arguments lie in a heap that the device uses in
+//!   place. They are named where they are. Others travel: they are copied into memory of the heap, or of the
+//!   device behind it ([`Scratch`]), before the launch, and back behind it where the kernel may have written
+//!   them, in the queue's order.
+//! - Buffers that hold copies of the arguments and nothing else ([`Arena`]): a kernel that is a plain one to its
+//!   author then has nothing to do with the heap, and runs on every device.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::Launch;
+use super::arena::{Arena, Places};
 use super::arguments::Given;
 use super::error::LaunchError;
-use crate::device::DeviceShared;
 use crate::device::queue::Recorder;
+use crate::device::{Aspect, Device, DeviceShared};
 use crate::kernel::compile::Compiled;
+use crate::kernel::heap_setup::Beside;
+use crate::kernel::pipeline::{Form, Kernel, Segments};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::BufferView;
-use crate::memory::heap::{SharedHeap, heap_of};
+use crate::memory::heap::{DeviceView, HeapShared, SharedHeap, Turn, heap_of};
 use crate::memory::pointer::Ptr;
 
-/// Room in the heap for an argument, freed with the launch that holds it.
+/// What a launch binds for the heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Nothing: the kernel has no use for it.
+    Nothing,
+    Heap,
+    /// Copies of the arguments in the table.
+    Arguments,
+}
+
+/// What is bound for the heap, in the order of the bindings.
+pub(super) enum Memory {
+    Nothing,
+    Heap(DeviceView),
+    Arguments(Vec<(u64, wgpu::Buffer)>),
+}
+
+/// Differs where something else is bound for the heap.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum MemoryId {
+    Nothing,
+    /// The last segment of the heap and of the device's own memory, which change whenever one grows.
+    Heap(u64, u64),
+    /// All buffers.
+    Arguments(Vec<u64>),
+}
+
+impl Memory {
+    /// The buffer of binding `index`, with its identity.
+    pub(super) fn binding(&self, index: usize) -> Option<&(u64, wgpu::Buffer)> {
+        match self {
+            Self::Nothing => None,
+            Self::Heap(view) => view.segments.iter().chain(&view.own).nth(index),
+            Self::Arguments(buffers) => buffers.get(index),
+        }
+    }
+
+    pub(super) fn id(&self) -> MemoryId {
+        let last = |of: &[(u64, wgpu::Buffer)]| of.last().map_or(0, |(id, _)| *id);
+        match self {
+            Self::Nothing => MemoryId::Nothing,
+            Self::Heap(view) => MemoryId::Heap(last(&view.segments), last(&view.own)),
+            Self::Arguments(buffers) => {
+                MemoryId::Arguments(buffers.iter().map(|(id, _)| *id).collect())
+            }
+        }
+    }
+
+    pub(super) fn heap(&self) -> Option<&DeviceView> {
+        match self {
+            Self::Heap(view) => Some(view),
+            _ => None,
+        }
+    }
+}
+
+/// Room behind the heap for an argument, freed with the launch that holds it.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    heap: SharedHeap,
+    device: Device,
     place: Ptr<u32>,
     view: BufferView,
 }
 
+impl Scratch {
+    /// Waits for the device's turn with the heap, which nobody may hold who calls it.
+    fn new(device: &Arc<DeviceShared>, bytes: u64) -> Result<Self, LaunchError> {
+        let words = bytes.div_ceil(4);
+        let owner = Device {
+            shared: Arc::clone(device),
+        };
+        let place = owner.malloc::<u32>(words as usize)?;
+        match heap_of(device).and_then(|heap| heap.shared.argument(device, place, words)) {
+            Ok(view) => Ok(Self {
+                device: owner,
+                place,
+                view,
+            }),
+            Err(error) => {
+                let _ = owner.free(place);
+                Err(error.into())
+            }
+        }
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It was allocated here and is freed once; the heap waits for launches in flight by itself.
-        let _ = self.heap.free(self.place);
+        // It was allocated here and is freed once; whoever frees waits for launches in flight by himself.
+        let _ = self.device.free(self.place);
     }
 }
 
 pub(super) type Scratches = HashMap<usize, Arc<Scratch>>;
+
+/// A range of bytes that is copied.
+struct Copy {
+    from: (wgpu::Buffer, u64),
+    to: (wgpu::Buffer, u64),
+    bytes: u64,
+}
 
 /// The table of one submission.
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) words: Vec<u32>,
     /// What is copied before the launch, and behind it.
-    before: Vec<(BufferView, BufferView)>,
-    after: Vec<(BufferView, BufferView)>,
+    before: Vec<Copy>,
+    after: Vec<Copy>,
 }
 
+/// Arguments, by index, for which there is no room yet.
+pub(super) struct Missing(Vec<usize>);
+
 impl Table {
-    /// Finds or makes a place in the heap for every argument of the table.
-    pub(super) fn new(
-        device: &Arc<DeviceShared>,
+    fn row(&mut self, address: u64, bytes: u64) {
+        let (low, high) = (address as u32, (address >> 32) as u32);
+        // A binding would have whole words, too.
+        let bytes = bytes.next_multiple_of(4) as u32;
+        self.words.extend([low, high, bytes, 0]);
+    }
+
+    /// Has the argument at `home` copied to `to`, and back if the kernel may write it.
+    fn travels(&mut self, home: &BufferView, to: (wgpu::Buffer, u64), writable: bool) {
+        let bytes = home.bytes.next_multiple_of(4);
+        let home = (home.shared.raw.clone(), home.offset);
+        if writable {
+            self.after.push(Copy {
+                from: to.clone(),
+                to: home.clone(),
+                bytes,
+            });
+        }
+        self.before.push(Copy {
+            from: home,
+            to,
+            bytes,
+        });
+    }
+
+    /// The table of arguments in the heap, where `turn` is the device's; others are copied into `scratches`.
+    fn in_heap(
+        heap: &HeapShared,
+        turn: &Turn<'_>,
         compiled: &Compiled,
         given: &[Option<Given>],
-        scratches: &mut Scratches,
-    ) -> Result<Self, LaunchError> {
+        scratches: &Scratches,
+    ) -> Result<Self, Missing> {
         let mut table = Self::default();
-        for &index in &compiled.table {
-            let Some(Given::Buffer { view, .. }) = &given[index] else {
+        let mut missing = Vec::new();
+        for (index, view, writable) in arguments(compiled, given) {
+            if view.shared.is_heap {
+                table.row(view.address, view.bytes);
                 continue;
-            };
-            let address = if view.shared.is_heap {
-                view.address
-            } else {
-                let words = view.bytes.div_ceil(4);
-                let fits = scratches
-                    .get(&index)
-                    .is_some_and(|known| known.view.bytes == words * 4);
-                if !fits {
-                    let heap = heap_of(device)?;
-                    let place = heap.alloc_zeroed::<u32>(words as usize)?;
-                    let view = heap.shared.argument(device, place, words)?;
-                    let scratch = Scratch { heap, place, view };
-                    scratches.insert(index, Arc::new(scratch));
+            }
+            let words = view.bytes.div_ceil(4);
+            match scratches.get(&index) {
+                Some(known) if known.view.bytes == words * 4 => {
+                    let renewed = heap.renew(turn, &known.view);
+                    let scratch = renewed.as_ref().unwrap_or(&known.view);
+                    table.row(scratch.address, view.bytes);
+                    let to = (scratch.shared.raw.clone(), scratch.offset);
+                    table.travels(view, to, writable);
                 }
-                let Some(scratch) = scratches.get(&index) else {
-                    continue;
-                };
-                let scratch = match scratch.heap.shared.imported_anew(&scratch.view) {
-                    Some(now) => now,
-                    None => scratch.view.clone(),
-                };
-                let kind = &compiled.interface.arguments[index].kind;
-                if matches!(kind, ArgumentKind::Storage { writable: true, .. }) {
-                    table.after.push((scratch.clone(), view.clone()));
-                }
-                let address = scratch.address;
-                table.before.push((view.clone(), scratch));
-                address
-            };
-            let (low, high) = (address as u32, (address >> 32) as u32);
-            table.words.extend([low, high, view.bytes as u32, 0]);
+                _ => missing.push(index),
+            }
         }
-        Ok(table)
+        match missing.is_empty() {
+            true => Ok(table),
+            false => Err(Missing(missing)),
+        }
+    }
+
+    /// The table of arguments that are copied into buffers of their own.
+    fn in_buffers(
+        compiled: &Compiled,
+        given: &[Option<Given>],
+        places: &Places,
+        buffers: &[(u64, wgpu::Buffer)],
+        segment: u64,
+    ) -> Self {
+        let mut table = Self::default();
+        for ((_, view, writable), (part, offset)) in
+            arguments(compiled, given).zip(places.places.iter().copied())
+        {
+            table.row(part as u64 * segment + offset, view.bytes);
+            if let Some((_, buffer)) = buffers.get(part) {
+                table.travels(view, (buffer.clone(), offset), writable);
+            }
+        }
+        table
     }
 
     pub(super) fn copy_in(&self, queue: &mut Recorder<'_>) {
@@ -100,12 +231,131 @@ impl Table {
     }
 }
 
-fn copy(pairs: &[(BufferView, BufferView)], queue: &mut Recorder<'_>) {
-    for (from, to) in pairs {
-        let bytes = from.bytes.min(to.bytes).next_multiple_of(4);
+/// The arguments in the table, in its order: index, where they are, and whether the kernel may write them.
+fn arguments<'a>(
+    compiled: &'a Compiled,
+    given: &'a [Option<Given>],
+) -> impl Iterator<Item = (usize, &'a BufferView, bool)> {
+    compiled.table.iter().filter_map(|&index| {
+        let Some(Given::Buffer { view, .. }) = &given[index] else {
+            return None;
+        };
+        let kind = &compiled.interface.arguments[index].kind;
+        let writable = matches!(kind, ArgumentKind::Storage { writable: true, .. });
+        Some((index, view, writable))
+    })
+}
+
+fn copy(copies: &[Copy], queue: &mut Recorder<'_>) {
+    for Copy { from, to, bytes } in copies {
         queue.encode(|encoder| {
-            let (source, target) = (&from.shared.raw, &to.shared.raw);
-            encoder.copy_buffer_to_buffer(source, from.offset, target, to.offset, bytes);
+            encoder.copy_buffer_to_buffer(&from.0, from.1, &to.0, to.1, *bytes);
         });
+    }
+}
+
+impl Launch {
+    /// What the launch binds for the heap.
+    pub(super) fn reach(&self) -> Reach {
+        match self.kernel.shared.compiled.heap {
+            None => Reach::Nothing,
+            Some(heap) if heap.follows => Reach::Heap,
+            // Without a copy, where the device sees the host's memory.
+            Some(_) if self.kernel.device.capabilities.has(Aspect::HostImport) => {
+                match self.heap_arguments().next() {
+                    Some(_) => Reach::Heap,
+                    None => Reach::Arguments,
+                }
+            }
+            Some(_) => Reach::Arguments,
+        }
+    }
+
+    /// The storage arguments that lie in the heap.
+    fn heap_arguments(&self) -> impl Iterator<Item = (usize, &BufferView, u32)> {
+        let arguments = self.kernel.interface().arguments.iter();
+        (arguments.zip(&self.given).enumerate()).filter_map(|(index, (info, given))| {
+            match (&info.kind, given) {
+                (ArgumentKind::Storage { layout, .. }, Some(Given::Buffer { view, .. }))
+                    if view.shared.is_heap =>
+                {
+                    Some((index, view, layout.align))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// The arguments that the kernel has to reach through the heap although it could bind them.
+    fn beside(&self, reach: Reach) -> Vec<Beside> {
+        let table = &self.kernel.shared.compiled.table;
+        self.heap_arguments()
+            .filter_map(|(argument, view, align)| {
+                let aligned = view.address.is_multiple_of(u64::from(align.max(1)));
+                let in_words = reach == Reach::Heap && !aligned;
+                let beside = Beside { argument, in_words };
+                (in_words || !table.contains(&argument)).then_some(beside)
+            })
+            .collect()
+    }
+
+    /// The kernel as the launch needs it, what it binds for the heap, and the table of its arguments.
+    pub(super) fn memory(
+        &self,
+        reach: Reach,
+        heap: Option<(&SharedHeap, &Turn<'_>)>,
+    ) -> Result<Result<(Kernel, Memory, Table), Missing>, LaunchError> {
+        let mut kernel = self.kernel.clone();
+        let device = &self.kernel.device;
+        let form = |segments| {
+            let form = Form {
+                segments,
+                beside: self.beside(reach),
+            };
+            self.kernel.shared.form(device, form).map_err(Box::new)
+        };
+        Ok(match (reach, heap) {
+            (Reach::Heap, Some((heap, turn))) => {
+                let view = heap.shared.view_in(turn, device)?;
+                kernel.shared = form(Segments::of(&view))?;
+                let compiled = &kernel.shared.compiled;
+                let (given, scratches) = (&self.given, &self.scratches);
+                match Table::in_heap(&heap.shared, turn, compiled, given, scratches) {
+                    Ok(table) => Ok((kernel, Memory::Heap(view), table)),
+                    Err(missing) => Err(missing),
+                }
+            }
+            (Reach::Arguments, _) => {
+                let mut parts = 1;
+                let places = loop {
+                    kernel.shared = form(Segments::of_arguments(parts))?;
+                    // More bindings for the arguments in the table may leave fewer for the others.
+                    let arguments = arguments(&kernel.shared.compiled, &self.given);
+                    let bytes = arguments.map(|(_, view, _)| view.bytes);
+                    let places = Places::on(device, bytes)?;
+                    if places.parts() <= parts {
+                        break places;
+                    }
+                    parts = places.parts();
+                };
+                let buffers = Arena::buffers(device, &places, parts)?;
+                let segment = crate::memory::heap::segment_bytes(&device.limits);
+                let compiled = &kernel.shared.compiled;
+                let table = Table::in_buffers(compiled, &self.given, &places, &buffers, segment);
+                Ok((kernel, Memory::Arguments(buffers), table))
+            }
+            _ => Ok((kernel, Memory::Nothing, Table::default())),
+        })
+    }
+
+    /// Makes room for arguments. Waits for the device's turn with the heap, which the caller must not hold.
+    pub(super) fn make_room(&mut self, Missing(arguments): Missing) -> Result<(), LaunchError> {
+        for index in arguments {
+            if let Some(Some(Given::Buffer { view, .. })) = self.given.get(index) {
+                let scratch = Scratch::new(&self.kernel.device, view.bytes)?;
+                self.scratches.insert(index, Arc::new(scratch));
+            }
+        }
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod harness;
 
 mod allocations;
 mod arguments;
+mod beside;
 mod bindings;
 mod buffers;
 mod device_memory;
@@ -34,6 +35,7 @@ mod pointer_types;
 mod pointers;
 mod private_arrays;
 mod segments;
+mod table;
 mod threads;
 mod transfers;
 
@@ -64,6 +66,7 @@ fn main() -> std::process::ExitCode {
         allocations::CASES,
         arguments::CASES,
         bindings::CASES,
+        beside::CASES,
         buffers::CASES,
         device_memory::CASES,
         devices::CASES,
@@ -87,6 +90,7 @@ fn main() -> std::process::ExitCode {
         pointers::CASES,
         private_arrays::CASES,
         segments::CASES,
+        table::CASES,
         threads::CASES,
         transfers::CASES,
     ]);

@@ -1,17 +1,24 @@
 //! Rewrites what has to do with pointers: roots, steps behind them, atomics, and calls that take or give
 //! them.
 
-use naga::{Expression, Function, Handle, Span, Statement};
+use naga::{Expression, Function, Handle, Span, Statement, Type, UniqueArena};
 
 use super::atomics::{Outcome, is_word};
 use super::builder::Value;
 use super::check::Target;
 use super::heap::Boundary;
 use super::options::{PointerErrorKind, PointerSite};
-use super::place::Place;
-use super::rewrite::{Mapped, Outcomes, Rewriter};
+use super::place::{Place, Root};
+use super::rewrite::{Mapped, Outcomes, Parameter, Rewriter};
 use super::scan::{Role, stride};
 use super::shape::{Shape, Ty, is_unsized};
+
+impl Parameter {
+    /// Whether the bytes behind it, to which indices are limited, are passed with it.
+    pub fn brings_bytes(self, types: &UniqueArena<Type>) -> bool {
+        self.source.table && is_unsized(self.pointee, types)
+    }
+}
 
 impl Rewriter<'_> {
     pub(super) fn site(&mut self, ty: Ty, align: Option<u32>) -> usize {
@@ -24,28 +31,53 @@ impl Rewriter<'_> {
         self.sites.len() - 1
     }
 
-    /// Translates a pointer to `ty`.
-    pub(super) fn root(&mut self, value: Value, ty: Ty, form: Boundary) -> Place {
-        let align = self.plan.layouts.align(ty);
-        let root = match form {
-            Boundary::Offset => self.builder.root_of_offset(None, value, align, None),
-            Boundary::Pointer => {
-                let checked = match self.plan.heap.status {
-                    Some(_) => {
-                        let target = Target {
-                            align,
-                            bytes: self.plan.layouts.fixed_size(ty, self.builder.types),
-                            is_unsized: is_unsized(ty, self.builder.types),
-                        };
-                        let site = self.site(ty, Some(align));
-                        self.builder.checked_pointer(value, target, site)
-                    }
-                    None => None,
+    /// Translates a pointer to `ty` whose address is to be a multiple of `align`.
+    fn root(&mut self, value: Value, ty: Ty, align: u32) -> Root {
+        let checked = match self.plan.heap.status {
+            Some(_) => {
+                let target = Target {
+                    align,
+                    bytes: self.plan.layouts.fixed_size(ty, self.builder.types),
+                    is_unsized: is_unsized(ty, self.builder.types),
                 };
-                self.builder.root_of_pointer(value, align, checked)
+                let site = self.site(ty, Some(align));
+                self.builder.checked_pointer(value, target, site)
             }
+            None => None,
+        };
+        self.builder.root_of_pointer(value, align, checked)
+    }
+
+    /// Translates a pointer that a function was given or has returned.
+    pub(super) fn passed(&mut self, value: Value, parameter: Parameter) -> Place {
+        let Parameter {
+            pointee, source, ..
+        } = parameter;
+        let mut align = self.plan.layouts.align(pointee);
+        if source.table {
+            align = align.min(self.plan.table_align);
+        }
+        let (value, bytes) = match parameter.brings_bytes(self.builder.types) {
+            true => self.builder.parted(value),
+            false => (value, None),
+        };
+        let root = match self.plan.heap.boundary {
+            Boundary::Offset => self.builder.root_of_offset(None, value, align, None),
+            Boundary::Pointer => self.root(value, pointee, align),
+        };
+        let root = match source.table {
+            true => self.builder.limited_to(root, bytes, !source.heap),
+            false => root,
         };
         self.builder.place(root)
+    }
+
+    /// Translates the variable in `row` of the argument table.
+    pub(super) fn row(&mut self, row: u32, ty: Ty, align: u32) -> Option<Place> {
+        let (pointer, bytes) = self.builder.row(row)?;
+        let root = self.root(pointer, ty, align);
+        let root = self.builder.limited_to(root, Some(bytes), true);
+        Some(self.builder.place(root))
     }
 
     /// An index as `u32`: a negative one becomes a large one.
@@ -121,7 +153,7 @@ impl Rewriter<'_> {
                 count: None,
                 stride,
                 ..
-            } if place.root.bytes.is_some() => {
+            } if place.root.is_limited => {
                 let index = self.builder.word(index);
                 let index = self.builder.limited(&place, index, stride, None);
                 return Ok(self.builder.step(place, index, stride, None));
@@ -185,7 +217,7 @@ impl Rewriter<'_> {
     pub(super) fn boundary(
         &mut self,
         handle: Handle<Expression>,
-        expected: Option<Ty>,
+        expected: Option<Parameter>,
     ) -> Outcomes<Value> {
         let error = self.error(self.span_of(handle));
         let Some(place) = self.place_of(handle) else {
@@ -193,13 +225,18 @@ impl Rewriter<'_> {
         };
         let given = self.pointee(handle)?;
         let types = &*self.builder.types;
-        if let Some(expected) = expected
-            && expected.shape(types) != given.shape(types)
-        {
-            return Err(error(PointerErrorKind::PointeeMismatch {
-                expected: expected.name(types),
-                given: given.name(types),
-            }));
+        let mut brings_bytes = false;
+        if let Some(expected) = expected {
+            if expected.pointee.shape(types) != given.shape(types) {
+                return Err(error(PointerErrorKind::PointeeMismatch {
+                    expected: expected.pointee.name(types),
+                    given: given.name(types),
+                }));
+            }
+            brings_bytes = expected.brings_bytes(types);
+            if expected.writable {
+                self.check_writable(handle, self.span_of(handle))?;
+            }
         }
         if let Some(raw) = place.root.raw
             && place.valid.is_some()
@@ -209,9 +246,16 @@ impl Rewriter<'_> {
             )
         {
             // Whoever gets it tests it for the same type, and can tell its address if it is wrong.
-            return Ok(raw);
+            return Ok(match brings_bytes {
+                true => self.builder.with_bytes(raw, &place),
+                false => raw,
+            });
         }
-        Ok(self.builder.boundary(&place))
+        let at = self.builder.boundary(&place);
+        Ok(match brings_bytes {
+            true => self.builder.with_bytes(at, &place),
+            false => at,
+        })
     }
 
     pub(super) fn call(
@@ -229,20 +273,23 @@ impl Rewriter<'_> {
         };
         match callee.role {
             Role::Root => {
-                let (Some(result), Some(pointee), [pointer]) = (result, callee.result, arguments)
+                let (Some(result), Some(Parameter { pointee, .. }), [pointer]) =
+                    (result, callee.result, arguments)
                 else {
                     return Ok(());
                 };
-                let place = if self.scan.narrow.low_words {
+                let align = self.plan.layouts.align(pointee);
+                let root = if self.scan.narrow.low_words {
                     let low = self.low(*pointer)?;
                     self.builder.span = self.span_of(result);
                     let offset = self.builder.shared_offset(low);
-                    self.root(offset, pointee, Boundary::Offset)
+                    self.builder.root_of_offset(None, offset, align, None)
                 } else {
                     let pointer = self.value(*pointer)?;
                     self.builder.span = self.span_of(result);
-                    self.root(pointer, pointee, Boundary::Pointer)
+                    self.root(pointer, pointee, align)
                 };
+                let place = self.builder.place(root);
                 self.map.insert(result, Mapped::Place(place));
             }
             Role::Address => {
@@ -257,9 +304,9 @@ impl Rewriter<'_> {
             Role::User => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for (index, argument) in arguments.iter().enumerate() {
-                    let pointee = callee.arguments.get(index).copied().flatten();
-                    values.push(match pointee {
-                        Some(_) => self.boundary(*argument, pointee)?,
+                    let parameter = callee.arguments.get(index).copied().flatten();
+                    values.push(match parameter {
+                        Some(_) => self.boundary(*argument, parameter)?,
                         None => self.value(*argument)?,
                     });
                 }
@@ -276,10 +323,7 @@ impl Rewriter<'_> {
                 });
                 if let Some((result, value)) = result.zip(value) {
                     let mapped = match callee.result {
-                        Some(pointee) => {
-                            let form = self.plan.heap.boundary;
-                            Mapped::Place(self.root(value, pointee, form))
-                        }
+                        Some(parameter) => Mapped::Place(self.passed(value, parameter)),
                         None => Mapped::Value(value),
                     };
                     self.map.insert(result, mapped);

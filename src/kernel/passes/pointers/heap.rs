@@ -7,7 +7,7 @@ use naga::{
 
 use super::super::{status, type_of, unique_name};
 use super::options::{HeapElement, HeapMemory, PointerErrorKind, PointerOptions, TranslationMode};
-use super::scan::Scan;
+use super::scan::{Scan, row_of};
 
 /// How pointers cross the boundary of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +64,7 @@ pub(super) struct Heap {
 pub(super) struct Types {
     pub u32: Handle<Type>,
     pub vec2: Handle<Type>,
+    pub vec3: Handle<Type>,
     pub bool: Handle<Type>,
     pub exchange: Option<Handle<Type>>,
 }
@@ -149,7 +150,16 @@ impl Heap {
                 };
                 variable(module, "tombolo_heap", space, Some(binding), array)
             })
-            .collect();
+            .collect::<Vec<_>>();
+        // What the program says of its variables holds for the memory that they have become.
+        let decorations = (module.global_variables.iter())
+            .filter(|(handle, _)| row_of(module, *handle, options).is_some())
+            .fold(MemoryDecorations::empty(), |all, (_, variable)| {
+                all | variable.memory_decorations
+            });
+        for &variable in &variables {
+            module.global_variables[variable].memory_decorations = decorations;
+        }
         let checked = options.checked.is_some();
         let translation = Translation {
             shared: shared.len() as u32,
@@ -175,13 +185,17 @@ impl Heap {
         let table = options.arguments.as_ref().filter(|_| scan.uses_table);
         let table = table.map(|table| {
             let quad = vector_type(&mut module.types, 4, Scalar::U32);
-            let length = u32::try_from(table.variables.len()).unwrap_or(u32::MAX);
+            let length = u32::try_from(table.rows.len()).unwrap_or(u32::MAX);
             let ty = uniform_rows(module, quad, length);
             let binding = Some(table.binding);
+            // No uniform: lavapipe folds uniforms into the conditions of branches, as which lengths are used, and
+            // ends the process where that concerns more than a few of them.
             variable(
                 module,
                 "tombolo_arguments",
-                AddressSpace::Uniform,
+                AddressSpace::Storage {
+                    access: StorageAccess::LOAD,
+                },
                 binding,
                 ty,
             )
@@ -238,6 +252,7 @@ impl Heap {
             types: Types {
                 u32,
                 vec2: vector_type(&mut module.types, 2, Scalar::U32),
+                vec3: vector_type(&mut module.types, 3, Scalar::U32),
                 bool: vector_type(&mut module.types, 1, Scalar::BOOL),
                 exchange,
             },
@@ -259,11 +274,12 @@ impl Heap {
         self.element.bytes().trailing_zeros()
     }
 
-    /// The type in which pointers cross the boundary of a function.
-    pub fn boundary_type(&self) -> Handle<Type> {
-        match self.boundary {
-            Boundary::Offset => self.types.u32,
-            Boundary::Pointer => self.types.vec2,
+    /// The type in which pointers cross the boundary of a function, alone or with the bytes behind them.
+    pub fn boundary_type(&self, with_bytes: bool) -> Handle<Type> {
+        match (self.boundary, with_bytes) {
+            (Boundary::Offset, false) => self.types.u32,
+            (Boundary::Offset, true) | (Boundary::Pointer, false) => self.types.vec2,
+            (Boundary::Pointer, true) => self.types.vec3,
         }
     }
 }

@@ -29,6 +29,7 @@ mod atomics;
 mod builder;
 mod chains;
 mod check;
+mod flow;
 mod heap;
 mod narrow;
 mod options;
@@ -43,21 +44,24 @@ mod visit;
 mod tests;
 #[cfg(test)]
 mod tests_loads;
+#[cfg(test)]
+mod tests_table;
 
 use std::collections::BTreeMap;
 
 use naga::{Arena, BuiltIn, Function, Handle, Module, Span};
 
+pub use flow::passed;
 pub use options::{
     ArgumentTable, FaultReason, HeapInfo, HeapMemory, PointerError, PointerFacts, PointerOptions,
-    TranslationMode,
+    TableRow, TranslationMode,
 };
 #[cfg(test)]
 use options::{HeapElement, PointerErrorKind};
 
 use super::unique_name;
 use heap::Heap;
-use rewrite::{Callee, Invocation, Plan};
+use rewrite::{Callee, Invocation, Parameter, Plan};
 use scan::{Role, Scan};
 
 /// Lowers the pointers of entry point `entry` (its index in `module.entry_points`).
@@ -112,6 +116,7 @@ pub fn run(
         let plan = Plan {
             heap: &heap,
             layouts: &scan.layouts,
+            table_align: scan.table_align,
             callees: &callees,
         };
         let function = rewrite::function(
@@ -130,6 +135,7 @@ pub fn run(
     let plan = Plan {
         heap: &heap,
         layouts: &scan.layouts,
+        table_align: scan.table_align,
         callees: &callees,
     };
     entry_point.function = rewrite::function(
@@ -147,6 +153,7 @@ pub fn run(
         element: heap.element,
         reads_info: heap.info.is_some(),
         writes: scan.writes,
+        follows: scan.follows,
         sites,
     }))
 }
@@ -157,14 +164,21 @@ fn callees(module: &Module, scan: &Scan) -> BTreeMap<Handle<Function>, Callee> {
     (module.functions.iter())
         .map(|(handle, function)| {
             let role = scan::role(function, &module.types);
+            let known = scan.functions.get(&handle);
+            let pointee = function.result.as_ref().and_then(|r| pointee(r.ty));
+            let source = known.map_or_else(flow::Source::default, |scan| scan.result_source);
             let callee = Callee {
                 role,
                 new: None,
-                arguments: match (role, scan.functions.get(&handle)) {
-                    (Role::User, Some(scan)) => scan.arguments.clone(),
+                arguments: match (role, known) {
+                    (Role::User, Some(scan)) => scan.parameters().collect(),
                     _ => Vec::new(),
                 },
-                result: function.result.as_ref().and_then(|r| pointee(r.ty)),
+                result: pointee.map(|pointee| Parameter {
+                    pointee,
+                    source,
+                    writable: known.is_none_or(|scan| scan.writable_result),
+                }),
             };
             (handle, callee)
         })

@@ -63,18 +63,35 @@ pub struct PointerOptions {
     pub capabilities: u64,
 }
 
-/// Storage variables of the program whose memory lies in the heap, and the uniform that tells where.
+/// Storage variables of the program whose memory lies in the heap, and the variable that tells where.
 ///
-/// An index behind such a variable is limited to the last element, as wgpu limits it behind a bound one;
-/// nothing else is tested, because the runtime itself fills the table.
+/// An index behind such a variable is limited to the last element, as wgpu limits it behind a bound one, also
+/// in functions that are given a pointer to it; nothing else is tested, because the runtime itself fills the
+/// table. In checked mode an index is tested and reported instead, as behind any other pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArgumentTable {
-    /// The uniform: `array<vec4<u32>>`, a row for each of the variables: pointer (low word, high word), size in bytes,
+    /// That variable, `var<storage, read> array<vec4<u32>, N>`: a row for each of the others, pointer (low word, high word), size in bytes,
     /// zero.
     pub binding: ResourceBinding,
-    /// The variables, by the bindings that the program gives them. Where none of them is used, the uniform is not
-    /// declared.
-    pub variables: Vec<ResourceBinding>,
+    /// The variables. Where none of them is used, the table is not declared.
+    pub rows: Vec<TableRow>,
+}
+
+/// A variable in the argument table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableRow {
+    /// The binding that the program gives it.
+    pub variable: ResourceBinding,
+    /// A power of two that its address is known to be a multiple of: 4 or more. Where its type asks for a larger
+    /// one, it is read and written in smaller pieces.
+    pub align: u32,
+}
+
+impl ArgumentTable {
+    /// What all addresses in the table are multiples of.
+    pub(super) fn align(&self) -> u32 {
+        self.rows.iter().map(|row| row.align).min().unwrap_or(16)
+    }
 }
 
 impl PointerOptions {
@@ -154,6 +171,8 @@ pub struct PointerFacts {
     pub reads_info: bool,
     /// The kernel may write to the heap.
     pub writes: bool,
+    /// The kernel follows pointers, or takes addresses; otherwise it reaches the heap for the argument table alone.
+    pub follows: bool,
     /// The places that are checked, in checked mode.
     pub sites: Vec<PointerSite>,
 }
@@ -266,10 +285,10 @@ pub enum PointerErrorKind {
          arrayLength() is known"
     )]
     ArrayLength,
-    /// A function that takes or returns pointers is given a pointer to a bound variable.
+    /// A pointer is needed as an address and leads to a bound variable.
     #[error(
-        "this pointer into the storage space does not come from a `usm_` function, and only those can be passed to or \
-         returned from functions; pass an index, or reach the memory through a `usm_ptr`"
+        "this pointer into the storage space does not come from a `usm_` function, and has no address; pass an index, \
+         or reach the memory through a `usm_ptr`"
     )]
     ForeignPointer,
     /// A pointer argument or result has another pointee than declared.
@@ -281,6 +300,14 @@ pub enum PointerErrorKind {
         expected: String,
         /// The pointee that was given.
         given: String,
+    },
+    /// A write through a pointer that only reads, or such a pointer where one that writes is declared.
+    #[error(
+        "this pointer to {pointee} only reads; declare the variable, and every pointer to it on the way here, read_write"
+    )]
+    ReadOnly {
+        /// What it points to.
+        pointee: String,
     },
     /// A constant index beyond the end.
     #[error("the index {index} is beyond the {count} elements of {ty}")]

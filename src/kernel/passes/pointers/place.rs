@@ -21,8 +21,13 @@ pub(super) struct Root {
     pub remaining: Option<Value>,
     /// In checked mode, whether the pointer may be dereferenced.
     pub valid: Option<Value>,
-    /// For a variable from the argument table, its size in bytes: indices are limited to it.
+    /// Indices behind it are limited to the last there is: it comes from the argument table.
+    pub is_limited: bool,
+    /// Bytes from the pointer to the end of what it points to, where that has no fixed size and comes from the
+    /// argument table.
     pub bytes: Option<Value>,
+    /// Those bytes tell the length of an array.
+    pub tells_length: bool,
 }
 
 /// A position in a binding, constant offset aside.
@@ -202,7 +207,9 @@ impl Builder<'_> {
             selector,
             remaining: checked.and_then(|c| c.remaining),
             valid: checked.map(|c| c.valid),
+            is_limited: false,
             bytes: None,
+            tells_length: false,
         }
     }
 
@@ -217,26 +224,53 @@ impl Builder<'_> {
         }
     }
 
-    /// The variable in `row` of the argument table.
-    pub fn root_of_row(&mut self, row: u32, align: u32) -> Option<Root> {
+    /// Pointer and size in bytes of the variable in `row` of the argument table.
+    pub fn row(&mut self, row: u32) -> Option<(Value, Value)> {
         let table = self.global(self.heap.table?);
         let row = self.member(table, row);
         let row = self.load(row);
         let low = self.member(row, 0);
         let high = self.member(row, 1);
-        let raw = self.pair(low, high);
-        let root = self.root_of_pointer(raw, align, None);
-        let bytes = Some(self.member(row, 2));
-        Some(Root { bytes, ..root })
+        let bytes = self.member(row, 2);
+        Some((self.pair(low, high), bytes))
+    }
+
+    /// The root as one from the argument table, which ends after `bytes` bytes if it has no fixed size.
+    pub fn limited_to(&mut self, root: Root, bytes: Option<Value>, tells_length: bool) -> Root {
+        let remaining = match (root.remaining, bytes) {
+            (Some(remaining), Some(bytes)) => Some(self.lesser(remaining, bytes)),
+            (remaining, _) => remaining,
+        };
+        Root {
+            remaining,
+            // In checked mode an index beyond the last is reported, and not replaced by another.
+            is_limited: root.valid.is_none(),
+            bytes,
+            tells_length: tells_length && bytes.is_some(),
+            ..root
+        }
+    }
+
+    /// Bytes from the place, in a variable from the table, to the variable's end.
+    fn rest_of_variable(&mut self, place: &Place) -> Option<Value> {
+        let bytes = place.root.bytes?;
+        Some(match place.constant {
+            0 => bytes,
+            constant => self.with(Op::Subtract, bytes, constant),
+        })
     }
 
     /// Elements of an array without a length that begins at the place, behind a variable from the table.
     pub fn length(&mut self, place: &Place, stride: u32) -> Option<Value> {
-        let bytes = place.root.bytes?;
-        let bytes = match place.constant {
-            0 => bytes,
-            constant => self.with(Op::Subtract, bytes, constant),
-        };
+        match place.root.tells_length {
+            true => self.most(place, stride),
+            false => None,
+        }
+    }
+
+    /// Elements of such an array that an index may reach.
+    fn most(&mut self, place: &Place, stride: u32) -> Option<Value> {
+        let bytes = self.rest_of_variable(place)?;
         Some(self.divided(bytes, stride))
     }
 
@@ -248,11 +282,11 @@ impl Builder<'_> {
         stride: u32,
         count: Option<u32>,
     ) -> Value {
-        let last = match (place.root.bytes, count) {
-            (None, _) => None,
-            (Some(_), Some(count)) => Some(self.word(count.saturating_sub(1))),
-            (Some(_), None) => self
-                .length(place, stride)
+        let last = match (place.root.is_limited, count) {
+            (false, _) => None,
+            (true, Some(count)) => Some(self.word(count.saturating_sub(1))),
+            (true, None) => self
+                .most(place, stride)
                 .map(|length| self.with(Op::Subtract, length, 1)),
         };
         match last {
@@ -335,6 +369,31 @@ impl Builder<'_> {
                     at = self.binary(Op::Add, at, moved);
                 }
                 self.plus(at, place.constant)
+            }
+        }
+    }
+
+    /// `at`, a place as it crosses a boundary, with the bytes that follow in its variable; for memory that is
+    /// no variable, as many as a number can tell.
+    pub fn with_bytes(&mut self, at: Value, place: &Place) -> Value {
+        let bytes = match self.rest_of_variable(place) {
+            Some(bytes) => bytes,
+            None => self.word(u32::MAX),
+        };
+        let ty = self.heap.boundary_type(true);
+        self.compose(ty, vec![at, bytes])
+    }
+
+    /// Takes apart what [`Self::with_bytes`] has put together.
+    pub fn parted(&mut self, value: Value) -> (Value, Option<Value>) {
+        match self.heap.boundary {
+            Boundary::Offset => {
+                let bytes = self.member(value, 1);
+                (self.member(value, 0), Some(bytes))
+            }
+            Boundary::Pointer => {
+                let bytes = self.member(value, 2);
+                (self.part(value, 3, 0, 2), Some(bytes))
             }
         }
     }

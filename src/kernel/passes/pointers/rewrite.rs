@@ -10,6 +10,7 @@ use naga::{
 
 use super::atomics::Outcome;
 use super::builder::{Builder, Value};
+use super::flow::Source;
 use super::heap::Heap;
 use super::options::{PointerError, PointerErrorKind, PointerSite};
 use super::place::Place;
@@ -22,14 +23,52 @@ pub(super) struct Callee {
     pub role: Role,
     /// The function in the new module, for one that the user wrote.
     pub new: Option<Handle<Function>>,
-    pub arguments: Vec<Option<Ty>>,
-    pub result: Option<Ty>,
+    pub arguments: Vec<Option<Parameter>>,
+    pub result: Option<Parameter>,
+}
+
+/// A pointer that a function takes or returns.
+#[derive(Clone, Copy)]
+pub(super) struct Parameter {
+    pub pointee: Ty,
+    pub source: Source,
+    pub writable: bool,
+}
+
+impl FunctionScan {
+    /// The function's arguments, as far as they are pointers.
+    pub fn parameters(&self) -> impl Iterator<Item = Option<Parameter>> {
+        let of = |((pointee, source), writable): ((&Option<Ty>, &Source), &bool)| {
+            let (source, writable) = (*source, *writable);
+            pointee.map(|pointee| Parameter {
+                pointee,
+                source,
+                writable,
+            })
+        };
+        (self.arguments.iter())
+            .zip(&self.sources)
+            .zip(&self.writable)
+            .map(of)
+    }
+
+    /// Its result, if that is a pointer.
+    fn result_parameter(&self) -> Option<Parameter> {
+        let (source, writable) = (self.result_source, self.writable_result);
+        self.result.map(|pointee| Parameter {
+            pointee,
+            source,
+            writable,
+        })
+    }
 }
 
 /// What the rewriting of every function needs.
 pub(super) struct Plan<'a> {
     pub heap: &'a Heap,
     pub layouts: &'a Layouts,
+    /// What the addresses in the argument table are multiples of.
+    pub table_align: u32,
     pub callees: &'a BTreeMap<Handle<Function>, Callee>,
 }
 
@@ -111,14 +150,14 @@ pub(super) fn function(
     let named_expressions = named.collect();
     let (expressions, local_variables, body) = rewriter.builder.finish();
     let mut arguments = old.arguments.clone();
-    for (argument, pointee) in arguments.iter_mut().zip(&scan.arguments) {
-        if pointee.is_some() {
-            argument.ty = plan.heap.boundary_type();
+    for (argument, parameter) in arguments.iter_mut().zip(scan.parameters()) {
+        if let Some(parameter) = parameter {
+            argument.ty = plan.heap.boundary_type(parameter.brings_bytes(types));
         }
     }
     let mut result = old.result.clone();
-    if let (Some(result), Some(_)) = (&mut result, scan.result) {
-        result.ty = plan.heap.boundary_type();
+    if let (Some(result), Some(parameter)) = (&mut result, scan.result_parameter()) {
+        result.ty = plan.heap.boundary_type(parameter.brings_bytes(types));
     }
     Ok(Function {
         name: old.name.clone(),
@@ -218,11 +257,11 @@ impl<'a> Rewriter<'a> {
         }
         for (handle, expression) in self.old.expressions.iter() {
             if let Expression::FunctionArgument(index) = *expression
-                && let Some(Some(pointee)) = self.scan.arguments.get(index as usize)
+                && let Some(Some(parameter)) = self.scan.parameters().nth(index as usize)
             {
                 self.builder.span = self.span_of(handle);
                 let value = self.builder.add(Expression::FunctionArgument(index));
-                let place = self.root(value, *pointee, self.plan.heap.boundary);
+                let place = self.passed(value, parameter);
                 self.map.insert(handle, Mapped::Place(place));
             }
         }
@@ -243,11 +282,13 @@ impl<'a> Rewriter<'a> {
 
     /// Translates the variables in the argument table that the function uses.
     fn tabled(&mut self) {
+        let mut known = BTreeMap::new();
         for (handle, row) in &self.scan.tabled {
             if let Some(pointer) = self.scan.pointers.get(handle) {
-                let align = self.plan.layouts.align(pointer.pointee);
-                if let Some(root) = self.builder.root_of_row(*row, align) {
-                    let place = self.builder.place(root);
+                self.builder.span = self.span_of(*handle);
+                let place = (known.entry(*row))
+                    .or_insert_with(|| self.row(*row, pointer.pointee, pointer.align));
+                if let Some(place) = *place {
                     self.map.insert(*handle, Mapped::Place(place));
                 }
             }
@@ -338,7 +379,7 @@ impl<'a> Rewriter<'a> {
                 return Ok(());
             }
             Statement::Return { value: Some(value) } if self.scan.result.is_some() => {
-                let expected = self.scan.result;
+                let expected = self.scan.result_parameter();
                 let value = self.boundary(*value, expected)?;
                 self.builder.hand_over_notes();
                 self.builder.push(Statement::Return { value: Some(value) });
@@ -355,6 +396,7 @@ impl<'a> Rewriter<'a> {
             }
             Statement::Store { pointer, value } => {
                 if let Some(place) = self.place_of(*pointer) {
+                    self.check_writable(*pointer, span)?;
                     let value = self.value(*value)?;
                     let ty = self.pointee(*pointer)?;
                     self.builder.span = span;
@@ -379,6 +421,7 @@ impl<'a> Rewriter<'a> {
                 result,
             } => {
                 if let Some(place) = self.place_of(*pointer) {
+                    self.check_writable(*pointer, span)?;
                     return self.atomic(&place, *pointer, *fun, *value, *result);
                 }
             }
@@ -436,6 +479,17 @@ impl<'a> Rewriter<'a> {
         match self.map.get(&handle) {
             Some(Mapped::Place(place)) => Some(*place),
             _ => None,
+        }
+    }
+
+    /// naga sees no more whether a place may be written, once it is one in the heap.
+    pub(super) fn check_writable(&self, handle: Handle<Expression>, span: Span) -> Outcomes<()> {
+        match self.scan.pointers.get(&handle) {
+            Some(pointer) if !pointer.writable => {
+                let pointee = pointer.pointee.name(self.builder.types);
+                Err(self.error(span)(PointerErrorKind::ReadOnly { pointee }))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -6,17 +6,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use naga::front::Typifier;
 use naga::proc::ResolveContext;
 use naga::{
-    Arena, AtomicFunction, Block, Expression, Function, Handle, Module, Scalar, ScalarKind, Span,
-    Statement, Type, TypeInner,
+    Arena, AtomicFunction, Block, Expression, Function, GlobalVariable, Handle, Module, Scalar,
+    ScalarKind, Span, Statement, Type, TypeInner,
 };
 
 use super::super::reachable;
 use super::super::trip_count::each_statement;
+use super::flow::{Flow, Source};
 use super::narrow::{self, Narrow, is_pair};
 use super::options::{
-    HeapElement, HeapMemory, PointerError, PointerErrorKind, PointerOptions, TranslationMode,
+    HeapElement, HeapMemory, PointerError, PointerErrorKind, PointerOptions, TableRow,
+    TranslationMode,
 };
-use super::shape::{Layouts, Shape, Ty, check_shareable, resolved_pointee, storage_pointee};
+use super::shape::{
+    Layouts, Shape, Ty, check_shareable, is_writable, resolved_pointee, storage_pointee,
+};
 
 /// What a function of the module is to the pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,17 +38,25 @@ pub(super) enum Role {
 pub(super) struct HeapPointer {
     pub pointee: Ty,
     /// A power of two that divides its address, constant offsets aside.
-    align: u32,
+    pub align: u32,
+    /// The program may write there.
+    pub writable: bool,
 }
 
 /// What is known of one function.
 #[derive(Default)]
 pub(super) struct FunctionScan {
+    /// Which of the function's arguments may be written behind, if they are pointers.
+    pub writable: Vec<bool>,
+    pub writable_result: bool,
     /// The pointers into the heap among its expressions.
     pub pointers: BTreeMap<Handle<Expression>, HeapPointer>,
     /// The pointees of its pointer arguments and of its result.
     pub arguments: Vec<Option<Ty>>,
     pub result: Option<Ty>,
+    /// What those come from.
+    pub sources: Vec<Source>,
+    pub result_source: Source,
     /// The variables that it reaches through the argument table.
     pub tabled: BTreeMap<Handle<Expression>, u32>,
     /// Its expressions of type `i32`.
@@ -63,6 +75,10 @@ pub(super) struct Scan {
     /// `usm_address` is called somewhere.
     pub takes_addresses: bool,
     pub uses_table: bool,
+    /// Pointers are followed, or addresses taken.
+    pub follows: bool,
+    /// What the addresses in the argument table are multiples of.
+    pub table_align: u32,
     pub writes: bool,
     pub layouts: Layouts,
 }
@@ -139,16 +155,29 @@ pub(super) fn scan(
         writes: false,
         addresses: false,
     };
+    let table_align = match (&options.arguments, uses_table) {
+        (Some(table), true) => table.align(),
+        _ => 16,
+    };
+    let in_table = |variable| row_of(module, variable, options).is_some();
+    let flow = Flow::new(module, entry, &reached, &in_table);
+    let kernel = Kernel {
+        module,
+        options,
+        layouts: &layouts,
+        flow: &flow,
+        table_align,
+    };
     let mut functions: BTreeMap<_, FunctionScan> = BTreeMap::new();
     for handle in reached {
         if role_of(handle) == Role::User {
             let function = &module.functions[handle];
-            let scan = scan_function(module, function, options, &layouts, &mut needs)?;
+            let scan = scan_function(&kernel, function, Some(handle), &mut needs)?;
             functions.insert(handle, scan);
         }
     }
     let entry_function = entry;
-    let mut entry = scan_function(module, entry, options, &layouts, &mut needs)?;
+    let mut entry = scan_function(&kernel, entry, None, &mut needs)?;
     if low_words_suffice(options, &needs) {
         entry.narrow = narrow::find(module, entry_function, &entry.seen);
         for (handle, scan) in &mut functions {
@@ -171,6 +200,8 @@ pub(super) fn scan(
         element,
         takes_addresses: needs.addresses,
         uses_table,
+        follows: has_stubs,
+        table_align,
         writes: needs.writes,
         layouts,
     }))
@@ -185,16 +216,29 @@ fn low_words_suffice(options: &PointerOptions, needs: &Needs) -> bool {
 }
 
 /// The row of the argument table for an expression that is a variable in it.
-fn table_row(module: &Module, expression: &Expression, options: &PointerOptions) -> Option<u32> {
-    let Expression::GlobalVariable(variable) = *expression else {
-        return None;
-    };
+fn table_row(
+    module: &Module,
+    expression: &Expression,
+    options: &PointerOptions,
+) -> Option<(u32, TableRow)> {
+    match *expression {
+        Expression::GlobalVariable(variable) => row_of(module, variable, options),
+        _ => None,
+    }
+}
+
+/// The row of the argument table for a variable.
+pub(super) fn row_of(
+    module: &Module,
+    variable: Handle<GlobalVariable>,
+    options: &PointerOptions,
+) -> Option<(u32, TableRow)> {
     let variable = &module.global_variables[variable];
     let table = options.arguments.as_ref()?;
     let is_storage = matches!(variable.space, naga::AddressSpace::Storage { .. });
     let binding = variable.binding.filter(|_| is_storage)?;
-    let row = table.variables.iter().position(|v| *v == binding)?;
-    u32::try_from(row).ok()
+    let found = (table.rows.iter().zip(0..)).find(|(row, _)| row.variable == binding);
+    found.map(|(row, index)| (index, *row))
 }
 
 /// The place of a call of a stub.
@@ -213,13 +257,28 @@ fn first_root(module: &Module, entry: &Function, reached: &BTreeSet<Handle<Funct
     found.unwrap_or(Span::UNDEFINED)
 }
 
+/// What the scan of a function needs to know of its kernel.
+struct Kernel<'a> {
+    module: &'a Module,
+    options: &'a PointerOptions,
+    layouts: &'a Layouts,
+    flow: &'a Flow,
+    table_align: u32,
+}
+
 fn scan_function(
-    module: &Module,
+    kernel: &Kernel<'_>,
     function: &Function,
-    options: &PointerOptions,
-    layouts: &Layouts,
+    handle: Option<Handle<Function>>,
     needs: &mut Needs,
 ) -> Result<FunctionScan, PointerError> {
+    let Kernel {
+        module,
+        options,
+        layouts,
+        flow,
+        ..
+    } = *kernel;
     let types = &module.types;
     let at = |expressions: &Arena<Expression>, handle| {
         let span = expressions.get_span(handle);
@@ -238,6 +297,16 @@ fn scan_function(
             .map(|a| pointee_of(a.ty))
             .collect(),
         result: function.result.as_ref().and_then(|r| pointee_of(r.ty)),
+        sources: handle.map_or_else(Vec::new, |handle| {
+            let indices = 0..function.arguments.len();
+            indices.map(|index| flow.argument(handle, index)).collect()
+        }),
+        result_source: handle.map_or_else(Source::default, |handle| flow.result(handle)),
+        writable: (function.arguments.iter())
+            .map(|a| is_writable(&types[a.ty].inner))
+            .collect(),
+        writable_result: (function.result.as_ref())
+            .is_some_and(|r| is_writable(&types[r.ty].inner)),
         tabled: BTreeMap::new(),
         signed: BTreeSet::new(),
         seen: narrow::Types::default(),
@@ -259,11 +328,25 @@ fn scan_function(
             inner if is_pair(inner) => seen.pairs.insert(handle),
             _ => false,
         };
+        let mut known = 16;
         let root = match *expression {
-            Expression::CallResult(_) | Expression::FunctionArgument(_) => None,
+            Expression::CallResult(callee) => {
+                if flow.result(callee).table {
+                    known = kernel.table_align;
+                }
+                None
+            }
+            Expression::FunctionArgument(index) => {
+                let sources = scan.sources.get(index as usize);
+                if sources.is_some_and(|source| source.table) {
+                    known = kernel.table_align;
+                }
+                None
+            }
             Expression::GlobalVariable(_) => match table_row(module, expression, options) {
-                Some(row) => {
+                Some((row, TableRow { align, .. })) => {
                     scan.tabled.insert(handle, row);
+                    known = align;
                     None
                 }
                 None => continue,
@@ -282,7 +365,7 @@ fn scan_function(
         let align = match (root, expression) {
             (None, _) => {
                 check_shareable(module, pointee, options.capabilities()).map_err(error)?;
-                layouts.align(pointee)
+                layouts.align(pointee).min(known)
             }
             (Some(base), Expression::Access { .. }) => {
                 let stride = stride(base.pointee, types);
@@ -297,7 +380,13 @@ fn scan_function(
             }
             (Some(base), _) => base.align,
         };
-        scan.pointers.insert(handle, HeapPointer { pointee, align });
+        let writable = is_writable(typifier[handle].inner_with(types));
+        let pointer = HeapPointer {
+            pointee,
+            align,
+            writable,
+        };
+        scan.pointers.insert(handle, pointer);
     }
     for (_, expression) in function.expressions.iter() {
         if let Expression::Load { pointer } = *expression {

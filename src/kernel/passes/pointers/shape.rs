@@ -4,7 +4,8 @@
 use naga::proc::{Layouter, TypeResolution};
 use naga::valid::Capabilities;
 use naga::{
-    AddressSpace, ArraySize, Handle, Module, Scalar, ScalarKind, Type, TypeInner, UniqueArena,
+    AddressSpace, ArraySize, Handle, Module, Scalar, ScalarKind, StorageAccess, Type, TypeInner,
+    UniqueArena,
 };
 
 use super::options::PointerErrorKind;
@@ -141,6 +142,16 @@ pub(super) fn storage_pointee(inner: &TypeInner) -> Option<Ty> {
             None => Ty::Scalar(scalar),
         }),
         _ => None,
+    }
+}
+
+/// Whether what a pointer into the storage space leads to may be written.
+pub(super) fn is_writable(inner: &TypeInner) -> bool {
+    match *inner {
+        TypeInner::Pointer { space, .. } | TypeInner::ValuePointer { space, .. } => {
+            matches!(space, AddressSpace::Storage { access } if access.contains(StorageAccess::STORE))
+        }
+        _ => false,
     }
 }
 

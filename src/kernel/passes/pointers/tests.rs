@@ -5,7 +5,14 @@ use super::super::tests_support::{occurrences, parse, text};
 use super::*;
 use crate::kernel::usm::appendix;
 
-const fn at(binding: u32) -> ResourceBinding {
+pub(super) const fn row(variable: ResourceBinding) -> TableRow {
+    TableRow {
+        variable,
+        align: 16,
+    }
+}
+
+pub(super) const fn at(binding: u32) -> ResourceBinding {
     ResourceBinding { group: 3, binding }
 }
 
@@ -54,7 +61,7 @@ pub(super) fn split(shared: u32, device: u32, mode: TranslationMode) -> PointerO
     }
 }
 
-fn every_option() -> Vec<PointerOptions> {
+pub(super) fn every_option() -> Vec<PointerOptions> {
     use TranslationMode::*;
     let plain = vec![
         unified(),
@@ -75,14 +82,14 @@ fn every_option() -> Vec<PointerOptions> {
     all
 }
 
-fn with_stubs(source: &str) -> String {
+pub(super) fn with_stubs(source: &str) -> String {
     match appendix(source) {
         Some(appendix) => format!("{source}{}", appendix.text),
         None => source.to_owned(),
     }
 }
 
-fn lower(
+pub(super) fn lower(
     source: &str,
     options: &PointerOptions,
 ) -> Result<Option<(Module, PointerFacts)>, PointerError> {
@@ -436,47 +443,4 @@ fn the_uniform_is_laid_out_as_documented() {
         info.words(),
         [0x3456_7890, 0x12, 64, 0, 1, 2, 3, 4, 5, 0, 0, 0]
     );
-}
-
-#[test]
-fn variables_of_the_table_are_reached_through_the_heap() {
-    let source = "struct S { n: u32, m: mat3x3<f32>, tail: array<vec2<f32>> }
-        @group(0) @binding(0) var<storage, read_write> o: array<u32>;
-        @group(0) @binding(1) var<storage> a: array<f32>;
-        @group(0) @binding(2) var<storage, read_write> s: S;
-        fn half(i: u32) -> f32 { return a[i] / 2.0; }
-        @compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-            s.tail[id.x] = vec2(half(id.x)) + s.tail[2]; s.m[id.y][id.z] = 1.0;
-            o[0] = arrayLength(&a) + arrayLength(&s.tail); }";
-    for options in every_option() {
-        let g0 = |binding| ResourceBinding { group: 0, binding };
-        let table = ArgumentTable {
-            binding: at(10),
-            variables: vec![g0(1), g0(2)],
-        };
-        let options = PointerOptions {
-            arguments: Some(table),
-            ..options
-        };
-        let (text, facts) = lowered(source, &options);
-        assert!(text.contains("array<vec4<u32>, 2>"), "{text}");
-        assert!(facts.writes && facts.sites.is_empty());
-        assert_eq!(facts.element, HeapElement::Word);
-        // Both are used by nothing any more.
-        assert_eq!(
-            occurrences(&text, "s.tail") + occurrences(&text, "(&a)"),
-            0,
-            "{text}"
-        );
-    }
-    let unused = ArgumentTable {
-        binding: at(10),
-        variables: vec![at(11)],
-    };
-    let options = PointerOptions {
-        arguments: Some(unused),
-        ..unified()
-    };
-    let mut module = parse(source);
-    assert_eq!(run(&mut module, 0, &options), Ok(None));
 }

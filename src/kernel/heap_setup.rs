@@ -1,0 +1,243 @@
+//! How a kernel reaches the heap: what is bound for it, and which of its arguments are reached that way.
+
+use std::collections::BTreeSet;
+
+use naga::Module;
+use naga::compact::{KeepUnused, compact};
+use naga::valid::Capabilities;
+
+use super::bindings::RuntimeBindings;
+use super::diagnostic::Reporter;
+use super::error::KernelError;
+use super::passes::pointers::{
+    self, ArgumentTable, HeapMemory, PointerFacts, PointerOptions, TableRow, TranslationMode,
+};
+use super::reflect::{ArgumentKind, Interface};
+use crate::memory::heap::GUARD_BYTES;
+use crate::memory::heap::device_memory::FIRST_TAG;
+
+/// How the heap is bound to kernels that follow pointers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct HeapSetup {
+    /// Bind groups that the device has.
+    pub max_bind_groups: u32,
+    /// Parts in which the heap is bound.
+    pub segments: u32,
+    /// Bytes of each part but the last.
+    pub segment_bytes: u32,
+    /// Segments of the device's own memory.
+    pub device_segments: u32,
+    /// Storage bindings that a kernel may have; more go through the heap, if there is one.
+    pub storage_bindings: Option<u32>,
+    /// Which side of memory is reached first.
+    pub mode: TranslationMode,
+    /// Every dereference is tested.
+    pub checked: bool,
+    /// The kernel may get a status record, which takes a binding.
+    pub may_report: bool,
+    /// Storage arguments that lie in the heap, for kernels that reach the heap anyway: they are reached through
+    /// its bindings as well, so that nothing is bound twice.
+    pub beside: Vec<Beside>,
+}
+
+/// A storage argument that is reached through the heap because it lies there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Beside {
+    /// Its index in the interface.
+    pub argument: usize,
+    /// Its address is a multiple of 4 and not of what its type asks for.
+    pub in_words: bool,
+}
+
+impl Default for HeapSetup {
+    /// One unchecked segment, on a device without limits.
+    fn default() -> Self {
+        Self {
+            max_bind_groups: u32::MAX,
+            segments: 1,
+            segment_bytes: 1 << 31,
+            device_segments: 0,
+            storage_bindings: None,
+            mode: TranslationMode::DeviceFavored,
+            checked: false,
+            may_report: false,
+            beside: Vec::new(),
+        }
+    }
+}
+
+impl HeapSetup {
+    /// Lowers the pointers that the entry point follows; what it does not reach is removed, because stubs in it
+    /// would not validate. The variables in `rows` go into the argument table.
+    pub fn lower(
+        &self,
+        module: &mut Module,
+        entry: usize,
+        rows: Vec<TableRow>,
+        bindings: &RuntimeBindings,
+        capabilities: Capabilities,
+        reporter: Reporter<'_>,
+    ) -> Result<Option<PointerFacts>, KernelError> {
+        let table = (!rows.is_empty()).then(|| ArgumentTable {
+            binding: bindings.table(),
+            rows,
+        });
+        let options = self.options(bindings, capabilities, self.checked, table);
+        let facts = pointers::run(module, entry, &options).map_err(|error| {
+            let place = reporter
+                .back(error.span)
+                .map(|range| (range, String::new()));
+            let labels = place.into_iter().collect();
+            KernelError::Pointer(reporter.at(error.to_string(), labels, Vec::new()))
+        })?;
+        if facts.is_none() {
+            let point = module.entry_points.swap_remove(entry);
+            module.entry_points = vec![point];
+            compact(module, KeepUnused::No);
+        }
+        Ok(facts)
+    }
+
+    fn options(
+        &self,
+        bindings: &RuntimeBindings,
+        capabilities: Capabilities,
+        checked: bool,
+        arguments: Option<ArgumentTable>,
+    ) -> PointerOptions {
+        PointerOptions {
+            mode: self.mode,
+            memory: match self.device_segments {
+                0 => HeapMemory::Unified {
+                    segments: bindings.segments(0..self.segments),
+                },
+                own => HeapMemory::Split {
+                    shared: bindings.segments(0..self.segments),
+                    device: bindings.segments(self.segments..self.segments + own),
+                    first_tag: FIRST_TAG,
+                },
+            },
+            segment_bytes: self.segment_bytes,
+            zero_bytes: GUARD_BYTES as u32,
+            window_aligned: true,
+            info: checked.then(|| bindings.heap_info()),
+            checked: checked.then(|| bindings.status()),
+            arguments,
+            capabilities: capabilities.bits(),
+        }
+    }
+
+    /// The variables that have to be in the argument table of a kernel that follows pointers, whatever it is
+    /// given: those that it passes to functions.
+    pub fn passed(module: &Module, entry: usize) -> Vec<TableRow> {
+        let point = module.entry_points.get(entry);
+        let passed = point.map_or_else(Vec::new, |point| pointers::passed(module, &point.function));
+        passed.into_iter().map(row).collect()
+    }
+
+    /// The table of a kernel that follows pointers: the arguments in `passed`, those that lie in the heap, and as
+    /// many of the last others as there are no bindings for.
+    pub fn beside_pointers(&self, interface: &Interface, passed: &[TableRow]) -> Vec<usize> {
+        let passed = Self::in_rows(interface, passed);
+        let bound: Vec<usize> = storage(interface)
+            .filter(|argument| !passed.contains(argument))
+            .collect();
+        let own = self.segments + self.device_segments + u32::from(self.may_report);
+        let room = match self.storage_bindings {
+            Some(limit) => limit.saturating_sub(own) as usize,
+            None => usize::MAX,
+        };
+        // The table takes a binding, too, where there is one.
+        let has_table = !passed.is_empty() || !self.beside.is_empty() || bound.len() > room;
+        let room = room.saturating_sub(usize::from(has_table));
+        self.with_beside(passed.into_iter().chain(bound.into_iter().skip(room)))
+    }
+
+    /// The arguments, by index, that these rows are for.
+    pub fn in_rows(interface: &Interface, rows: &[TableRow]) -> Vec<usize> {
+        storage(interface)
+            .filter(|&argument| {
+                let place = place(interface, argument);
+                rows.iter().any(|row| row.variable == place)
+            })
+            .collect()
+    }
+
+    /// These arguments and those that lie in the heap, in order.
+    fn with_beside(&self, arguments: impl Iterator<Item = usize>) -> Vec<usize> {
+        let beside = self.beside.iter().map(|beside| beside.argument);
+        let all: BTreeSet<usize> = arguments.chain(beside).collect();
+        all.into_iter().collect()
+    }
+
+    /// The rows of the argument table for these arguments.
+    pub fn rows(&self, interface: &Interface, arguments: &[usize]) -> Vec<TableRow> {
+        let of = |&argument: &usize| {
+            let in_words = Beside {
+                argument,
+                in_words: true,
+            };
+            TableRow {
+                variable: place(interface, argument),
+                align: if self.beside.contains(&in_words) {
+                    4
+                } else {
+                    16
+                },
+            }
+        };
+        arguments.iter().map(of).collect()
+    }
+
+    /// Moves the storage arguments for which there are no bindings into the heap, and with them those that lie
+    /// there. Gives the arguments that were moved; the module is another one then.
+    pub fn tabulate(
+        &self,
+        module: &mut Module,
+        entry: usize,
+        interface: &Interface,
+        bindings: &RuntimeBindings,
+        capabilities: Capabilities,
+    ) -> Option<(Vec<usize>, PointerFacts)> {
+        let limit = self.storage_bindings?;
+        if storage(interface).count() <= limit as usize {
+            return None;
+        }
+        // A status record, the table and the heap itself take bindings, too.
+        let room = limit.saturating_sub(2 + self.segments + self.device_segments);
+        let moved = self.with_beside(storage(interface).skip(room as usize));
+        let table = ArgumentTable {
+            binding: bindings.table(),
+            rows: self.rows(interface, &moved),
+        };
+        let options = self.options(bindings, capabilities, false, Some(table));
+        let mut changed = module.clone();
+        // What cannot be reached so is reported as the limit that it exceeds.
+        let facts = pointers::run(&mut changed, entry, &options).ok()??;
+        *module = changed;
+        Some((moved, facts))
+    }
+}
+
+/// The storage arguments, by index.
+fn storage(interface: &Interface) -> impl Iterator<Item = usize> {
+    let arguments = interface.arguments.iter().enumerate();
+    arguments
+        .filter(|(_, info)| matches!(info.kind, ArgumentKind::Storage { .. }))
+        .map(|(index, _)| index)
+}
+
+/// A row for a variable that lies as its type asks for.
+fn row(variable: naga::ResourceBinding) -> TableRow {
+    TableRow {
+        variable,
+        align: 16,
+    }
+}
+
+fn place(interface: &Interface, argument: usize) -> naga::ResourceBinding {
+    naga::ResourceBinding {
+        group: interface.arguments[argument].group,
+        binding: interface.arguments[argument].binding,
+    }
+}

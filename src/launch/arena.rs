@@ -1,0 +1,175 @@
+//! Memory that holds nothing but the arguments of a launch that has more of them than bindings: buffers of
+//! the device that take the place of the heap, for kernels that need nothing else of it.
+//!
+//! There is one set of them for each device. Every launch copies its arguments in before it runs and what it
+//! wrote back behind it, all in one go and in the queue's order, so that the next one may use the same
+//! buffers, of whichever kernel it is.
+
+use std::sync::{Arc, Mutex};
+
+use super::bind::LaunchRoom;
+use super::error::LaunchError;
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, capture, unique_id};
+use crate::memory::MemoryError;
+use crate::memory::heap::segment_bytes;
+
+/// What the start of an argument is a multiple of, in bytes: enough for every WGSL type.
+const ALIGN: u64 = 16;
+/// The least that a buffer has, in bytes.
+const LEAST: u64 = 64 << 10;
+
+/// The buffers of a device, each with its identity for the bind-group cache.
+#[derive(Default)]
+pub(super) struct Arena(Mutex<Vec<(u64, wgpu::Buffer)>>);
+
+/// Where arguments lie, and how much room that takes.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Places {
+    /// Buffer and byte offset in it, for each argument.
+    pub(super) places: Vec<(usize, u64)>,
+    /// Bytes of each buffer.
+    sizes: Vec<u64>,
+}
+
+impl Places {
+    /// Places arguments of these sizes in buffers of at most `step` bytes, each in the first that has room.
+    /// The error is the size of the one that fits into none.
+    fn of(arguments: impl Iterator<Item = u64>, step: u64) -> Result<Self, u64> {
+        let mut all = Self::default();
+        for bytes in arguments {
+            let room = bytes.next_multiple_of(ALIGN);
+            if room > step {
+                return Err(bytes);
+            }
+            let found = all.sizes.iter().position(|used| used + room <= step);
+            let index = found.unwrap_or(all.sizes.len());
+            if found.is_none() {
+                all.sizes.push(0);
+            }
+            let used = &mut all.sizes[index];
+            all.places.push((index, *used));
+            *used += room;
+        }
+        Ok(all)
+    }
+
+    /// As [`Self::of`], with the buffers of `device`.
+    pub(super) fn on(
+        device: &DeviceShared,
+        arguments: impl Iterator<Item = u64>,
+    ) -> Result<Self, LaunchError> {
+        let limit = segment_bytes(&device.limits);
+        Self::of(arguments, limit).map_err(|bytes| {
+            MemoryError::TooLarge {
+                bytes,
+                limit,
+                device: device.capabilities.name.clone(),
+            }
+            .into()
+        })
+    }
+
+    /// Buffers that they take: one at least, since something has to be bound.
+    pub(super) fn parts(&self) -> u32 {
+        self.sizes.len().max(1) as u32
+    }
+}
+
+impl Arena {
+    /// `parts` buffers with room for `places`.
+    pub(super) fn buffers(
+        device: &Arc<DeviceShared>,
+        places: &Places,
+        parts: u32,
+    ) -> Result<Vec<(u64, wgpu::Buffer)>, LaunchError> {
+        let limit = segment_bytes(&device.limits);
+        let mut buffers = lock(&device.launch_room.get::<LaunchRoom>().arena.0);
+        let mut answer = Vec::new();
+        for part in 0..parts as usize {
+            let needed = places.sizes.get(part).copied().unwrap_or(0);
+            match buffers.get(part) {
+                Some(known) if known.1.size() >= needed => answer.push(known.clone()),
+                old => {
+                    let bytes = needed.next_power_of_two().max(LEAST).min(limit);
+                    let new = (unique_id(), buffer(device, bytes)?);
+                    answer.push(new.clone());
+                    if let (Some((id, _)), Some(tell)) = (old, device.buffer_gone.get()) {
+                        tell(device, *id);
+                    }
+                    match buffers.get_mut(part) {
+                        Some(old) => *old = new,
+                        None => buffers.push(new),
+                    }
+                }
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Gives the buffers back; launches that were recorded keep theirs.
+    pub(super) fn clear(device: &DeviceShared) {
+        let buffers = std::mem::take(&mut *lock(&device.launch_room.get::<LaunchRoom>().arena.0));
+        if let Some(tell) = device.buffer_gone.get() {
+            for (id, _) in buffers {
+                tell(device, id);
+            }
+        }
+    }
+}
+
+fn buffer(device: &DeviceShared, bytes: u64) -> Result<wgpu::Buffer, LaunchError> {
+    use wgpu::BufferUsages as U;
+    let (buffer, error) = capture(&device.raw, || {
+        device.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tombolo arguments"),
+            size: bytes,
+            usage: U::STORAGE | U::COPY_SRC | U::COPY_DST,
+            mapped_at_creation: false,
+        })
+    });
+    match error {
+        None => Ok(buffer),
+        Some(wgpu::Error::OutOfMemory { .. }) => Err(MemoryError::OutOfMemory {
+            bytes,
+            device: device.capabilities.name.clone(),
+        }
+        .into()),
+        Some(error) => Err(MemoryError::Refused {
+            what: "making room for arguments",
+            message: error.to_string(),
+        }
+        .into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_argument_larger_than_a_buffer_is_refused() {
+        assert_eq!(Places::of([16, 80].into_iter(), 64), Err(80));
+        assert_eq!(Places::of([].into_iter(), 64).map(|p| p.parts()), Ok(1));
+    }
+
+    proptest! {
+        /// Every argument lies in one buffer, apart from the others, and within the sizes told.
+        #[test]
+        fn places_are_apart(sizes in prop::collection::vec(1u64..100, 0..40)) {
+            let step = 256;
+            let places = Places::of(sizes.iter().copied(), step).unwrap();
+            prop_assert_eq!(places.places.len(), sizes.len());
+            let mut used = vec![[false; 256]; places.parts() as usize];
+            for ((part, offset), bytes) in places.places.iter().zip(sizes) {
+                prop_assert!(offset.is_multiple_of(16) && offset + bytes <= places.sizes[*part]);
+                for byte in *offset..offset + bytes {
+                    prop_assert!(!used[*part][byte as usize]);
+                    used[*part][byte as usize] = true;
+                }
+            }
+            prop_assert!(places.sizes.iter().all(|&size| size <= step));
+        }
+    }
+}
