@@ -141,6 +141,11 @@ impl Launch {
     ///
     /// A kernel that follows pointers as well reaches a storage variable through its binding of the heap,
     /// so that both see the same memory; a uniform variable is a copy, made when the launch begins.
+    ///
+    /// In the kernel `arrayLength` is what `len` makes of it, and `len` values have to lie in one live
+    /// allocation: this is a length known from the allocation ([`Device::find`](crate::Device::find) tells how
+    /// long that is). Of a pointer that a kernel follows only the address is known, so that the number of
+    /// elements has to be passed or stored beside it.
     pub fn pointer<T: Pod>(mut self, argument: &str, ptr: Ptr<T>, len: usize) -> Self {
         let device = Arc::clone(&self.kernel.device);
         let view = heap_of(&device).and_then(|heap| heap.shared.argument(&device, ptr, len as u64));

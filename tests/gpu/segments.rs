@@ -525,13 +525,14 @@ fn as_many_segments_as_the_adapter_binds(f: &Fixture) {
     let much = device.malloc::<u8>(SEGMENT as usize + 1).unwrap_err();
     assert!(matches!(much, HeapError::TooLarge { .. }), "{much}");
     exercise(&device, &heap, &own, TranslationMode::DeviceFavored);
-    // Arguments of the kernel's own are one too many, and the error says what of.
+    // Arguments of the kernel's own, of which words of one kind cannot take the place, are one too many, and the
+    // error says what of.
     let poke = format!(
         "{LINK}
-        @group(0) @binding(3) var<storage, read_write> a: array<u32>;
-        @group(0) @binding(4) var<storage, read_write> b: array<u32>;
+        @group(0) @binding(3) var<storage, read_write> a: array<atomic<u32>>;
+        @group(0) @binding(4) var<storage, read_write> b: array<atomic<i32>>;
         @compute @workgroup_size(1) fn poke() {{
-            a[0] = usm_Node(place(0u)).value; b[0] = usm_Node(place(1u)).tag;
+            atomicMax(&a[0], usm_Node(place(0u)).value); atomicMax(&b[0], i32(usm_Node(place(1u)).tag));
         }}"
     );
     match kernel_with(&device, &poke, "poke", TranslationMode::DeviceFavored) {
