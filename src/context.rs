@@ -303,7 +303,7 @@ impl Device {
 fn join_heap(device: &Device) {
     let heap = device.shared.heap_room.get::<ContextHeap>();
     heap.keep_within(segment_bytes(&device.shared.limits));
-    heap.join(&device.shared.capabilities);
+    heap.join(&device.shared);
 }
 
 impl std::fmt::Debug for Context {

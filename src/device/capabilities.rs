@@ -350,6 +350,13 @@ mod tests {
             assert_eq!(capabilities.live_memory(), live == (true, true));
             assert_eq!(capabilities.tier(Capability::HostCalls).tier, calls);
             assert_eq!(capabilities.tier(Capability::PersistentKernels).tier, calls);
+            // Nothing is imported: the heap can lie in live memory.
+            let report = capabilities.tier(Capability::Pointers);
+            let expected = match live {
+                (true, true) => Tier::FineGrained,
+                _ => Tier::CoarseGrained,
+            };
+            assert_eq!(report.tier, expected, "{report}");
         }
     }
 

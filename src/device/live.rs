@@ -254,7 +254,7 @@ impl fmt::Debug for LiveBuffer {
 
 impl LiveBuffer {
     /// Allocates `size` bytes, rounded up to a multiple of four, all zero, usable by kernels as
-    /// storage and by copies in both directions.
+    /// storage, uniforms and indirect grids, and by copies in both directions.
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ impl LiveBuffer {
         }
     }
 
-    /// The same memory as a wgpu buffer, with usages `STORAGE | COPY_SRC | COPY_DST`.
+    /// The same memory as a wgpu buffer, with usages `STORAGE | UNIFORM | INDIRECT | COPY_SRC | COPY_DST`.
     pub(crate) fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
     }
@@ -333,6 +333,8 @@ fn create<A: LiveApi>(
         usage: wgpu::BufferUses::MAP_READ
             | wgpu::BufferUses::STORAGE_READ_ONLY
             | wgpu::BufferUses::STORAGE_READ_WRITE
+            | wgpu::BufferUses::UNIFORM
+            | wgpu::BufferUses::INDIRECT
             | wgpu::BufferUses::COPY_SRC
             | wgpu::BufferUses::COPY_DST,
         memory_flags: hal::MemoryFlags::PREFER_COHERENT,
@@ -363,6 +365,8 @@ fn create<A: LiveApi>(
         label: Some(label),
         size: len,
         usage: wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::UNIFORM
+            | wgpu::BufferUsages::INDIRECT
             | wgpu::BufferUsages::COPY_SRC
             | wgpu::BufferUsages::COPY_DST,
         mapped_at_creation: false,

@@ -32,7 +32,8 @@ pub struct DeviceOptions {
     pub live_memory: bool,
     /// Open the device so that it can use the host's memory in place, where its driver can
     /// ([`Aspect::HostImport`]; default: yes). `false` forces shared memory down to what the device
-    /// has of its own.
+    /// has of its own: memory that it maps for good where it has live memory, and else a copy. See
+    /// [`SharedHeap::tier`](crate::SharedHeap::tier).
     pub import_host_memory: bool,
     /// Commands gathered in one submission before it is sent by itself (default: 1,024; at least 1).
     pub max_batch: u32,

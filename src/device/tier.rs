@@ -222,6 +222,12 @@ impl Capabilities {
                 let why = self.explain(Aspect::HostImport);
                 if self.has(Aspect::HostImport) {
                     (Tier::FineGrained, why)
+                } else if self.has(Aspect::LiveMemory) {
+                    let why = format!(
+                        "{why}; the heap lies in memory that the device maps, unless another device of \
+                         the context imports it or maps it first, and the device has a copy then"
+                    );
+                    (Tier::FineGrained, why)
                 } else {
                     let why = format!("{why}; the device has a copy, to which changes travel");
                     (Tier::CoarseGrained, why)

@@ -87,6 +87,8 @@ pub(crate) struct HeapUse {
     pub(crate) segments: u32,
     /// Segments of the device's own memory, bound behind those of the heap.
     pub(crate) device_segments: u32,
+    /// The heap begins where the low word of an address is zero.
+    pub(crate) window_aligned: bool,
     /// The kernel reads where the heap lies ([`HeapInfo`](super::passes::pointers::HeapInfo)).
     pub(crate) reads_info: bool,
     /// The kernel follows pointers; if not, nothing but its arguments has to lie in what is bound for the heap.
@@ -216,6 +218,7 @@ pub(crate) fn compile(
     let heap = pointers.as_ref().map(|facts| HeapUse {
         segments: options.heap.segments,
         device_segments: options.heap.device_segments,
+        window_aligned: options.heap.window_aligned,
         reads_info: facts.reads_info,
         follows: facts.follows,
     });

@@ -27,6 +27,8 @@ pub(crate) struct HeapSetup {
     pub segment_bytes: u32,
     /// Segments of the device's own memory.
     pub device_segments: u32,
+    /// The heap begins where the low word of an address is zero.
+    pub window_aligned: bool,
     /// Storage bindings that a kernel may have; more go through the heap, if there is one.
     pub storage_bindings: Option<u32>,
     /// Which side of memory is reached first.
@@ -57,6 +59,7 @@ impl Default for HeapSetup {
             segments: 1,
             segment_bytes: 1 << 31,
             device_segments: 0,
+            window_aligned: true,
             storage_bindings: None,
             mode: TranslationMode::DeviceFavored,
             checked: false,
@@ -119,8 +122,8 @@ impl HeapSetup {
             },
             segment_bytes: self.segment_bytes,
             zero_bytes: GUARD_BYTES as u32,
-            window_aligned: true,
-            info: checked.then(|| bindings.heap_info()),
+            window_aligned: self.window_aligned,
+            info: (checked || !self.window_aligned).then(|| bindings.heap_info()),
             checked: checked.then(|| bindings.status()),
             arguments,
             capabilities: capabilities.bits(),

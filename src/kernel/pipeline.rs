@@ -109,11 +109,13 @@ fn heap_segments(device: &Arc<DeviceShared>, program: &Program) -> Result<Segmen
     Ok(Segments::of(&view))
 }
 
-/// In how many parts a kernel that follows pointers binds memory.
+/// In how many parts, and how, a kernel that follows pointers binds memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Segments {
     shared: u32,
     own: u32,
+    /// The low word of the first one's address is zero.
+    window_aligned: bool,
 }
 
 /// How a kernel that reaches the heap is compiled for a launch.
@@ -139,6 +141,7 @@ impl Segments {
         Self {
             shared: parts,
             own: 0,
+            window_aligned: true,
         }
     }
 
@@ -146,6 +149,7 @@ impl Segments {
         Self {
             shared: view.segments.len() as u32,
             own: view.own.len() as u32,
+            window_aligned: view.base as u32 == 0,
         }
     }
 }
@@ -240,6 +244,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             max_bind_groups: device.limits.max_bind_groups,
             segments: form.segments.shared,
             device_segments: form.segments.own,
+            window_aligned: form.segments.window_aligned,
             storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
@@ -284,6 +289,7 @@ impl KernelShared {
         let own = Segments {
             shared: heap.segments,
             own: heap.device_segments,
+            window_aligned: heap.window_aligned,
         };
         // Not one more either: a heap that was trimmed has nothing to bind there.
         if own == form.segments && form.beside.is_empty() {

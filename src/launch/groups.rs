@@ -199,7 +199,11 @@ impl Launch {
                     if let Some((id, segment)) = memory.binding(index as usize) {
                         // Known to the cache, so that a segment that is gone is not kept by it.
                         buffers.push(*id);
-                        push_buffer(binding, *id, segment, 0, segment.size());
+                        let front = match index {
+                            0 => memory.heap().map_or(0, |view| view.front),
+                            _ => 0,
+                        };
+                        push_buffer(binding, *id, segment, front, segment.size() - front);
                     }
                 }
                 Source::HeapInfo => {

@@ -67,6 +67,7 @@ fn start(heap: &SharedHeap) -> *const [u32; 64] {
 #[derive(Clone, Copy)]
 enum Kind {
     Import,
+    Live,
     Mirror,
     Split,
 }
@@ -79,6 +80,7 @@ impl Room {
         options.checked_pointers = true;
         match kind {
             Kind::Import => {}
+            Kind::Live => options.import_host_memory = false,
             Kind::Mirror => (options.import_host_memory, options.live_memory) = (false, false),
             Kind::Split => options.unified_memory = Some(false),
         }
@@ -109,7 +111,7 @@ impl Room {
     }
 
     fn each(f: &Fixture, test: impl Fn(&Self)) {
-        for kind in [Kind::Import, Kind::Mirror, Kind::Split] {
+        for kind in [Kind::Import, Kind::Live, Kind::Mirror, Kind::Split] {
             test(&Self::new(f, kind));
         }
     }

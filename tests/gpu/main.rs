@@ -21,6 +21,7 @@ mod grids;
 mod growing;
 mod heap;
 mod heap_api;
+mod heap_live;
 mod heap_size;
 mod kernels;
 mod launches;
@@ -65,8 +66,8 @@ fn main() -> std::process::ExitCode {
     suite.add_all(&[
         allocations::CASES,
         arguments::CASES,
-        bindings::CASES,
         beside::CASES,
+        bindings::CASES,
         buffers::CASES,
         device_memory::CASES,
         devices::CASES,
@@ -76,6 +77,7 @@ fn main() -> std::process::ExitCode {
         growing::CASES,
         heap::CASES,
         heap_api::CASES,
+        heap_live::CASES,
         heap_size::CASES,
         kernels::CASES,
         launches::CASES,
@@ -94,5 +96,6 @@ fn main() -> std::process::ExitCode {
         threads::CASES,
         transfers::CASES,
     ]);
+    suite.add(heap_live::again().into_iter());
     suite.run()
 }

@@ -81,6 +81,10 @@ impl SharedHeap {
         // Kernels load and store whole words, and pointers as pairs of them: the region grants whole
         // granules of 16 bytes, of which only what was asked for may be borrowed.
         let align = align.max(GRANULE);
+        if align > shared.memory.alignment() {
+            // The alignment of an offset says nothing of its address then.
+            return Err(shared.too_large(&state, bytes, align));
+        }
         let allocation = loop {
             match state.region.allocate(bytes, align) {
                 Ok(allocation) => break allocation,
@@ -163,39 +167,14 @@ impl HeapShared {
     /// Allocations must not cross the segments in which devices bind the heap, and never cross blocks of the
     /// region: each segment is a block.
     fn lay_out(&self, state: &mut State, bytes: u64, align: u64) -> Result<(), HeapError> {
-        let part = state.part;
-        let limit = largest(state.bound, part, align);
-        if bytes > limit {
-            // Whether it is the bound that is in the way, or the segments.
-            let instead = match (
-                limit < largest(MOST_BYTES, part, align),
-                part < SEGMENT_BYTES,
-            ) {
-                (true, _) => {
-                    "allocate it in parts, use a device buffer, or give the context a larger HeapSize"
-                }
-                (false, true) => {
-                    "a device of the context binds less than 128 MiB at once, and an allocation lies in one of its \
-                     segments; allocate it in parts, use a device buffer, or raise \
-                     DeviceOptions::storage_binding_bytes if that was lowered"
-                }
-                (false, false) => {
-                    "devices bind a heap in segments of 128 MiB, and a kernel chooses the segment once for \
-                     each pointer that it follows, so that an allocation lies in one; allocate it in parts, \
-                     or use a device buffer"
-                }
-            };
-            return Err(HeapError::TooLarge {
-                bytes,
-                limit,
-                instead,
-            });
+        if bytes > self.largest(state.bound, state.part, align) {
+            return Err(self.too_large(state, bytes, align));
         }
         if state.laid_out >= state.bound {
             return Err(self.out_of_memory(state, bytes));
         }
         let start = state.laid_out.max(GUARD_BYTES);
-        let end = (start / part + 1) * part;
+        let end = (start / state.part + 1) * state.part;
         let end = end.min(state.bound);
         state
             .region
@@ -203,6 +182,54 @@ impl HeapShared {
             .map_err(|error| HeapError::NoWindow(error.to_string()))?;
         state.laid_out = end;
         Ok(())
+    }
+
+    /// The most that one allocation may have in a heap of `bound` bytes that is bound in segments of `part`
+    /// bytes, when everything else is freed.
+    fn largest(&self, bound: u64, part: u64, align: u64) -> u64 {
+        if align > self.memory.alignment() {
+            return 0;
+        }
+        let starts = (0..bound).step_by(part as usize);
+        let rooms = starts.map(|start| {
+            let first = start.max(GUARD_BYTES).next_multiple_of(align);
+            let end = (start + part).min(bound);
+            end.saturating_sub(first)
+        });
+        rooms.max().unwrap_or(0)
+    }
+
+    fn too_large(&self, state: &State, bytes: u64, align: u64) -> HeapError {
+        let part = state.part;
+        let limit = self.largest(state.bound, part, align);
+        // Whether it is the alignment that is in the way, the bound, or the segments.
+        let instead = if align > self.memory.alignment() {
+            "the heap lies in memory that a device has mapped, where alignments are 2 MiB at most, or is \
+             asked for more than 4 GiB; ask for a smaller alignment"
+        } else if limit < self.largest(MOST_BYTES, part, align) {
+            match self.memory.fixed() {
+                None => {
+                    "allocate it in parts, use a device buffer, or give the context a larger HeapSize"
+                }
+                Some(_) => {
+                    "the heap lies in memory that a device has mapped, at most one binding of it; allocate \
+                     it in parts, use a device buffer, or give the context a larger HeapSize"
+                }
+            }
+        } else if part < SEGMENT_BYTES {
+            "a device of the context binds less than 128 MiB at once, and an allocation lies in one of its \
+             segments; allocate it in parts, use a device buffer, or raise \
+             DeviceOptions::storage_binding_bytes if that was lowered"
+        } else {
+            "devices bind a heap in segments of 128 MiB, and a kernel chooses the segment once for each \
+             pointer that it follows, so that an allocation lies in one; allocate it in parts, or use a \
+             device buffer"
+        };
+        HeapError::TooLarge {
+            bytes,
+            limit,
+            instead,
+        }
     }
 
     fn out_of_memory(&self, state: &State, bytes: u64) -> HeapError {
@@ -231,10 +258,10 @@ impl HeapShared {
         };
         let ample = ample.min(state.bound.max(exact));
         // A system that has not so much left may still have enough.
-        let new = match self.window.commit(old..ample) {
+        let new = match self.memory.commit(old..ample) {
             Ok(()) => ample,
             Err(_) => {
-                self.window.commit(old..exact)?;
+                self.memory.commit(old..exact)?;
                 exact
             }
         };
@@ -250,17 +277,6 @@ impl HeapShared {
         self.back(&mut state, 1)?;
         Ok(state.committed)
     }
-}
-
-/// The most that one allocation may have in a heap of `bound` bytes, when everything else is freed.
-fn largest(bound: u64, part: u64, align: u64) -> u64 {
-    let starts = (0..bound).step_by(part as usize);
-    let rooms = starts.map(|start| {
-        let first = start.max(GUARD_BYTES).next_multiple_of(align);
-        let end = (start + part).min(bound);
-        end.saturating_sub(first)
-    });
-    rooms.max().unwrap_or(0)
 }
 
 pub(super) fn zero(to: &mut [MaybeUninit<u8>]) {

@@ -298,8 +298,8 @@ impl<'d, T> Pointee<'d, T> {
     fn place(&self, what: &'static str, bytes: u64) -> Result<Place, HeapError> {
         Ok(match &self.memory {
             Memory::Shared(heap, view) => {
-                let start = heap.check_live(what, self.ptr, bytes)?;
-                if start + bytes > view.covered {
+                let offset = heap.check_live(what, self.ptr, bytes)?;
+                if offset + bytes > view.covered {
                     // Freed, and allocated again where the device had imported nothing yet.
                     return Err(HeapError::NotAllocated {
                         what,
@@ -308,7 +308,7 @@ impl<'d, T> Pointee<'d, T> {
                     });
                 }
                 Place {
-                    start,
+                    start: view.front + offset,
                     buffers: Buffers::Segments(view.clone(), segment_bytes(&self.device.limits)),
                 }
             }
@@ -326,8 +326,8 @@ impl<'d, T> Pointee<'d, T> {
         let to_end = match &self.memory {
             // Allocations are granted whole words.
             Memory::Shared(heap, _) => {
-                let (_, found) = heap.locate(&lock(&heap.state), what, self.ptr, bytes)?;
-                end == found.address + found.requested
+                let (offset, found) = heap.locate(&lock(&heap.state), what, self.ptr, bytes)?;
+                offset + bytes == found.address + found.requested
             }
             Memory::Own(_, _, allocation_end) => end == *allocation_end,
         };

@@ -6,8 +6,7 @@ use std::sync::{Arc, Weak};
 use bytemuck::Pod;
 
 use super::device_memory::{DeviceMemory, DevicePlace};
-use super::mirror::is_mirrored;
-use super::{HeapError, HeapShared};
+use super::{HeapError, HeapShared, Memory};
 use crate::device::import::import_host;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
@@ -20,6 +19,8 @@ pub(crate) struct DeviceView {
     pub(super) owner: Weak<DeviceShared>,
     /// The heap's first address.
     pub(crate) base: u64,
+    /// Where that is in the first segment.
+    pub(crate) front: u64,
     /// Bytes of the heap that the segments cover.
     pub(crate) covered: u64,
     /// Each with its identity for the bind-group cache.
@@ -77,9 +78,13 @@ impl HeapShared {
             device: device.capabilities.name.clone(),
             why,
         };
-        if is_mirrored(device) {
+        if self.is_mirrored(device) {
             return self.mirror_view(device);
         }
+        let window = match &self.memory {
+            Memory::Window(window) => window,
+            Memory::Live(live) => return Ok(live.view(device, self.committed()?)),
+        };
         let committed = self.committed()?;
         let mut views = lock(&self.views);
         views.retain(|_, view| view.owner.strong_count() > 0);
@@ -111,7 +116,7 @@ impl HeapShared {
         let mut at = kept as u64 * step;
         while at < committed {
             let bytes = step.min(committed - at);
-            let buffer = import_host(&device.raw, &self.window, at..at + bytes, "shared heap")
+            let buffer = import_host(&device.raw, window, at..at + bytes, "shared heap")
                 .map_err(|error| unsupported(error.to_string()))?;
             segments.push((unique_id(), buffer));
             at += bytes;
@@ -119,6 +124,7 @@ impl HeapShared {
         let view = DeviceView {
             owner: Arc::downgrade(device),
             base: self.base(),
+            front: 0,
             covered: committed,
             segments,
             own: DeviceMemory::segments(device),
@@ -191,6 +197,7 @@ impl HeapShared {
         };
         let offset = self.check_live(WHAT, ptr, bytes)?;
         let view = self.view(device)?;
+        let offset = view.front + offset;
         let step = segment_bytes(&device.limits);
         let (first, last) = (offset / step, (offset + bytes.max(1) - 1) / step);
         let segment = view.segments.get(first as usize);

@@ -32,7 +32,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
 
 use super::device_memory::DeviceMemory;
-use super::{DeviceView, HeapError, HeapShared, Hold, InFlight, SharedHeap, State};
+use super::{DeviceView, HeapError, HeapShared, Hold, InFlight, Memory, SharedHeap, State};
 use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared};
 use crate::memory::buffer::BufferView;
@@ -105,11 +105,6 @@ pub(crate) enum Turn<'h> {
     Alone(RwLockWriteGuard<'h, Table>),
 }
 
-/// Whether the device needs a mirror.
-pub(super) fn is_mirrored(device: &DeviceShared) -> bool {
-    !device.capabilities.has(Aspect::HostImport)
-}
-
 impl Mirrors {
     fn read(&self) -> RwLockReadGuard<'_, Table> {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
@@ -145,11 +140,19 @@ impl SharedHeap {
 }
 
 impl HeapShared {
+    /// Whether the device needs a mirror.
+    pub(super) fn is_mirrored(&self, device: &DeviceShared) -> bool {
+        match &self.memory {
+            Memory::Window(_) => !device.capabilities.has(Aspect::HostImport),
+            Memory::Live(live) => !live.is_of(device),
+        }
+    }
+
     /// Waits until it is the device's turn, and makes it see what everybody else has written. The
     /// launch is recorded while the turn is held.
     pub(crate) fn turn(&self, device: &Arc<DeviceShared>) -> Result<Turn<'_>, HeapError> {
         self.contract();
-        if !is_mirrored(device) {
+        if !self.is_mirrored(device) {
             let table = self.mirrors.read();
             if table.ahead.is_none() {
                 return Ok(Turn::Together { _table: table });
@@ -491,6 +494,7 @@ impl Mirror {
         DeviceView {
             owner: self.owner.clone(),
             base,
+            front: 0,
             covered: self.buffers.covered,
             segments: self.buffers.segments(),
             own: DeviceMemory::segments(device),

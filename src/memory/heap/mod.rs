@@ -1,9 +1,10 @@
 //! The shared heap: memory in which a value has one address, and Rust and WGSL both follow it.
 //!
-//! The heap is a span of host address space whose base is a multiple of 4 GiB, so that the low word of
+//! The heap is a span of host address space. Usually its base is a multiple of 4 GiB, so that the low word of
 //! a pointer is its byte offset. Each device of the context *imports* the part that is in use, and
 //! kernels on all of them see the same bytes. Memory is added to the end of that part as it is needed,
-//! given back from there when it is not, and no address ever changes.
+//! given back from there when it is not, and no address ever changes. Where no device can import, the heap
+//! lies in memory that one device has mapped ([`memory`]).
 //!
 //! Who may look when: a kernel that follows pointers may touch any byte of the heap, so the host looks
 //! through a [`HostAccess`], which waits for the launches in flight and keeps new ones out while it
@@ -20,6 +21,7 @@ pub(crate) mod device_memory;
 mod devices;
 mod error;
 mod lookup;
+mod memory;
 mod mirror;
 mod size;
 mod state;
@@ -48,8 +50,10 @@ use super::pointer::Ptr;
 use super::region::{Region, RegionOptions, RegionStats};
 use crate::device::wait::lock;
 use crate::device::window::Window;
+use crate::device::{Device, DeviceShared, Tier};
 use allocate::zero;
 pub(crate) use devices::{DeviceView, segment_bytes};
+use memory::{LiveMemory, Memory};
 pub(crate) use mirror::Turn;
 pub(crate) use size::{ContextHeap, heap_of};
 use state::{Hold, InFlight, State};
@@ -81,7 +85,7 @@ pub struct SharedHeap {
 type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
 pub(crate) struct HeapShared {
-    window: Arc<Window>,
+    memory: Memory,
     size: HeapSize,
     /// What time it is; tests have a time of their own.
     clock: Clock,
@@ -118,14 +122,27 @@ impl SharedHeap {
     fn with(size: HeapSize, working_set: u64, clock: Clock) -> Result<Self, HeapError> {
         let window = Window::reserve(WINDOW_BYTES)
             .map_err(|error| HeapError::NoWindow(error.to_string()))?;
-        Ok(Self {
+        let bound = size.bound(working_set);
+        Ok(Self::over(Memory::Window(window), size, bound, clock))
+    }
+
+    /// In mapped memory of a device that cannot import any.
+    fn mapped(size: HeapSize, working_set: u64, device: &DeviceShared) -> Result<Self, HeapError> {
+        let live = LiveMemory::new(device, size.bound(working_set))?;
+        let memory = Memory::Live(live);
+        let bound = memory.fixed().unwrap_or(0);
+        Ok(Self::over(memory, size, bound, Box::new(Instant::now)))
+    }
+
+    fn over(memory: Memory, size: HeapSize, bound: u64, clock: Clock) -> Self {
+        Self {
             shared: Arc::new(HeapShared {
-                window,
+                memory,
                 size,
                 clock,
                 state: Mutex::new(State {
                     region: Region::new(RegionOptions::default().with_lookup(true)),
-                    bound: size.bound(working_set),
+                    bound,
                     part: SEGMENT_BYTES,
                     laid_out: 0,
                     committed: 0,
@@ -145,7 +162,16 @@ impl SharedHeap {
                 imports: AtomicU64::new(0),
                 mirrors: mirror::Mirrors::default(),
             }),
-        })
+        }
+    }
+
+    /// In which form the heap works on a device of its context: [`Tier::FineGrained`] where host and kernels
+    /// use the same memory, [`Tier::CoarseGrained`] where the device keeps a copy.
+    pub fn tier(&self, device: &Device) -> Tier {
+        match self.shared.is_mirrored(&device.shared) {
+            true => Tier::CoarseGrained,
+            false => Tier::FineGrained,
+        }
     }
 
     /// The live allocation that contains the address; pointers into its middle are fine.
@@ -159,7 +185,8 @@ impl SharedHeap {
         })
     }
 
-    /// The address at which the heap begins: a multiple of 4 GiB.
+    /// The address at which the heap begins: a multiple of 4 GiB, unless the heap lies in memory that a device
+    /// has mapped.
     pub fn base(&self) -> Ptr<u8> {
         Ptr::from_address(self.shared.base())
     }
@@ -169,7 +196,7 @@ impl SharedHeap {
         lock(&self.shared.state).bound
     }
 
-    /// Bytes at the start of the heap that are backed by memory now: what it has grown to.
+    /// Bytes at the start of the heap that are backed by memory and seen by devices: what it has grown to.
     pub fn committed(&self) -> u64 {
         lock(&self.shared.state).committed
     }
@@ -203,13 +230,12 @@ impl SharedHeap {
 
 impl HeapShared {
     pub(crate) fn base(&self) -> u64 {
-        self.window.base().as_ptr() as u64
+        self.memory.base()
     }
 
     /// The address as a pointer of this process. It has to lie in the committed part.
     fn host_pointer(&self, address: u64) -> *mut u8 {
-        let offset = (address - self.base()) as usize;
-        self.window.base().as_ptr().wrapping_add(offset)
+        self.memory.pointer(address - self.base())
     }
 }
 

@@ -1,6 +1,6 @@
 //! How large a heap may grow, and the heap of a context.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use super::{GUARD_BYTES, HeapError, HeapShared, MOST_BYTES, SharedHeap};
@@ -10,11 +10,11 @@ use crate::device::{Aspect, Capabilities, Device, DeviceShared};
 /// How large a context's heap may grow: at most 4 GiB, less 64 KiB. Address space is reserved at once, memory
 /// comes as it is needed.
 ///
-/// Fractions are those of the *working set*: the smallest
-/// [`Capabilities::working_set_bytes`] among the
-/// devices of the context that have been opened and use the heap in place ([`Aspect::HostImport`]), and
-/// never more than the machine's memory. Where no such device tells, and for a heap of its own
+/// Fractions are those of the *working set*: the smallest [`Capabilities::working_set_bytes`] among the
+/// devices of the context that have been opened and use the heap in place ([`Aspect::HostImport`]), and never more than the machine's memory. Where no such device tells, and for a heap of its own
 /// ([`SharedHeap::new`]), it is the machine's memory; where the system does not tell that (Windows), 8 GiB.
+/// A heap that lies in memory that a device has mapped ([`SharedHeap::tier`]) has that size, or one binding of
+/// the device if that is less, and all of its memory from the beginning.
 /// A device that is opened later may lower the bound, but not below what the heap has laid out already.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -99,6 +99,10 @@ pub(crate) struct ContextHeap {
 #[derive(Default)]
 struct Wishes {
     size: Option<HeapSize>,
+    /// A device can import the heap.
+    imported: bool,
+    /// The first device that cannot, but maps memory of its own.
+    mapping: Option<Weak<DeviceShared>>,
     /// The smallest of the devices that share the heap.
     working_set: Option<u64>,
     /// The smallest segment of the devices, in bytes.
@@ -122,7 +126,22 @@ impl ContextHeap {
     }
 
     /// Takes note of a device of the context.
-    pub(crate) fn join(&self, device: &Capabilities) {
+    pub(crate) fn join(&self, device: &Arc<DeviceShared>) {
+        let capabilities = &device.capabilities;
+        if capabilities.has(Aspect::HostImport) {
+            lock(&self.wishes).imported = true;
+        } else if capabilities.has(Aspect::LiveMemory) {
+            let mut wishes = lock(&self.wishes);
+            let known = wishes.mapping.as_ref().map_or(0, Weak::strong_count);
+            if known == 0 {
+                wishes.mapping = Some(Arc::downgrade(device));
+            }
+        }
+        self.count(capabilities);
+    }
+
+    /// Takes note of what a device can work with.
+    pub(super) fn count(&self, device: &Capabilities) {
         let shares = device.has(Aspect::HostImport);
         let Some(bytes) = device.working_set_bytes.filter(|_| shares) else {
             return;
@@ -144,9 +163,20 @@ impl ContextHeap {
         let size = wishes.size.unwrap_or(HeapSize::Default);
         let system = system_memory();
         let working_set = wishes.working_set.map_or(system, |known| known.min(system));
+        let make = || {
+            let mapping = wishes.mapping.as_ref().and_then(Weak::upgrade);
+            if let Some(device) = mapping.filter(|_| !wishes.imported) {
+                let told = device.capabilities.working_set_bytes.unwrap_or(system);
+                match SharedHeap::mapped(size, told.min(system), &device) {
+                    Ok(heap) => return Ok(heap),
+                    // `SharedHeap::tier` tells of it, too.
+                    Err(error) => log::warn!("the shared heap is not in mapped memory: {error}"),
+                }
+            }
+            SharedHeap::with(size, working_set, Box::new(std::time::Instant::now))
+        };
         let heap = self.heap.get_or_init(|| {
-            let clock = Box::new(std::time::Instant::now);
-            let heap = SharedHeap::with(size, working_set, clock)?;
+            let heap = make()?;
             heap.shared.keep_within(wishes.part.unwrap_or(u64::MAX));
             Ok(heap)
         });

@@ -191,7 +191,7 @@ impl HeapShared {
                 .in_flight
                 .retain(|_, last| !gone(last) || !last.is_done());
         }
-        if !mirror::is_mirrored(device) {
+        if !self.is_mirrored(device) {
             state.version += 1;
         }
         if !outcomes.is_empty() {

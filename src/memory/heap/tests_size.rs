@@ -251,24 +251,24 @@ fn device(imports: bool, working_set: Option<u64>) -> Capabilities {
 fn the_smallest_working_set_of_those_that_share_counts() {
     let room = ContextHeap::default();
     room.set_size(HeapSize::Fraction(0.5));
-    room.join(&device(true, Some(800 * MIB)));
-    room.join(&device(true, Some(400 * MIB)));
-    room.join(&device(true, None));
+    room.count(&device(true, Some(800 * MIB)));
+    room.count(&device(true, Some(400 * MIB)));
+    room.count(&device(true, None));
     // It has a copy of its own.
-    room.join(&device(false, Some(MIB)));
+    room.count(&device(false, Some(MIB)));
     let heap = room.heap().unwrap();
     assert_eq!(heap.bound(), 200 * MIB);
     // Later ones count, too, as far as the heap is not laid out already.
-    room.join(&device(true, Some(360 * MIB)));
+    room.count(&device(true, Some(360 * MIB)));
     assert_eq!(heap.bound(), 180 * MIB);
     heap.alloc(1u8).unwrap();
-    room.join(&device(true, Some(100 * MIB)));
+    room.count(&device(true, Some(100 * MIB)));
     assert_eq!(heap.bound(), SEGMENT_BYTES);
-    room.join(&device(true, Some(800 * MIB)));
+    room.count(&device(true, Some(800 * MIB)));
     assert_eq!(heap.bound(), SEGMENT_BYTES);
     // No device has more than the machine.
     let room = ContextHeap::default();
-    room.join(&device(true, Some(u64::MAX)));
+    room.count(&device(true, Some(u64::MAX)));
     let machine = HeapSize::Default.bound(size::system_memory());
     assert_eq!(room.heap().unwrap().bound(), machine);
 }

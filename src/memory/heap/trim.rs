@@ -8,7 +8,7 @@ impl SharedHeap {
     /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no launch
     /// is in flight and the host has no access. Returns the bytes given back: 0 also where something still
     /// holds them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the
-    /// heap grows again when it has to. Devices that keep a copy of the heap give back as much of theirs.
+    /// heap grows again when it has to. What a device has mapped stays with it. Devices that keep a copy of the heap give back as much of theirs.
     pub fn trim(&self) -> u64 {
         let shared = &self.shared;
         shared.trim(&mut shared.mirrors.write()).unwrap_or(0)
@@ -53,10 +53,15 @@ impl HeapShared {
         if from >= to {
             return Some(0);
         }
-        match self.window.decommit(from..to) {
-            Ok(()) => {
+        // SAFETY: nothing is allocated from `from` on, and nobody can while the state is locked; no access of
+        // the host, which would keep freed memory alive as long as it lives, and no launch was there above,
+        // and since then the turn is held.
+        #[allow(unsafe_code)]
+        let gone = unsafe { self.memory.decommit(from..to) };
+        match gone {
+            Ok(bytes) => {
                 state.backed = from;
-                Some(to - from)
+                Some(bytes)
             }
             Err(error) => {
                 // Somebody still holds an import: the memory stays, serves again later, or goes with the

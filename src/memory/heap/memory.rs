@@ -1,0 +1,169 @@
+//! Where a heap's memory is: pages of the host that devices import, or memory that one device has mapped.
+
+// Mapped memory is reached through pointers.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::device_memory::DeviceMemory;
+use super::{DeviceView, GUARD_BYTES, HeapError, WINDOW_BYTES, segment_bytes};
+use crate::device::live::LiveBuffer;
+use crate::device::window::{Window, WindowError};
+use crate::device::{DeviceShared, unique_id};
+
+/// The heap's base in mapped memory is a multiple of this, and so no alignment beyond it can be had there.
+const LIVE_ALIGNMENT: u64 = 2 << 20;
+
+/// The memory of a heap, in which it has offsets from its base.
+pub(super) enum Memory {
+    /// A span of address space at a multiple of 4 GiB; memory comes and goes in it.
+    Window(Arc<Window>),
+    /// What one device has mapped for good, all of it from the beginning.
+    Live(LiveMemory),
+}
+
+/// Mapped memory of a device.
+///
+/// The device, or whatever wgpu destroys with it, may go at any time: the mapping stays until this is
+/// dropped (`device/live.rs`), which is not before the last borrow of the heap.
+pub(super) struct LiveMemory {
+    buffer: LiveBuffer,
+    /// Identity of the buffer, for the bind-group cache.
+    id: u64,
+    /// Identity of the device that sees it in place.
+    device: u64,
+    /// Bytes of the mapping in front of the heap's base.
+    front: u64,
+    /// Bytes of the heap.
+    size: u64,
+}
+
+impl Memory {
+    /// The heap's first address.
+    pub(super) fn base(&self) -> u64 {
+        match self {
+            Self::Window(window) => window.base().as_ptr() as u64,
+            Self::Live(live) => live.address() + live.front,
+        }
+    }
+
+    /// The address of an offset as a pointer of this process.
+    pub(super) fn pointer(&self, offset: u64) -> *mut u8 {
+        // Both fit: windows and mappings are parts of the address space.
+        match self {
+            Self::Window(window) => window.base().as_ptr().wrapping_add(offset as usize),
+            Self::Live(live) => {
+                let at = live.front + offset;
+                live.buffer.as_ptr().as_ptr().wrapping_add(at as usize)
+            }
+        }
+    }
+
+    /// What the base is a multiple of.
+    pub(super) fn alignment(&self) -> u64 {
+        match self {
+            Self::Window(_) => WINDOW_BYTES,
+            Self::Live(_) => LIVE_ALIGNMENT,
+        }
+    }
+
+    /// The bytes that there are from the beginning, and that never go back.
+    pub(super) fn fixed(&self) -> Option<u64> {
+        match self {
+            Self::Window(_) => None,
+            Self::Live(live) => Some(live.size),
+        }
+    }
+
+    /// Puts memory behind a range, where none is; it holds zeros.
+    pub(super) fn commit(&self, range: Range<u64>) -> Result<(), WindowError> {
+        match self {
+            Self::Window(window) => window.commit(range),
+            // It has them from the beginning, and since it was last taken away.
+            Self::Live(_) => Ok(()),
+        }
+    }
+
+    /// Takes memory away again, and says how many bytes the system has got back.
+    ///
+    /// # Safety
+    /// Nothing in the range is borrowed or allocated, and no kernel that may reach it runs.
+    pub(super) unsafe fn decommit(&self, range: Range<u64>) -> Result<u64, WindowError> {
+        let bytes = range.end - range.start;
+        match self {
+            Self::Window(window) => window.decommit(range).map(|()| bytes),
+            Self::Live(live) => {
+                debug_assert!(range.end <= live.size);
+                let at = self.pointer(range.start);
+                // SAFETY: the range lies in the mapping, and nobody uses it: the caller's promise.
+                unsafe { at.write_bytes(0, bytes as usize) };
+                Ok(0)
+            }
+        }
+    }
+}
+
+impl LiveMemory {
+    /// Maps memory of `device` for a heap of up to `wanted` bytes: as much of that as one binding of the
+    /// device can have.
+    pub(super) fn new(device: &DeviceShared, wanted: u64) -> Result<Self, HeapError> {
+        let unsupported = |why: String| HeapError::Unsupported {
+            device: device.capabilities.name.clone(),
+            why,
+        };
+        // In front, because the base is aligned; behind, because kernels that are not checked and follow
+        // null arrive at the end, where they are kept within the binding.
+        let total = wanted + LIVE_ALIGNMENT + GUARD_BYTES;
+        let total = total.min(segment_bytes(&device.limits));
+        let backend = device.capabilities.backend;
+        let buffer = LiveBuffer::new(&device.raw, backend, total, "shared heap")
+            .map_err(|error| unsupported(error.to_string()))?;
+        let address = buffer.as_ptr().addr().get() as u64;
+        // The base, a multiple of all of these, has to be at an offset where it may be bound.
+        let limits = &device.limits;
+        let aligned = [
+            limits.min_storage_buffer_offset_alignment,
+            limits.min_uniform_buffer_offset_alignment,
+        ];
+        let is_aligned = |&to: &u32| address.is_multiple_of(u64::from(to));
+        if !aligned.iter().all(is_aligned) || (address + total) >> 48 != 0 {
+            let why = format!("its driver maps memory at {address:#x}, where pointers cannot be");
+            return Err(unsupported(why));
+        }
+        let front = address.next_multiple_of(LIVE_ALIGNMENT) - address;
+        let size = buffer.len().saturating_sub(front + GUARD_BYTES);
+        let size = (size - size % GUARD_BYTES).min(wanted);
+        if size < 2 * GUARD_BYTES {
+            return Err(unsupported("it maps too little memory".to_owned()));
+        }
+        Ok(Self {
+            buffer,
+            id: unique_id(),
+            device: device.id,
+            front,
+            size,
+        })
+    }
+
+    /// Whether the device sees it in place.
+    pub(super) fn is_of(&self, device: &DeviceShared) -> bool {
+        self.device == device.id
+    }
+
+    /// What the device sees of it, for a heap that has grown to `covered` bytes.
+    pub(super) fn view(&self, device: &Arc<DeviceShared>, covered: u64) -> DeviceView {
+        DeviceView {
+            owner: Arc::downgrade(device),
+            base: self.address() + self.front,
+            front: self.front,
+            covered,
+            segments: vec![(self.id, self.buffer.buffer().clone())],
+            own: DeviceMemory::segments(device),
+        }
+    }
+
+    fn address(&self) -> u64 {
+        self.buffer.as_ptr().addr().get() as u64
+    }
+}
