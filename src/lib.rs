@@ -69,6 +69,13 @@
 //! device of the context. Kernels follow it with `usm_<Type>(p)`, and the host looks through
 //! [`SharedHeap::host`]. [`Program::check_layout`] compares what both sides declare of a structure.
 //!
+//! # Device globals
+//!
+//! A storage variable without `@group` and `@binding` is a variable of the device: one instance, shared by every
+//! kernel that names it, alive between launches. [`DeviceGlobal`] is its declaration in Rust, usually a `static`:
+//! typed and byte-wise copies, properties as types, initial values, its address. [`Device::global`] finds it by name
+//! alone.
+//!
 //! # No silent wrong answers
 //!
 //! Some drivers end long loops and let the kernel go on with wrong values. Where the probe finds such
@@ -93,6 +100,7 @@
 
 mod context;
 pub(crate) mod device;
+pub(crate) mod globals;
 pub(crate) mod kernel;
 pub(crate) mod launch;
 pub(crate) mod memory;
@@ -108,12 +116,17 @@ pub use device::{
     LoopGuardPolicy, NotProbed, PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError,
     Tier, TierReport, WaitError, WindowError,
 };
+pub use globals::{
+    AccessKind, DeviceGlobal, GlobalDescription, GlobalError, GlobalOn, HostReads, HostWrites,
+    NamedGlobal, ScopeKind, host_access, scope,
+};
 pub use kernel::{
     ArgumentInfo, ArgumentKind, CacheCounts, CacheStatistics, ConstantInfo, ConstantType,
-    ConstantValue, Constants, Diagnostic, DiagnosticLabel, HostShareable, Interface, Kernel,
-    KernelError, KernelOptions, LayoutDifference, LayoutFault, LayoutMismatch, MemberLayout,
-    OverrideKey, Precompiled, PrivateArrayInfo, Program, RustField, RustLayout, Shape,
-    TranslationMode, TypeLayout,
+    ConstantValue, Constants, Diagnostic, DiagnosticLabel, GlobalAccess, GlobalConflict,
+    GlobalPlace, GlobalScope, GlobalUse, HostShareable, InitMode, Interface, Kernel, KernelError,
+    KernelOptions, LayoutDifference, LayoutFault, LayoutMismatch, MemberLayout, OverrideKey,
+    Precompiled, PrivateArrayInfo, Program, RustField, RustLayout, Shape, TranslationMode,
+    TypeLayout,
 };
 pub use launch::{Extent, Launch, LaunchError};
 pub use memory::region;

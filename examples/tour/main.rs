@@ -1,6 +1,7 @@
 //! Everything that the runtime can do so far, shown and checked on one device.
 
 mod basics;
+mod globals;
 mod launches;
 mod outcomes;
 mod pointers;
@@ -77,6 +78,7 @@ const TOUR: &[&[Stop]] = &[
     basics::STOPS,
     launches::STOPS,
     pointers::STOPS,
+    globals::STOPS,
     outcomes::STOPS,
     system::STOPS,
 ];

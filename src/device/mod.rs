@@ -81,6 +81,10 @@ pub(crate) struct DeviceShared {
     pub(crate) context_room: Arc<Room>,
     /// What the memory room keeps for all devices of the context.
     pub(crate) heap_room: Arc<Room>,
+    /// What the kernel room knows of global variables, for all devices of the context.
+    pub(crate) global_names: Arc<Room>,
+    /// Where the device's global variables lie.
+    pub(crate) globals_room: Room,
     /// What the launch room keeps for the device.
     pub(crate) launch_room: Room,
     /// Whom to tell, in the launch room, that a buffer is gone.

@@ -201,6 +201,7 @@ fn wanted_features() -> wgpu::Features {
 pub(crate) struct ContextRooms {
     pub(crate) kernel: Arc<Room>,
     pub(crate) heap: Arc<Room>,
+    pub(crate) globals: Arc<Room>,
 }
 
 /// Opens a device on `adapter`; `probe` is what an earlier scratch device measured there.
@@ -334,6 +335,8 @@ fn assemble(
         kernel_room: Room::default(),
         context_room: rooms.kernel,
         heap_room: rooms.heap,
+        global_names: rooms.globals,
+        globals_room: Room::default(),
         launch_room: Room::default(),
         buffer_gone: OnceLock::new(),
     };

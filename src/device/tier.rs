@@ -71,10 +71,9 @@ impl Capability {
             | Self::LiveMemory
             | Self::PipelineCache
             | Self::PassthroughShaders
-            | Self::Pointers => true,
-            Self::DeviceGlobals | Self::Buffers | Self::HostCalls | Self::PersistentKernels => {
-                false
-            }
+            | Self::Pointers
+            | Self::DeviceGlobals => true,
+            Self::Buffers | Self::HostCalls | Self::PersistentKernels => false,
         }
     }
 

@@ -83,6 +83,9 @@ pub(crate) fn wait_for(
     }
 }
 
+/// How wgpu's complaint about a poll that another one has overtaken begins.
+const OVERTAKEN: &str = "If the queue is empty, the current submission index";
+
 fn poll(device: &wgpu::Device, index: &wgpu::SubmissionIndex, timeout: Duration) -> Progress {
     // wgpu formats a device error into a panic here; nothing of ours is half-changed when it does.
     let polled = catch_unwind(AssertUnwindSafe(|| {
@@ -97,6 +100,9 @@ fn poll(device: &wgpu::Device, index: &wgpu::SubmissionIndex, timeout: Duration)
         Ok(Err(error)) => {
             Progress::Lost(format!("the submission never reached the queue: {error}"))
         }
+        // Between looking at the fence and at the queue, another thread has collected what was finished
+        // meanwhile; wgpu takes that for a contradiction. Asked again, it has the answer.
+        Err(panic) if panic_text(&*panic).starts_with(OVERTAKEN) => Progress::Pending,
         Err(panic) => Progress::Lost(panic_text(&*panic)),
     }
 }

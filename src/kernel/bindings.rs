@@ -3,6 +3,8 @@
 
 use naga::{Module, ResourceBinding};
 
+use super::passes::globals::is_global;
+
 /// Bindings for what the runtime adds to a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuntimeBindings {
@@ -17,6 +19,7 @@ impl RuntimeBindings {
             let bindings = module.global_variables.iter();
             bindings
                 .filter_map(|(_, variable)| variable.binding.as_ref())
+                .filter(|binding| !is_global(binding))
                 .filter(|binding| binding.group == group)
                 .map(|binding| binding.binding + 1)
                 .max()
@@ -69,9 +72,14 @@ impl RuntimeBindings {
         self.at(3)
     }
 
+    /// The memory of the kernel's device globals.
+    pub(crate) fn globals(&self) -> ResourceBinding {
+        self.at(4)
+    }
+
     /// A segment of the heap.
     pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
-        self.at(4 + index)
+        self.at(5 + index)
     }
 
     /// Several segments of the heap.

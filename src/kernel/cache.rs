@@ -37,6 +37,9 @@ pub struct CacheStatistics {
     pub kernels: CacheCounts,
     /// Bind groups of the device.
     pub bind_groups: CacheCounts,
+    /// Times that the names of device globals were asked for, by all devices of the context: when kernels are made,
+    /// and by the host's copies, never by launches.
+    pub global_lookups: u64,
     /// Submissions made so far.
     pub submissions: u64,
 }

@@ -10,15 +10,17 @@ use super::declared::SpecKey;
 use super::diagnostic::line_and_column;
 use super::edit::EditedText;
 use super::error::KernelError;
+use super::globals::{GlobalTable, GlobalUse, Instance};
 use super::heap_setup::HeapSetup;
+use super::passes::globals::Member;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::{FaultReason, PointerFacts};
 use super::passes::status::{LOOP_GUARD, POINTER};
-use super::passes::{grid, loop_guard};
+use super::passes::{self, grid, loop_guard};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
-use super::specialize::{Specialized, specialize};
+use super::specialize::{Environment, Specialized, specialize_in};
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Decoder;
 use crate::device::status::Record;
@@ -42,6 +44,7 @@ pub(crate) struct CompileOptions {
 pub(crate) struct ModuleKey {
     pub(crate) name: Arc<str>,
     pub(crate) source: Arc<str>,
+    pub(crate) global_prefix: Arc<str>,
     pub(crate) entry: Arc<str>,
     pub(crate) values: SpecKey,
     pub(crate) options: CompileOptions,
@@ -65,9 +68,50 @@ pub(crate) struct Compiled {
     /// The arguments, by ascending index, that the kernel reaches through the argument table: for want of bindings, or
     /// because they lie in the heap that it reaches anyway, or because it passes pointers to them.
     pub(crate) table: Vec<usize>,
+    /// The device globals that the kernel uses.
+    pub(crate) globals: Option<KernelGlobals>,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
 }
+
+/// The device globals of a kernel, and how it reaches them.
+#[derive(Debug)]
+pub(crate) struct KernelGlobals {
+    /// Each with whether the kernel may write it.
+    pub(crate) instances: Vec<(Arc<Instance>, bool)>,
+    /// The one binding that shows them; `None` where they are rows of the argument table, behind the arguments.
+    pub(crate) binding: Option<GlobalsBinding>,
+}
+
+/// The binding of a kernel's device globals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GlobalsBinding {
+    pub(crate) chunk: usize,
+    /// Where it begins in the chunk.
+    pub(crate) start: u32,
+    /// Its bytes.
+    pub(crate) bytes: u32,
+    pub(crate) writable: bool,
+}
+
+impl Compiled {
+    /// The binding of the kernel's device globals, if it has one.
+    pub(crate) fn globals_binding(&self) -> Option<GlobalsBinding> {
+        self.globals.as_ref()?.binding
+    }
+
+    /// Rows of the argument table.
+    pub(crate) fn table_rows(&self) -> usize {
+        let globals = self
+            .globals
+            .as_ref()
+            .filter(|globals| globals.binding.is_none());
+        self.table.len() + globals.map_or(0, |globals| globals.instances.len())
+    }
+}
+
+/// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
+const BINDABLE: u32 = 256;
 
 /// What the device gets.
 #[derive(Debug)]
@@ -184,20 +228,30 @@ pub(crate) fn compile(
     entry: &str,
     constants: &Constants,
     options: &CompileOptions,
+    names: &GlobalTable,
 ) -> Result<Compiled, KernelError> {
     let capabilities = Capabilities::from_bits_truncate(options.capabilities);
-    let special = specialize(
-        program,
-        entry,
-        constants,
-        Some(options.auto_workgroup),
+    let mut instances = Vec::new();
+    let mut place = |uses: &[GlobalUse]| {
+        let found = names.resolve(&program.identity(), uses);
+        instances = found.map_err(|conflict| KernelError::Global {
+            program: program.name().into(),
+            conflict: Box::new(conflict),
+        })?;
+        Ok(instances
+            .windows(2)
+            .any(|pair| pair[0].chunk != pair[1].chunk))
+    };
+    let environment = Environment {
+        auto_workgroup: Some(options.auto_workgroup),
         capabilities,
-        u64::from(options.private_limit),
-        &options.heap,
-    )?;
+        private_limit: u64::from(options.private_limit),
+        heap: &options.heap,
+    };
+    let special = specialize_in(program, entry, constants, environment, &mut place)?;
     let Specialized {
         mut module,
-        entry: index,
+        entry: mut index,
         text,
         values,
         private_arrays,
@@ -205,8 +259,39 @@ pub(crate) fn compile(
         pointers,
         interface,
         table,
-        ..
+        tabled_globals,
     } = special;
+    let writable = interface.globals.iter().map(|one| one.writable);
+    let mut globals = (!instances.is_empty()).then(|| KernelGlobals {
+        instances: instances.into_iter().zip(writable).collect(),
+        binding: None,
+    });
+    if let Some(globals) = globals.as_mut().filter(|_| !tabled_globals) {
+        let offsets = globals
+            .instances
+            .iter()
+            .map(|(instance, _)| instance.offset);
+        let start = offsets.min().unwrap_or(0) / BINDABLE * BINDABLE;
+        let places = interface.globals.iter().zip(&globals.instances);
+        let members: Vec<Member> = places
+            .map(|(one, (instance, _))| Member {
+                number: one.number,
+                offset: instance.offset - start,
+            })
+            .collect();
+        let bytes = passes::globals::lower(&mut module, index, &members, bindings.globals());
+        index = 0;
+        revalidate(&module, capabilities, program, entry)?;
+        globals.binding = Some(GlobalsBinding {
+            chunk: globals
+                .instances
+                .first()
+                .map_or(0, |(instance, _)| instance.chunk),
+            start,
+            bytes,
+            writable: interface.globals.iter().any(|one| one.writable),
+        });
+    }
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(&mut module, index, budget, bindings.status())?;
         Some((guard, budget))
@@ -223,7 +308,10 @@ pub(crate) fn compile(
         follows: facts.follows,
     });
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
-    let report = (guarded || checked.is_some()).then(|| {
+    // Also where nothing is followed: the variables that checks would need are there as soon as they could be.
+    let status = Some(bindings.status());
+    let has_status = (module.global_variables.iter()).any(|(_, v)| v.binding == status);
+    let report = (guarded || checked.is_some() || has_status).then(|| {
         let places = Places {
             kernel: entry.to_string(),
             file: program.name().to_string(),
@@ -245,6 +333,7 @@ pub(crate) fn compile(
         report,
         heap,
         table,
+        globals,
         bindings,
     })
 }
@@ -257,6 +346,8 @@ pub(crate) struct Variant {
     /// Arguments (by index) that are bound for writing although the kernel only reads them: a buffer
     /// has one use in a dispatch, and another argument writes to other bytes of the same one.
     pub(crate) written: u64,
+    /// The same for the device globals.
+    pub(crate) globals_written: bool,
 }
 
 impl Variant {
@@ -288,7 +379,18 @@ pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Modu
         }
     }
     let gridded = variant.tiled && grid::run(&mut module, *entry, compiled.bindings.grid());
-    (gridded || variant.written != 0).then_some((module, gridded))
+    if variant.globals_written {
+        let place = compiled.bindings.globals();
+        for (_, global) in module.global_variables.iter_mut() {
+            if let naga::AddressSpace::Storage { access } = &mut global.space
+                && global.binding == Some(place)
+            {
+                *access |= naga::StorageAccess::STORE;
+            }
+        }
+    }
+    let changed = gridded || variant.written != 0 || variant.globals_written;
+    changed.then_some((module, gridded))
 }
 
 /// Checks a module that passes have changed. It was valid before them, so that an error here is ours;

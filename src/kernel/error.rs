@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use super::constants::{ConstantInfo, ConstantType, ConstantValue, OverrideKey};
 use super::diagnostic::Diagnostic;
+use super::globals::GlobalConflict;
 
 /// Why a program or a specialization of it was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -150,6 +151,14 @@ pub enum KernelError {
         device: Box<str>,
         /// What to do instead.
         instead: &'static str,
+    },
+    /// A device global that the entry point names is another one elsewhere.
+    #[error("`{program}`: {conflict}")]
+    Global {
+        /// Name of the program.
+        program: Box<str>,
+        /// What differs, and where.
+        conflict: Box<GlobalConflict>,
     },
     /// Something was asked for that this device or this kind of module cannot do.
     #[error("`{program}`: {what} is not supported: {why}")]

@@ -9,6 +9,7 @@ use naga::valid::Capabilities;
 use super::bindings::RuntimeBindings;
 use super::diagnostic::Reporter;
 use super::error::KernelError;
+use super::passes::globals::{self, is_global};
 use super::passes::pointers::{
     self, ArgumentTable, HeapMemory, PointerFacts, PointerOptions, TableRow, TranslationMode,
 };
@@ -71,7 +72,7 @@ impl Default for HeapSetup {
 
 impl HeapSetup {
     /// Lowers the pointers that the entry point follows; what it does not reach is removed, because stubs in it
-    /// would not validate. The variables in `rows` go into the argument table.
+    /// would not validate. The variables in `rows` go into the argument table, and device globals behind them.
     pub fn lower(
         &self,
         module: &mut Module,
@@ -81,6 +82,10 @@ impl HeapSetup {
         capabilities: Capabilities,
         reporter: Reporter<'_>,
     ) -> Result<Option<PointerFacts>, KernelError> {
+        let mut rows = rows;
+        if !rows.is_empty() || reaches_heap(module, entry) {
+            rows.extend(global_rows(module, entry));
+        }
         let table = (!rows.is_empty()).then(|| ArgumentTable {
             binding: bindings.table(),
             rows,
@@ -135,7 +140,8 @@ impl HeapSetup {
     pub fn passed(module: &Module, entry: usize) -> Vec<TableRow> {
         let point = module.entry_points.get(entry);
         let passed = point.map_or_else(Vec::new, |point| pointers::passed(module, &point.function));
-        passed.into_iter().map(row).collect()
+        let passed = passed.into_iter().filter(|variable| !is_global(variable));
+        passed.map(row).collect()
     }
 
     /// The table of a kernel that follows pointers: the arguments in `passed`, those that lie in the heap, and as
@@ -151,7 +157,9 @@ impl HeapSetup {
             None => usize::MAX,
         };
         // The table takes a binding, too, where there is one.
-        let has_table = !passed.is_empty() || !self.beside.is_empty() || bound.len() > room;
+        let has_globals = !interface.globals.is_empty();
+        let wanted = !passed.is_empty() || !self.beside.is_empty() || has_globals;
+        let has_table = wanted || bound.len() > room;
         let room = room.saturating_sub(usize::from(has_table));
         self.with_beside(passed.into_iter().chain(bound.into_iter().skip(room)))
     }
@@ -193,7 +201,8 @@ impl HeapSetup {
     }
 
     /// Moves the storage arguments for which there are no bindings into the heap, and with them those that lie
-    /// there. Gives the arguments that were moved; the module is another one then.
+    /// there, and all device globals, which are moved as well if they are `scattered`, so that no single binding
+    /// shows them. Gives the arguments that were moved; the module is another one then.
     pub fn tabulate(
         &self,
         module: &mut Module,
@@ -201,17 +210,25 @@ impl HeapSetup {
         interface: &Interface,
         bindings: &RuntimeBindings,
         capabilities: Capabilities,
+        scattered: bool,
     ) -> Option<(Vec<usize>, PointerFacts)> {
-        let limit = self.storage_bindings?;
-        if storage(interface).count() <= limit as usize {
+        let limit = match scattered {
+            true => self.storage_bindings.unwrap_or(u32::MAX),
+            false => self.storage_bindings?,
+        };
+        let globals = global_rows(module, entry);
+        let count = storage(interface).count();
+        if count + usize::from(!globals.is_empty()) <= limit as usize && !scattered {
             return None;
         }
         // A status record, the table and the heap itself take bindings, too.
         let room = limit.saturating_sub(2 + self.segments + self.device_segments);
         let moved = self.with_beside(storage(interface).skip(room as usize));
+        let mut rows = self.rows(interface, &moved);
+        rows.extend(globals);
         let table = ArgumentTable {
             binding: bindings.table(),
-            rows: self.rows(interface, &moved),
+            rows,
         };
         let options = self.options(bindings, capabilities, false, Some(table));
         let mut changed = module.clone();
@@ -220,6 +237,22 @@ impl HeapSetup {
         *module = changed;
         Some((moved, facts))
     }
+}
+
+/// Whether the entry point follows pointers, or passes one to a device global to a function.
+fn reaches_heap(module: &Module, entry: usize) -> bool {
+    let point = module.entry_points.get(entry);
+    let passed = point.map_or_else(Vec::new, |point| pointers::passed(module, &point.function));
+    pointers::reaches_stubs(module, entry) || passed.iter().any(is_global)
+}
+
+/// A row for each device global of the entry point.
+fn global_rows(module: &Module, entry: usize) -> Vec<TableRow> {
+    let used = globals::used(module, entry);
+    let variables = used
+        .iter()
+        .filter_map(|&handle| module.global_variables[handle].binding);
+    variables.map(row).collect()
 }
 
 /// The storage arguments, by index.

@@ -21,12 +21,21 @@ pub(super) fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result
         + compiled
             .heap
             .map_or(0, |heap| u64::from(heap.segments + heap.device_segments))
-        + u64::from(!compiled.table.is_empty())
+        + u64::from(compiled.table_rows() > 0)
+        + u64::from(compiled.globals_binding().is_some())
         - compiled.table.len() as u64;
     let in_segments = (compiled.heap).is_some_and(|heap| heap.segments + heap.device_segments > 1);
     let uniform = count(|k| matches!(k, ArgumentKind::Uniform { .. }));
     let invocations = u64::from(x) * u64::from(y) * u64::from(z);
-    let checks: [(&'static str, u64, u64, &'static str); 8] = [
+    let checks: [(&'static str, u64, u64, &'static str); 9] = [
+        (
+            "bytes from the first to the last of its device globals",
+            compiled
+                .globals_binding()
+                .map_or(0, |globals| globals.bytes.into()),
+            limits.max_storage_buffer_binding_size,
+            "use device buffers for large data",
+        ),
         (
             "storage buffers",
             storage,

@@ -7,6 +7,7 @@ use super::cache::{KernelCache, ModuleCache, ProgramKey};
 use super::compile::{Code, CompileOptions, Compiled, ModuleKey, Variant, compile, lower};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::error::KernelError;
+use super::globals::GlobalTable;
 use super::heap_setup::{Beside, HeapSetup};
 use super::limits::check_limits;
 use super::passes::pointers::TranslationMode;
@@ -14,6 +15,7 @@ use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
+use crate::device::room::Room;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
 use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
@@ -67,6 +69,8 @@ pub(crate) struct KernelShared {
     forms: Mutex<HashMap<Form, Arc<KernelShared>>>,
     /// The forms that only some launches need, made when they are first needed.
     variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
+    /// What the launch room keeps with the kernel.
+    pub(crate) launch_room: Room,
 }
 
 /// A program, an entry point of it and the values of its constants.
@@ -85,12 +89,14 @@ impl Origin {
         let key = ModuleKey {
             name: program.name().into(),
             source: program.source_text(),
+            global_prefix: program.identity().prefix,
             entry: entry.into(),
             values: program.key(constants)?,
             options: options.clone(),
         };
         let modules = device.context_room.get::<ModuleCache>();
-        modules.get(key, || compile(program, entry, constants, &options))
+        let names = device.global_names.get::<GlobalTable>();
+        modules.get(key, || compile(program, entry, constants, &options, names))
     }
 }
 
@@ -274,6 +280,7 @@ impl KernelShared {
             origin,
             forms: Mutex::default(),
             variants: Mutex::default(),
+            launch_room: Room::default(),
         })
     }
 

@@ -37,6 +37,8 @@ pub(crate) enum Source {
     HeapInfo,
     /// Where the arguments lie that have no binding.
     Table,
+    /// The memory of the kernel's device globals.
+    Globals,
 }
 
 /// Bytes of the uniform that tells where the heap lies, for a kernel that binds so many segments of the
@@ -95,12 +97,23 @@ pub(super) fn plan_groups(
             wanted.push((at.group, at.binding, Source::HeapInfo, ty));
         }
     }
-    if !compiled.table.is_empty() {
+    if let Some(globals) = compiled.globals_binding() {
+        let at = compiled.bindings.globals();
+        let ty = wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Storage {
+                read_only: !globals.writable && !variant.globals_written,
+            },
+            has_dynamic_offset: false,
+            min_binding_size: wgpu::BufferSize::new(globals.bytes.into()),
+        };
+        wanted.push((at.group, at.binding, Source::Globals, ty));
+    }
+    if compiled.table_rows() > 0 {
         let at = compiled.bindings.table();
         let ty = wgpu::BindingType::Buffer {
             ty: wgpu::BufferBindingType::Storage { read_only: true },
             has_dynamic_offset: true,
-            min_binding_size: wgpu::BufferSize::new(compiled.table.len() as u64 * 16),
+            min_binding_size: wgpu::BufferSize::new(compiled.table_rows() as u64 * 16),
         };
         wanted.push((at.group, at.binding, Source::Table, ty));
     }

@@ -84,6 +84,7 @@ impl Device {
             report: None,
             heap: None,
             table: Vec::new(),
+            globals: None,
             // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
             bindings: RuntimeBindings::none(),
         };

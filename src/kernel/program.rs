@@ -17,7 +17,9 @@ use super::diagnostic::{Diagnostic, Reporter, line_and_column};
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::evaluate::{Evaluator, validator};
+use super::globals::ModuleIdentity;
 use super::heap_setup::HeapSetup;
+use super::passes::globals;
 use super::private_array::Analysis;
 use super::reflect::Interface;
 use super::specialize::specialize;
@@ -35,6 +37,8 @@ pub(crate) struct Inner {
     hash: u64,
     pub name: String,
     pub source: Arc<str>,
+    /// What stands before the names of the program's device globals.
+    pub global_prefix: Arc<str>,
     pub analysis: Analysis,
     /// What the text needs for its pointers.
     pub pointers: Option<Appendix>,
@@ -70,6 +74,20 @@ impl Program {
     /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text.
     /// What depends on the size of private arrays is judged when the sizes are known.
     pub fn new(name: impl Into<String>, source: impl Into<Arc<str>>) -> Result<Self, KernelError> {
+        Self::with_global_prefix(name, source, "")
+    }
+
+    /// As [`Program::new`], with a prefix for the names of the program's device globals: its variable `count` is
+    /// known to the host, and to programs of the same prefix, as `<prefix>count`. So programs that were written
+    /// apart keep variables of the same name apart.
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub fn with_global_prefix(
+        name: impl Into<String>,
+        source: impl Into<Arc<str>>,
+        prefix: impl Into<Arc<str>>,
+    ) -> Result<Self, KernelError> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let (name, source) = (name.into(), source.into());
         let unchanged = EditedText::unchanged(Arc::clone(&source));
@@ -94,13 +112,14 @@ impl Program {
                 None
             }
             false => {
-                let module = match naga::front::wgsl::parse_str(&source) {
+                let mut module = match naga::front::wgsl::parse_str(&source) {
                     Ok(module) => module,
                     Err(error) => {
                         check_grammar(&name, &source, &analysis)?;
                         return Err(KernelError::Type(reporter.parse_error(&error)));
                     }
                 };
+                mark_globals(&mut module, reporter)?;
                 validator(Capabilities::all())
                     .validate(&module)
                     .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
@@ -116,6 +135,7 @@ impl Program {
             entry_points: entries.map(|d| d.name.clone()).collect(),
             name,
             source,
+            global_prefix: prefix.into(),
             analysis,
             pointers,
             evaluator,
@@ -158,6 +178,15 @@ impl Program {
         self.inner.has_stubs()
     }
 
+    /// What tells the program's device globals of image scope from those of others.
+    pub(crate) fn identity(&self) -> ModuleIdentity {
+        ModuleIdentity {
+            name: self.name().into(),
+            source: self.source_text(),
+            prefix: Arc::clone(&self.inner.global_prefix),
+        }
+    }
+
     pub(crate) fn source_text(&self) -> Arc<str> {
         Arc::clone(&self.inner.source)
     }
@@ -189,6 +218,20 @@ impl Program {
     pub(crate) fn key(&self, constants: &Constants) -> Result<SpecKey, KernelError> {
         self.inner.declared.key(&self.inner.name, constants)
     }
+}
+
+/// Gives the device globals of a module bindings that the validator takes.
+pub(super) fn mark_globals(module: &mut Module, reporter: Reporter<'_>) -> Result<(), KernelError> {
+    globals::mark(module).map_err(|globals::Unsized { name, span }| {
+        let place = span.to_range().map(|range| reporter.text.to_original(range));
+        let labels = place.map(|range| (range, "its size is not known".to_owned()));
+        let message = format!(
+            "`{name}` has no binding, which makes it a device global, and those have a fixed size: give its array a \
+             length, or the variable @group and @binding"
+        );
+        let labels = labels.into_iter().collect();
+        KernelError::Validation(reporter.at(message, labels, Vec::new()))
+    })
 }
 
 /// 64-bit FNV-1a.
@@ -355,8 +398,9 @@ impl Inner {
             file: &self.name,
             text: &text,
         };
-        let module = naga::front::wgsl::parse_str(text.text())
+        let mut module = naga::front::wgsl::parse_str(text.text())
             .map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
+        mark_globals(&mut module, reporter)?;
         if self.has_stubs() {
             // Stubs do not validate; each entry point is tried with them lowered.
             for index in 0..module.entry_points.len() {

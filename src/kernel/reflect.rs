@@ -3,7 +3,9 @@
 use naga::valid::ModuleInfo;
 use naga::{AddressSpace, GlobalVariable, ImageClass, ImageDimension, Module, StorageAccess};
 
+use super::globals::GlobalUse;
 use super::layout::TypeLayout;
+use super::passes::globals::is_global;
 
 /// What an entry point wants from a launch: its work-group size and its arguments.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +16,8 @@ pub struct Interface {
     pub workgroup_size: [u32; 3],
     /// The arguments that the entry point reaches, by group and binding.
     pub arguments: Vec<ArgumentInfo>,
+    /// The device globals that the entry point reaches, in the order of their declaration.
+    pub globals: Vec<GlobalUse>,
     /// Layout of the `var<immediate>` that the entry point uses, if any.
     pub immediates: Option<TypeLayout>,
     /// Bytes of workgroup memory that the entry point uses.
@@ -109,7 +113,11 @@ impl Interface {
             if let AddressSpace::Immediate = variable.space {
                 immediates = Some(TypeLayout::of(module, variable.ty));
             }
-            let Some(binding) = variable.binding.as_ref().filter(|b| !ours(b)) else {
+            let Some(binding) = variable
+                .binding
+                .as_ref()
+                .filter(|b| !ours(b) && !is_global(b))
+            else {
                 continue;
             };
             let sampled = uses.sampling_set.iter().any(|key| key.image == handle);
@@ -120,6 +128,7 @@ impl Interface {
             entry: point.name.clone(),
             workgroup_size: point.workgroup_size,
             arguments,
+            globals: Vec::new(),
             immediates,
             workgroup_bytes,
         }

@@ -13,15 +13,18 @@ use naga::{Module, ShaderStage};
 use super::bindings::RuntimeBindings;
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
-use super::diagnostic::Reporter;
+use super::diagnostic::{Reporter, line_and_column};
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::evaluate::{Unevaluated, known, reason, validator};
+use super::globals::GlobalUse;
 use super::heap_setup::HeapSetup;
+use super::layout::TypeLayout;
+use super::passes::globals;
 use super::passes::pointers::PointerFacts;
 use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
-use super::program::{Inner, Program};
+use super::program::{Inner, Program, mark_globals};
 use super::reflect::Interface;
 
 /// A specialized kernel.
@@ -45,6 +48,8 @@ pub(crate) struct Specialized {
     pub interface: Interface,
     /// The arguments, by index, that it reaches through the heap for want of bindings.
     pub table: Vec<usize>,
+    /// It reaches its device globals through the heap, too.
+    pub tabled_globals: bool,
 }
 
 /// Values of a program's constants during one specialization.
@@ -83,6 +88,42 @@ pub(crate) fn specialize(
     private_limit: u64,
     heap: &HeapSetup,
 ) -> Result<Specialized, KernelError> {
+    let environment = Environment {
+        auto_workgroup,
+        capabilities,
+        private_limit,
+        heap,
+    };
+    specialize_in(program, entry, constants, environment, &mut |_| Ok(false))
+}
+
+/// What a specialization depends on beside the program and the values.
+#[derive(Clone, Copy)]
+pub(crate) struct Environment<'a> {
+    pub auto_workgroup: Option<u32>,
+    pub capabilities: Capabilities,
+    pub private_limit: u64,
+    pub heap: &'a HeapSetup,
+}
+
+/// As [`specialize`]; `place` gives the device globals that the kernel uses their places, and says whether those are
+/// too far apart for one binding.
+///
+/// # Errors
+/// Every [`KernelError`].
+pub(crate) fn specialize_in(
+    program: &Program,
+    entry: &str,
+    constants: &Constants,
+    environment: Environment<'_>,
+    place: &mut dyn FnMut(&[GlobalUse]) -> Result<bool, KernelError>,
+) -> Result<Specialized, KernelError> {
+    let Environment {
+        auto_workgroup,
+        capabilities,
+        private_limit,
+        heap,
+    } = environment;
     let inner = &*program.inner;
     let found = inner
         .analysis
@@ -135,6 +176,13 @@ pub(crate) fn specialize(
         .parse(text.text())
         .map_err(|e| sizes.parse_error(&e))?,
     };
+    if inner.module.is_none() || enables {
+        mark_globals(&mut module, reporter)?;
+    }
+    let uses = match compute_entry(&module, entry) {
+        Some(index) => inner.global_uses(&module, index),
+        None => Vec::new(),
+    };
     let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
     let finish = |module: Module| {
         let info = validator(capabilities)
@@ -176,6 +224,11 @@ pub(crate) fn specialize(
     let (mut module, info, mut index) = finish(module)?;
     let private_arrays = sizes.measure(&module, index)?;
     let mut interface = Interface::of(&module, &info, index, |binding| bindings.owns(binding));
+    let scattered = match uses.as_slice() {
+        [] => false,
+        uses => place(uses)?,
+    };
+    interface.globals = uses;
     let mut table = Vec::new();
     if let (Some((mut parsed, at)), Some(_)) = (parsed, &pointers) {
         interface.add(&parsed, passed.iter().map(|row| row.variable));
@@ -196,14 +249,33 @@ pub(crate) fn specialize(
         }
     }
     if pointers.is_none()
-        && let Some((moved, facts)) =
-            heap.tabulate(&mut module, index, &interface, &bindings, capabilities)
+        && let Some((moved, facts)) = heap.tabulate(
+            &mut module,
+            index,
+            &interface,
+            &bindings,
+            capabilities,
+            scattered,
+        )
     {
         validator(capabilities)
             .validate(&module)
             .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
         index = facts.entry;
         (table, pointers) = (moved, Some(facts));
+    }
+    let tabled_globals = pointers.is_some() && !interface.globals.is_empty();
+    if tabled_globals || interface.globals.is_empty() {
+        index = globals::discard(&mut module, index);
+    }
+    if scattered && !tabled_globals {
+        return Err(KernelError::FeatureNotSupported {
+            program: inner.name.clone(),
+            what: "device globals in several parts of memory".into(),
+            why: "this kernel names globals that were made at different times, and its types cannot be reached \
+                  through the heap; declare them together, before they are used one by one"
+                .into(),
+        });
     }
     Ok(Specialized {
         entry: index,
@@ -215,6 +287,7 @@ pub(crate) fn specialize(
         pointers,
         interface,
         table,
+        tabled_globals,
     })
 }
 
@@ -238,6 +311,30 @@ fn missing_names(module: &Module, entry: &str, values: &PipelineConstants) -> Ve
 }
 
 impl Inner {
+    /// The device globals that an entry point uses.
+    fn global_uses(&self, module: &Module, entry: usize) -> Vec<GlobalUse> {
+        let used = globals::used(module, entry);
+        let uses = used.iter().map(|&handle| {
+            let variable = &module.global_variables[handle];
+            let name = variable.name.clone().unwrap_or_default();
+            let declarations = self.analysis.declarations.iter();
+            let declared = declarations.clone().find(|d| d.name == name);
+            let line = declared.map_or(0, |d| line_and_column(&self.source, d.name_span.start).0);
+            GlobalUse {
+                name,
+                writable: matches!(
+                    variable.space,
+                    naga::AddressSpace::Storage { access } if access.contains(naga::StorageAccess::STORE)
+                ),
+                layout: TypeLayout::of(module, variable.ty),
+                canonical: globals::canonical(module, variable.ty),
+                number: variable.binding.map_or(0, |binding| binding.binding),
+                line,
+            }
+        });
+        uses.collect()
+    }
+
     fn constant(&self, declaration: usize) -> Option<&ConstantInfo> {
         let at = self.declaration_of.iter().position(|&d| d == declaration)?;
         self.declared.infos().get(at)

@@ -14,8 +14,10 @@ mod compare;
 mod lookup;
 mod mismatch;
 mod render;
+mod text;
 
 pub use mismatch::{LayoutDifference, LayoutFault, LayoutMismatch};
+pub(crate) use text::{faults, plain_name, rust_text, wgsl_text};
 
 /// How a Rust structure lies in memory; made by [`layout_of!`](crate::layout_of) or
 /// [`shared!`](crate::shared), compared by [`Program::check_layout`](crate::Program::check_layout).

@@ -7,6 +7,7 @@ use super::arena::Arena;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
 use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, ModuleCache};
+use crate::kernel::globals::GlobalTable;
 
 /// Bind groups held at most; beyond this the cache is emptied, since whoever binds so many different
 /// things is not repeating himself.
@@ -98,6 +99,7 @@ impl Device {
             modules: shared.context_room.get::<ModuleCache>().statistics(),
             kernels: shared.kernel_room.get::<KernelCache>().statistics(),
             bind_groups,
+            global_lookups: shared.global_names.get::<GlobalTable>().lookups(),
             submissions: shared.queue.lock(shared).submissions(),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::device::{ExecutionError, ProfilingError};
+use crate::globals::GlobalError;
 use crate::kernel::error::KernelError;
 use crate::memory::{HeapError, MemoryError};
 
@@ -286,6 +287,9 @@ pub enum LaunchError {
     /// The shared heap refused: a pointer argument is wrong, or the host has access to the heap now.
     #[error(transparent)]
     Heap(#[from] HeapError),
+    /// A device global that the kernel names has no memory on the device.
+    #[error(transparent)]
+    Global(#[from] Box<GlobalError>),
     /// The device is gone.
     #[error(transparent)]
     Execution(#[from] Arc<ExecutionError>),

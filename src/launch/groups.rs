@@ -217,8 +217,16 @@ impl Launch {
                 Source::Table => {
                     if let Some((ring, generation)) = ring {
                         let offset = in_ring(placement.table);
-                        let size = form.table.len() as u64 * 16;
+                        let size = form.table_rows() as u64 * 16;
                         push_buffer(binding, RING_ID | generation, ring, offset, size);
+                    }
+                }
+                Source::Globals => {
+                    let globals = self.globals.as_ref();
+                    if let Some(view) = globals.and_then(|globals| globals.view.as_ref()) {
+                        buffers.push(view.shared.id);
+                        let raw = &view.shared.raw;
+                        push_buffer(binding, view.shared.id, raw, view.offset, view.bytes);
                     }
                 }
                 Source::Grid => {
@@ -288,7 +296,7 @@ pub(super) fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Ve
                 Source::HeapInfo => placement.heap_info,
                 Source::Table => placement.table,
                 // Never at a dynamic offset.
-                Source::Heap(_) => 0,
+                Source::Heap(_) | Source::Globals => 0,
             })
             .collect()
     };

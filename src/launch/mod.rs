@@ -5,6 +5,7 @@ pub(crate) mod arguments;
 pub(crate) mod bind;
 mod bounce;
 pub(crate) mod error;
+mod globals;
 pub(crate) mod grid;
 mod groups;
 mod submit;
@@ -44,10 +45,14 @@ pub struct Launch {
     bound: Option<groups::BoundGroups>,
     /// Pointer arguments that the adapter cannot bind where they are.
     bounces: Vec<Bounce>,
+    /// The kernel's device globals, once they are known to be there.
+    globals: Option<globals::LaunchGlobals>,
     /// Places behind the heap for arguments that have no binding and travel there.
     scratches: table::Scratches,
     /// Arguments that share a part of the heap with one that is written; see `Variant::written`.
     written: u64,
+    /// The same for the device globals.
+    globals_written: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -70,8 +75,10 @@ impl Kernel {
             checked: false,
             bound: None,
             bounces: Vec::new(),
+            globals: None,
             scratches: table::Scratches::new(),
             written: 0,
+            globals_written: false,
         }
     }
 }
@@ -326,6 +333,13 @@ impl Launch {
             }
         }
         self.written = check_aliases(name, interface, &self.given, reaches_heap)?;
+        if self.globals.is_none() {
+            self.globals = globals::LaunchGlobals::of(&self.kernel)?;
+        }
+        if let Some(globals) = &self.globals {
+            (self.written, self.globals_written) =
+                globals.check_aliases(name, interface, &self.given, self.written)?;
+        }
         check_bounces(name, interface, &self.given, &self.bounces)?;
         self.check_immediates()?;
         self.check_indirect()?;

@@ -90,6 +90,7 @@ impl Launch {
         let variant = Variant {
             tiled,
             written: self.written,
+            globals_written: self.globals_written,
         };
         let built = &*shared.variant(device, variant).map_err(Box::new)?;
         let with_grid = built
@@ -210,6 +211,11 @@ impl Launch {
         for index in touched {
             self.mark_written(index, outcome.as_ref());
         }
+        if let (Some(globals), Some(outcome)) = (&self.globals, &outcome) {
+            for (global, _) in globals.placed.iter().filter(|(_, writable)| *writable) {
+                global.poison(0..global.bytes, outcome);
+            }
+        }
         let batch = queue.batch();
         queue.commit();
         drop(queue);
@@ -232,6 +238,15 @@ impl Launch {
                 moved = true;
             }
         }
+        if let Some(view) = self
+            .globals
+            .as_mut()
+            .and_then(|globals| globals.view.as_mut())
+            && let Some(now) = heap.shared.renew(&turn, view)
+        {
+            *view = now;
+            moved = true;
+        }
         for bounce in &mut self.bounces {
             bounce.follow(|home| heap.shared.renew(&turn, home));
         }
@@ -246,7 +261,8 @@ impl Launch {
     /// Whether an argument lies in the shared heap, so that the host has to keep out.
     fn uses_heap(&self) -> bool {
         let in_heap = |given: &Option<Given>| matches!(given, Some(Given::Buffer { view, .. }) if view.shared.is_heap);
-        !self.bounces.is_empty() || self.given.iter().any(in_heap)
+        let globals = (self.globals.as_ref()).is_some_and(|globals| globals.in_heap());
+        globals || !self.bounces.is_empty() || self.given.iter().any(in_heap)
     }
 
     /// The work-groups to dispatch, or the buffer that holds their number.
@@ -295,6 +311,17 @@ impl Launch {
                     if !inherits.iter().any(|known| Arc::ptr_eq(known, &outcome)) {
                         inherits.push(outcome);
                     }
+                }
+            }
+        }
+        for (global, _) in self
+            .globals
+            .iter()
+            .flat_map(|globals| globals.placed.iter())
+        {
+            for outcome in global.depends_on(&(0..global.bytes)) {
+                if !inherits.iter().any(|known| Arc::ptr_eq(known, &outcome)) {
+                    inherits.push(outcome);
                 }
             }
         }

@@ -21,6 +21,7 @@ use super::arguments::Given;
 use super::error::LaunchError;
 use crate::device::queue::Recorder;
 use crate::device::{Aspect, Device, DeviceShared};
+use crate::globals::memory::Placed;
 use crate::kernel::compile::Compiled;
 use crate::kernel::heap_setup::Beside;
 use crate::kernel::pipeline::{Form, Kernel, Segments};
@@ -175,6 +176,7 @@ impl Table {
         turn: &Turn<'_>,
         compiled: &Compiled,
         given: &[Option<Given>],
+        globals: &[(Arc<Placed>, bool)],
         scratches: &Scratches,
     ) -> Result<Self, Missing> {
         let mut table = Self::default();
@@ -195,6 +197,9 @@ impl Table {
                 }
                 _ => missing.push(index),
             }
+        }
+        for (global, _) in globals {
+            table.row(global.address.address(), global.bytes);
         }
         match missing.is_empty() {
             true => Ok(table),
@@ -259,7 +264,7 @@ impl Launch {
     pub(super) fn reach(&self) -> Reach {
         match self.kernel.shared.compiled.heap {
             None => Reach::Nothing,
-            Some(heap) if heap.follows => Reach::Heap,
+            Some(heap) if heap.follows || !self.tabled_globals().is_empty() => Reach::Heap,
             // Without a copy, where the device sees the host's memory.
             Some(_) if self.kernel.device.capabilities.has(Aspect::HostImport) => {
                 match self.heap_arguments().next() {
@@ -269,6 +274,13 @@ impl Launch {
             }
             Some(_) => Reach::Arguments,
         }
+    }
+
+    /// The device globals that are rows of the table.
+    fn tabled_globals(&self) -> &[(Arc<Placed>, bool)] {
+        let globals = self.globals.as_ref();
+        let tabled = globals.filter(|globals| globals.view.is_none());
+        tabled.map_or(&[], |globals| &globals.placed)
     }
 
     /// The storage arguments that lie in the heap.
@@ -320,7 +332,8 @@ impl Launch {
                 kernel.shared = form(Segments::of(&view))?;
                 let compiled = &kernel.shared.compiled;
                 let (given, scratches) = (&self.given, &self.scratches);
-                match Table::in_heap(&heap.shared, turn, compiled, given, scratches) {
+                let globals = self.tabled_globals();
+                match Table::in_heap(&heap.shared, turn, compiled, given, globals, scratches) {
                     Ok(table) => Ok((kernel, Memory::Heap(view), table)),
                     Err(missing) => Err(missing),
                 }

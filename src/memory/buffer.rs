@@ -320,7 +320,7 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
-    fn allocate(device: &Arc<DeviceShared>, len: u64) -> Result<Self, MemoryError> {
+    pub(crate) fn allocate(device: &Arc<DeviceShared>, len: u64) -> Result<Self, MemoryError> {
         let name = || device.capabilities.name.clone();
         let element = size_of::<T>() as u64;
         if element == 0 {

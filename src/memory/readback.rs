@@ -192,6 +192,32 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 }
 
+impl<T> ReadBack<T> {
+    /// Values that are here already.
+    pub(crate) fn ready(device: &Arc<DeviceShared>, bytes: Vec<u8>) -> Self {
+        let arrival = Arc::new(Arrival::default());
+        arrival.deliver(Ok(bytes));
+        Self {
+            device: Arc::clone(device),
+            index: None,
+            arrival,
+            depends_on: Vec::new(),
+            element: PhantomData,
+        }
+    }
+
+    /// The same bytes as values of another type, of which they have to be a whole number.
+    pub(crate) fn cast<U>(self) -> ReadBack<U> {
+        ReadBack {
+            device: self.device,
+            index: self.index,
+            arrival: self.arrival,
+            depends_on: self.depends_on,
+            element: PhantomData,
+        }
+    }
+}
+
 impl<T: Pod> ReadBack<T> {
     /// Waits for the values.
     ///

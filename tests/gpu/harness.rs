@@ -44,6 +44,15 @@ impl Fixture {
             .expect("another device on the same adapter")
     }
 
+    /// A device on the same adapter in a context of its own, which shares no names with any other.
+    pub fn open_alone(&self, change: impl FnOnce(&mut DeviceOptions)) -> Device {
+        let mut options = DeviceOptions::default();
+        change(&mut options);
+        Context::new()
+            .and_then(|context| context.device_named_with(self.device.name(), options))
+            .expect("a device on the same adapter")
+    }
+
     pub fn is_lavapipe(&self) -> bool {
         self.device.name().contains("llvmpipe")
     }

@@ -17,6 +17,10 @@ mod devices;
 mod fault_forms;
 mod faults;
 mod foundation;
+mod globals;
+mod globals_addresses;
+mod globals_copies;
+mod globals_names;
 mod grids;
 mod growing;
 mod heap;
@@ -73,6 +77,10 @@ fn main() -> std::process::ExitCode {
         devices::CASES,
         faults::CASES,
         foundation::CASES,
+        globals::CASES,
+        globals_addresses::CASES,
+        globals_copies::CASES,
+        globals_names::CASES,
         grids::CASES,
         growing::CASES,
         heap::CASES,

@@ -10,6 +10,7 @@
 //! Where both are wanted, [`loop_guard`] runs before [`grid`]: it then sees the user's functions by
 //! the names the user gave them.
 
+pub mod globals;
 pub mod grid;
 pub mod loop_guard;
 pub mod pointers;

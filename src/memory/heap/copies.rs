@@ -4,6 +4,8 @@
 //! A device sees the heap as a few large buffers, and wgpu copies between different buffers only. Bytes
 //! that stay within one of them therefore go through a third one.
 
+pub(crate) mod direct;
+
 use std::ops::Range;
 use std::sync::Arc;
 

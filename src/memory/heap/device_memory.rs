@@ -14,6 +14,7 @@ use super::{BINDABLE, HeapAllocation, HeapError, SharedHeap, heap_of, segment_by
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture, unique_id};
 use crate::memory::MemoryRoom;
+use crate::memory::buffer::{BufferShared, BufferView};
 use crate::memory::pointer::{PointerKind, Ptr};
 use crate::memory::region::{Region, RegionOptions};
 
@@ -21,7 +22,7 @@ use crate::memory::region::{Region, RegionOptions};
 pub(crate) const FIRST_TAG: u16 = 1;
 /// Bits of a pointer below the tag.
 const ADDRESS_BITS: u64 = 48;
-const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
+pub(crate) const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
 /// The least that a segment has, where the device binds as much at once. Each segment costs a kernel that
 /// follows pointers a binding and a test, so that they double.
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -189,6 +190,33 @@ impl DeviceMemory {
         let segment = allocation.address >> 32;
         let tag = u64::from(FIRST_TAG) + segment;
         Ok(tag << ADDRESS_BITS | (allocation.address & 0xffff_ffff))
+    }
+}
+
+/// Bytes of a device's own memory as something to bind.
+pub(crate) fn own_view<T: Pod>(
+    device: &Arc<DeviceShared>,
+    what: &'static str,
+    ptr: Ptr<T>,
+    bytes: u64,
+) -> Result<BufferView, HeapError> {
+    match DeviceMemory::resolve(device, what, ptr.address(), bytes)? {
+        DevicePlace::Own {
+            id, buffer, offset, ..
+        } => Ok(BufferView {
+            shared: BufferShared::new(device, buffer, id, true),
+            offset,
+            bytes,
+            element_bytes: size_of::<T>(),
+            element: std::any::type_name::<T>(),
+            address: ptr.address(),
+            out_of_range: None,
+        }),
+        DevicePlace::Shared(address) => Err(HeapError::NotAllocated {
+            what,
+            address,
+            bytes,
+        }),
     }
 }
 

@@ -16,7 +16,7 @@ mod access;
 mod allocate;
 mod allocator;
 mod atomics;
-mod copies;
+pub(crate) mod copies;
 pub(crate) mod device_memory;
 mod devices;
 mod error;

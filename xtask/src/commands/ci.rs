@@ -39,6 +39,10 @@ const EXAMPLES: &[Example] = &[
         args: &[],
     },
     Example {
+        name: "histogram",
+        args: &[],
+    },
+    Example {
         name: "octree",
         args: &["--steps", "2"],
     },

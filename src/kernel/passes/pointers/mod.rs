@@ -38,7 +38,7 @@ mod rewrite;
 mod scan;
 mod shape;
 mod values;
-mod visit;
+pub(in crate::kernel::passes) mod visit;
 
 #[cfg(test)]
 mod tests;
@@ -63,6 +63,16 @@ use super::unique_name;
 use heap::Heap;
 use rewrite::{Callee, Invocation, Parameter, Plan};
 use scan::{Role, Scan};
+
+/// Whether entry point `entry` reaches a stub, so that [`run`] has to lower it.
+pub fn reaches_stubs(module: &Module, entry: usize) -> bool {
+    let Some(point) = module.entry_points.get(entry) else {
+        return false;
+    };
+    let reached = super::reachable(module, &point.function);
+    let role = |f: &Handle<Function>| scan::role(&module.functions[*f], &module.types);
+    reached.iter().any(|f| role(f) != Role::User)
+}
 
 /// Lowers the pointers of entry point `entry` (its index in `module.entry_points`).
 ///

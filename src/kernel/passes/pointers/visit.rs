@@ -13,7 +13,10 @@ fn maybe<E>(handle: &mut Option<Handle<Expression>>, f: Replace<'_, E>) -> Resul
 }
 
 /// Calls `f` for each expression that `expression` refers to.
-pub(super) fn operands<E>(expression: &mut Expression, f: Replace<'_, E>) -> Result<(), E> {
+pub(in crate::kernel::passes) fn operands<E>(
+    expression: &mut Expression,
+    f: Replace<'_, E>,
+) -> Result<(), E> {
     match expression {
         Expression::Literal(_)
         | Expression::Constant(_)
@@ -128,7 +131,7 @@ pub(super) fn operands<E>(expression: &mut Expression, f: Replace<'_, E>) -> Res
 
 /// Calls `value` for each expression that `statement` uses, and `result` for the one that stands for
 /// its result. Blocks inside the statement, and `Emit`, are left to the caller.
-pub(super) fn used_by<E>(
+pub(in crate::kernel::passes) fn used_by<E>(
     statement: &mut Statement,
     value: Replace<'_, E>,
     result: Replace<'_, E>,

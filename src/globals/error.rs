@@ -1,0 +1,151 @@
+//! What can be wrong with a use of a device global.
+
+use std::sync::Arc;
+
+use crate::device::ExecutionError;
+use crate::kernel::{GlobalAccess, GlobalConflict};
+use crate::memory::{HeapError, MemoryError, ReadError};
+
+/// Why a command on a device global was refused, or its values could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum GlobalError {
+    /// The name means something else elsewhere.
+    #[error(transparent)]
+    Conflict(#[from] Box<GlobalConflict>),
+    /// A copy reaches beyond the variable: the seed's `invalid`. Nothing was submitted.
+    #[error(
+        "invalid: {what} of bytes {start}..{end} of the device global `{name}`, which has {bytes} bytes"
+    )]
+    Invalid {
+        /// The variable's name.
+        name: String,
+        /// The command.
+        what: &'static str,
+        /// First byte that was meant.
+        start: u64,
+        /// One past the last byte that was meant.
+        end: u64,
+        /// Bytes of the variable.
+        bytes: u64,
+    },
+    /// A variable of image scope has an instance in several modules, so that the name alone says nothing: the seed's
+    /// `invalid`.
+    #[error(
+        "invalid: {what} of the device global `{name}`, which has image scope and an instance in each of {}: name it \
+         in one program only, or keep them apart by prefixes (Program::with_global_prefix)", modules.join(", ")
+    )]
+    SeveralModules {
+        /// The variable's name.
+        name: String,
+        /// The command.
+        what: &'static str,
+        /// The modules' names.
+        modules: Vec<String>,
+    },
+    /// The variable's declaration in Rust does not let the host do this.
+    #[error("{what} of the device global `{name}`, which is declared with host access {access}")]
+    HostAccess {
+        /// The variable's name.
+        name: String,
+        /// The command.
+        what: &'static str,
+        /// What the declaration allows.
+        access: GlobalAccess,
+    },
+    /// Nobody has declared a variable of that name yet.
+    #[error(
+        "there is no device global `{name}` yet; there are: {}",
+        listed(available)
+    )]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// The names that there are.
+        available: Vec<String>,
+    },
+    /// A value has another size than the variable.
+    #[error(
+        "{what} of the device global `{name}` ({bytes} bytes) as `{rust}`, which has {rust_bytes} bytes"
+    )]
+    Size {
+        /// The variable's name.
+        name: String,
+        /// The command.
+        what: &'static str,
+        /// Bytes of the variable.
+        bytes: u64,
+        /// The Rust type.
+        rust: &'static str,
+        /// Bytes of the Rust type.
+        rust_bytes: u64,
+    },
+    /// A variable of image scope has no address that other modules could follow.
+    #[error(
+        "the address of the device global `{name}`, which has image scope: declare it without, to pass its address on"
+    )]
+    NoAddress {
+        /// The variable's name.
+        name: String,
+    },
+    /// A copy on the device of a variable of image scope that no program names yet: its value is kept on the host.
+    #[error(
+        "{what} of the device global `{name}`, which has image scope and is named by no kernel yet, so that it is not \
+         on the device: copy through the host, or make the kernel first"
+    )]
+    NotOnDevice {
+        /// The variable's name.
+        name: String,
+        /// The command.
+        what: &'static str,
+    },
+    /// The device has no room for the variable, or cannot move bytes so.
+    #[error("device global `{name}`: {source}")]
+    Heap {
+        /// The variable's name.
+        name: String,
+        /// What the memory said.
+        source: HeapError,
+    },
+    /// The buffer on the other side of a copy, or wgpu, refused.
+    #[error("device global `{name}`: {source}")]
+    Buffer {
+        /// The variable's name.
+        name: String,
+        /// What the buffer said.
+        source: MemoryError,
+    },
+    /// The values cannot be read: the launch that should have written them failed, or the device was lost.
+    #[error("device global `{name}`: {source}")]
+    Read {
+        /// The variable's name.
+        name: String,
+        /// What is wrong with the values.
+        source: ReadError,
+    },
+    /// An event of another device that the command was to wait for has failed.
+    #[error("device global `{name}`: a command that {what} was to wait for has failed: {source}")]
+    Dependency {
+        /// The variable's name.
+        name: String,
+        /// The command.
+        what: &'static str,
+        /// The failure.
+        source: Arc<ExecutionError>,
+    },
+}
+
+impl GlobalError {
+    /// True for what the seed's specification calls `errc::invalid`: a range beyond the variable, or a variable of
+    /// image scope in several modules.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Invalid { .. } | Self::SeveralModules { .. })
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    }
+}

@@ -1,0 +1,369 @@
+//! Device globals: named variables that live on a device, after `sycl_ext_oneapi_device_global`.
+//!
+//! In WGSL a device global is a storage variable without `@group` and `@binding`. In Rust it is a [`DeviceGlobal`] of
+//! the same name, usually a `static`. There is one instance for each device, shared by every kernel that names it,
+//! zero at first, and alive as long as the device.
+//!
+//! - `memory`: the instances of a device;
+//! - `transfer`: copies, untyped;
+//! - `typed`: what a declaration lets the host do, and `named`: the same by name alone.
+//!
+//! The names are kept by the kernel room (`crate::kernel::globals`).
+
+mod error;
+pub(crate) mod memory;
+mod named;
+mod transfer;
+mod typed;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+pub use error::GlobalError;
+pub use named::{GlobalDescription, NamedGlobal};
+pub use typed::GlobalOn;
+
+use crate::device::{Device, Event};
+use crate::kernel::globals::Declaration;
+use crate::kernel::{GlobalAccess, GlobalScope, HostShareable, InitMode, RustLayout};
+
+/// What the host may do with a device global, as a type; see [`DeviceGlobal`].
+pub mod host_access {
+    /// The host may read the variable.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Read;
+    /// The host may write the variable.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Write;
+    /// The host may read and write the variable.
+    #[derive(Debug, Clone, Copy)]
+    pub struct ReadWrite;
+    /// The host may neither read nor write the variable.
+    #[derive(Debug, Clone, Copy)]
+    pub struct NoAccess;
+}
+
+/// Of what a device global has one instance, as a type; see [`DeviceGlobal`].
+pub mod scope {
+    /// One instance for each device.
+    #[derive(Debug, Clone, Copy)]
+    pub struct PerDevice;
+    /// One instance for each module on each device.
+    #[derive(Debug, Clone, Copy)]
+    pub struct PerImage;
+}
+
+mod sealed {
+    use super::{GlobalAccess, GlobalScope, host_access, scope};
+
+    pub trait Access {
+        const ACCESS: GlobalAccess;
+    }
+    impl Access for host_access::Read {
+        const ACCESS: GlobalAccess = GlobalAccess::Read;
+    }
+    impl Access for host_access::Write {
+        const ACCESS: GlobalAccess = GlobalAccess::Write;
+    }
+    impl Access for host_access::ReadWrite {
+        const ACCESS: GlobalAccess = GlobalAccess::ReadWrite;
+    }
+    impl Access for host_access::NoAccess {
+        const ACCESS: GlobalAccess = GlobalAccess::None;
+    }
+
+    pub trait Scope {
+        const SCOPE: GlobalScope;
+    }
+    impl Scope for scope::PerDevice {
+        const SCOPE: GlobalScope = GlobalScope::Device;
+    }
+    impl Scope for scope::PerImage {
+        const SCOPE: GlobalScope = GlobalScope::Image;
+    }
+}
+
+/// The types in [`host_access`].
+pub trait AccessKind: sealed::Access {}
+impl<A: sealed::Access> AccessKind for A {}
+
+/// The types in [`scope`].
+pub trait ScopeKind: sealed::Scope {}
+impl<S: sealed::Scope> ScopeKind for S {}
+
+/// Those of [`host_access`] that let the host read.
+pub trait HostReads: AccessKind {}
+impl HostReads for host_access::Read {}
+impl HostReads for host_access::ReadWrite {}
+
+/// Those of [`host_access`] that let the host write.
+pub trait HostWrites: AccessKind {}
+impl HostWrites for host_access::Write {}
+impl HostWrites for host_access::ReadWrite {}
+
+/// A variable of the name `name` on every device: the Rust side of a WGSL storage variable without a binding.
+///
+/// It is a constant that owns nothing, so that it may be a `static`. `T` is the whole variable: a scalar, an array
+/// (`[u32; 256]`), a structure as WGSL lays it out. Properties are chosen when it is declared; those that decide what
+/// the host may do are a part of the type, so that the compiler refuses the rest.
+///
+/// ```no_run
+/// use tombolo::{Constants, Context, DeviceGlobal, Program};
+///
+/// static HITS: DeviceGlobal<[u32; 4]> = DeviceGlobal::new("hits");
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let device = Context::new()?.device()?;
+///     let program = Program::new("hits.wgsl", "
+///         var<storage, read_write> hits: array<atomic<u32>, 4>;
+///         @compute @workgroup_size(64)
+///         fn main(@builtin(global_invocation_id) id: vec3<u32>) { atomicAdd(&hits[id.x % 4u], 1u); }")?;
+///     let kernel = device.kernel(&program, "main", &Constants::new())?;
+///     kernel.launch().invocations(64).submit()?;
+///     kernel.launch().invocations(64).submit()?;
+///     assert_eq!(HITS.on(&device).read()?, [32; 4]);
+///     Ok(())
+/// }
+/// ```
+///
+/// A variable that the host may only read cannot be written:
+///
+/// ```compile_fail,E0599
+/// use tombolo::{DeviceGlobal, host_access::Read};
+/// static TOTAL: DeviceGlobal<u32, Read> = DeviceGlobal::new("total").host_read();
+/// fn set(device: &tombolo::Device) { let _ = TOTAL.on(device).write(&7); }
+/// ```
+///
+/// one that it may only write cannot be read:
+///
+/// ```compile_fail,E0599
+/// use tombolo::{DeviceGlobal, host_access::Write};
+/// static SEED: DeviceGlobal<u32, Write> = DeviceGlobal::new("seed").host_write();
+/// fn get(device: &tombolo::Device) { let _ = SEED.on(device).read(); }
+/// ```
+///
+/// and one without host access neither:
+///
+/// ```compile_fail,E0599
+/// use tombolo::{DeviceGlobal, host_access::NoAccess};
+/// static STATE: DeviceGlobal<u32, NoAccess> = DeviceGlobal::new("state").no_host_access();
+/// fn get(device: &tombolo::Device) { let _ = STATE.on(device).read(); }
+/// ```
+///
+/// What compiles:
+///
+/// ```
+/// use tombolo::{Device, DeviceGlobal, GlobalError, host_access::Read, scope::PerImage};
+/// static TOTAL: DeviceGlobal<u32, Read> = DeviceGlobal::new("total").host_read();
+/// static OWN: DeviceGlobal<[f32; 4], Read, PerImage> = DeviceGlobal::new("own").host_read().image_scope();
+/// fn get(device: &Device) -> Result<(u32, [f32; 4]), GlobalError> {
+///     Ok((TOTAL.on(device).read()?, OWN.on(device).read()?))
+/// }
+/// ```
+///
+/// A variable of image scope has no address that could be passed on:
+///
+/// ```compile_fail,E0599
+/// use tombolo::{DeviceGlobal, scope::PerImage, host_access::ReadWrite};
+/// static OWN: DeviceGlobal<u32, ReadWrite, PerImage> = DeviceGlobal::new("own").image_scope();
+/// fn address(device: &tombolo::Device) { let _ = OWN.on(device).address(); }
+/// ```
+///
+/// # Which instance
+///
+/// Without image scope a device has one instance. Names are known to a [`Context`](crate::Context): its devices agree on
+/// the type, and each has an instance of its own. The memory is a device allocation ([`Device::malloc`]), made when the
+/// host or a launch first uses the variable, and freed when the last handle of the device is dropped.
+///
+/// With image scope each *module* has its own instance on each device. Programs of equal name, text and prefix are the
+/// same module, whatever the values of their constants. The instance goes when the last kernel of the module does,
+/// those in the cache ([`Device::trim_caches`]) included. While no kernel names the variable its value is kept on the
+/// host, and becomes that of the first module that does. In more than one module, the host's commands are
+/// [`GlobalError::SeveralModules`].
+pub struct DeviceGlobal<T: 'static, A = host_access::ReadWrite, S = scope::PerDevice> {
+    name: &'static str,
+    layout: Option<&'static RustLayout>,
+    initial: Option<&'static T>,
+    init: InitMode,
+    properties: PhantomData<fn() -> (A, S)>,
+}
+
+impl<T> DeviceGlobal<T> {
+    /// The variable of that name: with its program's prefix, if the program has one.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            layout: None,
+            initial: None,
+            init: InitMode::Reset,
+            properties: PhantomData,
+        }
+    }
+}
+
+impl<T, A, S> DeviceGlobal<T, A, S> {
+    const fn with<B, R>(self) -> DeviceGlobal<T, B, R> {
+        DeviceGlobal {
+            name: self.name,
+            layout: self.layout,
+            initial: self.initial,
+            init: self.init,
+            properties: PhantomData,
+        }
+    }
+
+    /// The host may only read it.
+    #[must_use]
+    pub const fn host_read(self) -> DeviceGlobal<T, host_access::Read, S> {
+        self.with()
+    }
+
+    /// The host may only write it.
+    #[must_use]
+    pub const fn host_write(self) -> DeviceGlobal<T, host_access::Write, S> {
+        self.with()
+    }
+
+    /// The host may neither read nor write it.
+    #[must_use]
+    pub const fn no_host_access(self) -> DeviceGlobal<T, host_access::NoAccess, S> {
+        self.with()
+    }
+
+    /// Each module has its own instance (`device_image_scope`). The declaration must be known before the first kernel
+    /// that names the variable is made: see [`DeviceGlobal::declare`].
+    #[must_use]
+    pub const fn image_scope(self) -> DeviceGlobal<T, A, scope::PerImage> {
+        self.with()
+    }
+
+    /// Its value at first, and after a reset; zero otherwise. The declaration must be known before the variable is
+    /// first used on a device: see [`DeviceGlobal::declare`].
+    #[must_use]
+    pub const fn initial(mut self, value: &'static T) -> Self {
+        self.initial = Some(value);
+        self
+    }
+
+    /// When it gets its initial value again (`init_mode`; default: [`InitMode::Reset`]).
+    #[must_use]
+    pub const fn init_mode(mut self, mode: InitMode) -> Self {
+        self.init = mode;
+        self
+    }
+
+    /// Accepted for programs that come from SYCL, and without effect: the control and status registers of which it
+    /// speaks are those of FPGAs.
+    #[must_use]
+    pub const fn implement_in_csr(self, _yes: bool) -> Self {
+        self
+    }
+
+    /// How `T`, or the structure that it is an array of, lies in memory: compared, field by field, with what programs
+    /// declare. Without it only sizes are compared.
+    #[must_use]
+    pub const fn layout(mut self, layout: &'static RustLayout) -> Self {
+        self.layout = Some(layout);
+        self
+    }
+
+    /// The variable's name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<T: HostShareable> DeviceGlobal<T> {
+    /// As [`DeviceGlobal::new`], for a structure that [`shared!`](crate::shared) declared: its layout is compared with
+    /// what programs declare.
+    pub const fn of_struct(name: &'static str) -> Self {
+        Self::new(name).layout(&T::LAYOUT)
+    }
+}
+
+impl<T: Pod, A: AccessKind, S: ScopeKind> DeviceGlobal<T, A, S> {
+    /// Makes the declaration known to the context of `device`, as any use by the host does. Properties that decide how
+    /// kernels are made (image scope, an initial value) must be known before the first kernel that names the variable.
+    ///
+    /// # Errors
+    /// [`GlobalError::Conflict`] where the name is known with another type or other properties.
+    pub fn declare(&self, device: &Device) -> Result<(), GlobalError> {
+        let names = memory::names(&device.shared);
+        names
+            .declare(&self.declaration())
+            .map_err(|conflict| Box::new(conflict).into())
+    }
+
+    /// The instance on `device`, for commands.
+    pub fn on<'a>(&'a self, device: &Device) -> GlobalOn<'a, T, A, S> {
+        GlobalOn::new(self, device)
+    }
+
+    fn declaration(&self) -> Declaration {
+        Declaration {
+            name: self.name,
+            type_name: std::any::type_name::<T>(),
+            bytes: size_of::<T>() as u64,
+            layout: self.layout,
+            scope: S::SCOPE,
+            access: A::ACCESS,
+            init: self.init,
+            initial: self
+                .initial
+                .map(|value| Arc::from(bytemuck::bytes_of(value))),
+        }
+    }
+}
+
+impl<T, A, S> std::fmt::Debug for DeviceGlobal<T, A, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeviceGlobal")
+            .field("name", &self.name)
+            .field("type", &std::any::type_name::<T>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The events that a command waits for.
+#[derive(Debug, Clone, Default)]
+struct WaitList<'a>(Vec<&'a Event>);
+
+impl Device {
+    /// Gives every device global of this device whose init mode is [`InitMode::Reset`] its initial value again, in the
+    /// order of the queue; the others keep theirs. Addresses stay as they are.
+    ///
+    /// # Errors
+    /// [`GlobalError::Heap`] where the memory cannot be written now.
+    pub fn reset_globals(&self) -> Result<(), GlobalError> {
+        memory::initialise_all(&self.shared, InitMode::Reset)
+    }
+
+    /// The same for those whose init mode is [`InitMode::Reprogram`].
+    ///
+    /// # Errors
+    /// As [`Device::reset_globals`].
+    pub fn reprogram_globals(&self) -> Result<(), GlobalError> {
+        memory::initialise_all(&self.shared, InitMode::Reprogram)
+    }
+
+    /// The device globals that are known by name to this device's context, in the order of their names.
+    pub fn globals(&self) -> Vec<GlobalDescription> {
+        named::describe(&self.shared)
+    }
+
+    /// The device global of that name, without its type: what its declaration in Rust, if there is one, does not allow
+    /// is a typed error.
+    ///
+    /// # Errors
+    /// [`GlobalError::Unknown`] where no kernel and no declaration has named it yet.
+    pub fn global(&self, name: &str) -> Result<NamedGlobal, GlobalError> {
+        NamedGlobal::find(self, name)
+    }
+
+    /// Bytes of memory that this device has allocated for device globals.
+    pub fn global_bytes(&self) -> u64 {
+        memory::chunk_bytes(&self.shared)
+    }
+}

@@ -1,0 +1,125 @@
+//! The database of device globals: for each context one table of names, with type, properties and place.
+//!
+//! A name gets its place when either side first uses it, the host by a copy or an explicit declaration, a module
+//! when its first kernel is specialized. Places are offsets in *chunks*, and the same on every device of the
+//! context, so that one module serves them all; the memory behind a chunk is each device's own and comes later
+//! (`crate::globals::memory`). Places never move. Variables that one kernel names lie in one chunk wherever there
+//! is room, because a kernel binds one.
+//!
+//! The table is asked when kernels are made and when the host copies, never by a launch.
+
+mod compare;
+mod conflict;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use conflict::{GlobalConflict, GlobalPlace};
+pub(crate) use table::{GlobalTable, HostView, Instance};
+
+use super::layout::TypeLayout;
+use super::twin::RustLayout;
+
+/// Of what there is one instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GlobalScope {
+    /// One instance for each device, shared by all its kernels.
+    Device,
+    /// One instance for each module (program) on each device: `device_image_scope`.
+    Image,
+}
+
+/// What the host may do with a device global: `host_access`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GlobalAccess {
+    /// Only read it.
+    Read,
+    /// Only write it.
+    Write,
+    /// Read and write it.
+    ReadWrite,
+    /// Neither.
+    None,
+}
+
+/// When a device global gets its initial value again: `init_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InitMode {
+    /// When the device is reset (`Device::reset_globals`).
+    Reset,
+    /// When the device is programmed anew (`Device::reprogram_globals`).
+    Reprogram,
+}
+
+impl fmt::Display for GlobalScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Device => "device scope",
+            Self::Image => "image scope",
+        })
+    }
+}
+
+impl fmt::Display for GlobalAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::ReadWrite => "read_write",
+            Self::None => "none",
+        })
+    }
+}
+
+impl fmt::Display for InitMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reset => "reset",
+            Self::Reprogram => "reprogram",
+        })
+    }
+}
+
+/// A device global that a kernel uses.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct GlobalUse {
+    /// The variable's name in WGSL, without its program's prefix.
+    pub name: String,
+    /// True for `read_write`: launches count it as written.
+    pub writable: bool,
+    /// The variable's layout.
+    pub layout: TypeLayout,
+    /// The type in full, without the names of structures and aliases, for comparing it with that of another
+    /// module. An atomic is the scalar that it holds: one kernel counts, the next one reads the counts.
+    pub(crate) canonical: String,
+    /// The number by which the module knows it.
+    pub(crate) number: u32,
+    /// The 1-based line of its declaration; 0 if it is not known.
+    pub(crate) line: u32,
+}
+
+/// A declaration in Rust.
+#[derive(Debug, Clone)]
+pub(crate) struct Declaration {
+    pub name: &'static str,
+    pub type_name: &'static str,
+    pub bytes: u64,
+    pub layout: Option<&'static RustLayout>,
+    pub scope: GlobalScope,
+    pub access: GlobalAccess,
+    pub init: InitMode,
+    pub initial: Option<Arc<[u8]>>,
+}
+
+/// What is a module: programs of equal name, text and prefix have the same kernels, and are the same module.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ModuleIdentity {
+    pub name: Arc<str>,
+    pub source: Arc<str>,
+    pub prefix: Arc<str>,
+}
