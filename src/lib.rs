@@ -104,6 +104,7 @@ pub(crate) mod globals;
 pub(crate) mod kernel;
 pub(crate) mod launch;
 pub(crate) mod memory;
+pub(crate) mod print;
 
 pub use allocator_api2;
 pub use bytemuck;
@@ -135,6 +136,8 @@ pub use memory::{
     HeapSize, HostAccess, LiveBuffer, MemoryError, MirrorStatistics, PointerKind, Ptr, ReadBack,
     ReadError, SharedHeap,
 };
+
+pub use print::{PrintLoss, PrintOptions, PrintRecord, PrintSink, PrintTarget};
 
 /// What the macros need and nobody else.
 #[doc(hidden)]

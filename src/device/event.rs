@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::outcome::{ExecutionError, Outcome};
+use super::prints::Job;
 use super::profile::{ProfilingError, TimingSlot};
 use super::queue::Batch;
 use super::wait::{Progress, wait_for};
@@ -52,6 +53,7 @@ pub struct Event {
     batch: Option<Arc<Batch>>,
     outcome: Option<Arc<Outcome>>,
     timing: Option<TimingSlot>,
+    prints: Option<Arc<Job>>,
 }
 
 impl Event {
@@ -61,6 +63,7 @@ impl Event {
             batch: Some(batch),
             outcome: None,
             timing: None,
+            prints: None,
         }
     }
 
@@ -71,6 +74,7 @@ impl Event {
             batch: None,
             outcome: None,
             timing: None,
+            prints: None,
         }
     }
 
@@ -84,7 +88,33 @@ impl Event {
         self
     }
 
-    /// Waits until the command is done. The batch it is in is submitted first.
+    pub(crate) fn with_prints(mut self, prints: Option<Arc<Job>>) -> Self {
+        self.prints = prints;
+        self
+    }
+
+    /// Waits for the launch, and tells how many lines that it printed did not fit into
+    /// [`PrintOptions::capacity`](crate::PrintOptions::capacity). 0 for everything that prints nothing.
+    ///
+    /// # Errors
+    /// [`WaitError::Failed`] when the device is lost, and the number with it. A launch that fails has printed
+    /// all the same.
+    pub fn dropped_prints(&self) -> Result<u64, WaitError> {
+        let Some(prints) = &self.prints else {
+            return Ok(0);
+        };
+        match self.wait() {
+            Err(WaitError::Failed(error))
+                if matches!(*error, ExecutionError::DeviceLost { .. }) =>
+            {
+                Err(WaitError::Failed(error))
+            }
+            _ => Ok(prints.dropped()),
+        }
+    }
+
+    /// Waits until the command is done, and until what it printed is delivered. The batch it is in is submitted
+    /// first.
     ///
     /// # Errors
     /// [`WaitError::Failed`] with the command's own failure, or the loss of the device.
@@ -133,6 +163,9 @@ impl Event {
         };
         if !outcome.is_settled() {
             self.device.queue.lock(&self.device).settle();
+        }
+        if self.prints.is_some() {
+            self.device.prints.deliver();
         }
         match outcome.failure() {
             Some(error) => Err(error),

@@ -13,6 +13,7 @@ pub(crate) mod live;
 pub(crate) mod open;
 pub(crate) mod outcome;
 pub(crate) mod pipeline_cache;
+pub(crate) mod prints;
 pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod queue;
@@ -69,6 +70,7 @@ pub(crate) struct DeviceShared {
     pub(crate) shader_capabilities: naga::valid::Capabilities,
     pub(crate) options: DeviceOptions,
     pub(crate) queue: queue::Queue,
+    pub(crate) prints: prints::Prints,
     pub(crate) queue_end: Arc<end::QueueEnd>,
     pub(crate) lost: Arc<LostFlag>,
     pub(crate) waiter: Waiter,
@@ -157,11 +159,15 @@ impl DeviceShared {
             batch
         };
         let event = Event::of_batch(self, batch);
-        match event.wait() {
+        let ended = match event.wait() {
             Ok(()) => Ok(()),
             Err(WaitError::Failed(error)) => Err(error),
             Err(WaitError::Deadline) => Ok(()),
+        };
+        if self.prints.in_flight() > 0 {
+            self.settle();
         }
+        ended
     }
 }
 
@@ -173,6 +179,7 @@ impl Drop for DeviceShared {
         // the shared heap.
         let _ended = self.queue_end.approach();
         let _ = self.queue.lock(self).flush();
+        self.end_prints();
         if let Some(cache) = &self.pipeline_cache
             && let Err(error) = cache.save()
         {

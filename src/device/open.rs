@@ -14,6 +14,7 @@ use super::room::Room;
 use super::wait::{LostFlag, Waiter};
 use super::working_set::working_set;
 use super::{Aspect, Device, DeviceShared, unique_id};
+use crate::print::PrintOptions;
 
 /// How a device is opened. `DeviceOptions::default()` suits most programs.
 #[derive(Debug, Clone)]
@@ -61,6 +62,8 @@ pub struct DeviceOptions {
     pub checked_pointers: bool,
     /// When loops are guarded against adapters that end them silently.
     pub loop_guard: LoopGuardPolicy,
+    /// Where and how kernels print, for launches that do not say it themselves.
+    pub print: PrintOptions,
     /// Features to ask for beyond those that the runtime asks for by itself; opening fails where the
     /// adapter lacks one.
     pub features: wgpu::Features,
@@ -95,6 +98,7 @@ impl Default for DeviceOptions {
             working_set_bytes: None,
             checked_pointers: cfg!(debug_assertions),
             loop_guard: LoopGuardPolicy::WhereNeeded,
+            print: PrintOptions::default(),
             features: wgpu::Features::empty(),
         }
     }
@@ -322,6 +326,7 @@ fn assemble(
         id: unique_id(),
         shader_capabilities: wgpu_naga_bridge::features_to_naga_capabilities(features, downlevel),
         queue: Queue::new(&limits),
+        prints: super::prints::Prints::default(),
         queue_end: Arc::default(),
         raw,
         queue_raw,

@@ -59,6 +59,29 @@ pub enum ExecutionError {
         /// The source line with a marker below it.
         excerpt: Box<str>,
     },
+    /// The kernel gave up: an `assert` did not hold, or it came to a `panic`.
+    #[error(
+        "kernel `{kernel}`: {}: {message}, at {file}:{line}:{column}, invocation {invocation}\n{excerpt}",
+        if *.panicked { "panic" } else { "assertion" }
+    )]
+    Assertion {
+        /// The kernel's entry point.
+        kernel: String,
+        /// The program's name.
+        file: Box<str>,
+        /// 1-based line of the call.
+        line: u32,
+        /// 1-based column of the call, in characters.
+        column: u32,
+        /// The message with its values; `assertion failed: ` and the condition where none was given.
+        message: Box<str>,
+        /// The invocation that failed first, counted with x fastest.
+        invocation: u32,
+        /// It was a `panic`.
+        panicked: bool,
+        /// The source line with a marker below it.
+        excerpt: Box<str>,
+    },
     /// The launch read, or continued to write, a buffer that a failed launch had left undefined.
     #[error("kernel `{kernel}` worked on the results of a failed launch: {cause}")]
     Inherited {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::DeviceShared;
 use super::outcome::{ExecutionError, Outcome};
+use super::prints::Job;
 use super::profile::{Profiler, TimingSlot};
 use super::status::{Mirror, Record, StatusPool};
 use super::wait::{LostFlag, Progress, lock, wait_for};
@@ -33,6 +34,7 @@ struct Unsettled {
     outcome: Arc<Outcome>,
     watch: Option<Watch>,
     mirror: Option<Mirror>,
+    prints: Option<Arc<Job>>,
 }
 
 /// Turns a status record into the verdict of its launch.
@@ -247,14 +249,33 @@ impl Recorder<'_> {
     }
 
     /// Remembers a launch whose outcome must be settled when its batch is done.
-    pub(crate) fn watch(&mut self, outcome: &Arc<Outcome>, watch: Option<Watch>) {
+    pub(crate) fn watch(
+        &mut self,
+        outcome: &Arc<Outcome>,
+        watch: Option<Watch>,
+        prints: Option<Arc<Job>>,
+    ) {
         let batch = self.batch();
+        if let Some(job) = &prints {
+            self.device.prints.recorded(job);
+        }
         self.state.unsettled.push_back(Unsettled {
             batch,
             outcome: Arc::clone(outcome),
             watch,
             mirror: None,
+            prints,
         });
+    }
+
+    /// The batch of the first launch that is not settled.
+    pub(crate) fn first_unsettled(&self) -> Option<Arc<Batch>> {
+        self.state.unsettled.front().map(|u| Arc::clone(&u.batch))
+    }
+
+    /// The batch of the last launch that is not settled.
+    pub(crate) fn last_unsettled(&self) -> Option<Arc<Batch>> {
+        self.state.unsettled.back().map(|u| Arc::clone(&u.batch))
     }
 
     /// Records one launch; `timing` asks for a pass of its own between two timestamps.
@@ -394,6 +415,9 @@ impl Recorder<'_> {
         for unsettled in &mut state.unsettled {
             if Arc::ptr_eq(&unsettled.batch, &batch) {
                 unsettled.mirror.clone_from(&mirror);
+                if let (Some(job), Ok(_)) = (&unsettled.prints, &verdict) {
+                    device.prints.submitted(job);
+                }
             }
         }
         let answer = verdict.as_ref().map(|_| ()).map_err(Arc::clone);
@@ -430,6 +454,10 @@ impl Recorder<'_> {
                     }
                 }
             };
+            let ended = matches!(first.batch.submission(), Some(Ok(_))) && !device.lost.is_raised();
+            let failed = (first.prints.as_ref()).and_then(|job| device.prints.settle(job, ended));
+            // What the status record tells came first: wrong values are why assertions fail.
+            let own = own.and_then(|()| failed.map_or(Ok(()), Err));
             first.outcome.settle(own);
             if let Some(done) = state.unsettled.pop_front()
                 && let (Some(watch), Some(pool)) = (done.watch, state.status.as_mut())

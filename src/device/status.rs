@@ -163,7 +163,27 @@ impl StatusPool {
     }
 }
 
+impl Mirror {
+    /// Takes all words, once they are there: the batch has completed. `None` where they cannot be had.
+    pub(crate) fn take(&self) -> Option<Vec<u32>> {
+        let (arrival, arrived) = &*self.0;
+        arrived
+            .wait_timeout_while(lock(arrival), CALLBACK_TIME, |a| a.is_none())
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+            .take()?
+    }
+}
+
 impl PendingMirror {
+    /// A copy in a buffer of whoever asks.
+    pub(crate) fn of(buffer: wgpu::Buffer) -> Self {
+        Self {
+            buffer,
+            mirror: Mirror::default(),
+        }
+    }
+
     /// Maps the copy; the words arrive when the device is polled after the batch has completed.
     pub(crate) fn map(self) -> Mirror {
         let mirror = self.mirror.clone();
@@ -175,12 +195,13 @@ impl PendingMirror {
                     let view = buffer.get_mapped_range(..).ok()?;
                     Some(bytemuck::pod_collect_to_vec(&view[..]))
                 });
-                let (arrival, arrived) = &*target.0;
-                *lock(arrival) = Some(words);
-                arrived.notify_all();
+                // Before anybody knows: the buffer may be used again at once.
                 if mapped {
                     buffer.unmap();
                 }
+                let (arrival, arrived) = &*target.0;
+                *lock(arrival) = Some(words);
+                arrived.notify_all();
             });
         mirror
     }

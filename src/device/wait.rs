@@ -39,6 +39,10 @@ impl LostFlag {
         }
     }
 
+    pub(crate) fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::Acquire)
+    }
+
     pub(crate) fn get(&self) -> Option<String> {
         self.raised
             .load(Ordering::Acquire)

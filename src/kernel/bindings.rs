@@ -77,9 +77,14 @@ impl RuntimeBindings {
         self.at(4)
     }
 
+    /// The record buffer of kernels that print.
+    pub(crate) fn print(&self) -> ResourceBinding {
+        self.at(5)
+    }
+
     /// A segment of the heap.
     pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
-        self.at(5 + index)
+        self.at(6 + index)
     }
 
     /// Several segments of the heap.

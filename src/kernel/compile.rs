@@ -15,8 +15,10 @@ use super::heap_setup::HeapSetup;
 use super::passes::globals::Member;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::{FaultReason, PointerFacts};
+use super::passes::print::{self, PrintFacts};
 use super::passes::status::{LOOP_GUARD, POINTER};
 use super::passes::{self, grid, loop_guard};
+use super::print::{Prints, TextSite};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
@@ -25,6 +27,8 @@ use crate::device::outcome::ExecutionError;
 use crate::device::queue::Decoder;
 use crate::device::status::Record;
 use crate::device::unique_id;
+use crate::print::record::{Site, Sites};
+use crate::print::value::ValueType;
 
 /// What, beside the source and the values, decides the module.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -63,6 +67,8 @@ pub(crate) struct Compiled {
     pub(crate) guarded: bool,
     /// How the kernel reports failures, if it can.
     pub(crate) report: Option<Report>,
+    /// What the kernel prints, if it does.
+    pub(crate) prints: Option<Arc<Sites>>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
     pub(crate) heap: Option<HeapUse>,
     /// The arguments, by ascending index, that the kernel reaches through the argument table: for want of bindings, or
@@ -162,6 +168,11 @@ impl Places {
         let at = span
             .and_then(naga::Span::to_range)
             .map_or(0, |range| self.text.to_original(range).start);
+        self.at(at)
+    }
+
+    /// The same for a byte of the user's text.
+    fn at(&self, at: usize) -> (u32, u32, String) {
         let source = self.text.original();
         let (line, column) = line_and_column(source, at);
         let excerpt = source.lines().nth(line as usize - 1).unwrap_or_default();
@@ -222,6 +233,26 @@ fn report(
     }))
 }
 
+/// The places that the kernel prints from, with what its specialization made of them.
+fn sites(places: &Places, prints: &Prints, facts: PrintFacts) -> Sites {
+    let site = |(text, arguments): (&TextSite, Option<Vec<ValueType>>)| {
+        let (line, column, excerpt) = places.at(text.place.start);
+        Some(Site {
+            kind: text.kind,
+            line,
+            column,
+            excerpt,
+            template: text.template.clone(),
+            arguments: arguments?,
+        })
+    };
+    Sites {
+        kernel: places.kernel.clone(),
+        file: places.file.clone(),
+        sites: prints.sites.iter().zip(facts.arguments).map(site).collect(),
+    }
+}
+
 /// Runs the pipeline from text to a validated module.
 pub(crate) fn compile(
     program: &Program,
@@ -257,6 +288,7 @@ pub(crate) fn compile(
         private_arrays,
         bindings,
         pointers,
+        prints,
         interface,
         table,
         tabled_globals,
@@ -292,11 +324,14 @@ pub(crate) fn compile(
             writable: interface.globals.iter().any(|one| one.writable),
         });
     }
+    if let Some(facts) = &prints {
+        print::begin(&mut module, index, facts);
+    }
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(&mut module, index, budget, bindings.status())?;
         Some((guard, budget))
     });
-    if guard.is_some() {
+    if guard.is_some() || prints.is_some() {
         revalidate(&module, capabilities, program, entry)?;
     }
     let guarded = guard.is_some();
@@ -311,14 +346,15 @@ pub(crate) fn compile(
     // Also where nothing is followed: the variables that checks would need are there as soon as they could be.
     let status = Some(bindings.status());
     let has_status = (module.global_variables.iter()).any(|(_, v)| v.binding == status);
-    let report = (guarded || checked.is_some() || has_status).then(|| {
-        let places = Places {
-            kernel: entry.to_string(),
-            file: program.name().to_string(),
-            text,
-        };
-        report(places, guard, checked)
-    });
+    let places = Places {
+        kernel: entry.to_string(),
+        file: program.name().to_string(),
+        text,
+    };
+    let prints = (program.inner.prints.as_ref().zip(prints))
+        .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
+    let report =
+        (guarded || checked.is_some() || has_status).then(|| report(places, guard, checked));
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),
@@ -331,6 +367,7 @@ pub(crate) fn compile(
         private_arrays,
         guarded,
         report,
+        prints,
         heap,
         table,
         globals,

@@ -21,6 +21,10 @@ pub enum KernelError {
     /// The program breaks a rule of WGSL, or needs a feature that the device does not have.
     #[error("{0}")]
     Validation(Box<Diagnostic>),
+    /// A `print`, `assert` or `panic` is wrong: its format string does not fit its arguments, or an argument
+    /// cannot be shown.
+    #[error("{0}")]
+    Print(Box<Diagnostic>),
     /// A pointer is used in a way that cannot be followed.
     #[error("{0}")]
     Pointer(Box<Diagnostic>),
@@ -188,6 +192,7 @@ impl KernelError {
         match self {
             Self::Syntax(diagnostic)
             | Self::Pointer(diagnostic)
+            | Self::Print(diagnostic)
             | Self::Type(diagnostic)
             | Self::Validation(diagnostic)
             | Self::PrivateArrayLength { diagnostic, .. }

@@ -1,6 +1,6 @@
 //! The kernel room: from WGSL text to pipelines. Text is tokenized and rewritten where a convention of
 //! the runtime asks for it (`private_array`), parsed and specialized (`program`, `specialize`), changed
-//! by passes that need no device (`passes`), reflected (`reflect`, `layout`), and made into pipelines
+//! by passes that need no device (`passes`), format strings kept on the host (`print`), reflected (`reflect`, `layout`), and made into pipelines
 //! (`compile`, `limits`, `plan`, `pipeline`), each step cached (`cache`).
 
 pub(crate) mod bindings;
@@ -21,6 +21,7 @@ pub(crate) mod passes;
 pub(crate) mod pipeline;
 pub(crate) mod plan;
 mod precompiled;
+mod print;
 mod private_array;
 mod private_memory;
 mod program;

@@ -5,6 +5,7 @@ use super::passes::grid::BYTES as GRID_BYTES;
 use super::reflect::ArgumentKind;
 use crate::device::DeviceShared;
 use crate::device::status::RECORD_BYTES;
+use crate::print::record::HEADER_WORDS;
 
 pub(crate) struct GroupPlan {
     pub(crate) index: u32,
@@ -29,6 +30,8 @@ pub(crate) enum Source {
     Argument(usize),
     /// The runtime's status record.
     Status,
+    /// The record buffer of the launch.
+    Print,
     /// The parameters of a tiled grid.
     Grid,
     /// A segment of the shared heap.
@@ -84,6 +87,12 @@ pub(super) fn plan_groups(
         let at = compiled.bindings.status();
         let ty = storage(true, RECORD_BYTES);
         wanted.push((at.group, at.binding, Source::Status, ty));
+    }
+    if compiled.prints.is_some() {
+        let at = compiled.bindings.print();
+        // With room for the header and one word.
+        let ty = storage(false, HEADER_WORDS as u64 * 4 + 4);
+        wanted.push((at.group, at.binding, Source::Print, ty));
     }
     if let Some(heap) = compiled.heap {
         for segment in 0..heap.segments + heap.device_segments {

@@ -82,6 +82,7 @@ impl Device {
             private_arrays: Vec::new(),
             guarded: false,
             report: None,
+            prints: None,
             heap: None,
             table: Vec::new(),
             globals: None,

@@ -49,6 +49,8 @@ pub(crate) struct Analysis {
     pub sizing: Vec<bool>,
     /// Per declaration: whether its value depends on an override.
     pub overridden: Vec<bool>,
+    /// Replacements that other conventions ask for.
+    pub others: Vec<Replacement>,
 }
 
 impl Analysis {
@@ -84,6 +86,7 @@ impl Analysis {
             declarations,
             arrays: Vec::new(),
             variables: Vec::new(),
+            others: Vec::new(),
         };
         analysis.overridden = analysis.depends_on(|i| {
             analysis
@@ -94,9 +97,11 @@ impl Analysis {
         analysis
     }
 
-    /// Whether the text uses a convention of this module: if not, naga gets the text as it is.
+    /// Whether the text uses a convention that changes it: if not, naga gets the text as it is.
     pub fn uses_conventions(&self) -> bool {
-        !self.arrays.is_empty() || self.variables.iter().any(|v| v.align.is_some())
+        !self.others.is_empty()
+            || !self.arrays.is_empty()
+            || self.variables.iter().any(|v| v.align.is_some())
     }
 
     pub fn get(&self, index: usize) -> Option<&Declaration> {
@@ -314,6 +319,7 @@ impl Analysis {
                 blank(source.get(align.span.clone()).unwrap_or("")),
             );
         }
+        edits.extend(self.others.iter().cloned());
         EditedText::new(Arc::clone(source), edits)
     }
 

@@ -19,7 +19,8 @@ use super::error::KernelError;
 use super::evaluate::{Evaluator, validator};
 use super::globals::ModuleIdentity;
 use super::heap_setup::HeapSetup;
-use super::passes::globals;
+use super::passes::{self, globals};
+use super::print::{Prints, prints};
 use super::private_array::Analysis;
 use super::reflect::Interface;
 use super::specialize::specialize;
@@ -42,6 +43,8 @@ pub(crate) struct Inner {
     pub analysis: Analysis,
     /// What the text needs for its pointers.
     pub pointers: Option<Appendix>,
+    /// What it prints.
+    pub prints: Option<Prints>,
     pub evaluator: Evaluator,
     pub declared: Declared,
     /// Per constant: the declaration that it is.
@@ -104,7 +107,14 @@ impl Program {
                 Vec::new(),
             )));
         }
-        let analysis = Analysis::new(&source);
+        let mut analysis = Analysis::new(&source);
+        let prints = prints(&source).map_err(|error| {
+            let labels = vec![(error.place, String::new())];
+            KernelError::Print(reporter.at(error.message, labels, Vec::new()))
+        })?;
+        if let Some(prints) = &prints {
+            analysis.others.clone_from(&prints.edits);
+        }
         let pointers = appendix(&source);
         let module = match analysis.uses_conventions() || pointers.is_some() {
             true => {
@@ -138,6 +148,7 @@ impl Program {
             global_prefix: prefix.into(),
             analysis,
             pointers,
+            prints,
             evaluator,
             declared,
             declaration_of,
@@ -309,13 +320,17 @@ impl Inner {
         value: impl Fn(usize) -> Option<ConstantValue>,
     ) -> EditedText {
         let text = self.assemble_own(keep, value);
+        let text = match &self.prints {
+            Some(prints) => text.append(&prints.appendix, &prints.origins),
+            None => text,
+        };
         match &self.pointers {
             Some(appendix) => text.append(&appendix.text, &appendix.origins),
             None => text,
         }
     }
 
-    /// The same without what pointers need appended.
+    /// The same without what pointers and printing need appended.
     pub fn assemble_own(
         &self,
         keep: impl Fn(usize) -> bool,
@@ -388,6 +403,22 @@ impl Inner {
         }
     }
 
+    /// Gives what prints its form, for entry point `entry` of `module`.
+    pub fn lower_prints(
+        &self,
+        module: &mut Module,
+        entry: Option<usize>,
+        bindings: &RuntimeBindings,
+        capabilities: Capabilities,
+        reporter: Reporter<'_>,
+    ) -> Result<Option<passes::print::PrintFacts>, KernelError> {
+        let Some(prints) = &self.prints else {
+            return Ok(None);
+        };
+        passes::print::run(module, entry, &prints.sites, bindings.print(), capabilities)
+            .map_err(|fault| prints.error(fault, reporter))
+    }
+
     fn attempt(
         &self,
         keep: impl Fn(usize) -> bool,
@@ -400,12 +431,14 @@ impl Inner {
         };
         let mut module = naga::front::wgsl::parse_str(text.text())
             .map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
+        let bindings = RuntimeBindings::of(&module, u32::MAX);
+        self.lower_prints(&mut module, None, &bindings, Capabilities::all(), reporter)?;
+        // What is left without a binding is the user's.
         mark_globals(&mut module, reporter)?;
         if self.has_stubs() {
             // Stubs do not validate; each entry point is tried with them lowered.
             for index in 0..module.entry_points.len() {
                 let mut module = module.clone();
-                let bindings = RuntimeBindings::of(&module, u32::MAX);
                 let heap = HeapSetup::default();
                 let passed = HeapSetup::passed(&module, index);
                 let all = Capabilities::all();

@@ -22,6 +22,7 @@ use super::heap_setup::HeapSetup;
 use super::layout::TypeLayout;
 use super::passes::globals;
 use super::passes::pointers::PointerFacts;
+use super::passes::print::PrintFacts;
 use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
 use super::program::{Inner, Program, mark_globals};
@@ -44,6 +45,8 @@ pub(crate) struct Specialized {
     pub bindings: RuntimeBindings,
     /// What the pointer pass did, if the kernel reaches the heap.
     pub pointers: Option<PointerFacts>,
+    /// What the print pass did, if the kernel prints.
+    pub prints: Option<PrintFacts>,
     /// What the kernel wants from a launch.
     pub interface: Interface,
     /// The arguments, by index, that it reaches through the heap for want of bindings.
@@ -176,14 +179,17 @@ pub(crate) fn specialize_in(
         .parse(text.text())
         .map_err(|e| sizes.parse_error(&e))?,
     };
+    let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
+    let point = compute_entry(&module, entry);
+    let prints = inner.lower_prints(&mut module, point, &bindings, capabilities, reporter)?;
     if inner.module.is_none() || enables {
+        // What is left without a binding is the user's.
         mark_globals(&mut module, reporter)?;
     }
     let uses = match compute_entry(&module, entry) {
         Some(index) => inner.global_uses(&module, index),
         None => Vec::new(),
     };
-    let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
     let finish = |module: Module| {
         let info = validator(capabilities)
             .validate(&module)
@@ -209,6 +215,11 @@ pub(crate) fn specialize_in(
         };
         Ok((module, info, index))
     };
+    let mut heap = heap.clone();
+    if prints.is_some() {
+        // What it prints takes a binding of its own.
+        heap.storage_bindings = heap.storage_bindings.map(|limit| limit.saturating_sub(1));
+    }
     // As it was parsed, for programs that follow pointers: its interface is only known once they are lowered, and
     // with the interface what else has to be.
     let parsed = match inner.has_stubs() {
@@ -285,6 +296,7 @@ pub(crate) fn specialize_in(
         private_arrays,
         bindings,
         pointers,
+        prints,
         interface,
         table,
         tabled_globals,

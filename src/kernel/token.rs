@@ -20,6 +20,9 @@ pub(crate) enum TokenKind {
     Punctuation,
     /// From `//` up to, and without, the line break.
     LineComment,
+    /// From `"` to the next `"` that no `\` stands before, or to the end of the text. WGSL has no such thing; the
+    /// format strings of `print` are.
+    Text,
     /// From `/*` to the matching `*/`, or to the end of the text.
     BlockComment,
     /// A run of blank characters.
@@ -99,6 +102,7 @@ fn next_token(rest: &str, first: char) -> (TokenKind, usize) {
             rest.find(is_line_break).unwrap_or(rest.len()),
         ),
         '/' if second == Some('*') => (TokenKind::BlockComment, block_comment_length(rest)),
+        '"' => (TokenKind::Text, text_length(rest)),
         '-' if second == Some('>') => (TokenKind::Punctuation, 2),
         '=' | '!' if second == Some('=') => (TokenKind::Punctuation, 2),
         '&' | '|' if second == Some(first) => (TokenKind::Punctuation, 2),
@@ -123,6 +127,19 @@ fn number_length(rest: &str) -> usize {
             return at;
         }
         previous = c;
+    }
+    rest.len()
+}
+
+/// Length of the string at the start of `rest`, quotes included.
+fn text_length(rest: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            '"' if !escaped => return at + 1,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
     }
     rest.len()
 }
@@ -199,6 +216,13 @@ impl<'a> TokenStream<'a> {
         self.tokens
             .get(at)
             .is_some_and(|t| t.kind == TokenKind::Identifier)
+    }
+
+    /// Whether token `at` is a string.
+    pub fn is_text(&self, at: usize) -> bool {
+        self.tokens
+            .get(at)
+            .is_some_and(|t| t.kind == TokenKind::Text)
     }
 
     /// The bracket that closes or opens what the bracket at `at` opens or closes. `<` and `>` have one only if
@@ -326,6 +350,23 @@ mod tests {
             [
                 "a_1", "=", "0x1e", "-", "5", "+", "1e-5f", "*", ".5", "-", "0x1p-3f", ">", ">",
                 "=", "b", "->", "c", "==", "d", "&&", "!", "é2", ";"
+            ]
+        );
+    }
+
+    #[test]
+    fn strings_hide_brackets_comments_and_escaped_quotes() {
+        assert_eq!(
+            texts(r#"print("a { // \"b\\", x); "open"#),
+            [
+                "print",
+                "(",
+                r#""a { // \"b\\""#,
+                ",",
+                "x",
+                ")",
+                ";",
+                r#""open"#
             ]
         );
     }

@@ -273,6 +273,19 @@ pub enum LaunchError {
     /// The variant of the kernel that the grid needs could not be built.
     #[error(transparent)]
     Kernel(#[from] Box<KernelError>),
+    /// More room for printed lines was asked for than a kernel can be given.
+    #[error(
+        "kernel `{kernel}`: PrintOptions::capacity is {capacity} bytes, and the device binds at most {limit}: \
+         print less, or in several launches"
+    )]
+    PrintCapacity {
+        /// The entry point.
+        kernel: String,
+        /// Bytes that were asked for.
+        capacity: u64,
+        /// Bytes that can be had.
+        limit: u64,
+    },
     /// wgpu refused a part of the launch.
     #[error("kernel `{kernel}`: the launch was refused: {message}")]
     Refused {

@@ -8,6 +8,7 @@ use super::bind::bind_groups;
 use super::error::LaunchError;
 use super::table::{Memory, MemoryId};
 use crate::device::capture;
+use crate::device::prints::Memory as Records;
 use crate::device::queue::{Bound, Recorder};
 use crate::device::status::RECORD_BYTES;
 use crate::kernel::compile::{Compiled, Variant};
@@ -31,6 +32,8 @@ pub(super) struct BoundGroups {
     variant: Variant,
     /// Identity of what is bound for the heap.
     memory: MemoryId,
+    /// Identity of the record buffer.
+    print: Option<u64>,
     groups: Vec<wgpu::BindGroup>,
 }
 
@@ -89,6 +92,7 @@ impl Launch {
         variant: Variant,
         placement: &Placement,
         memory: &Memory,
+        print: Option<&Records>,
     ) -> Result<Vec<wgpu::BindGroup>, LaunchError> {
         let ring = queue.uniform_buffer();
         let generation = ring.as_ref().map_or(0, |(_, generation)| *generation);
@@ -98,6 +102,7 @@ impl Launch {
             && bound.form == form.id
             && bound.variant == variant
             && bound.memory == memory_id
+            && bound.print == print.map(|records| records.id)
         {
             return Ok(bound.groups.clone());
         }
@@ -112,6 +117,7 @@ impl Launch {
                 ring.as_ref(),
                 status.as_ref(),
                 memory,
+                print,
                 placement,
             );
             fixed &= plan
@@ -146,6 +152,7 @@ impl Launch {
             form: form.id,
             variant,
             memory: memory_id,
+            print: print.map(|records| records.id),
             groups: groups.clone(),
         });
         Ok(groups)
@@ -167,6 +174,7 @@ impl Launch {
         ring: Option<&'a (wgpu::Buffer, u64)>,
         status: Option<&'a wgpu::Buffer>,
         memory: &'a Memory,
+        print: Option<&'a Records>,
         placement: &Placement,
     ) -> (Vec<wgpu::BindGroupEntry<'a>>, Option<Vec<u64>>, Vec<u64>) {
         let mut entries = Vec::with_capacity(plan.entries.len());
@@ -193,6 +201,13 @@ impl Launch {
                 Source::Status => {
                     if let Some(status) = status {
                         push_buffer(binding, STATUS_ID, status, 0, RECORD_BYTES);
+                    }
+                }
+                Source::Print => {
+                    if let Some(records) = print {
+                        let buffer = records.buffer();
+                        buffers.push(records.id);
+                        push_buffer(binding, records.id, buffer, 0, buffer.size());
                     }
                 }
                 Source::Heap(index) => {
@@ -296,7 +311,7 @@ pub(super) fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Ve
                 Source::HeapInfo => placement.heap_info,
                 Source::Table => placement.table,
                 // Never at a dynamic offset.
-                Source::Heap(_) | Source::Globals => 0,
+                Source::Heap(_) | Source::Globals | Source::Print => 0,
             })
             .collect()
     };

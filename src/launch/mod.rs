@@ -22,6 +22,7 @@ use crate::kernel::pipeline::Kernel;
 use crate::kernel::reflect::Interface;
 use crate::memory::heap::heap_of;
 use crate::memory::{BufferView, Ptr};
+use crate::print::PrintOptions;
 use arguments::{Given, check, check_aliases, describe};
 use bounce::{Bounce, bounce, bounce_beside, check_bounces};
 
@@ -38,6 +39,7 @@ pub struct Launch {
     immediates: Option<Vec<u8>>,
     grid: Option<Grid>,
     profiled: bool,
+    print: Option<PrintOptions>,
     /// The first mistake of the builder, reported by `submit`.
     mistake: Option<LaunchError>,
     /// True while the arguments are known to be good.
@@ -71,6 +73,7 @@ impl Kernel {
             immediates: None,
             grid: None,
             profiled: false,
+            print: None,
             mistake: None,
             checked: false,
             bound: None,
@@ -232,6 +235,13 @@ impl Launch {
     /// Measures the time that the device spends on the launch: [`Event::gpu_time`](crate::Event::gpu_time).
     pub fn profiled(mut self) -> Self {
         self.profiled = true;
+        self
+    }
+
+    /// Says where and how this launch prints, instead of
+    /// [`DeviceOptions::print`](crate::DeviceOptions::print).
+    pub fn print_to(mut self, options: PrintOptions) -> Self {
+        self.print = Some(options);
         self
     }
 

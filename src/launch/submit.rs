@@ -9,15 +9,18 @@ use super::groups::{bounds, offsets, push_grid};
 use super::table::{Missing, Reach};
 use super::{Grid, Launch};
 use crate::device::outcome::Outcome;
+use crate::device::prints::Job;
 use crate::device::queue::{Dispatch, Watch};
 use crate::device::{Aspect, Event, ProfilingError};
 use crate::kernel::compile::{Code, Variant};
 use crate::kernel::passes::grid::BYTES as GRID_BYTES;
 use crate::kernel::passes::pointers::HeapInfo;
+use crate::kernel::pipeline::Kernel;
 use crate::kernel::plan::{Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::SharedHeap;
 use crate::memory::heap::{Turn, heap_of};
+use crate::print::record::HEADER_WORDS;
 
 /// What became of an attempt to submit.
 enum Attempt {
@@ -37,6 +40,10 @@ impl Launch {
     /// [`LaunchError`] for everything that can be known beforehand. What goes wrong later is the
     /// event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
+        if self.kernel.shared.compiled.prints.is_some() {
+            // Before anything is locked: sinks may run.
+            self.kernel.device.limit_prints();
+        }
         loop {
             match self.attempt()? {
                 Attempt::Submitted(event) => return Ok(event),
@@ -99,15 +106,17 @@ impl Launch {
             .any(|group| group.entries.iter().any(|e| e.source == Source::Grid));
 
         let report = shared.compiled.report.as_ref();
+        let prints = self.prints(&kernel)?;
         let mut queue = device.queue.lock(device);
         if shared_heap.as_ref().map(|heap| heap.shared.imports()) != imports {
             // The heap has grown meanwhile: commands on the old segment and on the new one, which is the
             // same memory, would not be ordered.
+            self.give_back_prints(prints.as_ref());
             return Ok(Attempt::Overtaken);
         }
         // With the queue in hand, so that nobody else's launch comes between.
         let (inherits, touched) = self.inputs();
-        let outcome = (report.is_some() || !inherits.is_empty())
+        let outcome = (report.is_some() || prints.is_some() || !inherits.is_empty())
             .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
         let tiles = groups.as_ref().map_or(1, Groups::tile_count);
         let values: usize = self
@@ -128,9 +137,16 @@ impl Launch {
             queue.reserve_uniforms(needed);
         }
         let record = match report {
-            Some(_) => Some(queue.take_record()?),
+            Some(_) => match queue.take_record() {
+                Ok(record) => Some(record),
+                Err(error) => {
+                    self.give_back_prints(prints.as_ref());
+                    return Err(error.into());
+                }
+            },
             None => None,
         };
+        let print = prints.as_ref().and_then(|job| job.memory());
         let mut placement = self.place(&mut queue, record.map_or(0, |(_, offset)| offset));
         if let (Some(heap), true) = (memory.heap(), reads_info) {
             let words = HeapInfo {
@@ -147,7 +163,15 @@ impl Launch {
             placement.table = queue.push_uniform(bytes, bytes.len());
         }
         let form = &shared.compiled;
-        let bound = self.bind(&mut queue, form, built, variant, &placement, &memory);
+        let bound = self.bind(
+            &mut queue,
+            form,
+            built,
+            variant,
+            &placement,
+            &memory,
+            print.as_deref(),
+        );
         // The last that may refuse: nothing of the launch is recorded yet.
         let ready = bound.and_then(|bound| {
             if let Some(heap) = &shared_heap {
@@ -162,6 +186,7 @@ impl Launch {
                 if let Some((record, _)) = record {
                     queue.give_back_record(record);
                 }
+                self.give_back_prints(prints.as_ref());
                 return Err(error);
             }
         };
@@ -169,6 +194,10 @@ impl Launch {
         table.copy_in(&mut queue);
         for bounce in &self.bounces {
             bounce.before(&mut queue);
+        }
+        let mirrored = prints.as_ref().and_then(|job| job.mirrored());
+        if let Some((buffer, _)) = &mirrored {
+            queue.encode(|encoder| encoder.clear_buffer(buffer, 0, None));
         }
         let timing = self.profiled.then(|| queue.begin_timed());
         let immediates = self.immediates.as_deref().unwrap_or_default();
@@ -197,6 +226,10 @@ impl Launch {
         if timing.is_some() {
             queue.end_timed();
         }
+        if let Some((buffer, copy)) = &mirrored {
+            let bytes = buffer.size();
+            queue.encode(|encoder| encoder.copy_buffer_to_buffer(buffer, 0, copy, 0, bytes));
+        }
         for bounce in &self.bounces {
             bounce.after(&mut queue);
         }
@@ -206,7 +239,7 @@ impl Launch {
                 record,
                 decode: Arc::clone(&report.0),
             });
-            queue.watch(outcome, watch);
+            queue.watch(outcome, watch, prints.clone());
         }
         for index in touched {
             self.mark_written(index, outcome.as_ref());
@@ -221,8 +254,42 @@ impl Launch {
         drop(queue);
         let event = Event::of_batch(device, batch)
             .with_outcome(outcome)
-            .with_timing(timing);
+            .with_timing(timing)
+            .with_prints(prints);
         Ok(Attempt::Submitted(event))
+    }
+
+    /// The record buffer of the launch, if its kernel prints.
+    fn prints(&self, kernel: &Kernel) -> Result<Option<Arc<Job>>, LaunchError> {
+        let Some(sites) = &kernel.shared.compiled.prints else {
+            return Ok(None);
+        };
+        let device = &kernel.device;
+        let options = self.print.as_ref().unwrap_or(&device.options.print);
+        let header = HEADER_WORDS as u64 * 4;
+        let limit = (device.limits.max_storage_buffer_binding_size)
+            .min(device.limits.max_buffer_size)
+            .min(u64::from(u32::MAX))
+            .saturating_sub(header);
+        if options.capacity > limit {
+            return Err(LaunchError::PrintCapacity {
+                kernel: kernel.shared.name.to_string(),
+                capacity: options.capacity,
+                limit,
+            });
+        }
+        let words = (options.capacity / 4).max(1) as usize;
+        let job = device.prints.take(device, sites, options, words);
+        job.map(Some).map_err(|message| LaunchError::Refused {
+            kernel: kernel.shared.name.to_string(),
+            message,
+        })
+    }
+
+    fn give_back_prints(&self, job: Option<&Arc<Job>>) {
+        if let Some(job) = job {
+            self.kernel.device.prints.give_back(job);
+        }
     }
 
     /// Waits for the device's turn with the heap, and follows arguments to where they are now.

@@ -281,7 +281,7 @@ impl<T: Pod> ReadBack<T> {
 
     fn open(&self, bytes: Option<Result<Vec<u8>, String>>) -> Result<Vec<T>, ReadError> {
         if !self.depends_on.is_empty() {
-            self.device.queue.lock(&self.device).settle();
+            self.device.settle();
             if let Some(error) = self.depends_on.iter().find_map(|o| o.failure()) {
                 return Err(error.into());
             }

@@ -7,6 +7,9 @@
 //! [`pointers`] comes first, and before validation: the functions without a body that it replaces are
 //! what the validator would refuse. It takes modules whose overrides are not resolved yet.
 //!
+//! `print` comes even before that, since its calls fit no function yet; the arguments that it stores may
+//! follow pointers. Its prologue is added once the size of the work-group is known.
+//!
 //! Where both are wanted, [`loop_guard`] runs before [`grid`]: it then sees the user's functions by
 //! the names the user gave them.
 
@@ -14,6 +17,7 @@ pub mod globals;
 pub mod grid;
 pub mod loop_guard;
 pub mod pointers;
+pub(crate) mod print;
 pub mod status;
 mod trip_count;
 

@@ -383,7 +383,7 @@ impl Builder<'_> {
 }
 
 /// Finds built-in `wanted` among the arguments of an entry point, or adds it.
-pub(super) fn built_in(
+pub(in super::super) fn built_in(
     module: &mut Module,
     arguments: &mut Vec<FunctionArgument>,
     wanted: BuiltIn,

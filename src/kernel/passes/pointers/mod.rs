@@ -60,6 +60,7 @@ pub use options::{
 use options::{HeapElement, PointerErrorKind};
 
 use super::unique_name;
+pub(super) use check::built_in;
 use heap::Heap;
 use rewrite::{Callee, Invocation, Parameter, Plan};
 use scan::{Role, Scan};

@@ -1,0 +1,606 @@
+//! What the launches of one device print: the buffers that kernels write their records to, and the delivery of
+//! what is in them.
+//!
+//! Each launch that prints owns a buffer until everything in it is delivered. Launches of one device run in order,
+//! and so they are delivered. Where the buffer is live memory, a thread looks for records while the kernel runs;
+//! elsewhere the batch copies the buffer behind the launch. Whoever settles the launch (a wait, a read-back, the
+//! next submission) notes that it has ended; from then on what is in the buffer is final, and is delivered by the
+//! thread that waits or by the runtime's own, whichever comes first.
+//!
+//! Sinks are called with no lock of the runtime held but the one that lets one thread deliver at a time, so that
+//! they may use the device.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use super::live::LiveBuffer;
+use super::outcome::ExecutionError;
+use super::status::{Mirror, PendingMirror};
+use super::wait::{lock, wait_for};
+use super::words::Words;
+use super::{Aspect, DeviceShared, capture, unique_id};
+use crate::print::record::{
+    DROPPED, FAILED_INVOCATION, FAILED_SITE, FAILED_VALUES, HEAD, HEADER_WORDS, MAX_VALUES,
+    SiteKind, Sites, Step, read_record,
+};
+use crate::print::{PrintLoss, PrintOptions, PrintRecord};
+
+/// Buffers kept for the next launches.
+const SPARE: usize = 8;
+/// Launches whose records may be under way; one more waits for the first of them.
+const IN_FLIGHT: usize = 64;
+/// How long the delivering thread sleeps between two looks at a running kernel's records: the first time, and at
+/// most. The mean delay of a line is half of it, the cost a load of two words for each look.
+const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+
+/// A record buffer.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Identity, for the bind-group cache.
+    pub(crate) id: u64,
+    /// Words behind the header.
+    words: usize,
+    store: Store,
+}
+
+#[derive(Debug)]
+enum Store {
+    Live(LiveBuffer),
+    Mirrored {
+        buffer: wgpu::Buffer,
+        staging: wgpu::Buffer,
+    },
+}
+
+impl Memory {
+    fn new(device: &DeviceShared, words: usize) -> Result<Self, String> {
+        let bytes = (HEADER_WORDS + words) as u64 * 4;
+        let store = match live(device, bytes) {
+            Some(live) => Store::Live(live),
+            None => {
+                let make = |usage| {
+                    let descriptor = wgpu::BufferDescriptor {
+                        label: Some("tombolo print"),
+                        size: bytes,
+                        usage,
+                        mapped_at_creation: false,
+                    };
+                    device.raw.create_buffer(&descriptor)
+                };
+                use wgpu::BufferUsages as Usage;
+                let (store, error) = capture(&device.raw, || Store::Mirrored {
+                    buffer: make(Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST),
+                    staging: make(Usage::MAP_READ | Usage::COPY_DST),
+                });
+                match error {
+                    Some(error) => return Err(error.to_string()),
+                    None => store,
+                }
+            }
+        };
+        Ok(Self {
+            id: unique_id(),
+            words,
+            store,
+        })
+    }
+
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        match &self.store {
+            Store::Live(live) => live.buffer(),
+            Store::Mirrored { buffer, .. } => buffer,
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        matches!(self.store, Store::Live(_))
+    }
+
+    /// A word as it is now; only live memory has one.
+    fn word(&self, index: usize) -> Option<u32> {
+        match &self.store {
+            Store::Live(live) => live.load_u32(index as u64 * 4),
+            Store::Mirrored { .. } => None,
+        }
+    }
+
+    /// Makes the buffer what a new one is. Mirrored ones are cleared by the batch.
+    fn zero(&self) {
+        if let Store::Live(live) = &self.store {
+            let used = self.word(HEAD).unwrap_or(0) as usize;
+            for word in 0..HEADER_WORDS + used.min(self.words) {
+                let _ = live.store_u32(word as u64 * 4, 0);
+            }
+        }
+    }
+}
+
+fn live(device: &DeviceShared, bytes: u64) -> Option<LiveBuffer> {
+    if !device.capabilities.has(Aspect::LiveMemory) {
+        return None;
+    }
+    let backend = device.capabilities.backend;
+    LiveBuffer::new(&device.raw, backend, bytes, "tombolo print")
+        .inspect_err(|error| log::warn!("printing without live memory: {error}"))
+        .ok()
+}
+
+/// Where a job's records are.
+enum Phase {
+    /// Its batch is open.
+    Recorded,
+    /// The device may be running it; the copy of its buffer is on its way, if it needs one.
+    Running(Option<Mirror>),
+    /// It has ended; what is in the buffer is final. The words, unless they are in live memory.
+    Ended(Option<Arc<Vec<u32>>>),
+    /// Nobody will ever know.
+    Lost,
+}
+
+struct State {
+    phase: Phase,
+    /// Words read so far.
+    cursor: usize,
+    /// Gone once everything is delivered.
+    memory: Option<Arc<Memory>>,
+}
+
+/// One launch that prints.
+pub(crate) struct Job {
+    sites: Arc<Sites>,
+    options: PrintOptions,
+    state: Mutex<State>,
+    dropped: AtomicU64,
+}
+
+impl Job {
+    pub(crate) fn memory(&self) -> Option<Arc<Memory>> {
+        lock(&self.state).memory.clone()
+    }
+
+    /// Records that did not fit, once the launch is settled.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// The buffer and its copy for the host, which the batch has to clear before the launch and to fill behind
+    /// it; nothing for live memory.
+    pub(crate) fn mirrored(&self) -> Option<(wgpu::Buffer, wgpu::Buffer)> {
+        match &self.memory()?.store {
+            Store::Mirrored { buffer, staging } => Some((buffer.clone(), staging.clone())),
+            Store::Live(_) => None,
+        }
+    }
+
+    /// The batch is on its way.
+    fn submitted(&self) {
+        let mut state = lock(&self.state);
+        let mirror = match state.memory.as_deref().map(|m| &m.store) {
+            Some(Store::Mirrored { staging, .. }) => Some(PendingMirror::of(staging.clone()).map()),
+            _ => None,
+        };
+        state.phase = Phase::Running(mirror);
+    }
+
+    /// The launch has ended, by itself if `done`. Returns the assertion that failed.
+    fn settle(&self, done: bool) -> Option<ExecutionError> {
+        let mut state = lock(&self.state);
+        let words = match (&state.phase, done) {
+            (Phase::Running(None), true) => None,
+            (Phase::Running(Some(mirror)), true) => match mirror.take() {
+                Some(words) => Some(Arc::new(words)),
+                None => {
+                    state.phase = Phase::Lost;
+                    return None;
+                }
+            },
+            _ => {
+                state.phase = Phase::Lost;
+                return None;
+            }
+        };
+        let memory = state.memory.clone();
+        let word = |index: usize| match &words {
+            Some(words) => words.get(index).copied().unwrap_or(0),
+            None => memory.as_ref().and_then(|m| m.word(index)).unwrap_or(0),
+        };
+        let dropped = u64::from(word(DROPPED[0])) | u64::from(word(DROPPED[1])) << 32;
+        self.dropped.store(dropped, Ordering::Release);
+        let failure = self.failure(word);
+        state.phase = Phase::Ended(words);
+        failure
+    }
+
+    fn failure(&self, word: impl Fn(usize) -> u32) -> Option<ExecutionError> {
+        let site = self.sites.site(word(FAILED_SITE))?;
+        if site.kind == SiteKind::Print {
+            return None;
+        }
+        let values: Vec<u32> = (0..MAX_VALUES).map(|i| word(FAILED_VALUES + i)).collect();
+        Some(ExecutionError::Assertion {
+            kernel: self.sites.kernel.clone(),
+            file: self.sites.file.as_str().into(),
+            line: site.line,
+            column: site.column,
+            message: site.text(&values).into(),
+            invocation: word(FAILED_INVOCATION),
+            panicked: site.kind == SiteKind::Panic,
+            excerpt: site.excerpt.as_str().into(),
+        })
+    }
+
+    /// Delivers what has arrived. Only one thread does this at a time.
+    fn deliver(&self) -> Delivery {
+        // No lock is held while sinks run.
+        let state = lock(&self.state);
+        let Some(memory) = state.memory.clone() else {
+            return Delivery::Over;
+        };
+        let (words, ended, lost) = match &state.phase {
+            Phase::Recorded => return Delivery::Waiting { delivered: false },
+            Phase::Running(_) if !memory.is_live() => {
+                return Delivery::Waiting { delivered: false };
+            }
+            Phase::Running(_) => (None, false, false),
+            Phase::Ended(words) => (words.clone(), true, false),
+            Phase::Lost => (None, true, true),
+        };
+        let start = state.cursor;
+        drop(state);
+
+        let capacity = memory.words;
+        let word = |index: usize| match &words {
+            Some(words) => words.get(index).copied(),
+            None => memory.word(index),
+        };
+        let mut cut = lost;
+        let reading = Reading {
+            state: &self.state,
+            at: Cell::new(start),
+        };
+        loop {
+            let at = reading.at.get();
+            let take = |record: &PrintRecord<'_>, next| {
+                // Before the sink is called: one that panics is not given the same line again.
+                reading.at.set(next);
+                self.options.target.record(record, self.options.locate);
+            };
+            match read_record(&self.sites, at, capacity, word, take) {
+                Step::Next(_) => {}
+                Step::End => break,
+                Step::Torn => {
+                    // Behind the last record that fitted nothing is written; that is counted.
+                    let is_gap = word(HEADER_WORDS + at) == Some(0)
+                        && word(HEAD).is_some_and(|head| head as usize > capacity);
+                    cut |= ended && !is_gap;
+                    break;
+                }
+            }
+        }
+        let delivered = reading.at.get() > start;
+        drop(reading);
+        if delivered {
+            self.options.target.flush();
+        }
+        if !ended {
+            return Delivery::Waiting { delivered };
+        }
+        let dropped = self.dropped();
+        if dropped > 0 || cut {
+            self.options.target.lost(&PrintLoss {
+                kernel: self.sites.kernel.clone(),
+                dropped,
+                capacity: capacity as u64 * 4,
+                cut,
+            });
+        }
+        Delivery::Over
+    }
+}
+
+/// Where a delivery stands; noted when it ends, in whatever way.
+struct Reading<'s> {
+    state: &'s Mutex<State>,
+    at: Cell<usize>,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        lock(self.state).cursor = self.at.get();
+    }
+}
+
+/// What a delivery has found.
+enum Delivery {
+    /// The launch has not ended.
+    Waiting { delivered: bool },
+    /// Everything is delivered.
+    Over,
+}
+
+/// The printing launches of one device.
+pub(crate) struct Prints {
+    hub: Arc<Hub>,
+}
+
+struct Hub {
+    /// In the order of submission.
+    jobs: Mutex<VecDeque<Arc<Job>>>,
+    /// Something about the first of them has changed.
+    changed: Condvar,
+    /// Held by the thread that delivers.
+    delivery: Mutex<()>,
+    deliverer: Mutex<Option<ThreadId>>,
+    spare: Mutex<Vec<Arc<Memory>>>,
+    /// Buffers that the bind-group cache may forget.
+    gone: Mutex<Vec<u64>>,
+    has_worker: AtomicBool,
+    is_closed: AtomicBool,
+}
+
+impl Default for Prints {
+    fn default() -> Self {
+        Self {
+            hub: Arc::new(Hub {
+                jobs: Mutex::default(),
+                changed: Condvar::new(),
+                delivery: Mutex::default(),
+                deliverer: Mutex::default(),
+                spare: Mutex::default(),
+                gone: Mutex::default(),
+                has_worker: AtomicBool::new(false),
+                is_closed: AtomicBool::new(false),
+            }),
+        }
+    }
+}
+
+impl Prints {
+    /// A job with a buffer for `words` words of records; an error in wgpu's own words.
+    pub(crate) fn take(
+        &self,
+        device: &DeviceShared,
+        sites: &Arc<Sites>,
+        options: &PrintOptions,
+        words: usize,
+    ) -> Result<Arc<Job>, String> {
+        let mut spare = lock(&self.hub.spare);
+        let found = spare.iter().position(|memory| memory.words == words);
+        let found = found.map(|index| spare.swap_remove(index));
+        drop(spare);
+        if let Some(forget) = device.buffer_gone.get() {
+            let gone = std::mem::take(&mut *lock(&self.hub.gone));
+            gone.into_iter().for_each(|id| forget(device, id));
+        }
+        let memory = match found {
+            Some(memory) => memory,
+            None => Arc::new(Memory::new(device, words)?),
+        };
+        Ok(Arc::new(Job {
+            sites: Arc::clone(sites),
+            options: options.clone(),
+            state: Mutex::new(State {
+                phase: Phase::Recorded,
+                cursor: 0,
+                memory: Some(memory),
+            }),
+            dropped: AtomicU64::new(0),
+        }))
+    }
+
+    /// Gives back what a launch that was refused had taken.
+    pub(crate) fn give_back(&self, job: &Job) {
+        if let Some(memory) = lock(&job.state).memory.take() {
+            self.hub.keep(memory);
+        }
+    }
+
+    /// The job's launch is recorded.
+    pub(crate) fn recorded(&self, job: &Arc<Job>) {
+        lock(&self.hub.jobs).push_back(Arc::clone(job));
+        if !self.hub.has_worker.swap(true, Ordering::AcqRel) {
+            let hub = Arc::clone(&self.hub);
+            let worker = std::thread::Builder::new().name("tombolo print".into());
+            if let Err(error) = worker.spawn(move || hub.work()) {
+                log::warn!("lines are printed when somebody waits, for want of a thread: {error}");
+            }
+        }
+    }
+
+    /// The batch of the job's launch is on its way.
+    pub(crate) fn submitted(&self, job: &Job) {
+        job.submitted();
+        self.hub.wake();
+    }
+
+    /// The launch has ended; `done` if by itself. Returns the assertion that failed.
+    pub(crate) fn settle(&self, job: &Job, done: bool) -> Option<ExecutionError> {
+        let failure = job.settle(done);
+        self.hub.wake();
+        failure
+    }
+
+    /// Delivers everything that has arrived. Nothing happens inside a sink.
+    pub(crate) fn deliver(&self) {
+        self.hub.deliver();
+    }
+
+    /// Launches whose records are not all delivered.
+    pub(crate) fn in_flight(&self) -> usize {
+        lock(&self.hub.jobs).len()
+    }
+}
+
+impl Drop for Prints {
+    fn drop(&mut self) {
+        self.hub.is_closed.store(true, Ordering::Release);
+        self.hub.wake();
+    }
+}
+
+impl Hub {
+    fn wake(&self) {
+        // With the lock, so that a worker about to wait does not miss it.
+        let _jobs = lock(&self.jobs);
+        self.changed.notify_all();
+    }
+
+    fn keep(&self, memory: Arc<Memory>) {
+        memory.zero();
+        let mut spare = lock(&self.spare);
+        if spare.len() >= SPARE {
+            lock(&self.gone).push(spare.remove(0).id);
+        }
+        spare.push(memory);
+    }
+
+    /// Whether the calling thread is delivering: it is in a sink.
+    fn is_mine(&self) -> bool {
+        *lock(&self.deliverer) == Some(std::thread::current().id())
+    }
+
+    /// Delivers, in order, whatever is there; true if there was something.
+    fn deliver(&self) -> bool {
+        if lock(&self.jobs).is_empty() || self.is_mine() {
+            return false;
+        }
+        let _turn = lock(&self.delivery);
+        *lock(&self.deliverer) = Some(std::thread::current().id());
+        let _end = Turn(self);
+        let mut any = false;
+        loop {
+            let Some(job) = lock(&self.jobs).front().cloned() else {
+                return any;
+            };
+            match job.deliver() {
+                Delivery::Waiting { delivered } => return any | delivered,
+                Delivery::Over => {}
+            }
+            any = true;
+            lock(&self.jobs).pop_front();
+            let mut state = lock(&job.state);
+            let memory = state.memory.take();
+            // A copy that never came may still be on its way.
+            if let (Some(memory), Phase::Ended(_)) = (memory, &state.phase) {
+                self.keep(memory);
+            }
+        }
+    }
+
+    /// The thread that delivers while kernels run, and what nobody waits for.
+    fn work(&self) {
+        let mut nap = NAP.0;
+        loop {
+            let found = catch_unwind(AssertUnwindSafe(|| self.deliver()));
+            if found.is_err() {
+                log::error!("a print sink panicked; it goes on with the next line");
+            }
+            let jobs = lock(&self.jobs);
+            let look = match jobs.front() {
+                None if self.is_closed.load(Ordering::Acquire) => return,
+                None => Look::Later,
+                Some(job) => look(job),
+            };
+            match look {
+                Look::Now => {}
+                Look::Soon => {
+                    nap = match found {
+                        Ok(false) => (nap * 2).min(NAP.1),
+                        _ => NAP.0,
+                    };
+                    drop(sleep(&self.changed, jobs, Some(nap)));
+                }
+                // A device that is gone settles nothing any more.
+                Look::Later if self.is_closed.load(Ordering::Acquire) => return,
+                Look::Later => {
+                    nap = NAP.0;
+                    drop(sleep(&self.changed, jobs, None));
+                }
+            }
+        }
+    }
+}
+
+/// When to look at a job next.
+enum Look {
+    Now,
+    Soon,
+    Later,
+}
+
+fn look(job: &Job) -> Look {
+    let state = lock(&job.state);
+    match state.phase {
+        Phase::Ended(_) | Phase::Lost => Look::Now,
+        Phase::Running(_) if state.memory.as_ref().is_some_and(|m| m.is_live()) => Look::Soon,
+        Phase::Running(_) | Phase::Recorded => Look::Later,
+    }
+}
+
+fn sleep<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    time: Option<Duration>,
+) -> MutexGuard<'a, T> {
+    match time {
+        Some(time) => {
+            let slept = condvar.wait_timeout(guard, time);
+            slept.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => condvar.wait(guard).unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
+/// The turn of a thread that delivers; it ends even if a sink panics.
+struct Turn<'h>(&'h Hub);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.deliverer) = None;
+    }
+}
+
+impl DeviceShared {
+    /// Settles the launches that have ended, and delivers what they have printed.
+    pub(crate) fn settle(&self) {
+        self.queue.lock(self).settle();
+        self.prints.deliver();
+    }
+}
+
+impl DeviceShared {
+    /// Waits while too many launches that print are under way, so that their buffers stay within bounds. Not
+    /// inside a sink, where nothing can be delivered.
+    pub(crate) fn limit_prints(&self) {
+        while self.prints.in_flight() >= IN_FLIGHT && !self.prints.hub.is_mine() {
+            let first = self.queue.lock(self).first_unsettled();
+            if first
+                .as_ref()
+                .is_some_and(|batch| batch.submission().is_none())
+            {
+                let _ = self.queue.lock(self).flush();
+            }
+            if let Some(Ok(index)) = first.as_ref().and_then(|batch| batch.submission()) {
+                let _ = wait_for(&self.raw, &self.lost, index, None);
+            }
+            self.settle();
+        }
+    }
+
+    /// Waits for the launches that print, and delivers what they have printed: the device is about to go.
+    pub(crate) fn end_prints(&self) {
+        if self.prints.in_flight() == 0 {
+            return;
+        }
+        let last = self.queue.lock(self).last_unsettled();
+        if let Some(Ok(index)) = last.as_ref().and_then(|batch| batch.submission()) {
+            let _ = wait_for(&self.raw, &self.lost, index, None);
+        }
+        self.settle();
+    }
+}

@@ -1,0 +1,238 @@
+//! The text side of `print`, `assert` and `panic`: finds the calls, reads their format strings, and leaves plain
+//! WGSL behind.
+//!
+//! - `print("x = {}", x);` becomes `tombolo_print_0(x);`
+//! - `panic("x = {}", x);` becomes the same; what differs is the function's body.
+//! - `assert(c, "x = {}", x);` becomes `if !(c) { tombolo_print_1(x); };`, so that the values of the message are only
+//!   computed when it is needed.
+//!
+//! The functions are appended behind the user's text, without parameters: naga's parser compares no numbers of
+//! arguments, and makes each argument concrete by its own type. The pass `passes::print` then gives them parameters
+//! and bodies. Replacements end before the arguments, so that faults in these are found where the user wrote them.
+
+use std::ops::Range;
+
+use super::diagnostic::Reporter;
+use super::edit::Replacement;
+use super::error::KernelError;
+use super::passes::print::Fault;
+use super::token::TokenStream;
+use crate::print::format::{FormatError, Piece, Template, parse, unescape};
+use crate::print::record::SiteKind;
+
+const PRELUDE: &str = include_str!("../../shaders/print.wgsl");
+
+/// What the functions of the sites are called, with the site's number behind.
+pub(crate) const FUNCTION: &str = "tombolo_print_";
+
+/// A call of `print`, `assert` or `panic` in a program's text.
+#[derive(Clone, Debug)]
+pub(crate) struct TextSite {
+    pub kind: SiteKind,
+    pub template: Template,
+    /// Where the call stands in the user's text.
+    pub place: Range<usize>,
+    /// Where the arguments of the format string stand.
+    pub arguments: Vec<Range<usize>>,
+}
+
+/// All such calls of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Prints {
+    pub sites: Vec<TextSite>,
+    /// What stands in their place.
+    pub edits: Vec<Replacement>,
+    /// The text to stand behind the user's.
+    pub appendix: String,
+    /// For the parts of it that belong to one call: bytes of the appendix, and the user's bytes.
+    pub origins: Vec<(Range<usize>, Range<usize>)>,
+}
+
+/// The calls in `source`; nothing for programs that have none.
+pub(crate) fn prints(source: &str) -> Result<Option<Prints>, FormatError> {
+    if !["print", "assert", "panic"]
+        .iter()
+        .any(|name| source.contains(name))
+    {
+        return Ok(None);
+    }
+    let stream = TokenStream::new(source);
+    let mut found = Prints {
+        sites: Vec::new(),
+        edits: Vec::new(),
+        appendix: format!("\n{PRELUDE}"),
+        origins: Vec::new(),
+    };
+    for at in 0..stream.len() {
+        let kind = match stream.text(at) {
+            "print" => SiteKind::Print,
+            "assert" => SiteKind::Assert,
+            "panic" => SiteKind::Panic,
+            _ => continue,
+        };
+        if stream.text(at + 1) == "(" && !is_own(&stream, at) {
+            found.add(&stream, at, kind)?;
+        }
+    }
+    Ok((!found.sites.is_empty()).then_some(found))
+}
+
+/// Whether the name at `at` is declared here, a member or an attribute, or that of a function of the program.
+fn is_own(stream: &TokenStream<'_>, at: usize) -> bool {
+    let before = at.checked_sub(1).map_or("", |before| stream.text(before));
+    matches!(before, "fn" | "." | "@")
+        || (0..stream.len())
+            .any(|i| stream.text(i) == "fn" && stream.text(i + 1) == stream.text(at))
+}
+
+/// The tokens of each argument of the call whose brackets are `open` and `close`.
+fn arguments(stream: &TokenStream<'_>, open: usize, close: usize) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut start, mut at) = (open + 1, open + 1);
+    while at < close {
+        match stream.partner(at) {
+            Some(partner) if partner > at => at = partner,
+            _ if stream.text(at) == "," => {
+                found.push(start..at);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    // A comma behind the last argument is allowed.
+    if start < close {
+        found.push(start..close);
+    }
+    found
+}
+
+impl Prints {
+    fn add(
+        &mut self,
+        stream: &TokenStream<'_>,
+        at: usize,
+        kind: SiteKind,
+    ) -> Result<(), FormatError> {
+        let name = stream.text(at);
+        let whole = stream.span(at..at + 1);
+        let fail = |place: Range<usize>, message: String| Err(FormatError { place, message });
+        let open = at + 1;
+        let Some(close) = stream.partner(open) else {
+            return fail(whole, format!("the brackets of this `{name}` do not close"));
+        };
+        let place = stream.span(at..close + 1);
+        let before = at.checked_sub(1).map_or("", |before| stream.text(before));
+        if !matches!(before, ";" | "{" | "}") || stream.text(close + 1) != ";" {
+            let message = format!("`{name}` is a statement of its own: it has no value");
+            return fail(place, message);
+        }
+        let given = arguments(stream, open, close);
+        let conditions = usize::from(kind == SiteKind::Assert);
+        if given.len() < conditions {
+            return fail(place, "`assert` needs a condition".into());
+        }
+        let text = given.get(conditions).cloned();
+        let values = given.get(conditions + 1..).unwrap_or_default();
+        if let Some(empty) = given.iter().find(|tokens| tokens.is_empty()) {
+            let place = stream.span(empty.start..empty.start + 1);
+            return fail(place, "an argument is missing here".into());
+        }
+        let template = match &text {
+            Some(tokens) if tokens.len() == 1 && stream.is_text(tokens.start) => {
+                let literal = stream.span(tokens.clone());
+                let chars = unescape(stream.slice(tokens.clone()), literal.start)?;
+                parse(&chars, values.len())?
+            }
+            None if kind == SiteKind::Assert => {
+                let condition = stream.slice(given[0].clone());
+                Template {
+                    pieces: vec![Piece::Text(format!("assertion failed: {condition}"))],
+                }
+            }
+            Some(tokens) => {
+                let message = format!("`{name}` needs a format string here, in quotes");
+                return fail(stream.span(tokens.clone()), message);
+            }
+            None => {
+                let message = format!("`{name}` needs a format string, in quotes");
+                return fail(place, message);
+            }
+        };
+        let arguments: Vec<_> = values.iter().map(|t| stream.span(t.clone())).collect();
+        let shown = |index: usize| {
+            let mut pieces = template.pieces.iter();
+            pieces.any(|p| matches!(p, Piece::Value { argument, .. } if *argument == index))
+        };
+        if let Some(unused) = (0..arguments.len()).find(|index| !shown(*index)) {
+            let message =
+                "this argument is never shown: the format string has no placeholder for it";
+            return fail(arguments[unused].clone(), message.into());
+        }
+
+        let function = format!("{FUNCTION}{}", self.sites.len());
+        let mut edit = |tokens: Range<usize>, text: String| {
+            let range = stream.span(tokens);
+            self.edits.push(Replacement { range, text });
+        };
+        // Up to the comma behind the format string, if there is one.
+        let head = text.map_or(close, |text| text.end);
+        let head = head + usize::from(head < close && stream.text(head) == ",");
+        match kind {
+            SiteKind::Print | SiteKind::Panic => edit(at..head, format!("{function}(")),
+            SiteKind::Assert => {
+                edit(at..open + 1, "if !(".into());
+                let condition = given[0].end;
+                if condition < head {
+                    edit(condition..head, format!(") {{ {function}("));
+                    edit(close..close + 1, "); }".into());
+                } else {
+                    edit(close..close + 1, format!(") {{ {function}(); }}"));
+                }
+            }
+        }
+        // naga orders functions by who calls whom: these calls put the helpers before the function.
+        let helpers = match kind {
+            SiteKind::Print => "_ = tombolo_print_reserve(0u); _ = tombolo_print_mix(0u, 0u);",
+            SiteKind::Assert | SiteKind::Panic => "_ = tombolo_print_claim(0u);",
+        };
+        let start = self.appendix.len();
+        self.appendix
+            .push_str(&format!("fn {function}() {{ {helpers} }}\n"));
+        self.origins.push((start..self.appendix.len(), whole));
+        self.sites.push(TextSite {
+            kind,
+            template,
+            place,
+            arguments,
+        });
+        Ok(())
+    }
+
+    /// What the pass found wrong, as an error at the argument or its placeholder.
+    pub fn error(&self, fault: Fault, reporter: Reporter<'_>) -> KernelError {
+        let site = self.sites.get(fault.site);
+        let argument = fault.argument.and_then(|i| site?.arguments.get(i).cloned());
+        let mut labels: Vec<_> = (argument.or_else(|| site.map(|s| s.place.clone())))
+            .map(|place| (place, String::new()))
+            .into_iter()
+            .collect();
+        if let Some(place) = fault.placeholder {
+            labels.push((place, "shown here".into()));
+        }
+        KernelError::Print(reporter.at(fault.message, labels, Vec::new()))
+    }
+}
+
+/// The text that naga gets of a program that uses no other convention.
+#[cfg(test)]
+pub(crate) fn edited(source: &str, prints: &Prints) -> String {
+    let text = super::edit::EditedText::new(source.into(), prints.edits.clone());
+    text.append(&prints.appendix, &prints.origins)
+        .text()
+        .to_string()
+}
+
+#[cfg(test)]
+#[path = "print_tests.rs"]
+mod tests;

@@ -1,0 +1,31 @@
+//! The print room: what `print`, `assert` and `panic` of a kernel mean on the host. Format strings are read here
+//! (`format`), the words that a kernel leaves behind are turned back into values (`value`, `record`), and the
+//! values into text that goes where the program wants it (`sink`). Nothing here knows of devices.
+//!
+//! # The record buffer
+//!
+//! Each launch of a kernel that prints owns one buffer of 32-bit words:
+//!
+//! | words | meaning |
+//! | --- | --- |
+//! | 0 | head: words handed out so far, and more once the buffer is full |
+//! | 1, 2 | records that did not fit (low word, high word) |
+//! | 3 | not 0 once an invocation has claimed words 4, 5 and 8 to 71 |
+//! | 4, 5 | the assertion that failed first: its code, its invocation |
+//! | 8 to 71 | the values of its message |
+//! | 72 and on | records |
+//!
+//! A record is its site's code, the number of its invocation, the words of its values, and a check of all of
+//! these. The check is what lets the host read while the kernel still runs: no fence of WGSL orders two stores of
+//! a diverged invocation, so a record counts as arrived when its words fit together. The host zeroes the buffer
+//! before it is used again, so that nothing old can pass for new.
+//!
+//! The layout on the kernel's side is `shaders/print.wgsl`.
+
+pub(crate) mod format;
+pub(crate) mod record;
+pub(crate) mod sink;
+pub(crate) mod value;
+
+pub use record::PrintRecord;
+pub use sink::{PrintLoss, PrintOptions, PrintSink, PrintTarget};

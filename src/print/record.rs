@@ -1,0 +1,232 @@
+//! Records: the words that a kernel leaves behind, checked before anything is made of them. A kernel may have
+//! written anything, so sizes come from the program and never from the buffer, and what does not fit together
+//! ends the reading.
+
+use std::fmt;
+
+use super::format::{Piece, Template};
+use super::value::ValueType;
+
+/// Words in front of the records.
+pub(crate) const HEADER_WORDS: usize = 72;
+/// Word of the header: how many words were handed out.
+pub(crate) const HEAD: usize = 0;
+/// Words of the header: how many records did not fit.
+pub(crate) const DROPPED: [usize; 2] = [1, 2];
+/// Word of the header: the code of the assertion that failed first.
+pub(crate) const FAILED_SITE: usize = 4;
+/// Word of the header: its invocation.
+pub(crate) const FAILED_INVOCATION: usize = 5;
+/// First word of the header that holds values of its message.
+pub(crate) const FAILED_VALUES: usize = 8;
+/// Words that the values of one record may have.
+pub(crate) const MAX_VALUES: usize = 64;
+/// Words of a record beside its values: code, invocation, check.
+pub(crate) const EXTRA_WORDS: usize = 3;
+
+const _: () = assert!(FAILED_VALUES + MAX_VALUES == HEADER_WORDS);
+
+/// What the check of a record begins with, so that zeros do not pass for one.
+const CHECK_SEED: u32 = 0x746d_626c;
+
+/// What a place in a program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SiteKind {
+    Print,
+    Assert,
+    Panic,
+}
+
+/// A place in a program that prints, as one kernel has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub kind: SiteKind,
+    pub line: u32,
+    pub column: u32,
+    /// The source line with a marker below it.
+    pub excerpt: String,
+    pub template: Template,
+    pub arguments: Vec<ValueType>,
+}
+
+impl Site {
+    pub fn values(&self) -> usize {
+        self.arguments.iter().map(|ty| ty.words()).sum()
+    }
+
+    /// The text that the words of its values make.
+    pub fn text(&self, words: &[u32]) -> String {
+        let mut out = String::new();
+        for piece in &self.template.pieces {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Value { argument, spec, .. } => {
+                    let before = self.arguments.iter().take(*argument);
+                    let start = before.map(|ty| ty.words()).sum();
+                    if let Some(ty) = self.arguments.get(*argument) {
+                        ty.render(words.get(start..).unwrap_or_default(), spec, &mut out);
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+/// All places of a kernel that print; those that it does not reach are `None`.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    pub kernel: String,
+    pub file: String,
+    pub sites: Vec<Option<Site>>,
+}
+
+impl Sites {
+    /// The site with that code: its number, counted from 1.
+    pub fn site(&self, code: u32) -> Option<&Site> {
+        let index = (code as usize).checked_sub(1)?;
+        self.sites.get(index)?.as_ref()
+    }
+}
+
+/// One step of the check over the words of a record. The kernel's side is `tombolo_print_mix`.
+pub(crate) fn mix(hash: u32, word: u32) -> u32 {
+    let mixed = (hash ^ word).wrapping_mul(0x9e37_79b1);
+    mixed ^ (mixed >> 15)
+}
+
+/// The check of a record: over its words, and where it lies.
+pub(crate) fn check(at: u32, words: impl IntoIterator<Item = u32>) -> u32 {
+    words.into_iter().fold(CHECK_SEED ^ at, mix)
+}
+
+/// Where a reader of records stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A record was read; the next begins at this word.
+    Next(usize),
+    /// Nothing (more) is there.
+    End,
+    /// Something is there that is no whole record: it is still being written, or was overwritten.
+    Torn,
+}
+
+/// Reads the record at word `at` behind the header, of which there are `capacity`, and hands it over with where
+/// the next begins.
+pub(crate) fn read_record(
+    sites: &Sites,
+    at: usize,
+    capacity: usize,
+    word: impl Fn(usize) -> Option<u32>,
+    take: impl FnOnce(&PrintRecord<'_>, usize),
+) -> Step {
+    let head = word(HEAD).unwrap_or(0);
+    if at >= (head as usize).min(capacity) {
+        return Step::End;
+    }
+    let word = |index: usize| word(HEADER_WORDS + index).unwrap_or(0);
+    let code = word(at);
+    let Some(site) = sites.site(code).filter(|s| s.kind == SiteKind::Print) else {
+        return Step::Torn;
+    };
+    let values = site.values();
+    let end = at + values + EXTRA_WORDS;
+    if values > MAX_VALUES || end > capacity {
+        return Step::Torn;
+    }
+    let mut words = [0; MAX_VALUES];
+    for (slot, index) in words.iter_mut().zip(0..values) {
+        *slot = word(at + 2 + index);
+    }
+    let words = &words[..values];
+    let invocation = word(at + 1);
+    let all = [code, invocation].into_iter().chain(words.iter().copied());
+    if check(at as u32, all) != word(end - 1) {
+        return Step::Torn;
+    }
+    let record = PrintRecord {
+        sites,
+        site,
+        invocation,
+        words,
+    };
+    take(&record, end);
+    Step::Next(end)
+}
+
+/// A line that a kernel has printed.
+///
+/// It is turned into text when it is asked for it (`to_string`, or [`PrintRecord::text`]), so that a sink that
+/// only counts costs next to nothing.
+#[derive(Clone, Copy)]
+pub struct PrintRecord<'a> {
+    sites: &'a Sites,
+    site: &'a Site,
+    invocation: u32,
+    words: &'a [u32],
+}
+
+impl PrintRecord<'_> {
+    /// The entry point of the kernel.
+    pub fn kernel(&self) -> &str {
+        &self.sites.kernel
+    }
+
+    /// The program's name, as given to [`Program::new`](crate::Program::new).
+    pub fn file(&self) -> &str {
+        &self.sites.file
+    }
+
+    /// 1-based line of the `print` in the program's source.
+    pub fn line(&self) -> u32 {
+        self.site.line
+    }
+
+    /// 1-based column of the `print`, in characters.
+    pub fn column(&self) -> u32 {
+        self.site.column
+    }
+
+    /// The invocation: its position in the grid, counted with x fastest (modulo 2^32).
+    pub fn invocation(&self) -> u32 {
+        self.invocation
+    }
+
+    /// The 32-bit words of the arguments, one after the other: a scalar of up to 32 bits is one word (a `bool` 0 or
+    /// 1, an `f16` as `f32`), one of 64 bits two (low, high); vectors and matrices are their components in order.
+    pub fn words(&self) -> &[u32] {
+        self.words
+    }
+
+    /// The text, without a line break at its end unless the format has one.
+    pub fn text(&self) -> String {
+        self.site.text(self.words)
+    }
+
+    /// Place and invocation, to stand in front of the text.
+    pub(crate) fn location(&self) -> String {
+        let (file, line, column) = (self.file(), self.line(), self.column());
+        format!("{file}:{line}:{column} [{}]: ", self.invocation)
+    }
+}
+
+impl fmt::Display for PrintRecord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl fmt::Debug for PrintRecord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrintRecord")
+            .field("kernel", &self.kernel())
+            .field("line", &self.line())
+            .field("invocation", &self.invocation)
+            .field("text", &self.text())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,213 @@
+//! Where printed lines go.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::record::PrintRecord;
+
+/// Takes what kernels print, one line after the other: in the order of the launches, and within one invocation
+/// in the order of its calls. Lines of different invocations come in no particular order.
+///
+/// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by whichever thread finds that lines have arrived
+/// (one that waits for an event or a read-back, or the runtime's own), and by one at a time; it may use the
+/// device, except that waiting inside it delivers no further lines.
+pub trait PrintSink: Send {
+    /// Takes a line.
+    fn record(&mut self, record: &PrintRecord<'_>);
+
+    /// Is told what a launch printed that did not arrive. By default that is a warning in the log.
+    fn lost(&mut self, loss: &PrintLoss) {
+        log::warn!("{loss}");
+    }
+}
+
+impl<F: FnMut(&PrintRecord<'_>) + Send> PrintSink for F {
+    fn record(&mut self, record: &PrintRecord<'_>) {
+        self(record);
+    }
+}
+
+/// What a launch printed that did not arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PrintLoss {
+    /// The entry point of the kernel.
+    pub kernel: String,
+    /// Lines that did not fit into the buffer: exactly so many.
+    pub dropped: u64,
+    /// Bytes that the buffer had for lines: [`PrintOptions::capacity`].
+    pub capacity: u64,
+    /// The lines behind some place in the buffer could not be read: the kernel was ended from outside, or the
+    /// device was lost.
+    pub cut: bool,
+}
+
+impl fmt::Display for PrintLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kernel, capacity) = (&self.kernel, self.capacity);
+        if self.dropped > 0 {
+            write!(
+                f,
+                "kernel `{kernel}`: {} printed lines did not fit into {capacity} bytes and are lost: \
+                 raise PrintOptions::capacity",
+                self.dropped
+            )?;
+        }
+        if self.cut {
+            let separator = if self.dropped > 0 { "; " } else { "" };
+            write!(
+                f,
+                "{separator}kernel `{kernel}`: printed lines are lost, because the launch did not end \
+                 by itself"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A sink that several launches and devices may share.
+#[derive(Clone)]
+pub struct PrintTarget {
+    kind: TargetKind,
+}
+
+#[derive(Clone)]
+enum TargetKind {
+    Stdout,
+    Stderr,
+    Log(log::Level),
+    Own(Arc<Mutex<dyn PrintSink>>),
+}
+
+impl PrintTarget {
+    /// Lines go to the standard output.
+    pub fn stdout() -> Self {
+        Self {
+            kind: TargetKind::Stdout,
+        }
+    }
+
+    /// Lines go to the standard error output.
+    pub fn stderr() -> Self {
+        Self {
+            kind: TargetKind::Stderr,
+        }
+    }
+
+    /// Lines go to the log, with target `tombolo::print`.
+    pub fn log(level: log::Level) -> Self {
+        Self {
+            kind: TargetKind::Log(level),
+        }
+    }
+
+    /// Lines go to the program's own sink.
+    pub fn new(sink: impl PrintSink + 'static) -> Self {
+        Self {
+            kind: TargetKind::Own(Arc::new(Mutex::new(sink))),
+        }
+    }
+
+    pub(crate) fn record(&self, record: &PrintRecord<'_>, locate: bool) {
+        let line = || match locate {
+            true => format!("{}{}", record.location(), record.text()),
+            false => record.text(),
+        };
+        match &self.kind {
+            // `print!` rather than the stream itself, so that test harnesses can capture it.
+            TargetKind::Stdout => println!("{}", line()),
+            TargetKind::Stderr => eprintln!("{}", line()),
+            TargetKind::Log(level) => log::log!(target: "tombolo::print", *level, "{}", line()),
+            TargetKind::Own(sink) => hold(sink).record(record),
+        }
+    }
+
+    pub(crate) fn lost(&self, loss: &PrintLoss) {
+        match &self.kind {
+            TargetKind::Stdout => println!("{loss}"),
+            TargetKind::Stderr => eprintln!("{loss}"),
+            TargetKind::Log(_) => log::warn!(target: "tombolo::print", "{loss}"),
+            TargetKind::Own(sink) => hold(sink).lost(loss),
+        }
+    }
+
+    /// Lets what was written become visible.
+    pub(crate) fn flush(&self) {
+        if let TargetKind::Stdout = self.kind {
+            // A closed pipe is nobody's mistake here.
+            let _ = std::io::stdout().flush();
+        }
+    }
+}
+
+/// A sink that panicked once is asked again.
+fn hold<'a>(sink: &'a Mutex<dyn PrintSink + 'static>) -> MutexGuard<'a, dyn PrintSink + 'static> {
+    sink.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl fmt::Debug for PrintTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.kind {
+            TargetKind::Stdout => "PrintTarget::stdout",
+            TargetKind::Stderr => "PrintTarget::stderr",
+            TargetKind::Log(_) => "PrintTarget::log",
+            TargetKind::Own(_) => "PrintTarget::new",
+        })
+    }
+}
+
+/// Where and how launches print. Given for a device
+/// ([`DeviceOptions::print`](crate::DeviceOptions::print)) or a launch
+/// ([`Launch::print_to`](crate::Launch::print_to)).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PrintOptions {
+    /// Where lines go (default: the standard output).
+    pub target: PrintTarget,
+    /// Bytes for the lines of one launch (default: 1 MiB). A line takes 12 bytes and 4 for each 32-bit word of its
+    /// arguments. Up to this no line is lost; what does not fit is counted, and reported as
+    /// [`PrintSink::lost`] and by [`Event::dropped_prints`](crate::Event::dropped_prints).
+    pub capacity: u64,
+    /// Put file, line, column and invocation in front of each line (default: no). The program's own sinks find
+    /// them in the [`PrintRecord`].
+    pub locate: bool,
+}
+
+impl Default for PrintOptions {
+    fn default() -> Self {
+        Self {
+            target: PrintTarget::stdout(),
+            capacity: 1 << 20,
+            locate: false,
+        }
+    }
+}
+
+impl PrintOptions {
+    /// The default options with another target.
+    pub fn to(target: PrintTarget) -> Self {
+        Self {
+            target,
+            ..Self::default()
+        }
+    }
+
+    /// The default options with the program's own sink.
+    pub fn sink(sink: impl PrintSink + 'static) -> Self {
+        Self::to(PrintTarget::new(sink))
+    }
+
+    /// With room for so many bytes of lines.
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = bytes;
+        self
+    }
+
+    /// With file, line, column and invocation in front of each line.
+    pub fn locate(mut self) -> Self {
+        self.locate = true;
+        self
+    }
+}
