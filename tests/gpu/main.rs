@@ -41,6 +41,9 @@ mod pointers;
 mod private_arrays;
 mod segments;
 mod table;
+mod print;
+mod print_assert;
+mod print_live;
 mod threads;
 mod transfers;
 
@@ -101,6 +104,9 @@ fn main() -> std::process::ExitCode {
         private_arrays::CASES,
         segments::CASES,
         table::CASES,
+        print::CASES,
+        print_assert::CASES,
+        print_live::CASES,
         threads::CASES,
         transfers::CASES,
     ]);
