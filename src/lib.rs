@@ -75,6 +75,38 @@
 //! kernel that names it, alive between launches. [`DeviceGlobal`] is its declaration in Rust, usually a `static`:
 //! typed and byte-wise copies, properties as types, initial values, its address. [`Device::global`] finds it by name
 //! alone.
+//! # Printing
+//!
+//! Kernels may `print("x = {} v = {:.3}", x, v)`, `assert(x < n, "{} is too much", x)` and
+//! `panic("no case for {}", x)`, each a statement of its own, with the format syntax of `std::fmt` for scalars,
+//! vectors and matrices (which print as arrays, columns first) and, with `{:p}`, a `usm_ptr`. Widths and
+//! precisions are numbers, and arguments are given, not captured. Formats are checked against the arguments when
+//! the program is read ([`KernelError::Print`]).
+//!
+//! [`PrintOptions`], of a device or a launch ([`Launch::print_to`]), say where lines go and how many bytes of them
+//! fit. A line is delivered while the kernel runs where the device has [`Aspect::LiveMemory`], and else when the
+//! launch is known to have ended; [`Event::wait`] returns when everything is delivered. An assertion that fails,
+//! or a panic, is [`ExecutionError::Assertion`], the launch's failure. Its invocation stops there, others of the
+//! launch do not begin, and those under way go on; in kernels with barriers or subgroup operations all of them go
+//! on to their end, since nobody may leave the others waiting.
+//!
+//! ```no_run
+//! # use tombolo::{Constants, Context, Program, PrintOptions, PrintRecord};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let device = Context::new()?.device()?;
+//! let program = Program::new("roots.wgsl", r#"
+//!     @compute @workgroup_size(4)
+//!     fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+//!         let root = sqrt(f32(id.x));
+//!         assert(root * root - f32(id.x) < 1e-3, "the root of {} is not {}", id.x, root);
+//!         print("{:>2}: {:.3}", id.x, root);
+//!     }"#)?;
+//! let kernel = device.kernel(&program, "main", &Constants::new())?;
+//! let options = PrintOptions::sink(|line: &PrintRecord<'_>| println!("[{}] {line}", line.invocation()));
+//! kernel.launch().invocations(16).print_to(options).submit()?.wait()?;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # No silent wrong answers
 //!

@@ -38,12 +38,12 @@ mod pointer_checks;
 mod pointer_helpers;
 mod pointer_types;
 mod pointers;
-mod private_arrays;
-mod segments;
-mod table;
 mod print;
 mod print_assert;
 mod print_live;
+mod private_arrays;
+mod segments;
+mod table;
 mod threads;
 mod transfers;
 

@@ -13,6 +13,7 @@ cases![
     scalars_print_as_rust_formats_them,
     vectors_and_matrices_print_as_rust_formats_arrays,
     wide_and_narrow_types_print_where_the_device_has_them,
+    device_globals_print_beside_the_record_buffer,
     pointers_print_as_addresses,
     a_hundred_thousand_invocations_print_once_each,
     what_does_not_fit_is_counted_exactly,
@@ -222,6 +223,29 @@ fn wide_and_narrow_types_print_where_the_device_has_them(f: &Fixture) {
     if f.is_lavapipe() {
         assert!(tested >= 2, "{tested}");
     }
+}
+
+fn device_globals_print_beside_the_record_buffer(f: &Fixture) {
+    // Both have no binding in the text; only one of them is the program's.
+    let kernel = kernel(
+        &f.device,
+        r#"var<storage, read_write> printed_so_far: array<u32, 3>;
+        @compute @workgroup_size(1) fn main() {
+            printed_so_far[1] += 5u;
+            print("{} of {}", printed_so_far[1], arrayLength(&other));
+            assert(printed_so_far[0] == 0u);
+        }
+        @group(0) @binding(0) var<storage, read> other: array<u32>;"#,
+    );
+    let interface = kernel.interface();
+    assert_eq!((interface.globals.len(), interface.arguments.len()), (1, 1));
+    let other = f.device.buffer(&[1u32, 2]).unwrap();
+    let (options, taken) = collect();
+    let mut launch = kernel.launch().buffer("other", &other).workgroups(1);
+    launch = launch.print_to(options);
+    launch.submit().unwrap();
+    launch.submit().unwrap().wait().unwrap();
+    assert_eq!(lines(&taken), ["5 of 2", "10 of 2"]);
 }
 
 fn pointers_print_as_addresses(f: &Fixture) {

@@ -46,6 +46,10 @@ const EXAMPLES: &[Example] = &[
         name: "octree",
         args: &["--steps", "2"],
     },
+    Example {
+        name: "raytracer",
+        args: &["--width", "320", "--height", "200", "--report", "50"],
+    },
 ];
 
 /// Features that the library is built with one at a time; what else it has is for other systems.
