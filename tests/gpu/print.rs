@@ -30,7 +30,7 @@ cases![
     a_sink_that_panics_gets_the_next_line,
     places_are_those_of_the_source,
     too_much_room_is_refused,
-    kernels_without_print_have_no_buffer,
+    kernels_that_use_every_binding_print_all_the_same,
     entry_points_that_do_not_reach_a_print_have_no_buffer,
     read_backs_deliver_what_was_printed,
 ];
@@ -685,25 +685,32 @@ fn too_much_room_is_refused(f: &Fixture) {
     }
 }
 
-fn kernels_without_print_have_no_buffer(f: &Fixture) {
-    // As many storage buffers as the adapter takes: one more would not fit.
+fn kernels_that_use_every_binding_print_all_the_same(f: &Fixture) {
+    // As many storage buffers as the adapter takes: the record buffer has to find room.
     let limit = f.device.raw().limits().max_storage_buffers_per_shader_stage;
-    let source = |body: &str| {
-        let buffers = (0..limit)
-            .map(|i| format!("@group(0) @binding({i}) var<storage, read_write> b{i}: u32;"));
-        let uses = (0..limit).map(|i| format!("b{i} = 1u;"));
-        let (buffers, uses): (String, String) = (buffers.collect(), uses.collect());
-        format!("{buffers} @compute @workgroup_size(1) fn main() {{ {uses} {body} }}")
-    };
-    let device = f.open(|options| options.import_host_memory = false);
-    kernel(&device, &source(""));
-    let program = Program::new("full.wgsl", source(r#"print("x");"#)).unwrap();
-    let refused = device.kernel(&program, "main", &Constants::new());
-    match refused {
-        Err(KernelError::Limit { what, wanted, .. }) => {
-            assert_eq!((what, wanted), ("storage buffers", u64::from(limit) + 1));
-        }
-        other => panic!("{other:?}"),
+    let buffers: String = (0..limit)
+        .map(|i| format!("@group(0) @binding({i}) var<storage, read_write> b{i}: array<u32>;"))
+        .collect();
+    let uses: String = (0..limit).map(|i| format!("b{i}[0] += 10u;")).collect();
+    let last = limit - 1;
+    let kernel = kernel(
+        &f.device,
+        &format!(
+            r#"{buffers} @compute @workgroup_size(1) fn main() {{
+                {uses} print("{{}} {{}}", b0[0], b{last}[0]);
+            }}"#
+        ),
+    );
+    let all: Vec<_> = (0..limit).map(|i| f.device.buffer(&[i]).unwrap()).collect();
+    let (options, taken) = collect();
+    let mut launch = kernel.launch().workgroups(1).print_to(options);
+    for (i, buffer) in all.iter().enumerate() {
+        launch = launch.buffer(&format!("b{i}"), buffer);
+    }
+    launch.submit().unwrap().wait().unwrap();
+    assert_eq!(lines(&taken), [format!("10 {}", last + 10)]);
+    for (i, buffer) in (0..limit).zip(&all) {
+        assert_eq!(buffer.read().unwrap(), [i + 10]);
     }
 }
 
