@@ -45,6 +45,14 @@ pub(super) struct Placement {
     status: u32,
     pub(super) heap_info: u32,
     pub(super) table: u32,
+    /// The record buffer, if the kernel prints.
+    pub(super) records: Option<Arc<Records>>,
+}
+
+impl Placement {
+    fn print_id(&self) -> Option<u64> {
+        self.records.as_ref().map(|records| records.id)
+    }
 }
 
 impl Launch {
@@ -80,6 +88,7 @@ impl Launch {
             status,
             heap_info: 0,
             table: 0,
+            records: None,
         }
     }
 
@@ -92,7 +101,6 @@ impl Launch {
         variant: Variant,
         placement: &Placement,
         memory: &Memory,
-        print: Option<&Records>,
     ) -> Result<Vec<wgpu::BindGroup>, LaunchError> {
         let ring = queue.uniform_buffer();
         let generation = ring.as_ref().map_or(0, |(_, generation)| *generation);
@@ -102,7 +110,7 @@ impl Launch {
             && bound.form == form.id
             && bound.variant == variant
             && bound.memory == memory_id
-            && bound.print == print.map(|records| records.id)
+            && bound.print == placement.print_id()
         {
             return Ok(bound.groups.clone());
         }
@@ -117,7 +125,6 @@ impl Launch {
                 ring.as_ref(),
                 status.as_ref(),
                 memory,
-                print,
                 placement,
             );
             fixed &= plan
@@ -152,7 +159,7 @@ impl Launch {
             form: form.id,
             variant,
             memory: memory_id,
-            print: print.map(|records| records.id),
+            print: placement.print_id(),
             groups: groups.clone(),
         });
         Ok(groups)
@@ -174,8 +181,7 @@ impl Launch {
         ring: Option<&'a (wgpu::Buffer, u64)>,
         status: Option<&'a wgpu::Buffer>,
         memory: &'a Memory,
-        print: Option<&'a Records>,
-        placement: &Placement,
+        placement: &'a Placement,
     ) -> (Vec<wgpu::BindGroupEntry<'a>>, Option<Vec<u64>>, Vec<u64>) {
         let mut entries = Vec::with_capacity(plan.entries.len());
         let mut key = vec![plan.id];
@@ -204,7 +210,7 @@ impl Launch {
                     }
                 }
                 Source::Print => {
-                    if let Some(records) = print {
+                    if let Some(records) = &placement.records {
                         let buffer = records.buffer();
                         buffers.push(records.id);
                         push_buffer(binding, records.id, buffer, 0, buffer.size());

@@ -146,8 +146,8 @@ impl Launch {
             },
             None => None,
         };
-        let print = prints.as_ref().and_then(|job| job.memory());
         let mut placement = self.place(&mut queue, record.map_or(0, |(_, offset)| offset));
+        placement.records = prints.as_ref().and_then(|job| job.memory());
         if let (Some(heap), true) = (memory.heap(), reads_info) {
             let words = HeapInfo {
                 base: heap.base,
@@ -163,15 +163,7 @@ impl Launch {
             placement.table = queue.push_uniform(bytes, bytes.len());
         }
         let form = &shared.compiled;
-        let bound = self.bind(
-            &mut queue,
-            form,
-            built,
-            variant,
-            &placement,
-            &memory,
-            print.as_deref(),
-        );
+        let bound = self.bind(&mut queue, form, built, variant, &placement, &memory);
         // The last that may refuse: nothing of the launch is recorded yet.
         let ready = bound.and_then(|bound| {
             if let Some(heap) = &shared_heap {
