@@ -75,6 +75,7 @@
 //! kernel that names it, alive between launches. [`DeviceGlobal`] is its declaration in Rust, usually a `static`:
 //! typed and byte-wise copies, properties as types, initial values, its address. [`Device::global`] finds it by name
 //! alone.
+//!
 //! # Printing
 //!
 //! Kernels may `print("x = {} v = {:.3}", x, v)`, `assert(x < n, "{} is too much", x)` and

@@ -1,12 +1,12 @@
 //! Printing while the kernel runs, where there is live memory, and at its end elsewhere.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::print::{collect, kernel};
-use tombolo::{PrintOptions, PrintRecord};
+use crate::print::kernel;
+use tombolo::{Event, EventStatus, PrintOptions, PrintRecord};
 
 cases![
     lines_are_seen_while_the_kernel_runs,
@@ -60,18 +60,21 @@ fn without_live_memory_lines_come_at_the_end(f: &Fixture) {
     });
     let kernel = kernel(&device, TALK);
     let words = device.zeroed::<u32>(1).unwrap();
-    let (options, taken) = collect();
+    let event = Arc::<OnceLock<Event>>::default();
+    let statuses = Arc::<Mutex<Vec<EventStatus>>>::default();
+    let (of, into) = (Arc::clone(&event), Arc::clone(&statuses));
+    let options = PrintOptions::sink(move |_: &PrintRecord<'_>| {
+        into.lock().unwrap().push(of.get().unwrap().status());
+    });
     let launch = kernel
         .launch()
         .buffer("words", &words)
         .value("token", &1u32);
-    let event = launch.workgroups(16).print_to(options).submit().unwrap();
-    device.flush().unwrap();
-    // Nobody has waited, and nobody else settles anything.
-    assert_eq!(taken.lock().unwrap().lines.len(), 0);
-    event.wait().unwrap();
-    let taken = taken.lock().unwrap();
-    assert_eq!((taken.lines.len(), taken.losses.len()), (16, 0));
+    let launched = launch.workgroups(16).print_to(options).submit().unwrap();
+    // Nothing is submitted before somebody waits.
+    event.set(launched.clone()).unwrap();
+    launched.wait().unwrap();
+    assert_eq!(*statuses.lock().unwrap(), [EventStatus::Complete; 16]);
 }
 
 fn lines_that_arrive_live_are_the_same_as_at_the_end(f: &Fixture) {
