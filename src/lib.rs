@@ -138,6 +138,7 @@ pub(crate) mod kernel;
 pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod print;
+pub(crate) mod rpc;
 
 pub use allocator_api2;
 pub use bytemuck;
@@ -145,10 +146,10 @@ pub use wgpu;
 
 pub use context::{AdapterDescription, Context};
 pub use device::{
-    Aspect, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event, EventFuture,
-    EventStatus, ExecutionError, Finding, ImportError, ImportFinding, LiveError, LiveFinding,
-    LoopGuardPolicy, NotProbed, PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError,
-    Tier, TierReport, WaitError, WindowError,
+    Aspect, CallStatus, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event,
+    EventFuture, EventStatus, ExecutionError, Finding, ImportError, ImportFinding, LiveError,
+    LiveFinding, LoopGuardPolicy, NotProbed, PipelineCacheError, ProbeOptions, ProbeReport,
+    ProfilingError, Tier, TierReport, WaitError, WindowError,
 };
 pub use globals::{
     AccessKind, DeviceGlobal, GlobalDescription, GlobalError, GlobalOn, HostReads, HostWrites,
@@ -171,6 +172,10 @@ pub use memory::{
 };
 
 pub use print::{PrintLoss, PrintOptions, PrintRecord, PrintSink, PrintTarget};
+pub use rpc::{
+    CallStatistics, Handler, HostServices, HostServicesBuilder, IdlePolicy, Loopback, ServiceError,
+    ServiceStatistics,
+};
 
 /// What the macros need and nobody else.
 #[doc(hidden)]

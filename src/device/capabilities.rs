@@ -138,6 +138,14 @@ impl Capabilities {
         self.probe.loop_budget.measured() != Some(&None)
     }
 
+    /// Whether this is Mesa's software adapter, whose compiler has ways of its own.
+    pub(crate) fn is_lavapipe(&self) -> bool {
+        let text = format!("{} {} {}", self.name, self.driver, self.driver_info).to_lowercase();
+        ["llvmpipe", "lavapipe"]
+            .iter()
+            .any(|name| text.contains(name))
+    }
+
     /// Whether the device uses host memory in place and host and kernels see the same in it.
     pub fn host_import(&self) -> bool {
         self.probe

@@ -3,6 +3,7 @@
 //! host and kernels see at the same time.
 
 pub(crate) mod aspect;
+pub(crate) mod call_status;
 pub(crate) mod capabilities;
 pub(crate) mod end;
 pub(crate) mod event;
@@ -31,6 +32,7 @@ use std::sync::{Arc, OnceLock};
 use futures::FutureExt;
 
 pub use aspect::Aspect;
+pub use call_status::CallStatus;
 pub use capabilities::Capabilities;
 pub use event::{Event, EventFuture, EventStatus, WaitError};
 pub use import::{ImportError, ImportFinding};

@@ -7,6 +7,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::CallStatus;
+
 /// Why a launch failed after it had been submitted.
 ///
 /// It is the error of the launch's [`Event`](crate::Event), and of every read of a buffer that the
@@ -81,6 +83,19 @@ pub enum ExecutionError {
         panicked: bool,
         /// The source line with a marker below it.
         excerpt: Box<str>,
+    },
+    /// A call of the host failed, so that the kernel went on with a zero for its result.
+    #[error(
+        "kernel `{kernel}`: a call of `{function}` failed: {status}; call `{function}_try` where the kernel can go \
+         on without the result"
+    )]
+    CallFailed {
+        /// The kernel's entry point.
+        kernel: String,
+        /// The function of the host.
+        function: String,
+        /// What became of the call.
+        status: CallStatus,
     },
     /// The launch read, or continued to write, a buffer that a failed launch had left undefined.
     #[error("kernel `{kernel}` worked on the results of a failed launch: {cause}")]

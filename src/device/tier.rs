@@ -72,8 +72,9 @@ impl Capability {
             | Self::PipelineCache
             | Self::PassthroughShaders
             | Self::Pointers
-            | Self::DeviceGlobals => true,
-            Self::Buffers | Self::HostCalls | Self::PersistentKernels => false,
+            | Self::DeviceGlobals
+            | Self::HostCalls => true,
+            Self::Buffers | Self::PersistentKernels => false,
         }
     }
 
@@ -243,6 +244,10 @@ impl Capabilities {
                     "contents move between host and device by copies"
                 };
                 (Tier::Full, why.to_owned())
+            }
+            Capability::HostCalls if !self.live_memory() => {
+                let why = format!("{}; no kernel can wait for an answer", self.why_live());
+                (Tier::Sliced, why)
             }
             Capability::HostCalls | Capability::PersistentKernels => {
                 let tier = if self.live_memory() {

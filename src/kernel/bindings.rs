@@ -82,9 +82,14 @@ impl RuntimeBindings {
         self.at(5)
     }
 
+    /// The ports through which the kernel calls the host.
+    pub(crate) fn calls(&self) -> ResourceBinding {
+        self.at(6)
+    }
+
     /// A segment of the heap.
     pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
-        self.at(6 + index)
+        self.at(7 + index)
     }
 
     /// Several segments of the heap.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 use super::bindings::RuntimeBindings;
+use super::calls::CallSet;
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declared::SpecKey;
 use super::diagnostic::line_and_column;
@@ -16,13 +17,14 @@ use super::passes::globals::Member;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::{FaultReason, PointerFacts};
 use super::passes::print::{self, PrintFacts};
-use super::passes::status::{LOOP_GUARD, POINTER};
+use super::passes::status::{CALL, LOOP_GUARD, POINTER};
 use super::passes::{self, grid, loop_guard};
 use super::print::{Prints, TextSite};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
 use super::specialize::{Environment, Specialized, specialize_in};
+use crate::device::CallStatus;
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Decoder;
 use crate::device::status::Record;
@@ -76,6 +78,8 @@ pub(crate) struct Compiled {
     pub(crate) table: Vec<usize>,
     /// The device globals that the kernel uses.
     pub(crate) globals: Option<KernelGlobals>,
+    /// The functions of the host that the program calls, if the kernel calls any.
+    pub(crate) calls: Option<CallSet>,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
 }
@@ -189,6 +193,7 @@ fn report(
     places: Places,
     guard: Option<(LoopGuard, u32)>,
     pointers: Option<PointerFacts>,
+    calls: Option<CallSet>,
 ) -> Report {
     Report(Arc::new(move |record: &Record| {
         let faults = pointers.as_ref().and_then(|facts| {
@@ -215,6 +220,15 @@ fn report(
             });
         }
         let code = record[LOOP_GUARD as usize];
+        let call = record[CALL as usize];
+        if let (Some(calls), 0, 1..) = (&calls, code, call) {
+            let called = calls.0.get((call as u16 as usize).wrapping_sub(1));
+            return Err(ExecutionError::CallFailed {
+                kernel: places.kernel.clone(),
+                function: called.map_or_else(String::new, |call| call.signature.name.clone()),
+                status: CallStatus::from_code(call >> 16),
+            });
+        }
         match &guard {
             Some((guard, budget)) if code != 0 => {
                 let site = guard.site_for_code(code);
@@ -292,7 +306,12 @@ pub(crate) fn compile(
         interface,
         table,
         tabled_globals,
+        calls: (reaches_host, reports_calls),
     } = special;
+    let calls = program.inner.calls.as_ref();
+    let calls = calls
+        .filter(|_| reaches_host)
+        .map(|calls| calls.called.clone());
     let writable = interface.globals.iter().map(|one| one.writable);
     let mut globals = (!instances.is_empty()).then(|| KernelGlobals {
         instances: instances.into_iter().zip(writable).collect(),
@@ -353,8 +372,8 @@ pub(crate) fn compile(
     };
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
-    let report =
-        (guarded || checked.is_some() || has_status).then(|| report(places, guard, checked));
+    let report = (guarded || checked.is_some() || has_status || reports_calls)
+        .then(|| report(places, guard, checked, calls.clone()));
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),
@@ -371,6 +390,7 @@ pub(crate) fn compile(
         heap,
         table,
         globals,
+        calls,
         bindings,
     })
 }

@@ -164,6 +164,16 @@ pub enum KernelError {
         /// What differs, and where.
         conflict: Box<GlobalConflict>,
     },
+    /// A function of the host does not fit the program: its types are not the program's, or have other sizes.
+    #[error("`{program}` cannot call `{function}` of the host: {why}")]
+    HostCall {
+        /// The program's name.
+        program: String,
+        /// The signature of the function.
+        function: String,
+        /// What does not fit.
+        why: String,
+    },
     /// Something was asked for that this device or this kind of module cannot do.
     #[error("`{program}`: {what} is not supported: {why}")]
     FeatureNotSupported {

@@ -36,6 +36,8 @@ pub(crate) struct HeapSetup {
     pub mode: TranslationMode,
     /// Every dereference is tested.
     pub checked: bool,
+    /// Calls of the host order memory with barriers.
+    pub barriers: bool,
     /// The kernel may get a status record, which takes a binding.
     pub may_report: bool,
     /// Storage arguments that lie in the heap, for kernels that reach the heap anyway: they are reached through
@@ -64,6 +66,7 @@ impl Default for HeapSetup {
             storage_bindings: None,
             mode: TranslationMode::DeviceFavored,
             checked: false,
+            barriers: true,
             may_report: false,
             beside: Vec::new(),
         }

@@ -19,6 +19,7 @@ pub(super) fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result
     let storage = count(|k| matches!(k, ArgumentKind::Storage { .. }))
         + u64::from(compiled.report.is_some())
         + u64::from(compiled.prints.is_some())
+        + u64::from(compiled.calls.is_some())
         + compiled
             .heap
             .map_or(0, |heap| u64::from(heap.segments + heap.device_segments))

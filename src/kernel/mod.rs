@@ -5,6 +5,7 @@
 
 pub(crate) mod bindings;
 pub(crate) mod cache;
+pub(crate) mod calls;
 pub(crate) mod compile;
 mod constants;
 mod declarations;

@@ -254,6 +254,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
+            barriers: !device.capabilities.is_lavapipe(),
             checked,
             may_report: checked || loop_budget.is_some(),
             beside: form.beside.clone(),

@@ -42,6 +42,8 @@ pub(crate) enum Source {
     Table,
     /// The memory of the kernel's device globals.
     Globals,
+    /// The ports of the launch's services.
+    Calls,
 }
 
 /// Bytes of the uniform that tells where the heap lies, for a kernel that binds so many segments of the
@@ -125,6 +127,10 @@ pub(super) fn plan_groups(
             min_binding_size: wgpu::BufferSize::new(compiled.table_rows() as u64 * 16),
         };
         wanted.push((at.group, at.binding, Source::Table, ty));
+    }
+    if compiled.calls.is_some() {
+        let at = compiled.bindings.calls();
+        wanted.push((at.group, at.binding, Source::Calls, storage(false, 4)));
     }
     for (index, argument) in compiled.interface.arguments.iter().enumerate() {
         if compiled.table.contains(&index) {

@@ -86,6 +86,7 @@ impl Device {
             heap: None,
             table: Vec::new(),
             globals: None,
+            calls: None,
             // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
             bindings: RuntimeBindings::none(),
         };

@@ -10,6 +10,7 @@ use naga::back::PipelineConstants;
 use naga::valid::Capabilities;
 
 use super::bindings::RuntimeBindings;
+use super::calls::{CallAppendix, CallSet, bind, wgsl};
 use super::constants::{ConstantInfo, ConstantType, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
 use super::declared::{Declared, SpecKey};
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub pointers: Option<Appendix>,
     /// What it prints.
     pub prints: Option<Prints>,
+    /// What it needs for its calls of the host.
+    pub calls: Option<CallAppendix>,
     pub evaluator: Evaluator,
     pub declared: Declared,
     /// Per constant: the declaration that it is.
@@ -91,8 +94,22 @@ impl Program {
         source: impl Into<Arc<str>>,
         prefix: impl Into<Arc<str>>,
     ) -> Result<Self, KernelError> {
+        Self::with_calls(
+            name.into(),
+            source.into(),
+            prefix.into(),
+            &CallSet::default(),
+        )
+    }
+
+    /// The same for a program that may call functions of the host.
+    pub(crate) fn with_calls(
+        name: String,
+        source: Arc<str>,
+        prefix: Arc<str>,
+        calls: &CallSet,
+    ) -> Result<Self, KernelError> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let (name, source) = (name.into(), source.into());
         let unchanged = EditedText::unchanged(Arc::clone(&source));
         let reporter = Reporter {
             file: &name,
@@ -116,7 +133,9 @@ impl Program {
             analysis.others.clone_from(&prints.edits);
         }
         let pointers = appendix(&source);
-        let module = match analysis.uses_conventions() || pointers.is_some() {
+        let calls = call_appendix(&name, &source, &analysis, calls)?;
+        let changed = analysis.uses_conventions() || pointers.is_some() || calls.is_some();
+        let module = match changed {
             true => {
                 check_grammar(&name, &source, &analysis)?;
                 None
@@ -145,10 +164,11 @@ impl Program {
             entry_points: entries.map(|d| d.name.clone()).collect(),
             name,
             source,
-            global_prefix: prefix.into(),
+            global_prefix: prefix,
             analysis,
             pointers,
             prints,
+            calls,
             evaluator,
             declared,
             declaration_of,
@@ -198,8 +218,12 @@ impl Program {
         }
     }
 
+    /// What decides its modules: its text, and what its calls of the host append.
     pub(crate) fn source_text(&self) -> Arc<str> {
-        Arc::clone(&self.inner.source)
+        match &self.inner.calls {
+            Some(calls) => format!("{}{}", self.inner.source, calls.text).into(),
+            None => Arc::clone(&self.inner.source),
+        }
     }
 
     /// The names of its compute entry points, in the order of declaration.
@@ -276,6 +300,36 @@ fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(
     }
 }
 
+/// What the program needs for its calls of the host. The types in their signatures are the program's: they are laid
+/// out with its types around them, and nothing else of it, since the calls mean nothing yet.
+fn call_appendix(
+    name: &str,
+    source: &Arc<str>,
+    analysis: &Analysis,
+    calls: &CallSet,
+) -> Result<Option<CallAppendix>, KernelError> {
+    if calls.0.is_empty() {
+        return Ok(None);
+    }
+    let is_type = |kind| matches!(kind, DeclarationKind::Struct | DeclarationKind::Alias);
+    let types = analysis.declarations.iter().enumerate();
+    let types = types.filter(|(_, d)| is_type(d.kind)).map(|(i, _)| i);
+    let mut kept = analysis.reach(types, |_| false);
+    for (mark, declaration) in kept.iter_mut().zip(&analysis.declarations) {
+        *mark |= declaration.kind == DeclarationKind::Directive;
+    }
+    let own = analysis.assemble(source, |i| kept.get(i) == Some(&true), |_| None, |_| None);
+    let parse = |types: &str| {
+        let text = format!("{}{types}", own.text());
+        naga::front::wgsl::parse_str(&text).map_err(|error| error.message().to_owned())
+    };
+    wgsl::appendix(source, calls, parse).map_err(|fault| KernelError::HostCall {
+        program: name.to_owned(),
+        function: fault.function,
+        why: fault.why,
+    })
+}
+
 /// The constants of a program, and per constant its declaration.
 fn declare(source: &str, analysis: &Analysis, evaluator: &Evaluator) -> (Declared, Vec<usize>) {
     let (mut infos, mut plain, mut declaration_of) = (Vec::new(), Vec::new(), Vec::new());
@@ -324,7 +378,11 @@ impl Inner {
             Some(prints) => text.append(&prints.appendix, &prints.origins),
             None => text,
         };
-        match &self.pointers {
+        let text = match &self.pointers {
+            Some(appendix) => text.append(&appendix.text, &appendix.origins),
+            None => text,
+        };
+        match &self.calls {
             Some(appendix) => text.append(&appendix.text, &appendix.origins),
             None => text,
         }
@@ -432,6 +490,9 @@ impl Inner {
         let mut module = naga::front::wgsl::parse_str(text.text())
             .map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
         let bindings = RuntimeBindings::of(&module, u32::MAX);
+        if self.calls.is_some() {
+            bind::complete(&mut module, &bindings, true);
+        }
         self.lower_prints(&mut module, None, &bindings, Capabilities::all(), reporter)?;
         // What is left without a binding is the user's.
         mark_globals(&mut module, reporter)?;

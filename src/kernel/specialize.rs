@@ -11,6 +11,7 @@ use naga::valid::Capabilities;
 use naga::{Module, ShaderStage};
 
 use super::bindings::RuntimeBindings;
+use super::calls::bind;
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
 use super::diagnostic::{Reporter, line_and_column};
@@ -53,6 +54,8 @@ pub(crate) struct Specialized {
     pub table: Vec<usize>,
     /// It reaches its device globals through the heap, too.
     pub tabled_globals: bool,
+    /// Whether it calls the host, and whether it reports calls that fail.
+    pub calls: (bool, bool),
 }
 
 /// Values of a program's constants during one specialization.
@@ -180,6 +183,9 @@ pub(crate) fn specialize_in(
         .map_err(|e| sizes.parse_error(&e))?,
     };
     let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
+    if inner.calls.is_some() {
+        bind::complete(&mut module, &bindings, heap.barriers);
+    }
     let point = compute_entry(&module, entry);
     let prints = inner.lower_prints(&mut module, point, &bindings, capabilities, reporter)?;
     if inner.module.is_none() || enables {
@@ -234,6 +240,10 @@ pub(crate) fn specialize_in(
     }
     let (mut module, info, mut index) = finish(module)?;
     let private_arrays = sizes.measure(&module, index)?;
+    let calls = match inner.calls {
+        Some(_) => bind::uses(&module, &info, index),
+        None => (false, false),
+    };
     let mut interface = Interface::of(&module, &info, index, |binding| bindings.owns(binding));
     let scattered = match uses.as_slice() {
         [] => false,
@@ -300,6 +310,7 @@ pub(crate) fn specialize_in(
         interface,
         table,
         tabled_globals,
+        calls,
     })
 }
 
@@ -514,7 +525,7 @@ impl Inner {
             .enumerate()
             .filter(|(_, d)| d.kind == DeclarationKind::Assertion);
         let mut kept = analysis.reach([entry], is_replaced);
-        if self.pointers.is_some() {
+        if self.pointers.is_some() || self.calls.is_some() {
             // What the appendix mentions is not in the text that was analysed.
             let types = analysis.declarations.iter().enumerate().filter(|(_, d)| {
                 matches!(d.kind, DeclarationKind::Struct | DeclarationKind::Alias)

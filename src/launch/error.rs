@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::device::{ExecutionError, ProfilingError};
+use crate::device::{ExecutionError, LiveError, ProfilingError};
 use crate::globals::GlobalError;
 use crate::kernel::error::KernelError;
 use crate::memory::{HeapError, MemoryError};
@@ -303,6 +303,48 @@ pub enum LaunchError {
     /// A device global that the kernel names has no memory on the device.
     #[error(transparent)]
     Global(#[from] Box<GlobalError>),
+    /// The kernel calls functions of the host, and was given no services.
+    #[error(
+        "kernel `{kernel}` calls `{functions}` of the host: give it the services with Launch::services"
+    )]
+    NoServices {
+        /// The entry point.
+        kernel: String,
+        /// What the program calls.
+        functions: String,
+    },
+    /// The services do not serve a function as the program was made for it.
+    #[error(
+        "kernel `{kernel}` calls `{function}`, and the services have {found}: give the launch the services that \
+         the program was made with, or ones with the same functions"
+    )]
+    OtherServices {
+        /// The entry point.
+        kernel: String,
+        /// What the program calls.
+        function: String,
+        /// What the services have.
+        found: String,
+    },
+    /// The kernel waits for answers of the host, which the device does not let a running kernel see.
+    #[error(
+        "kernel `{kernel}` waits for `{functions}` of the host, and {device} shows no answer to a running kernel \
+         ({why}): split the call, that is, write the requests into a buffer, answer them on the host when the \
+         launch is done, and read the answers in the next launch"
+    )]
+    NeedsLiveMemory {
+        /// The entry point.
+        kernel: String,
+        /// What the program calls.
+        functions: String,
+        /// The device's name.
+        device: String,
+        /// Why it has no live memory.
+        why: String,
+    },
+    /// There is no live memory for the ports of the services.
+    #[error("no memory for the ports of the services: {0}")]
+    Ports(#[from] LiveError),
     /// The device is gone.
     #[error(transparent)]
     Execution(#[from] Arc<ExecutionError>),

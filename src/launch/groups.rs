@@ -250,6 +250,13 @@ impl Launch {
                         push_buffer(binding, view.shared.id, raw, view.offset, view.bytes);
                     }
                 }
+                Source::Calls => {
+                    let mailbox = self.mailbox.as_ref();
+                    if let Some((mailbox, ports)) = mailbox.and_then(|m| Some((m, m.buffer()?))) {
+                        buffers.push(mailbox.id);
+                        push_buffer(binding, mailbox.id, ports, 0, ports.size());
+                    }
+                }
                 Source::Grid => {
                     if let Some((ring, generation)) = ring {
                         push_buffer(binding, RING_ID | generation, ring, 0, GRID_BYTES);
@@ -317,7 +324,7 @@ pub(super) fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Ve
                 Source::HeapInfo => placement.heap_info,
                 Source::Table => placement.table,
                 // Never at a dynamic offset.
-                Source::Heap(_) | Source::Globals | Source::Print => 0,
+                Source::Heap(_) | Source::Globals | Source::Print | Source::Calls => 0,
             })
             .collect()
     };

@@ -8,6 +8,7 @@ pub(crate) mod error;
 mod globals;
 pub(crate) mod grid;
 mod groups;
+mod services;
 mod submit;
 mod table;
 
@@ -23,6 +24,7 @@ use crate::kernel::reflect::Interface;
 use crate::memory::heap::heap_of;
 use crate::memory::{BufferView, Ptr};
 use crate::print::PrintOptions;
+use crate::rpc::{Mailbox, Services};
 use arguments::{Given, check, check_aliases, describe};
 use bounce::{Bounce, bounce, bounce_beside, check_bounces};
 
@@ -55,6 +57,9 @@ pub struct Launch {
     written: u64,
     /// The same for the device globals.
     globals_written: bool,
+    /// The services that the kernel may call, and their ports on its device.
+    services: Option<Arc<Services>>,
+    mailbox: Option<Arc<Mailbox>>,
 }
 
 #[derive(Debug, Clone)]
@@ -82,6 +87,8 @@ impl Kernel {
             scratches: table::Scratches::new(),
             written: 0,
             globals_written: false,
+            services: None,
+            mailbox: None,
         }
     }
 }
@@ -352,6 +359,7 @@ impl Launch {
         }
         check_bounces(name, interface, &self.given, &self.bounces)?;
         self.check_immediates()?;
+        self.check_services()?;
         self.check_indirect()?;
         self.checked = true;
         Ok(())

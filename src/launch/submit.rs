@@ -244,6 +244,9 @@ impl Launch {
         let batch = queue.batch();
         queue.commit();
         drop(queue);
+        if let (Some(services), Some(_)) = (&self.services, &shared.compiled.calls) {
+            services.bell.ring();
+        }
         let event = Event::of_batch(device, batch)
             .with_outcome(outcome)
             .with_timing(timing)

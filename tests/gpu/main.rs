@@ -42,6 +42,7 @@ mod print;
 mod print_assert;
 mod print_live;
 mod private_arrays;
+mod rpc;
 mod segments;
 mod table;
 mod threads;
@@ -104,6 +105,7 @@ fn main() -> std::process::ExitCode {
         print::CASES,
         print_assert::CASES,
         print_live::CASES,
+        rpc::CASES,
         private_arrays::CASES,
         segments::CASES,
         table::CASES,

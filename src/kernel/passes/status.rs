@@ -32,8 +32,12 @@ pub const POINTER: std::ops::Range<u32> = 5..9;
 /// Word 9: not 0 once an invocation has claimed the words [`POINTER`], which it then writes alone.
 pub const POINTER_CLAIM: u32 = 9;
 
-/// Words 10 to 14: reserved, and zero.
-pub const RESERVED: std::ops::Range<u32> = 10..15;
+/// Words 10 to 13: reserved, and zero.
+pub const RESERVED: std::ops::Range<u32> = 10..14;
+
+/// Word 14: a call of the host that failed: its status in the upper half, and in the lower one more than the number
+/// of the function among those that the program calls.
+pub const CALL: u32 = 14;
 
 /// Word 15: zero before, during and after a launch. Kernels read it where they need a zero that no
 /// compiler can know to be one; nothing may write it.
@@ -44,7 +48,8 @@ const _: () = assert!(
         && ASSERTION.end == POINTER.start
         && POINTER.end == POINTER_CLAIM
         && POINTER_CLAIM + 1 == RESERVED.start
-        && RESERVED.end == ALWAYS_ZERO
+        && RESERVED.end == CALL
+        && CALL + 1 == ALWAYS_ZERO
         && ALWAYS_ZERO + 1 == WORDS
 );
 

@@ -1,0 +1,75 @@
+//! What becomes of calls.
+
+/// What became of a call. The numbers are those of `CALL_…` in WGSL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CallStatus {
+    /// The call was served, and its result is there.
+    Done,
+    /// The caller gave up waiting. The call may have been served, or may yet be, but at most once.
+    TimedOut,
+    /// The services have been stopped.
+    Stopped,
+    /// The server knows no such function.
+    Unknown,
+    /// The arguments are not as long as the function's, or longer than the port.
+    Malformed,
+    /// The function panicked on the host.
+    Panicked,
+    /// Something that is no status, written by somebody who does not keep to the protocol.
+    Invalid(u32),
+}
+
+impl CallStatus {
+    /// The number that stands for the status in WGSL.
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Done => 1,
+            Self::TimedOut => 2,
+            Self::Stopped => 3,
+            Self::Unknown => 4,
+            Self::Malformed => 5,
+            Self::Panicked => 6,
+            Self::Invalid(code) => code,
+        }
+    }
+
+    /// The status that `code` stands for.
+    pub const fn from_code(code: u32) -> Self {
+        match code {
+            1 => Self::Done,
+            2 => Self::TimedOut,
+            3 => Self::Stopped,
+            4 => Self::Unknown,
+            5 => Self::Malformed,
+            6 => Self::Panicked,
+            code => Self::Invalid(code),
+        }
+    }
+}
+
+impl std::fmt::Display for CallStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Done => f.write_str("it was served"),
+            Self::TimedOut => f.write_str("it was not answered in the time that the caller waits"),
+            Self::Stopped => f.write_str("the services were stopped"),
+            Self::Unknown => f.write_str("the services know no such function"),
+            Self::Malformed => f.write_str("its arguments had the wrong length"),
+            Self::Panicked => f.write_str("the function panicked on the host"),
+            Self::Invalid(code) => write!(f, "the port held {code:#x}, which is no status"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_round_trip() {
+        for code in 0..100 {
+            assert_eq!(CallStatus::from_code(code).code(), code);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Functions of the host that kernels call: how they are declared, and the WGSL that calling them takes.
+//!
+//! A declaration is a WGSL signature, `fn lookup(key: u32, at: vec3<f32>) -> Node`. A program that mentions
+//! `lookup` (or `lookup_try`, `lookup_post`) gets functions of these names appended behind its text, written by
+//! [`wgsl`] from `shaders/rpc.wgsl` and from the types as they lie in memory.
+
+pub(crate) mod bind;
+pub(crate) mod signature;
+pub(crate) mod wgsl;
+
+use std::sync::Arc;
+
+pub(crate) use signature::Signature;
+pub(crate) use wgsl::CallAppendix;
+
+/// A function of the host, as kernels see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CallDeclaration {
+    pub signature: Signature,
+    /// Bytes of each argument in Rust.
+    pub arguments: Vec<usize>,
+    /// Bytes of the result in Rust; 0 for none.
+    pub result: usize,
+}
+
+impl CallDeclaration {
+    /// The number that stands for the function in a port: FNV-1a of its name, so that it does not depend on what
+    /// else is declared.
+    pub fn opcode(&self) -> u32 {
+        opcode(&self.signature.name)
+    }
+
+    /// Words of all arguments: each begins a word.
+    pub fn argument_words(&self) -> usize {
+        self.arguments.iter().map(|bytes| bytes.div_ceil(4)).sum()
+    }
+
+    /// Words of the result.
+    pub fn result_words(&self) -> usize {
+        self.result.div_ceil(4)
+    }
+}
+
+/// See [`CallDeclaration::opcode`].
+pub(crate) fn opcode(name: &str) -> u32 {
+    (name.bytes()).fold(0x811C_9DC5, |hash: u32, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// The functions that a program may call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CallSet(pub Arc<[Arc<CallDeclaration>]>);
+
+impl CallSet {
+    /// The function of that name.
+    pub fn find(&self, name: &str) -> Option<&Arc<CallDeclaration>> {
+        self.0.iter().find(|call| call.signature.name == name)
+    }
+}

@@ -1,0 +1,254 @@
+use super::*;
+use crate::kernel::calls::{Signature, opcode};
+use crate::kernel::constants::Constants;
+use crate::kernel::error::KernelError;
+use crate::kernel::program::Program;
+
+/// Declarations from signatures, with the bytes of their arguments and result.
+fn set(of: &[(&str, &[usize], usize)]) -> CallSet {
+    let declarations = of.iter().map(|(text, arguments, result)| {
+        Arc::new(CallDeclaration {
+            signature: Signature::parse(text).unwrap(),
+            arguments: arguments.to_vec(),
+            result: *result,
+        })
+    });
+    CallSet(declarations.collect())
+}
+
+fn program(source: &str, calls: &CallSet) -> Result<Program, KernelError> {
+    Program::with_calls("calls.wgsl".into(), source.into(), "".into(), calls)
+}
+
+const KERNEL: &str = "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+    @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {";
+
+#[test]
+fn programs_that_call_nothing_are_untouched() {
+    let calls = set(&[("fn f(x: u32) -> u32", &[4], 4)]);
+    for body in [
+        "data[0] = 1u; }",
+        "let f = 1u; data[0] = f; }",
+        "// f(1u)\n }",
+    ] {
+        let program = program(&format!("{KERNEL} {body}"), &calls).unwrap();
+        assert!(program.inner.calls.is_none(), "{body}");
+    }
+    let own = format!("fn f(x: u32) -> u32 {{ return x; }} {KERNEL} data[0] = f(1u); }}");
+    assert!(program(&own, &calls).unwrap().inner.calls.is_none());
+}
+
+#[test]
+fn every_kind_of_type_travels() {
+    let calls = set(&[(
+        "fn all(a: u32, b: vec3<f32>, c: mat3x2<f32>, d: array<vec2<i32>, 3>, e: Node, p: usm_ptr) -> Node",
+        &[4, 12, 24, 24, 48, 8],
+        48,
+    )]);
+    let source = format!(
+        "struct Node {{ at: vec3<f32>, weight: f32, links: array<u32, 2>, next: vec2<u32>, @align(16) last: i32 }}
+        {KERNEL}
+            var n: Node;
+            n = all(id.x, vec3<f32>(id), mat3x2<f32>(), array<vec2<i32>, 3>(), n, vec2(1u, 2u));
+            if id.x > 3u {{ n = all_try(1u, n.at, mat3x2<f32>(), array<vec2<i32>, 3>(), n, n.next).value; }}
+            data[id.x] = n.links[1] + all_post(1u, n.at, mat3x2<f32>(), array<vec2<i32>, 3>(), n, n.next);
+            data[0] = CALL_TIMED_OUT;
+        }}"
+    );
+    let program = program(&source, &calls).unwrap();
+    let interface = program.interface("main", &Constants::new()).unwrap();
+    let names: Vec<_> = interface
+        .arguments
+        .iter()
+        .map(|a| a.name.as_str())
+        .collect();
+    assert_eq!(names, ["data"]);
+}
+
+#[test]
+fn words_lie_where_wgsl_lays_them() {
+    let module = naga::front::wgsl::parse_str(
+        "struct S { a: f32, b: vec3<f32>, c: mat2x3<f32>, d: array<vec3<u32>, 2>, @size(16) e: i32 }",
+    )
+    .unwrap();
+    let (handle, _) = module
+        .types
+        .iter()
+        .find(|(_, ty)| ty.name.as_deref() == Some("S"))
+        .unwrap();
+    let mut found = Vec::new();
+    leaves(&TypeLayout::of(&module, handle), "s", 0, &mut found).unwrap();
+    let words: Vec<_> = found
+        .iter()
+        .map(|leaf| (leaf.path.as_str(), leaf.word))
+        .collect();
+    assert_eq!(
+        words,
+        [
+            ("s.a", 0),
+            ("s.b.x", 4),
+            ("s.b.y", 5),
+            ("s.b.z", 6),
+            ("s.c[0].x", 8),
+            ("s.c[0].y", 9),
+            ("s.c[0].z", 10),
+            ("s.c[1].x", 12),
+            ("s.c[1].y", 13),
+            ("s.c[1].z", 14),
+            ("s.d[0].x", 16),
+            ("s.d[0].y", 17),
+            ("s.d[0].z", 18),
+            ("s.d[1].x", 20),
+            ("s.d[1].y", 21),
+            ("s.d[1].z", 22),
+            ("s.e", 24),
+        ]
+    );
+    assert_eq!(
+        (found[0].scalar, found[13].scalar, found[16].scalar),
+        ("f32", "u32", "i32")
+    );
+}
+
+#[test]
+fn padding_is_written_as_zero() {
+    let calls = set(&[("fn f(s: S)", &[32], 0)]);
+    let source = format!("struct S {{ a: u32, b: vec3<u32> }} {KERNEL} f(S(1u, vec3(2u))); }}");
+    let program = program(&source, &calls).unwrap();
+    let text = &program.inner.calls.as_ref().unwrap().text;
+    for (word, value) in [
+        (4, "s.a"),
+        (5, "0u"),
+        (6, "0u"),
+        (7, "0u"),
+        (8, "s.b.x"),
+        (10, "s.b.z"),
+        (11, "0u"),
+    ] {
+        let line = format!("atomicStore(&tombolo_calls[arguments + {word}u], {value});");
+        assert!(text.contains(&line), "{line}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_the_function() {
+    let cases: [(&str, &[usize], usize, &str); 9] = [
+        (
+            "fn f(x: u32)",
+            &[8],
+            0,
+            "`x` is a `u32` of 4 bytes, and has 8 in Rust",
+        ),
+        (
+            "fn f() -> vec3<f32>",
+            &[],
+            16,
+            "the result is a `vec3<f32>` of 12 bytes, and has 16 in Rust",
+        ),
+        ("fn f(x: Missing)", &[4], 0, "Missing"),
+        ("fn f(x: bool)", &[1], 0, "`bool` cannot be handed over"),
+        ("fn f(x: atomic<u32>)", &[4], 0, "cannot be handed over"),
+        ("fn f(x: array<u32>)", &[4], 0, "cannot be handed over"),
+        ("fn f(x: vec2<f16>)", &[4], 0, ""),
+        ("fn f(x: i64)", &[8], 0, ""),
+        (
+            "fn f(x: array<u32, 2000>)",
+            &[8000],
+            0,
+            "is too long: pass a pointer",
+        ),
+    ];
+    for (signature, arguments, result, says) in cases {
+        let calls = set(&[(signature, arguments, result)]);
+        let error = program(&format!("{KERNEL} f(); }}"), &calls).unwrap_err();
+        let KernelError::HostCall { function, why, .. } = &error else {
+            panic!("{signature}: {error}");
+        };
+        assert!(function.starts_with("fn f("), "{function}");
+        assert!(why.contains(says), "{signature}: {why}");
+    }
+}
+
+#[test]
+fn faults_of_the_caller_are_reported_at_the_call() {
+    let calls = set(&[("fn f(x: u32) -> u32", &[4], 4)]);
+    let source = format!("{KERNEL}\n    data[0] = f(1.5);\n}}");
+    let error = program(&source, &calls).unwrap_err();
+    let diagnostic = error.diagnostic().unwrap();
+    assert_eq!((diagnostic.line, &*diagnostic.file), (3, "calls.wgsl"));
+}
+
+#[test]
+fn kernels_and_host_agree_on_the_header() {
+    use crate::rpc::port::layout::*;
+    for (index, name) in [
+        (PORTS, "ports"),
+        (PATIENCE, "patience"),
+        (BUDGET, "budget"),
+        (CALM, "calm"),
+        (STRIDE, "stride"),
+        (LOCKS, "locks"),
+        (REQUESTS, "requests"),
+        (REPLIES, "replies"),
+        (FIRST, "first"),
+    ] {
+        let line = CALL
+            .lines()
+            .find(|line| line.trim().starts_with(&format!("let {name} = ")));
+        assert!(
+            line.unwrap().contains(&format!("tombolo_calls[{index}]")),
+            "{name}"
+        );
+    }
+    assert!(CALL.contains(&format!("atomicLoad(&tombolo_calls[{CLOSED}]) != 0u")));
+    assert!(COMMON.contains(&format!("atomicAdd(&tombolo_calls[{TICKET}], 1u)")));
+    for (name, code) in STATUSES {
+        use crate::device::CallStatus as Status;
+        let status = match name {
+            "CALL_DONE" => Status::Done,
+            "CALL_TIMED_OUT" => Status::TimedOut,
+            "CALL_STOPPED" => Status::Stopped,
+            "CALL_UNKNOWN" => Status::Unknown,
+            "CALL_MALFORMED" => Status::Malformed,
+            _ => Status::Panicked,
+        };
+        assert_eq!(status.code(), code, "{name}");
+    }
+}
+
+#[test]
+fn opcodes_depend_on_the_name_alone() {
+    // FNV-1a of "a", from the published test vectors.
+    assert_eq!(opcode("a"), 0xE40C_292C);
+    let a = set(&[("fn f(x: u32)", &[4], 0)]);
+    let b = set(&[("fn f() -> u32", &[], 4)]);
+    assert_eq!(a.0[0].opcode(), b.0[0].opcode());
+}
+
+#[test]
+fn only_entry_points_that_call_need_the_ports() {
+    let calls = set(&[("fn f(x: u32) -> u32", &[4], 4)]);
+    let source = format!(
+        "{KERNEL} data[0] = f(1u); }}
+        @compute @workgroup_size(1) fn quiet() {{ data[0] = 2u; }}
+        @compute @workgroup_size(1) fn careful() {{ data[0] = f_try(1u).status; }}"
+    );
+    let program = program(&source, &calls).unwrap();
+    for (entry, expected) in [
+        ("main", (true, true)),
+        ("quiet", (false, false)),
+        ("careful", (true, false)),
+    ] {
+        let special = crate::kernel::specialize::specialize(
+            &program,
+            entry,
+            &Constants::new(),
+            None,
+            naga::valid::Capabilities::all(),
+            u64::MAX,
+            &crate::kernel::heap_setup::HeapSetup::default(),
+        )
+        .unwrap();
+        assert_eq!(special.calls, expected, "{entry}");
+    }
+}

@@ -1,0 +1,464 @@
+//! The WGSL of functions of the host: which ones a program calls, how its types lie in the words of a port, and the
+//! text to append.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{CallDeclaration, CallSet};
+use crate::kernel::layout::{Shape, TypeLayout};
+use crate::kernel::token::TokenStream;
+
+const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
+const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
+
+/// The most words that one function takes or gives: each is a line of the kernel.
+const MOST_WORDS: usize = 1024;
+
+/// The structure whose members are the parameters and the result of a function, for naga to lay out.
+const TYPES: &str = "tombolo_call_types_";
+const RESULT: &str = "tombolo_result";
+
+/// The names of statuses in WGSL.
+const STATUSES: [(&str, u32); 6] = [
+    ("CALL_DONE", 1),
+    ("CALL_TIMED_OUT", 2),
+    ("CALL_STOPPED", 3),
+    ("CALL_UNKNOWN", 4),
+    ("CALL_MALFORMED", 5),
+    ("CALL_PANICKED", 6),
+];
+
+/// What a program needs appended for its calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CallAppendix {
+    /// The text, to stand behind the user's.
+    pub text: String,
+    /// Bytes of `text`, and the user's bytes that made them necessary.
+    pub origins: Vec<(Range<usize>, Range<usize>)>,
+    /// The functions that are called, in the order of the numbers by which a kernel reports them.
+    pub called: CallSet,
+}
+
+/// A function of the host that a program mentions.
+struct Mention<'a> {
+    declaration: &'a Arc<CallDeclaration>,
+    /// Bytes of the first mention.
+    at: Range<usize>,
+    plain: bool,
+    attempt: bool,
+    post: bool,
+}
+
+/// Why a function cannot be called.
+pub(crate) struct Fault {
+    pub function: String,
+    pub why: String,
+}
+
+/// The functions of `calls` that `source` calls.
+fn mentions<'a>(stream: &TokenStream<'_>, calls: &'a CallSet) -> Vec<Mention<'a>> {
+    let mut found: BTreeMap<&str, Mention<'a>> = BTreeMap::new();
+    for at in 0..stream.len() {
+        let name = stream.text(at);
+        let before = if at == 0 { "" } else { stream.text(at - 1) };
+        if before == "." {
+            continue;
+        }
+        let base = [("_try", 1), ("_post", 2), ("_reply", 1), ("", 0)]
+            .into_iter()
+            .find_map(|(end, kind)| {
+                let declaration = calls.find(name.strip_suffix(end)?)?;
+                Some((declaration, kind))
+            });
+        let Some((declaration, kind)) = base else {
+            continue;
+        };
+        if stream.text(at + 1) != "(" && !name.ends_with("_reply") {
+            continue;
+        }
+        let mention = found
+            .entry(&declaration.signature.name)
+            .or_insert_with(|| Mention {
+                declaration,
+                at: stream.span(at..at + 1),
+                plain: false,
+                attempt: false,
+                post: false,
+            });
+        match kind {
+            0 => mention.plain = true,
+            1 => mention.attempt = true,
+            _ => mention.post = true,
+        }
+    }
+    found.into_values().collect()
+}
+
+/// A type with `usm_ptr` written out, so that it means something in every program.
+fn spelled(ty: &str) -> String {
+    let stream = TokenStream::new(ty);
+    let tokens = (0..stream.len()).map(|at| match stream.text(at) {
+        "usm_ptr" => "vec2<u32>",
+        other => other,
+    });
+    tokens.collect::<Vec<_>>().join(" ")
+}
+
+/// The types of the mentioned functions, as structures behind the types of the program.
+fn type_text(mentions: &[Mention<'_>]) -> String {
+    let mut text = String::from("\nalias usm_ptr = vec2<u32>;\n");
+    for mention in mentions {
+        let signature = &mention.declaration.signature;
+        let mut members: Vec<String> = (signature.parameters.iter())
+            .map(|(name, ty)| format!("{name}: {}", spelled(ty)))
+            .collect();
+        if let Some(result) = &signature.result {
+            members.push(format!("{RESULT}: {}", spelled(result)));
+        }
+        if !members.is_empty() {
+            let _ = writeln!(
+                text,
+                "struct {TYPES}{} {{ {} }}",
+                signature.name,
+                members.join(", ")
+            );
+        }
+    }
+    text
+}
+
+/// One 32-bit word of a value: how to reach it, where it lies, and what it is.
+#[derive(Debug, PartialEq, Eq)]
+struct Leaf {
+    path: String,
+    word: usize,
+    scalar: &'static str,
+}
+
+/// The words of a value, or why it has no such.
+fn leaves(
+    layout: &TypeLayout,
+    path: &str,
+    offset: usize,
+    found: &mut Vec<Leaf>,
+) -> Result<(), String> {
+    if found.len() > MOST_WORDS {
+        return Err(format!(
+            "a `{}` is too long: pass a pointer to it",
+            layout.wgsl
+        ));
+    }
+    let mut push = |path: String, bytes: usize, scalar| {
+        found.push(Leaf {
+            path,
+            word: bytes / 4,
+            scalar,
+        });
+    };
+    let scalar = |wgsl: &str| {
+        ["u32", "i32", "f32"]
+            .into_iter()
+            .find(|scalar| wgsl == *scalar || wgsl.ends_with(&format!("<{scalar}>")))
+    };
+    match &layout.shape {
+        Shape::Plain => {
+            let known = scalar(&layout.wgsl).filter(|_| !layout.wgsl.starts_with("atomic"));
+            let Some(scalar) = known else {
+                return Err(format!(
+                    "`{}` cannot be handed over: use u32, i32 or f32",
+                    layout.wgsl
+                ));
+            };
+            match layout.size {
+                4 => push(path.to_owned(), offset, scalar),
+                size => {
+                    for (lane, name) in (0..size as usize / 4).zip(["x", "y", "z", "w"]) {
+                        push(format!("{path}.{name}"), offset + 4 * lane, scalar);
+                    }
+                }
+            }
+        }
+        Shape::Matrix {
+            columns,
+            stride,
+            column_bytes,
+        } => {
+            let Some(scalar) = scalar(&layout.wgsl) else {
+                return Err(format!("`{}` cannot be handed over: use f32", layout.wgsl));
+            };
+            for column in 0..*columns as usize {
+                for (lane, name) in (0..*column_bytes as usize / 4).zip(["x", "y", "z", "w"]) {
+                    push(
+                        format!("{path}[{column}].{name}"),
+                        offset + column * *stride as usize + 4 * lane,
+                        scalar,
+                    );
+                }
+            }
+        }
+        Shape::Array {
+            element,
+            stride,
+            count: Some(count),
+        } => {
+            for index in 0..*count as usize {
+                leaves(
+                    element,
+                    &format!("{path}[{index}]"),
+                    offset + index * *stride as usize,
+                    found,
+                )?;
+            }
+        }
+        Shape::Struct { members } => {
+            for member in members {
+                let path = format!("{path}.{}", member.name);
+                leaves(
+                    &member.layout,
+                    &path,
+                    offset + member.offset as usize,
+                    found,
+                )?;
+            }
+        }
+        Shape::Array { count: None, .. } | Shape::Opaque => {
+            return Err(format!(
+                "`{}` cannot be handed over: pass a pointer",
+                layout.wgsl
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The lines that store the arguments, and those that load the result.
+fn transfers(
+    declaration: &CallDeclaration,
+    types: &[(String, TypeLayout)],
+) -> Result<(String, String), String> {
+    let (mut stores, mut loads) = (String::new(), String::new());
+    let mut word = 4;
+    let check = |what: &str, layout: &TypeLayout, rust: usize| {
+        let wgsl = layout.size as usize;
+        if wgsl == rust {
+            return Ok(());
+        }
+        Err(format!(
+            "{what} is a `{}` of {wgsl} bytes, and has {rust} in Rust",
+            layout.wgsl
+        ))
+    };
+    for ((name, layout), &bytes) in types.iter().zip(&declaration.arguments) {
+        check(&format!("`{name}`"), layout, bytes)?;
+        let mut words = Vec::new();
+        leaves(layout, name, 0, &mut words)?;
+        // Padding is zero, so that what the host gets depends on the arguments alone.
+        let mut next = 0;
+        let mut zero = |until: usize, stores: &mut String| {
+            for gap in next..until {
+                let _ = writeln!(
+                    stores,
+                    "atomicStore(&tombolo_calls[arguments + {}u], 0u);",
+                    word + gap
+                );
+            }
+            next = until + 1;
+        };
+        for leaf in &words {
+            zero(leaf.word, &mut stores);
+            let value = match leaf.scalar {
+                "u32" => leaf.path.clone(),
+                _ => format!("bitcast<u32>({})", leaf.path),
+            };
+            let _ = writeln!(
+                stores,
+                "atomicStore(&tombolo_calls[arguments + {}u], {value});",
+                word + leaf.word
+            );
+        }
+        zero(bytes.div_ceil(4), &mut stores);
+        word += bytes.div_ceil(4);
+    }
+    if let Some((_, layout)) = types.iter().find(|(name, _)| name == RESULT) {
+        check("the result", layout, declaration.result)?;
+        let mut words = Vec::new();
+        leaves(layout, "reply.value", 0, &mut words)?;
+        for Leaf { path, word, scalar } in &words {
+            let value = format!("atomicLoad(&tombolo_calls[results + {}u])", word + 4);
+            let value = match *scalar {
+                "u32" => value,
+                scalar => format!("bitcast<{scalar}>({value})"),
+            };
+            let _ = writeln!(loads, "{path} = {value};");
+        }
+    }
+    Ok((stores, loads))
+}
+
+/// What `source` needs appended to call functions of `calls`; `None` for one that calls none. `parse` reads the
+/// program's types with a text appended.
+pub(crate) fn appendix(
+    source: &str,
+    calls: &CallSet,
+    parse: impl Fn(&str) -> Result<naga::Module, String>,
+) -> Result<Option<CallAppendix>, Fault> {
+    let stream = TokenStream::new(source);
+    let mut mentions = mentions(&stream, calls);
+    mentions.retain(|mention| {
+        let name = &mention.declaration.signature.name;
+        !(0..stream.len()).any(|at| stream.text(at) == "fn" && stream.text(at + 1) == name)
+    });
+    if mentions.is_empty() {
+        return Ok(None);
+    }
+    // One by one, so that a type that the program lacks is told with its function.
+    let mut layouts = Vec::new();
+    for mention in &mentions {
+        let signature = &mention.declaration.signature;
+        let fault = |why: String| Fault {
+            function: signature.text(),
+            why,
+        };
+        let module = parse(&type_text(std::slice::from_ref(mention))).map_err(fault)?;
+        let name = format!("{TYPES}{}", signature.name);
+        let found = module
+            .types
+            .iter()
+            .find(|(_, ty)| ty.name.as_deref() == Some(&name));
+        let members = match found.map(|(handle, _)| TypeLayout::of(&module, handle).shape) {
+            Some(Shape::Struct { members }) => members,
+            _ => Vec::new(),
+        };
+        layouts.push(
+            members
+                .into_iter()
+                .map(|member| (member.name, member.layout))
+                .collect::<Vec<_>>(),
+        );
+    }
+    let mut appendix = CallAppendix {
+        text: "\n".to_owned(),
+        origins: Vec::new(),
+        called: CallSet(
+            mentions
+                .iter()
+                .map(|mention| Arc::clone(mention.declaration))
+                .collect(),
+        ),
+    };
+    let origin = mentions.first().map_or(0..0, |mention| mention.at.clone());
+    appendix.add(COMMON, origin.clone());
+    for (name, code) in STATUSES {
+        if !(0..stream.len()).any(|at| stream.text(at) == "const" && stream.text(at + 1) == name) {
+            appendix.add(&format!("const {name} = {code}u;"), origin.clone());
+        }
+    }
+    if mentions.iter().any(|mention| mention.plain) {
+        let words = crate::kernel::passes::status::WORDS;
+        let text = format!("var<storage, read_write> tombolo_status: array<atomic<u32>, {words}>;");
+        appendix.add(&text, origin);
+    }
+    for (index, (mention, types)) in mentions.iter().zip(&layouts).enumerate() {
+        let text = mention.text(index, types).map_err(|why| Fault {
+            function: mention.declaration.signature.text(),
+            why,
+        })?;
+        appendix.add(&text, mention.at.clone());
+    }
+    Ok(Some(appendix))
+}
+
+impl CallAppendix {
+    fn add(&mut self, text: &str, origin: Range<usize>) {
+        let start = self.text.len();
+        self.text.push_str(text);
+        self.text.push('\n');
+        self.origins.push((start..self.text.len(), origin));
+    }
+}
+
+impl Mention<'_> {
+    /// The functions that are called of this one.
+    fn text(&self, index: usize, types: &[(String, TypeLayout)]) -> Result<String, String> {
+        let declaration = self.declaration;
+        let signature = &declaration.signature;
+        let name = &signature.name;
+        let parameters = signature.parameters.iter();
+        let parameters: Vec<String> = parameters
+            .map(|(name, ty)| format!("{name}: {}", spelled(ty)))
+            .collect();
+        let parameters = parameters.join(", ");
+        let (stores, loads) = transfers(declaration, types)?;
+        let function = |head: &str, reply: &str, results: &str, posted: &str| {
+            CALL.replace("$head$", head)
+                .replace("$reply$", reply)
+                .replace("$opcode$", &declaration.opcode().to_string())
+                .replace("$words$", &declaration.argument_words().to_string())
+                .replace("$arguments$", &stores)
+                .replace("$results$", results)
+                .replace("$posted$", posted)
+        };
+        let mut text = String::new();
+        let value = signature
+            .result
+            .as_ref()
+            .map_or(String::new(), |ty| format!(", value: {}", spelled(ty)));
+        let _ = writeln!(text, "struct {name}_reply {{ status: u32{value} }}");
+        if self.plain || self.attempt {
+            let head = format!("fn {name}_try({parameters}) -> {name}_reply");
+            let reply = format!("{name}_reply");
+            text.push_str(&function(&head, &reply, &loads, "held = true;"));
+        }
+        if self.plain {
+            let names: Vec<&str> = signature
+                .parameters
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .collect();
+            let names = names.join(", ");
+            let (arrow, back) = match &signature.result {
+                Some(ty) => (format!(" -> {}", spelled(ty)), "return reply.value;"),
+                None => (String::new(), ""),
+            };
+            let word = crate::kernel::passes::status::CALL;
+            let _ = writeln!(
+                text,
+                "fn {name}({parameters}){arrow} {{
+                    let reply = {name}_try({names});
+                    if reply.status != 1u {{
+                        atomicMax(&tombolo_status[{word}], (min(reply.status, 0xffffu) << 16u) | {}u);
+                    }}
+                    {back}
+                }}",
+                index + 1
+            );
+        }
+        if self.post {
+            let reply = format!("tombolo_post_{name}");
+            let _ = writeln!(text, "struct {reply} {{ status: u32 }}");
+            let head = format!("fn tombolo_post_of_{name}({parameters}) -> {reply}");
+            let posted = "tombolo_call_fence();
+                atomicStore(&tombolo_calls[locks + port], 0u);
+                reply.status = 1u;
+                break;";
+            text.push_str(&function(&head, &reply, "", posted));
+            let names: Vec<&str> = signature
+                .parameters
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .collect();
+            let _ = writeln!(
+                text,
+                "fn {name}_post({parameters}) -> u32 {{ return tombolo_post_of_{name}({}).status; }}",
+                names.join(", ")
+            );
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,73 @@
+//! The services that a launch's kernel calls.
+
+use std::sync::Arc;
+
+use super::{Launch, LaunchError};
+use crate::device::Aspect;
+use crate::rpc::HostServices;
+
+impl Launch {
+    /// Gives the services that the kernel calls. They serve it from threads of their own, while it runs; the launch
+    /// does not keep them alive, and calls made after they were dropped have the status
+    /// [`CallStatus::Stopped`](crate::CallStatus::Stopped).
+    pub fn services(mut self, services: &HostServices) -> Self {
+        self.services = Some(Arc::clone(&services.shared));
+        self.mailbox = None;
+        self.checked = false;
+        self.bound = None;
+        self
+    }
+
+    /// Whether what the kernel calls is there, and finds its ports.
+    pub(super) fn check_services(&mut self) -> Result<(), LaunchError> {
+        let Some(calls) = &self.kernel.shared.compiled.calls else {
+            return Ok(());
+        };
+        let kernel = || self.kernel.interface().entry.clone();
+        let names = || {
+            let names = calls.0.iter().map(|call| call.signature.text());
+            names.collect::<Vec<_>>().join("`, `")
+        };
+        let Some(services) = &self.services else {
+            return Err(LaunchError::NoServices {
+                kernel: kernel(),
+                functions: names(),
+            });
+        };
+        for call in calls.0.iter() {
+            let name = &call.signature.name;
+            let found = services.calls.find(name);
+            if found != Some(call) {
+                return Err(LaunchError::OtherServices {
+                    kernel: kernel(),
+                    function: call.signature.text(),
+                    found: found.map_or("nothing of that name".to_owned(), |f| f.signature.text()),
+                });
+            }
+        }
+        let device = &self.kernel.device;
+        let capabilities = &device.capabilities;
+        // Metal promises to show memory to the other side between command buffers only, and has no fence that a
+        // single invocation may use.
+        let metal = capabilities.backend == wgpu::Backend::Metal;
+        if metal || !capabilities.has(Aspect::LiveMemory) {
+            let why = match metal {
+                true => {
+                    "Metal orders memory between host and kernel only where a command buffer ends"
+                        .to_owned()
+                }
+                false => capabilities.explain(Aspect::LiveMemory),
+            };
+            return Err(LaunchError::NeedsLiveMemory {
+                kernel: kernel(),
+                functions: names(),
+                device: capabilities.name.clone(),
+                why,
+            });
+        }
+        if self.mailbox.is_none() {
+            self.mailbox = Some(services.mailbox(device)?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! How services are put together.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, RwLock};
+
+use super::error::ServiceError;
+use super::handler::Handler;
+use super::idle::{Bell, IdlePolicy};
+use super::port::layout::{MAX_PAYLOAD, MAX_PORTS};
+use super::services::{Function, HostServices, Shared};
+use super::statistics::Counters;
+use crate::device::wait::lock;
+use crate::kernel::calls::{CallDeclaration, CallSet, Signature};
+
+/// The least payload of a port, in bytes a direction.
+pub(super) const LEAST_PAYLOAD: usize = 112;
+
+/// Functions of the host that kernels may call, in the making; from [`HostServices::builder`].
+#[must_use = "nothing is served until `start` is called"]
+pub struct HostServicesBuilder {
+    functions: Vec<Function>,
+    ports: Option<usize>,
+    payload: usize,
+    threads: usize,
+    idle: IdlePolicy,
+    patience: Option<u32>,
+    mistake: Option<ServiceError>,
+}
+
+impl HostServices {
+    /// Services without any functions yet.
+    pub fn builder() -> HostServicesBuilder {
+        HostServicesBuilder {
+            functions: Vec::new(),
+            ports: None,
+            payload: 0,
+            threads: 1,
+            idle: IdlePolicy::default(),
+            patience: None,
+            mistake: None,
+        }
+    }
+}
+
+impl HostServicesBuilder {
+    /// Registers a function under its WGSL signature, such as `fn lookup(key: u32, at: vec3<f32>) -> Node`.
+    ///
+    /// Types are those of the programs that call it; a program in which they have another size than in Rust is
+    /// refused. Several threads may run the function at once, if there are several server threads
+    /// ([`HostServicesBuilder::threads`]). If it panics the caller gets
+    /// [`CallStatus::Panicked`](crate::CallStatus::Panicked).
+    pub fn call<A, R>(mut self, signature: &str, function: impl Handler<A, R>) -> Self {
+        let made = self.function(signature, function);
+        match made {
+            Ok(function) => self.functions.push(function),
+            Err(mistake) => {
+                self.mistake.get_or_insert(mistake);
+            }
+        }
+        self
+    }
+
+    fn function<A, R, H: Handler<A, R>>(
+        &self,
+        text: &str,
+        handler: H,
+    ) -> Result<Function, ServiceError> {
+        let wrong = |why: String| ServiceError::Signature {
+            signature: text.to_owned(),
+            why,
+        };
+        let signature = Signature::parse(text).map_err(wrong)?;
+        let (arguments, result) = (H::argument_bytes(), H::result_bytes());
+        if arguments.len() != signature.parameters.len() {
+            return Err(wrong(format!(
+                "it has {} parameters, and the Rust function takes {}",
+                signature.parameters.len(),
+                arguments.len()
+            )));
+        }
+        if (result == 0) != signature.result.is_none() {
+            let rust = if result == 0 { "none" } else { "one" };
+            return Err(wrong(format!("of a result the Rust function has {rust}")));
+        }
+        if let Some(index) = arguments.iter().position(|&bytes| bytes == 0) {
+            let name = &signature.parameters[index].0;
+            return Err(wrong(format!("the Rust type for `{name}` has no bytes")));
+        }
+        let declaration = CallDeclaration {
+            signature,
+            arguments,
+            result,
+        };
+        let opcode = declaration.opcode();
+        if let Some(other) = self.functions.iter().find(|f| f.opcode == opcode) {
+            return Err(ServiceError::Duplicate {
+                name: declaration.signature.name,
+                other: other.declaration.signature.text(),
+            });
+        }
+        let words = declaration.argument_words().max(declaration.result_words());
+        if words > MAX_PAYLOAD {
+            return Err(ServiceError::TooLong {
+                name: declaration.signature.name,
+                bytes: words * 4,
+                limit: MAX_PAYLOAD * 4,
+            });
+        }
+        Ok(Function {
+            opcode,
+            argument_words: declaration.argument_words(),
+            declaration: Arc::new(declaration),
+            serve: Box::new(move |arguments, results| handler.serve(arguments, results)),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Sets the number of ports on each device: the number of calls that can be on their way at once (1 to 65,536).
+    /// More callers are served too, but wait for each other. Default: 512 on software adapters, which run few
+    /// invocations at a time, and 4,096 elsewhere; no graphics interface tells how many a device runs at once.
+    pub fn ports(mut self, ports: usize) -> Self {
+        if ports == 0 || ports > MAX_PORTS {
+            self.mistake.get_or_insert(ServiceError::Ports {
+                ports,
+                limit: MAX_PORTS,
+            });
+        }
+        self.ports = Some(ports);
+        self
+    }
+
+    /// Makes room for at least `bytes` of arguments, and as many of results, in each port. Default: 112, or as much
+    /// as the longest function needs.
+    pub fn payload(mut self, bytes: usize) -> Self {
+        if bytes > MAX_PAYLOAD * 4 {
+            self.mistake.get_or_insert(ServiceError::TooLong {
+                name: "the payload of a port".to_owned(),
+                bytes,
+                limit: MAX_PAYLOAD * 4,
+            });
+        }
+        self.payload = bytes;
+        self
+    }
+
+    /// Sets the number of server threads (default 1). Several make sense for functions that take long.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Sets what server threads do when there is nothing to do.
+    pub fn idle(mut self, policy: IdlePolicy) -> Self {
+        self.idle = policy;
+        self
+    }
+
+    /// Lets each call wait for at most so many looks at its port, instead of until it is served. How long a look
+    /// takes is up to the device: some ten nanoseconds to microseconds.
+    pub fn patience(mut self, looks: u32) -> Self {
+        self.patience = Some(looks);
+        self
+    }
+
+    /// Starts the server threads.
+    ///
+    /// # Errors
+    /// [`ServiceError`], for the first thing that was wrong with what the builder was given.
+    pub fn start(self) -> Result<HostServices, ServiceError> {
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
+        let words = |f: &Function| f.argument_words.max(f.declaration.result_words());
+        let longest = self.functions.iter().map(words).max().unwrap_or(0);
+        let payload = longest.max(self.payload.max(LEAST_PAYLOAD).div_ceil(4));
+        let mut by_opcode: Vec<(u32, usize)> = (self.functions.iter().enumerate())
+            .map(|(index, f)| (f.opcode, index))
+            .collect();
+        by_opcode.sort_unstable();
+        let calls = self.functions.iter().map(|f| Arc::clone(&f.declaration));
+        let shared = Arc::new(Shared {
+            calls: CallSet(calls.collect()),
+            functions: self.functions,
+            by_opcode,
+            ports: self.ports,
+            payload,
+            idle: self.idle,
+            patience: self.patience,
+            mailboxes: RwLock::default(),
+            version: AtomicU64::new(1),
+            stopped: AtomicBool::new(false),
+            bell: Bell::default(),
+            unknown: AtomicU64::new(0),
+            oversize: AtomicU64::new(0),
+        });
+        let services = HostServices {
+            shared,
+            threads: Mutex::default(),
+        };
+        for index in 0..self.threads {
+            let shared = Arc::clone(&services.shared);
+            // On failure the services are dropped, which stops the threads that exist.
+            let thread = std::thread::Builder::new()
+                .name(format!("tombolo calls {index}"))
+                .spawn(move || shared.run())
+                .map_err(|error| ServiceError::Thread {
+                    message: error.to_string(),
+                })?;
+            lock(&services.threads).push(thread);
+        }
+        Ok(services)
+    }
+}

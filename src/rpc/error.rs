@@ -1,0 +1,51 @@
+//! What can be wrong with services.
+
+/// Why services could not be started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The signature of a function is none, or does not fit the Rust function.
+    #[error("the function `{signature}` cannot be called: {why}")]
+    Signature {
+        /// As it was given.
+        signature: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Two functions have the same name, or names that stand for the same number.
+    #[error(
+        "`{name}` cannot be told from `{other}`, which was registered before: give it another name"
+    )]
+    Duplicate {
+        /// The later function.
+        name: String,
+        /// The signature of the earlier one.
+        other: String,
+    },
+    /// Arguments or result are longer than a port can be.
+    #[error(
+        "{name}: {bytes} bytes are more than the {limit} of a port: pass a pointer into the shared heap"
+    )]
+    TooLong {
+        /// The function.
+        name: String,
+        /// Bytes of its arguments or of its result.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The number of ports is out of range.
+    #[error("{ports} ports: choose from 1 to {limit}")]
+    Ports {
+        /// The number that was wanted.
+        ports: usize,
+        /// The most that is possible.
+        limit: usize,
+    },
+    /// The operating system gave no thread.
+    #[error("no server thread could be started: {message}")]
+    Thread {
+        /// What the system said.
+        message: String,
+    },
+}

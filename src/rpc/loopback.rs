@@ -1,0 +1,101 @@
+//! Loopback: calls from threads of the host.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::mailbox::Mailbox;
+use super::services::{HostServices, Shared};
+use crate::device::CallStatus;
+
+/// Calls from threads of the host, over memory of the host: what a kernel can call can be tried, and measured,
+/// without a device. From [`HostServices::loopback`]; each has ports of its own, which its clones share.
+#[derive(Clone)]
+pub struct Loopback {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    client: super::mailbox::HostClient,
+    _owner: Arc<()>,
+}
+
+impl HostServices {
+    /// Ports in the host's memory, for calls from threads.
+    pub fn loopback(&self) -> Loopback {
+        let owner = Arc::new(());
+        let mailbox = self.shared.host_mailbox(Arc::downgrade(&owner));
+        Loopback {
+            shared: Arc::clone(&self.shared),
+            client: mailbox.client(0),
+            mailbox,
+            _owner: owner,
+        }
+    }
+}
+
+impl Loopback {
+    /// A clone that begins its search for a free port elsewhere, so that threads do not meet.
+    #[must_use]
+    pub fn spread(&self, start: usize) -> Self {
+        Self {
+            client: self.mailbox.client(start),
+            ..self.clone()
+        }
+    }
+
+    /// Calls the function `name`, as a kernel would. `arguments` are its arguments one behind the other, each
+    /// beginning a word; the result is whatever the function gave, in words.
+    ///
+    /// # Errors
+    /// The status of a call that failed; [`CallStatus::TimedOut`] when it was not served within `timeout`.
+    pub fn call(
+        &mut self,
+        name: &str,
+        arguments: &[u32],
+        timeout: Duration,
+    ) -> Result<Vec<u32>, CallStatus> {
+        let declaration = self.shared.calls.find(name);
+        let (opcode, words) = match declaration {
+            Some(call) => (call.opcode(), call.result_words()),
+            None => (crate::kernel::calls::opcode(name), 0),
+        };
+        if arguments.len() > self.shared.payload {
+            return Err(CallStatus::Malformed);
+        }
+        let mut results = vec![0; words];
+        let mut posted = None;
+        let mut turns = 0u32;
+        let begun = Instant::now();
+        loop {
+            match posted {
+                None => posted = self.client.try_post(opcode, arguments),
+                Some(call) => match self.client.try_collect(call, &mut results) {
+                    Some(CallStatus::Done) => return Ok(results),
+                    Some(failed) => return Err(failed),
+                    None => {}
+                },
+            }
+            turns = turns.wrapping_add(1);
+            if !turns.is_multiple_of(64) {
+                std::hint::spin_loop();
+                continue;
+            }
+            let failed = match self.client.is_closed() {
+                true => Some(CallStatus::Stopped),
+                false => (begun.elapsed() >= timeout).then_some(CallStatus::TimedOut),
+            };
+            if let Some(failed) = failed {
+                if let Some(call) = posted {
+                    self.client.leave(call);
+                }
+                return Err(failed);
+            }
+            self.shared.bell.ring_if_asleep();
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl std::fmt::Debug for Loopback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loopback").finish_non_exhaustive()
+    }
+}

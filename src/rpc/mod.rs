@@ -1,0 +1,32 @@
+//! Calls from kernels to the host: ports in live memory, and the services behind them.
+//!
+//! - [`port`]: the protocol, and both of its ends over any words.
+//! - [`mailbox`]: ports in the memory of a device.
+//! - [`services`]: registered functions and the threads that serve them, put together by [`builder`]; [`loopback`]
+//!   calls them without a device; [`handler`] turns words into the arguments
+//!   of a Rust function, [`idle`] says what a thread does that finds nothing, [`statistics`] counts.
+//!
+//! What kernels need is made by `kernel::calls`.
+
+mod builder;
+mod error;
+mod handler;
+mod idle;
+mod loopback;
+mod mailbox;
+pub(crate) mod port;
+mod program;
+mod services;
+mod statistics;
+
+pub(crate) use mailbox::Mailbox;
+pub(crate) use services::Shared as Services;
+
+pub use error::ServiceError;
+pub use handler::Handler;
+pub use idle::IdlePolicy;
+
+pub use builder::HostServicesBuilder;
+pub use loopback::Loopback;
+pub use services::HostServices;
+pub use statistics::{CallStatistics, ServiceStatistics};

@@ -1,0 +1,88 @@
+//! The calling side for threads of the host: the loopback through which services are tested and measured without a
+//! device. Kernels do the same in `shaders/rpc.wgsl`.
+
+use super::layout::{CLOSED, PREFIX, PortLayout};
+use super::protocol::{CallStatus, Side, next};
+use super::words::ClientWords;
+
+/// A call that is on its way: its port is locked until it is collected or left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Posted {
+    port: usize,
+    request: u32,
+}
+
+/// The client's end of a set of ports. Any number of threads may have one over the same words.
+#[derive(Debug, Clone)]
+pub(crate) struct Client<W> {
+    words: W,
+    layout: PortLayout,
+    /// Where the search for a free port begins: the port used last.
+    last: usize,
+}
+
+impl<W: ClientWords> Client<W> {
+    /// `start` spreads clients over the ports.
+    pub fn new(words: W, layout: PortLayout, start: usize) -> Self {
+        Self {
+            words,
+            layout,
+            last: start % layout.ports,
+        }
+    }
+
+    /// Looks at every port once, and posts the call at the first that is free; `None` if none is.
+    ///
+    /// `arguments` is no longer than the payload of a port.
+    pub fn try_post(&mut self, opcode: u32, arguments: &[u32]) -> Option<Posted> {
+        for step in 0..self.layout.ports {
+            let port = (self.last + step) % self.layout.ports;
+            let (words, layout) = (&self.words, self.layout);
+            if words.swap(layout.lock(port), 1) != 0 {
+                continue;
+            }
+            // The lock is only among clients: a call that was left may still be with the server.
+            let outbox = words.load(layout.request(port));
+            let inbox = words.load(layout.reply(port));
+            let Some(request) = next(Side::Client, inbox, outbox) else {
+                words.store(layout.lock(port), 0);
+                continue;
+            };
+            let at = layout.arguments(port);
+            words.store(at, opcode);
+            words.store(at + 1, arguments.len() as u32);
+            words.store(at + 2, request);
+            words.store(at + 3, 1);
+            for (index, &word) in arguments.iter().enumerate().take(layout.payload) {
+                words.store(at + PREFIX + index, word);
+            }
+            words.store(layout.request(port), request);
+            self.last = port;
+            return Some(Posted { port, request });
+        }
+        None
+    }
+
+    /// The status and the results of a call, if the server has answered; its port is free then.
+    pub fn try_collect(&self, posted: Posted, results: &mut [u32]) -> Option<CallStatus> {
+        let (words, layout, Posted { port, request }) = (&self.words, self.layout, posted);
+        next(Side::Client, words.load(layout.reply(port)), request)?;
+        let at = layout.results(port);
+        let status = CallStatus::from_code(words.load(at));
+        for (index, word) in results.iter_mut().enumerate().take(layout.payload) {
+            *word = words.load(at + PREFIX + index);
+        }
+        words.store(layout.lock(port), 0);
+        Some(status)
+    }
+
+    /// Leaves a call alone: nobody will ask for its answer, and its port is free when it has been served.
+    pub fn leave(&self, posted: Posted) {
+        self.words.store(self.layout.lock(posted.port), 0);
+    }
+
+    /// Whether the services have been stopped.
+    pub fn is_closed(&self) -> bool {
+        self.words.load(CLOSED) != 0
+    }
+}

@@ -1,0 +1,182 @@
+//! Where ports lie in the shared words.
+//!
+//! ```text
+//!      0  ports | patience | budget | calm | closed | ticket | payload words | …         one cache line
+//!     16  locks      one word for each port                             client's own
+//!         requests   one word for each port: the client's outboxes      client writes, server polls
+//!         replies    one word for each port: the server's outboxes      server writes, client polls
+//!         ports      { opcode, length, sequence, lanes, arguments … }   client writes
+//!                    { status, length, sequence, 0, results … }         server writes
+//! ```
+//!
+//! Each table and each port begins on a cache line, so that nothing that one side writes shares a line with
+//! what the other writes. Mailboxes of one side lie together: one line tells the server of sixteen ports.
+//!
+//! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
+//! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
+
+/// Words of one cache line, and of the header.
+const LINE: usize = 16;
+
+/// Words in front of arguments and of results.
+pub(crate) const PREFIX: usize = 4;
+
+/// Words of the header.
+pub(crate) const PORTS: usize = 0;
+/// Turns that a client waits for one call.
+pub(crate) const PATIENCE: usize = 1;
+/// Turns that one invocation may wait in all its calls; 0 for no limit.
+pub(crate) const BUDGET: usize = 2;
+/// Turns after which a waiting invocation takes its time between two looks.
+pub(crate) const CALM: usize = 3;
+/// Not 0 once the services have been stopped.
+pub(crate) const CLOSED: usize = 4;
+/// Counts the invocations that have called, to spread them over the ports: of kernels alone.
+#[cfg(test)]
+pub(crate) const TICKET: usize = 5;
+/// Words of payload in each direction.
+pub(crate) const PAYLOAD: usize = 6;
+/// Words from one port to the next, and from its arguments to its results.
+pub(crate) const STRIDE: usize = 7;
+/// First words of the tables.
+pub(crate) const LOCKS: usize = 8;
+/// See [`LOCKS`].
+pub(crate) const REQUESTS: usize = 9;
+/// See [`LOCKS`].
+pub(crate) const REPLIES: usize = 10;
+/// First word of the first port.
+pub(crate) const FIRST: usize = 11;
+
+/// The most ports.
+pub(crate) const MAX_PORTS: usize = 1 << 16;
+/// The most words of payload in a direction.
+pub(crate) const MAX_PAYLOAD: usize = 1 << 14;
+
+/// The sizes of a set of ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PortLayout {
+    /// Number of ports, at least 1.
+    pub ports: usize,
+    /// Words of payload in each direction.
+    pub payload: usize,
+}
+
+impl PortLayout {
+    /// A layout within the limits: the numbers are clamped to what is possible.
+    pub fn new(ports: usize, payload: usize) -> Self {
+        Self {
+            ports: ports.clamp(1, MAX_PORTS),
+            payload: payload.min(MAX_PAYLOAD),
+        }
+    }
+
+    fn table(self) -> usize {
+        self.ports.next_multiple_of(LINE)
+    }
+
+    /// Words of one direction of one port.
+    fn half(self) -> usize {
+        (PREFIX + self.payload).next_multiple_of(LINE)
+    }
+
+    /// The client's lock of a port.
+    pub fn lock(self, port: usize) -> usize {
+        LINE + port
+    }
+
+    /// The client's outbox.
+    pub fn request(self, port: usize) -> usize {
+        LINE + self.table() + port
+    }
+
+    /// The server's outbox.
+    pub fn reply(self, port: usize) -> usize {
+        LINE + 2 * self.table() + port
+    }
+
+    /// Where the client writes: the prefix, then the arguments.
+    pub fn arguments(self, port: usize) -> usize {
+        LINE + 3 * self.table() + 2 * self.half() * port
+    }
+
+    /// Where the server writes: the prefix, then the results.
+    pub fn results(self, port: usize) -> usize {
+        self.arguments(port) + self.half()
+    }
+
+    /// Words of everything.
+    pub fn words(self) -> usize {
+        self.arguments(self.ports)
+    }
+
+    /// Bytes of everything.
+    pub fn bytes(self) -> u64 {
+        self.words() as u64 * 4
+    }
+
+    /// The words of the header that say where things lie, by their index.
+    pub fn header(self) -> [(usize, u32); 7] {
+        [
+            (PORTS, self.ports as u32),
+            (PAYLOAD, self.payload as u32),
+            (STRIDE, self.half() as u32),
+            (LOCKS, self.lock(0) as u32),
+            (REQUESTS, self.request(0) as u32),
+            (REPLIES, self.reply(0) as u32),
+            (FIRST, self.arguments(0) as u32),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps_and_sides_share_no_line() {
+        for (ports, payload) in [(1, 0), (1, 1), (3, 12), (16, 13), (17, 128), (100, 60)] {
+            let layout = PortLayout::new(ports, payload);
+            // 1: client, 2: server, 0: nobody.
+            let mut owner = vec![0u8; layout.words()];
+            let mut claim = |at: usize, len: usize, side: u8| {
+                for word in &mut owner[at..at + len] {
+                    assert_eq!(*word, 0);
+                    *word = side;
+                }
+            };
+            claim(0, LINE, 3);
+            for port in 0..ports {
+                claim(layout.lock(port), 1, 1);
+                claim(layout.request(port), 1, 1);
+                claim(layout.reply(port), 1, 2);
+                claim(layout.arguments(port), PREFIX + payload, 1);
+                claim(layout.results(port), PREFIX + payload, 2);
+            }
+            for line in owner.chunks(LINE) {
+                assert!(!(line.contains(&1) && line.contains(&2)));
+            }
+        }
+    }
+
+    #[test]
+    fn the_cost_is_what_the_formula_says() {
+        let pad = |bytes: u64| bytes.next_multiple_of(64);
+        for (ports, bytes) in [(1u64, 4u64), (64, 512), (2048, 512), (7, 1000)] {
+            let layout = PortLayout::new(ports as usize, bytes as usize / 4);
+            let formula = 64 + 3 * pad(4 * ports) + 2 * ports * pad(16 + bytes);
+            assert_eq!(layout.bytes(), formula);
+        }
+        // The seed's example: 2048 threads, 4096 bits a direction.
+        assert_eq!(
+            PortLayout::new(2048, 128).bytes(),
+            64 + 3 * 8192 + 2 * 2048 * 576
+        );
+    }
+
+    #[test]
+    fn sizes_are_clamped() {
+        let layout = PortLayout::new(0, usize::MAX);
+        assert_eq!((layout.ports, layout.payload), (1, MAX_PAYLOAD));
+        assert!(PortLayout::new(usize::MAX, usize::MAX).words() < 1 << 32);
+    }
+}

@@ -1,0 +1,24 @@
+//! Ports: pairs of mailboxes in memory that two sides share, through which one side calls and the other answers.
+//!
+//! - [`protocol`]: whose turn it is, as a pure function. Its page is the specification.
+//! - [`layout`]: where everything lies in the shared words, and what it costs.
+//! - [`words`]: the shared words, whatever memory they are.
+//! - [`client`]: the calling side, for threads of the host. `shaders/rpc.wgsl` is the same for kernels.
+//! - [`server`]: the answering side, which trusts nothing that it reads.
+//!
+//! The room needs nothing of the rest of the crate, so that model, fuzzer and loom run it alone.
+
+pub(crate) mod client;
+pub(crate) mod layout;
+pub(crate) mod protocol;
+pub(crate) mod server;
+pub(crate) mod words;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_hostile;
+#[cfg(test)]
+mod tests_loom;

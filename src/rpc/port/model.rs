@@ -1,0 +1,661 @@
+//! The protocol, explored exhaustively: every interleaving of clients and servers over one and two ports, with writes
+//! that reach the other side late, servers that stop, and clients that leave.
+//!
+//! Each side has a memory of its own, in which its threads see each other at once (locks, outboxes). What it writes
+//! for the other side is delivered later: in the order of its fences, and in any order between two fences. That is
+//! weaker than any machine that is to run this. The decisions are [`next`]'s, the same function that host and
+//! kernels follow.
+//!
+//! In every reachable state: no two clients and no two servers are at one port (exclusion); a server serves only
+//! what the client posted, once (no call duplicated), and a client reads only its own result (none mixed up). From
+//! every state in which the servers run, the end can be reached in which every call was made (progress, none lost),
+//! and at the end all locks are free and all mailboxes agree (return to quiescent).
+//!
+//! What is left out in turn (a fence, a look, the order of two stores) must be noticed: `mutants_are_caught`.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use super::protocol::{MOVES_PER_CALL, Side, next};
+
+/// Calls are numbered from 1; the result of a call is its number and this.
+const ANSWER: u32 = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// The client's mailbox may arrive before its arguments.
+    NoClientFence,
+    /// The server's mailbox may arrive before its results.
+    NoServerFence,
+    /// The client posts, and writes the arguments then.
+    ClientStoresSwapped,
+    /// The server answers, and writes the results then.
+    ServerStoresSwapped,
+    /// The client looks before it takes the lock, and not again.
+    NoClientRecheck,
+    /// The server looks before it takes the lock, and not again.
+    NoServerRecheck,
+    /// Clients take no locks.
+    NoClientLock,
+    /// Clients give the lock back before they have read the result.
+    EarlyRelease,
+    /// Mailboxes are single bits, and the client looks at its inbox before it takes the lock.
+    BitsWithEarlyLook,
+}
+
+/// How the client looks at a port before it posts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// At both mailboxes, with the lock in hand: threads of the host.
+    Locked,
+    /// At the inbox before, at the outbox with the lock in hand: kernels, which load a polled word at one place.
+    InboxFirst,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    ports: usize,
+    clients: usize,
+    calls: u32,
+    servers: usize,
+    look: Look,
+    /// Clients may stop waiting, and leave their call to itself.
+    leaves: bool,
+    /// Servers may stop for good between two calls.
+    stops: bool,
+    flaw: Flaw,
+}
+
+/// Where a client is in its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum ClientAt {
+    Search,
+    /// Looked at the inbox of the port.
+    Looked(usize, u32),
+    Locked(usize, Option<u32>),
+    Writing(usize, u32),
+    Written(usize, u32),
+    Waiting(usize, u32),
+    Released(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum ServerAt {
+    Search,
+    Locked(usize, Option<u32>),
+    Working(usize, u32),
+    Answering(usize, u32, u32),
+    Answered(usize, u32),
+    Stopped,
+}
+
+/// A write on its way to the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Write {
+    /// Fences before it.
+    epoch: u8,
+    port: usize,
+    /// The mailbox, or else the payload.
+    mailbox: bool,
+    value: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Port {
+    client_lock: bool,
+    server_lock: bool,
+    /// What a side wrote, and what the other sees of it: the mailbox and the payload.
+    client: [u32; 2],
+    client_seen: [u32; 2],
+    server: [u32; 2],
+    server_seen: [u32; 2],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    ports: Vec<Port>,
+    clients: Vec<(ClientAt, u32)>,
+    servers: Vec<ServerAt>,
+    /// On their way from clients, and from servers.
+    flying: [Vec<Write>; 2],
+    epochs: [u8; 2],
+    /// How often each call was served.
+    served: Vec<u8>,
+    left: Vec<bool>,
+}
+
+impl State {
+    fn new(setup: &Setup) -> Self {
+        let calls = setup.clients * setup.calls as usize + 1;
+        Self {
+            ports: vec![Port::default(); setup.ports],
+            clients: vec![(ClientAt::Search, 0); setup.clients],
+            servers: vec![ServerAt::Search; setup.servers],
+            flying: [Vec::new(), Vec::new()],
+            epochs: [0, 0],
+            served: vec![0; calls],
+            left: vec![false; calls],
+        }
+    }
+
+    fn id(setup: &Setup, client: usize, call: u32) -> u32 {
+        client as u32 * setup.calls + call + 1
+    }
+
+    /// A store of one side that the other is to see.
+    fn write(&mut self, side: Side, port: usize, mailbox: bool, value: u32) {
+        let index = side as usize;
+        let own = match side {
+            Side::Client => &mut self.ports[port].client,
+            Side::Server => &mut self.ports[port].server,
+        };
+        own[usize::from(!mailbox)] = value;
+        let write = Write {
+            epoch: self.epochs[index],
+            port,
+            mailbox,
+            value,
+        };
+        self.flying[index].push(write);
+    }
+
+    fn fence(&mut self, side: Side) {
+        let index = side as usize;
+        // Only the order counts, so that the numbers stay small when nothing is on its way.
+        self.epochs[index] = match self.flying[index].iter().map(|write| write.epoch).max() {
+            Some(last) => last + 1,
+            None => 0,
+        };
+    }
+
+    /// Every state after one delivery. Writes to one place arrive in order.
+    fn deliveries(&self, found: &mut Vec<State>) {
+        for (index, flying) in self.flying.iter().enumerate() {
+            for (at, write) in flying.iter().enumerate() {
+                let place = |w: &Write| (w.port, w.mailbox);
+                let blocked = flying[..at]
+                    .iter()
+                    .any(|w| w.epoch < write.epoch || place(w) == place(write));
+                if blocked {
+                    continue;
+                }
+                let mut state = self.clone();
+                state.flying[index].remove(at);
+                let port = &mut state.ports[write.port];
+                let seen = [&mut port.client_seen, &mut port.server_seen];
+                let [client, server] = seen;
+                let seen = if index == 0 { client } else { server };
+                seen[usize::from(!write.mailbox)] = write.value;
+                // Epochs count from the oldest on its way.
+                let oldest = state.flying[index].iter().map(|w| w.epoch).min();
+                let oldest = oldest.unwrap_or(state.epochs[index]);
+                state.flying[index]
+                    .iter_mut()
+                    .for_each(|w| w.epoch -= oldest);
+                state.epochs[index] -= oldest;
+                found.push(state);
+            }
+        }
+    }
+
+    fn client_steps(
+        &self,
+        setup: &Setup,
+        index: usize,
+        found: &mut Vec<State>,
+    ) -> Result<(), String> {
+        let (at, call) = self.clients[index];
+        if call == setup.calls {
+            return Ok(());
+        }
+        let id = Self::id(setup, index, call);
+        let bits = |word: u32| match setup.flaw {
+            Flaw::BitsWithEarlyLook => word & 1,
+            _ => word,
+        };
+        let with = |change: &dyn Fn(&mut State)| {
+            let mut state = self.clone();
+            change(&mut state);
+            state
+        };
+        let go = |state: &mut State, at| state.clients[index].0 = at;
+        let done = |state: &mut State| state.clients[index] = (ClientAt::Search, call + 1);
+        match at {
+            ClientAt::Search => {
+                for port in 0..setup.ports {
+                    let inbox = self.ports[port].server_seen[0];
+                    if setup.look == Look::InboxFirst {
+                        found.push(with(&|s| go(s, ClientAt::Looked(port, inbox))));
+                    } else if setup.flaw == Flaw::NoClientRecheck {
+                        let outbox = self.ports[port].client[0];
+                        if let Some(request) = next(Side::Client, inbox, outbox) {
+                            found.push(with(&|s| go(s, ClientAt::Looked(port, request))));
+                        }
+                    } else {
+                        found.extend(self.locked(setup, index, port, None));
+                    }
+                }
+            }
+            ClientAt::Looked(port, word) => {
+                let taken = self.locked(setup, index, port, Some(word));
+                if taken.is_none() {
+                    found.push(with(&|s| go(s, ClientAt::Search)));
+                }
+                found.extend(taken);
+            }
+            ClientAt::Locked(port, early) => {
+                let outbox = self.ports[port].client[0];
+                let request = match (setup.flaw, early) {
+                    (Flaw::NoClientRecheck, Some(request)) => Some(request),
+                    (_, early) => {
+                        let inbox = early.unwrap_or(self.ports[port].server_seen[0]);
+                        next(Side::Client, bits(inbox), bits(outbox)).map(|_| outbox + 1)
+                    }
+                };
+                found.push(with(&|s| match request {
+                    Some(request) => go(s, ClientAt::Writing(port, request)),
+                    None => {
+                        s.ports[port].client_lock = false;
+                        go(s, ClientAt::Search);
+                    }
+                }));
+            }
+            ClientAt::Writing(port, request) => found.push(with(&|s| {
+                match setup.flaw {
+                    Flaw::ClientStoresSwapped => s.write(Side::Client, port, true, request),
+                    _ => s.write(Side::Client, port, false, id),
+                }
+                if setup.flaw != Flaw::NoClientFence {
+                    s.fence(Side::Client);
+                }
+                go(s, ClientAt::Written(port, request));
+            })),
+            ClientAt::Written(port, request) => found.push(with(&|s| {
+                match setup.flaw {
+                    Flaw::ClientStoresSwapped => s.write(Side::Client, port, false, id),
+                    _ => s.write(Side::Client, port, true, request),
+                }
+                if setup.flaw != Flaw::NoClientFence {
+                    s.fence(Side::Client);
+                }
+                go(s, ClientAt::Waiting(port, request));
+            })),
+            ClientAt::Waiting(port, request) => {
+                let seen = self.ports[port].server_seen;
+                if next(Side::Client, bits(seen[0]), bits(request)).is_some() {
+                    if setup.flaw == Flaw::EarlyRelease {
+                        found.push(with(&|s| {
+                            s.ports[port].client_lock = false;
+                            go(s, ClientAt::Released(port));
+                        }));
+                    } else {
+                        self.check_result(id, seen[1])?;
+                        found.push(with(&|s| {
+                            s.ports[port].client_lock = false;
+                            done(s);
+                        }));
+                    }
+                }
+                if setup.leaves {
+                    found.push(with(&|s| {
+                        s.ports[port].client_lock = false;
+                        s.left[id as usize] = true;
+                        done(s);
+                    }));
+                }
+            }
+            ClientAt::Released(port) => {
+                self.check_result(id, self.ports[port].server_seen[1])?;
+                found.push(with(&done));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_result(&self, id: u32, result: u32) -> Result<(), String> {
+        if result != id + ANSWER {
+            return Err(format!("call {id} got {result}"));
+        }
+        match self.served[id as usize] {
+            1 => Ok(()),
+            times => Err(format!("call {id} returned, and was served {times} times")),
+        }
+    }
+
+    /// The state after client `index` has taken the lock of a port, if it is free.
+    fn locked(
+        &self,
+        setup: &Setup,
+        index: usize,
+        port: usize,
+        early: Option<u32>,
+    ) -> Option<State> {
+        let locks = setup.flaw != Flaw::NoClientLock;
+        if locks && self.ports[port].client_lock {
+            return None;
+        }
+        let mut state = self.clone();
+        state.ports[port].client_lock = true;
+        state.clients[index].0 = ClientAt::Locked(port, early);
+        Some(state)
+    }
+
+    fn server_steps(
+        &self,
+        setup: &Setup,
+        index: usize,
+        found: &mut Vec<State>,
+    ) -> Result<(), String> {
+        let with = |change: &dyn Fn(&mut State)| {
+            let mut state = self.clone();
+            change(&mut state);
+            state
+        };
+        let go = |state: &mut State, at| state.servers[index] = at;
+        match self.servers[index] {
+            ServerAt::Search => {
+                for port in 0..setup.ports {
+                    let own = &self.ports[port];
+                    let early = next(Side::Server, own.client_seen[0], own.server[0]);
+                    if early.is_some() && !own.server_lock {
+                        found.push(with(&|s| {
+                            s.ports[port].server_lock = true;
+                            go(s, ServerAt::Locked(port, early));
+                        }));
+                    } else if let (Some(_), Flaw::NoServerRecheck) = (early, setup.flaw) {
+                        // It goes on looking until the lock is free, and remembers what it saw.
+                        found.push(with(&|s| go(s, ServerAt::Locked(port, early))));
+                    }
+                }
+                if setup.stops {
+                    found.push(with(&|s| go(s, ServerAt::Stopped)));
+                }
+            }
+            ServerAt::Locked(port, early) => {
+                let own = &self.ports[port];
+                let request = match setup.flaw {
+                    Flaw::NoServerRecheck => early,
+                    _ => next(Side::Server, own.client_seen[0], own.server[0]),
+                };
+                let waits = setup.flaw == Flaw::NoServerRecheck
+                    && self.servers.iter().enumerate().any(|(other, at)| {
+                        other != index && matches!(at, ServerAt::Working(p, _) | ServerAt::Answering(p, ..) | ServerAt::Answered(p, _) if *p == port)
+                    });
+                if !waits {
+                    found.push(with(&|s| match request {
+                        Some(request) => go(s, ServerAt::Working(port, request)),
+                        None => {
+                            s.ports[port].server_lock = false;
+                            go(s, ServerAt::Search);
+                        }
+                    }));
+                }
+            }
+            ServerAt::Working(port, request) => {
+                let id = self.ports[port].client_seen[1];
+                let mut state = self.clone();
+                let Some(times) = state.served.get_mut(id as usize).filter(|_| id != 0) else {
+                    return Err(format!("served what nobody posted: {id}"));
+                };
+                *times += 1;
+                if *times > 1 {
+                    return Err(format!("call {id} was served twice"));
+                }
+                if self.ports[port].client[1] != id {
+                    return Err(format!("call {id} was overwritten while it was served"));
+                }
+                go(&mut state, ServerAt::Answering(port, request, id + ANSWER));
+                found.push(state);
+            }
+            ServerAt::Answering(port, request, result) => found.push(with(&|s| {
+                match setup.flaw {
+                    Flaw::ServerStoresSwapped => s.write(Side::Server, port, true, request),
+                    _ => s.write(Side::Server, port, false, result),
+                }
+                if setup.flaw != Flaw::NoServerFence {
+                    s.fence(Side::Server);
+                }
+                let then = match setup.flaw {
+                    Flaw::ServerStoresSwapped => result,
+                    _ => request,
+                };
+                go(s, ServerAt::Answered(port, then));
+            })),
+            ServerAt::Answered(port, word) => found.push(with(&|s| {
+                let mailbox = setup.flaw != Flaw::ServerStoresSwapped;
+                s.write(Side::Server, port, mailbox, word);
+                if setup.flaw != Flaw::NoServerFence {
+                    s.fence(Side::Server);
+                }
+                s.ports[port].server_lock = false;
+                go(s, ServerAt::Search);
+            })),
+            ServerAt::Stopped => {}
+        }
+        Ok(())
+    }
+
+    fn exclusion(&self) -> Result<(), String> {
+        for port in 0..self.ports.len() {
+            let clients = self.clients.iter().filter(|(at, _)| {
+                matches!(at, ClientAt::Writing(p, _) | ClientAt::Written(p, _) | ClientAt::Waiting(p, _) if *p == port)
+            });
+            let servers = self.servers.iter().filter(|at| {
+                matches!(at, ServerAt::Working(p, _) | ServerAt::Answering(p, ..) | ServerAt::Answered(p, _) if *p == port)
+            });
+            if clients.count() > 1 || servers.count() > 1 {
+                return Err(format!("two at one end of port {port}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn successors(&self, setup: &Setup) -> Result<Vec<State>, String> {
+        self.exclusion()?;
+        let mut found = Vec::new();
+        self.deliveries(&mut found);
+        for client in 0..setup.clients {
+            self.client_steps(setup, client, &mut found)?;
+        }
+        for server in 0..setup.servers {
+            self.server_steps(setup, server, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// Whether every call was made, and the ports are as at the start.
+    fn is_over(&self, setup: &Setup) -> bool {
+        let quiet = |port: &Port| {
+            !port.client_lock
+                && !port.server_lock
+                && port.client[0] == port.server[0]
+                && port.client == port.client_seen
+                && port.server == port.server_seen
+        };
+        let calls = setup.clients as u32 * setup.calls;
+        let moves: u32 = self.ports.iter().map(|port| port.client[0]).sum();
+        self.clients.iter().all(|(_, call)| *call == setup.calls)
+            && self.ports.iter().all(quiet)
+            && self.flying.iter().all(Vec::is_empty)
+            && self.served.iter().skip(1).all(|&times| times == 1)
+            && moves == calls * MOVES_PER_CALL
+    }
+}
+
+/// Explores everything; the number of states, or what is wrong.
+fn explore(setup: Setup) -> Result<usize, String> {
+    let start = State::new(&setup);
+    let mut known: HashMap<State, usize> = HashMap::from([(start.clone(), 0)]);
+    let mut predecessors: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut live = vec![true];
+    let mut over = Vec::new();
+    let mut queue = VecDeque::from([(start, 0)]);
+    while let Some((state, index)) = queue.pop_front() {
+        if state.is_over(&setup) {
+            over.push(index);
+        }
+        let successors = state.successors(&setup)?;
+        let served_all = |s: &State| s.servers.iter().all(|at| *at == ServerAt::Stopped);
+        for successor in successors {
+            let next_index = known.len();
+            let entry = *known.entry(successor.clone()).or_insert(next_index);
+            if entry == next_index {
+                predecessors.push(Vec::new());
+                live.push(!served_all(&successor));
+                queue.push_back((successor, entry));
+            }
+            predecessors[entry].push(index);
+        }
+    }
+    // Backwards from the end: whoever cannot reach it is stuck. Once all servers have stopped, it is enough that
+    // clients, who may leave, come to their end; calls may be lost then, but never served twice.
+    if over.is_empty() {
+        return Err("the end is never reached".to_owned());
+    }
+    let mut reaches = vec![false; known.len()];
+    let mut queue: Vec<usize> = over;
+    queue.iter().for_each(|&index| reaches[index] = true);
+    while let Some(index) = queue.pop() {
+        for &before in &predecessors[index] {
+            if !std::mem::replace(&mut reaches[before], true) {
+                queue.push(before);
+            }
+        }
+    }
+    let stuck: BTreeSet<usize> = (0..known.len())
+        .filter(|&i| live[i] && !reaches[i])
+        .collect();
+    match stuck.first() {
+        Some(first) => {
+            let state = known.iter().find(|(_, index)| *index == first);
+            Err(format!(
+                "{} states are stuck, such as {state:?}",
+                stuck.len()
+            ))
+        }
+        None => Ok(known.len()),
+    }
+}
+
+const PLAIN: Setup = Setup {
+    ports: 1,
+    clients: 2,
+    calls: 2,
+    servers: 2,
+    look: Look::Locked,
+    leaves: false,
+    stops: false,
+    flaw: Flaw::None,
+};
+
+fn setups() -> Vec<Setup> {
+    let mut setups = Vec::new();
+    for look in [Look::Locked, Look::InboxFirst] {
+        let plain = Setup { look, ..PLAIN };
+        setups.push(plain);
+        setups.push(Setup {
+            leaves: true,
+            servers: 1,
+            ..plain
+        });
+        setups.push(Setup {
+            leaves: true,
+            stops: true,
+            calls: 1,
+            ..plain
+        });
+        setups.push(Setup {
+            ports: 2,
+            calls: 1,
+            ..plain
+        });
+        setups.push(Setup {
+            ports: 2,
+            calls: 2,
+            clients: 1,
+            leaves: true,
+            ..plain
+        });
+    }
+    setups
+}
+
+#[test]
+fn every_interleaving_keeps_the_protocol() {
+    for setup in setups() {
+        let states = explore(setup).unwrap_or_else(|error| panic!("{setup:?}: {error}"));
+        assert!(states > 100, "{setup:?}: only {states} states");
+    }
+}
+
+#[test]
+fn clients_reach_their_end_when_servers_stop() {
+    let setup = Setup {
+        leaves: true,
+        stops: true,
+        calls: 2,
+        servers: 1,
+        ..PLAIN
+    };
+    let mut known = BTreeSet::new();
+    let mut queue = vec![State::new(&setup)];
+    let mut ends = 0;
+    let mut seen = std::collections::HashSet::new();
+    while let Some(state) = queue.pop() {
+        let done = state.clients.iter().all(|(_, call)| *call == setup.calls);
+        let successors = state.successors(&setup).unwrap();
+        // A state without a way on is an end, and at an end all clients have returned, or their ports are with
+        // a server that stopped: the one thing that only a clock can tell from a server that is slow.
+        if successors.is_empty() {
+            assert!(done || state.servers.iter().all(|at| *at == ServerAt::Stopped));
+            ends += usize::from(done);
+            known.insert(state.left.clone());
+        }
+        for successor in successors {
+            if seen.insert(successor.clone()) {
+                queue.push(successor);
+            }
+        }
+    }
+    assert!(ends > 0 && known.len() > 1);
+}
+
+#[test]
+fn mutants_are_caught() {
+    for (flaw, look) in [
+        (Flaw::NoClientFence, Look::Locked),
+        (Flaw::NoServerFence, Look::Locked),
+        (Flaw::ClientStoresSwapped, Look::Locked),
+        (Flaw::ServerStoresSwapped, Look::Locked),
+        (Flaw::NoClientRecheck, Look::Locked),
+        (Flaw::NoServerRecheck, Look::Locked),
+        (Flaw::NoClientLock, Look::Locked),
+        (Flaw::EarlyRelease, Look::Locked),
+        (Flaw::BitsWithEarlyLook, Look::InboxFirst),
+    ] {
+        let caught = [
+            PLAIN,
+            Setup {
+                leaves: true,
+                servers: 1,
+                ..PLAIN
+            },
+            Setup {
+                leaves: true,
+                calls: 3,
+                servers: 1,
+                ..PLAIN
+            },
+        ]
+        .into_iter()
+        .any(|setup| {
+            explore(Setup {
+                flaw,
+                look,
+                ..setup
+            })
+            .is_err()
+        });
+        assert!(caught, "{flaw:?} goes unnoticed");
+    }
+}

@@ -1,0 +1,125 @@
+//! The protocol of one port: one client, one server, and for each of them a mailbox that it alone writes.
+//!
+//! A side's own mailbox is its *outbox*, the other side's is its *inbox*. Seen from both sides, with two bits a
+//! state, a call goes through the states of the seed (specification: "Shared memory remote procedure calls", table
+//! "If the mailbox delay is made explicit"):
+//!
+//! | name | client in, out | server in, out |
+//! | --- | --- | --- |
+//! | quiescent | 0 0 | 0 0 |
+//! | work posted | 0 1 | 0 0 |
+//! | | 0 1 | 1 0 |
+//! | server working | 0 1 | 1 0 |
+//! | result posted | 0 1 | 1 1 |
+//! | | 1 1 | 1 1 |
+//! | work received | 1 1 | 1 1 |
+//! | client finished | 1 0 | 1 1 |
+//! | | 1 0 | 0 1 |
+//! | server release | 1 0 | 0 0 |
+//! | | 0 0 | 0 0 |
+//! | client return | 0 0 | 0 0 |
+//!
+//! Every move in that table follows one rule, [`next`]: *the client may move when its mailboxes agree, and then
+//! flips its own; the server may move when they differ, and then makes its own agree.* Whoever may move owns the
+//! payload.
+//!
+//! # Two calls in one round
+//!
+//! The second half of the table, from "work received" to "client return", carries nothing. Since the rule does not
+//! tell the halves apart, the client may just as well post its next call there: the state in which a result has
+//! been received *is* quiescent, with the other polarity. That halves the writes
+//! and the waits of a call, so this is what is used
+//! ([`MOVES_PER_CALL`]). It also frees the client from coming back: a call that nobody waits for is over when the
+//! server has answered it.
+//!
+//! # Counters instead of bits
+//!
+//! A mailbox is a word of its own, and the client's counts its moves rather than flipping between 0 and 1; the
+//! server copies what it answered. The bit of the table is the lowest of the count. Counting closes a gap: a client
+//! that read its inbox *before* it took the lock, because a kernel can load a polled word at one place only, could
+//! with bits take a port for free on which two calls were posted meanwhile and one of them answered. With counters
+//! an old inbox never equals a newer outbox, unless 2^32 calls lie between.
+
+/// One of the two ends of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Side {
+    /// Posts calls.
+    Client,
+    /// Answers them.
+    Server,
+}
+
+/// Moves of either side in one call. The seed's machine has two, of which the second carries nothing.
+#[cfg(test)]
+pub(crate) const MOVES_PER_CALL: u32 = 1;
+
+/// The rule: what `side` writes into its outbox when it moves, given what it sees in its inbox and what it wrote
+/// last; `None` while the other side owns the port.
+///
+/// What the other side wrote is not trusted: any two words lead to a move or to none.
+pub(crate) const fn next(side: Side, inbox: u32, outbox: u32) -> Option<u32> {
+    match side {
+        Side::Client if inbox == outbox => Some(outbox.wrapping_add(1)),
+        Side::Server if inbox != outbox => Some(inbox),
+        _ => None,
+    }
+}
+
+pub(crate) use crate::device::CallStatus;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the specification, line by line: client in and out, server in and out.
+    const TABLE: [(&str, [u32; 4]); 12] = [
+        ("quiescent", [0, 0, 0, 0]),
+        ("work posted", [0, 1, 0, 0]),
+        ("", [0, 1, 1, 0]),
+        ("server working", [0, 1, 1, 0]),
+        ("result posted", [0, 1, 1, 1]),
+        ("", [1, 1, 1, 1]),
+        ("work received", [1, 1, 1, 1]),
+        ("client finished", [1, 0, 1, 1]),
+        ("", [1, 0, 0, 1]),
+        ("server release", [1, 0, 0, 0]),
+        ("", [0, 0, 0, 0]),
+        ("client return", [0, 0, 0, 0]),
+    ];
+
+    #[test]
+    fn every_step_of_the_specification_is_a_move_or_a_delivery() {
+        for (before, after) in TABLE.iter().zip(&TABLE[1..]) {
+            let ([ci, co, si, so], now) = (before.1, after.1);
+            let mut allowed = vec![
+                before.1,         // work that shows in no mailbox
+                [so, co, si, so], // the server's mailbox arrives
+                [ci, co, co, so], // the client's mailbox arrives
+            ];
+            if let Some(out) = next(Side::Client, ci, co) {
+                allowed.push([ci, out & 1, si, so]);
+            }
+            if let Some(out) = next(Side::Server, si, so) {
+                allowed.push([ci, co, si, out & 1]);
+            }
+            assert!(allowed.contains(&now), "{before:?} to {after:?}");
+        }
+    }
+
+    #[test]
+    fn exactly_one_side_may_move_once_everything_has_arrived() {
+        for (client, server) in [
+            (0, 0),
+            (1, 0),
+            (1, 1),
+            (2, 1),
+            (u32::MAX, u32::MAX),
+            (0, u32::MAX),
+        ] {
+            let c = next(Side::Client, server, client).is_some();
+            let s = next(Side::Server, client, server).is_some();
+            assert!(c != s, "{client} {server}");
+        }
+        assert_eq!(next(Side::Client, u32::MAX, u32::MAX), Some(0));
+    }
+}

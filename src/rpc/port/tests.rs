@@ -1,0 +1,185 @@
+//! Loopback: threads of the host on both ends, over memory of the host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use super::layout::PortLayout;
+use super::protocol::CallStatus;
+use super::server::{Dispatch, Server, Sweeper};
+use super::words::HostWords;
+
+/// Counts each call, and answers with the sum and the first argument.
+struct Sums(Vec<AtomicU32>);
+
+impl Dispatch for Sums {
+    fn dispatch(&self, opcode: u32, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
+        if opcode != 7 {
+            return CallStatus::Unknown;
+        }
+        let sum = arguments
+            .iter()
+            .fold(0u32, |sum, &word| sum.wrapping_add(word));
+        results.extend([sum, arguments[0]]);
+        self.0[arguments[0] as usize].fetch_add(1, Ordering::Relaxed);
+        CallStatus::Done
+    }
+}
+
+/// Calls until there is an answer. Every wait has a deadline.
+fn call(
+    client: &mut Client<Arc<HostWords>>,
+    opcode: u32,
+    arguments: &[u32],
+    results: &mut [u32],
+) -> CallStatus {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut posted = None;
+    loop {
+        match posted {
+            None => posted = client.try_post(opcode, arguments),
+            Some(call) => {
+                if let Some(status) = client.try_collect(call, results) {
+                    return status;
+                }
+            }
+        }
+        assert!(Instant::now() < deadline, "no answer");
+        std::thread::yield_now();
+    }
+}
+
+/// `clients` clients, shared out to `threads` threads, make `calls` calls each over `ports` ports.
+fn loopback(ports: usize, clients: usize, threads: usize, servers: usize, calls: usize) {
+    let layout = PortLayout::new(ports, 8);
+    let words = Arc::new(HostWords::new(layout.words()));
+    let server = Server::new(Arc::clone(&words), layout);
+    let sums = Sums((0..clients * calls).map(|_| AtomicU32::new(0)).collect());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..servers {
+            scope.spawn(|| {
+                let mut sweeper = Sweeper::default();
+                while !done.load(Ordering::Acquire) {
+                    if server.sweep(&mut sweeper, &sums) == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let words = &words;
+                scope.spawn(move || {
+                    let own = (0..clients).filter(|client| client % threads == thread);
+                    let mut own: Vec<_> = own
+                        .map(|client| (client, Client::new(Arc::clone(words), layout, client)))
+                        .collect();
+                    for round in 0..calls {
+                        for (number, client) in &mut own {
+                            let id = (*number * calls + round) as u32;
+                            let mut results = [0; 2];
+                            let status = call(client, 7, &[id, 5, u32::MAX], &mut results);
+                            assert_eq!(status, CallStatus::Done);
+                            assert_eq!(results, [id + 4, id]);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = workers
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join)
+            .collect();
+        done.store(true, Ordering::Release);
+        assert!(results.iter().all(Result::is_ok), "a client failed");
+    });
+    for count in &sums.0 {
+        assert_eq!(count.load(Ordering::Relaxed), 1, "each call is served once");
+    }
+}
+
+#[test]
+fn a_thousand_clients_call_through_few_ports() {
+    loopback(16, 1024, 8, 2, 64);
+}
+
+#[test]
+fn one_port_serves_everybody() {
+    loopback(1, 8, 4, 2, 500);
+}
+
+#[test]
+fn as_many_ports_as_clients() {
+    loopback(64, 64, 4, 1, 200);
+}
+
+#[test]
+fn calls_in_flight_fill_the_ports_and_no_more() {
+    let layout = PortLayout::new(5, 4);
+    let words = Arc::new(HostWords::new(layout.words()));
+    let server = Server::new(Arc::clone(&words), layout);
+    let mut client = Client::new(Arc::clone(&words), layout, 3);
+    let sums = Sums((0..100).map(|_| AtomicU32::new(0)).collect());
+    let posted: Vec<_> = (0..5).map(|i| client.try_post(7, &[i]).unwrap()).collect();
+    assert_eq!(client.try_post(7, &[9]), None);
+    assert_eq!(client.try_collect(posted[0], &mut []), None);
+    let mut sweeper = Sweeper::default();
+    assert_eq!(server.sweep(&mut sweeper, &sums), 5);
+    assert_eq!(server.sweep(&mut sweeper, &sums), 0);
+    // A call that is left frees its port without being collected.
+    client.leave(posted[4]);
+    assert!(client.try_post(7, &[10]).is_some());
+    for (index, call) in posted.iter().enumerate().take(4) {
+        let mut results = [0; 2];
+        assert_eq!(
+            client.try_collect(*call, &mut results),
+            Some(CallStatus::Done)
+        );
+        assert_eq!(results, [index as u32; 2]);
+    }
+}
+
+#[test]
+fn a_call_that_was_left_keeps_its_port_until_it_is_served() {
+    let layout = PortLayout::new(1, 4);
+    let words = Arc::new(HostWords::new(layout.words()));
+    let server = Server::new(Arc::clone(&words), layout);
+    let mut client = Client::new(Arc::clone(&words), layout, 0);
+    let sums = Sums((0..4).map(|_| AtomicU32::new(0)).collect());
+    let call = client.try_post(7, &[1]).unwrap();
+    client.leave(call);
+    assert_eq!(client.try_post(7, &[2]), None);
+    assert_eq!(server.sweep(&mut Sweeper::default(), &sums), 1);
+    assert!(client.try_post(7, &[2]).is_some());
+    assert_eq!(sums.0[1].load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn sweeps_begin_behind_the_port_served_last() {
+    /// Records the first argument of each call.
+    struct Order(std::sync::Mutex<Vec<u32>>);
+    impl Dispatch for Order {
+        fn dispatch(&self, _: u32, arguments: &[u32], _: &mut Vec<u32>) -> CallStatus {
+            self.0.lock().unwrap().push(arguments[0]);
+            CallStatus::Done
+        }
+    }
+    let layout = PortLayout::new(4, 4);
+    let words = Arc::new(HostWords::new(layout.words()));
+    let server = Server::new(Arc::clone(&words), layout);
+    let order = Order(std::sync::Mutex::default());
+    let mut sweeper = Sweeper::default();
+    let mut client = Client::new(Arc::clone(&words), layout, 2);
+    let first = client.try_post(1, &[2]).unwrap();
+    server.sweep(&mut sweeper, &order);
+    client.try_collect(first, &mut []);
+    // The client's search is stable, the server's goes on at port 3.
+    let mut posted = Vec::new();
+    for name in [2, 3, 0, 1] {
+        posted.push(client.try_post(1, &[name]).unwrap());
+    }
+    server.sweep(&mut sweeper, &order);
+    assert_eq!(*order.0.lock().unwrap(), [2, 3, 0, 1, 2]);
+}

@@ -1,0 +1,230 @@
+use super::super::builder::{HostServicesBuilder, LEAST_PAYLOAD};
+use super::super::error::ServiceError;
+use super::super::idle::IdlePolicy;
+use super::*;
+use crate::rpc::port::layout::PREFIX;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn arithmetic() -> HostServicesBuilder {
+    HostServices::builder()
+        .call("fn sum(a: u32, b: u32) -> u32", |a: u32, b: u32| {
+            a.wrapping_add(b)
+        })
+        .call(
+            "fn scale(v: vec3<f32>, by: f32) -> vec3<f32>",
+            |v: [f32; 3], by: f32| v.map(|x| x * by),
+        )
+        .call("fn note(x: i32)", |_: i32| ())
+        .call("fn fail()", || -> () { panic!("on purpose") })
+}
+
+#[test]
+fn functions_are_served() {
+    let services = arithmetic().start().unwrap();
+    let mut loopback = services.loopback();
+    assert_eq!(loopback.call("sum", &[2, u32::MAX], MINUTE), Ok(vec![1]));
+    let bits = |values: [f32; 4]| values.map(f32::to_bits);
+    let scaled = loopback
+        .call("scale", &bits([1.0, 2.0, 3.0, 0.5]), MINUTE)
+        .unwrap();
+    assert_eq!(scaled, bits([0.5, 1.0, 1.5, 0.0])[..3]);
+    assert_eq!(loopback.call("note", &[7], MINUTE), Ok(vec![]));
+}
+
+#[test]
+fn what_cannot_be_served_is_a_status() {
+    let services = arithmetic().start().unwrap();
+    let mut loopback = services.loopback();
+    assert_eq!(
+        loopback.call("product", &[2, 3], MINUTE),
+        Err(CallStatus::Unknown)
+    );
+    assert_eq!(
+        loopback.call("sum", &[2], MINUTE),
+        Err(CallStatus::Malformed)
+    );
+    assert_eq!(
+        loopback.call("fail", &[], MINUTE),
+        Err(CallStatus::Panicked)
+    );
+    assert_eq!(
+        loopback.call("sum", &[2; 100], MINUTE),
+        Err(CallStatus::Malformed)
+    );
+    // The ports go on.
+    assert_eq!(loopback.call("sum", &[2, 3], MINUTE), Ok(vec![5]));
+    let statistics = services.statistics();
+    assert_eq!(statistics.unknown, 1);
+    let of = |name| {
+        statistics
+            .functions
+            .iter()
+            .find(|f| f.name == name)
+            .unwrap()
+    };
+    assert_eq!((of("sum").calls, of("sum").malformed), (1, 1));
+    assert_eq!((of("sum").bytes_in, of("sum").bytes_out), (8, 4));
+    assert_eq!((of("fail").calls, of("fail").panics), (1, 1));
+    assert_eq!(of("sum").latency.iter().sum::<u64>(), 1);
+    assert!(of("sum").latency_quantile(0.5).is_some());
+}
+
+#[test]
+fn many_threads_call_at_once_and_nothing_is_lost() {
+    let services = arithmetic().threads(2).ports(8).start().unwrap();
+    let loopback = services.loopback();
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let mut loopback = loopback.spread(thread as usize);
+            scope.spawn(move || {
+                for round in 0..500u32 {
+                    let got = loopback.call("sum", &[thread * 1000, round], MINUTE);
+                    assert_eq!(got, Ok(vec![thread * 1000 + round]));
+                }
+            });
+        }
+    });
+    assert_eq!(services.statistics().functions[0].calls, 3000);
+}
+
+#[test]
+fn stopped_services_answer_nobody_and_hold_nobody() {
+    let services = arithmetic().start().unwrap();
+    let mut loopback = services.loopback();
+    assert_eq!(loopback.call("sum", &[1, 2], MINUTE), Ok(vec![3]));
+    services.stop();
+    services.stop();
+    assert_eq!(
+        loopback.call("sum", &[1, 2], MINUTE),
+        Err(CallStatus::Stopped)
+    );
+    // Also ports that were made afterwards.
+    assert_eq!(
+        services.loopback().call("sum", &[1, 2], MINUTE),
+        Err(CallStatus::Stopped)
+    );
+}
+
+#[test]
+fn stopping_waits_for_the_call_that_is_being_served() {
+    let (entered, wait_for_entry) = std::sync::mpsc::channel();
+    let (leave, told_to_leave) = std::sync::mpsc::channel();
+    let ended = Arc::new(AtomicBool::new(false));
+    let (entered, told_to_leave) = (Mutex::new(entered), Mutex::new(told_to_leave));
+    let flag = Arc::clone(&ended);
+    let slow = move || {
+        entered.lock().unwrap().send(()).unwrap();
+        told_to_leave.lock().unwrap().recv_timeout(MINUTE).unwrap();
+        flag.store(true, Ordering::Release);
+    };
+    let services = HostServices::builder()
+        .call("fn slow()", slow)
+        .start()
+        .unwrap();
+    let mut loopback = services.loopback();
+    let caller = std::thread::spawn(move || loopback.call("slow", &[], MINUTE));
+    wait_for_entry.recv_timeout(MINUTE).unwrap();
+    std::thread::scope(|scope| {
+        let stopper = scope.spawn(|| services.stop());
+        assert!(!ended.load(Ordering::Acquire));
+        leave.send(()).unwrap();
+        stopper.join().unwrap();
+    });
+    assert!(ended.load(Ordering::Acquire));
+    let status = caller.join().unwrap();
+    assert!(
+        matches!(status, Ok(_) | Err(CallStatus::Stopped)),
+        "{status:?}"
+    );
+}
+
+#[test]
+fn a_call_that_nobody_serves_in_time_says_so() {
+    let (leave, told_to_leave) = std::sync::mpsc::channel::<()>();
+    let told_to_leave = Mutex::new(told_to_leave);
+    let slow = move || {
+        let _ = told_to_leave.lock().unwrap().recv_timeout(MINUTE);
+    };
+    let services = HostServices::builder()
+        .call("fn slow()", slow)
+        .start()
+        .unwrap();
+    let mut loopback = services.loopback();
+    assert_eq!(
+        loopback.call("slow", &[], Duration::ZERO),
+        Err(CallStatus::TimedOut)
+    );
+    drop(leave);
+}
+
+#[test]
+fn mistakes_are_told_at_the_start() {
+    let start = |signature: &str| {
+        let builder = HostServices::builder().call(signature, |a: u32| a);
+        builder.start().unwrap_err().to_string()
+    };
+    assert!(start("f(a: u32) -> u32").contains("does not begin with `fn`"));
+    assert!(
+        start("fn f(a: u32, b: u32) -> u32")
+            .contains("2 parameters, and the Rust function takes 1")
+    );
+    assert!(start("fn f(a: u32)").contains("of a result the Rust function has one"));
+    let twice = HostServices::builder()
+        .call("fn f(a: u32) -> u32", |a: u32| a)
+        .call("fn f(b: i32)", |_: i32| ());
+    assert!(matches!(
+        twice.start().unwrap_err(),
+        ServiceError::Duplicate { .. }
+    ));
+    let long = HostServices::builder().call("fn f(a: T)", |_: [[u32; 1024]; 32]| ());
+    assert!(matches!(
+        long.start().unwrap_err(),
+        ServiceError::TooLong { bytes: 131_072, .. }
+    ));
+    for ports in [0, 65_537] {
+        let error = HostServices::builder().ports(ports).start().unwrap_err();
+        assert_eq!(
+            error,
+            ServiceError::Ports {
+                ports,
+                limit: 65_536
+            }
+        );
+    }
+    let error = HostServices::builder()
+        .payload(1 << 20)
+        .start()
+        .unwrap_err();
+    assert!(matches!(error, ServiceError::TooLong { .. }));
+}
+
+#[test]
+fn sizes_are_what_was_asked_for() {
+    let services = arithmetic().ports(7).payload(1000).start().unwrap();
+    let _loopback = services.loopback();
+    let pad = |bytes: u64| bytes.next_multiple_of(64);
+    let bytes = 64 + 3 * pad(28) + 14 * pad(1016);
+    assert_eq!(services.statistics().port_bytes, bytes);
+    assert_eq!(services.port_bytes(7), bytes);
+    // The shortest port: prefix and payload are two cache lines a direction.
+    let services = arithmetic().start().unwrap();
+    assert_eq!(services.port_bytes(1), 64 + 3 * 64 + 2 * 128);
+    const { assert!(PREFIX * 4 + LEAST_PAYLOAD == 128) };
+}
+
+#[test]
+fn idle_servers_wake_for_calls() {
+    // They go to sleep at once, and for an hour.
+    let hour = Duration::from_secs(3600);
+    let idle = IdlePolicy::new().looks(0, 0).sleeps(hour, hour);
+    let services = arithmetic().idle(idle).start().unwrap();
+    let mut loopback = services.loopback();
+    for round in 0..20 {
+        assert_eq!(
+            loopback.call("sum", &[round, 1], MINUTE),
+            Ok(vec![round + 1])
+        );
+    }
+}
