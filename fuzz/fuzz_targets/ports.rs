@@ -2,12 +2,13 @@
 
 #![no_main]
 
+#[allow(dead_code)]
+#[path = "../../src/device/call_status.rs"]
+mod call_status;
+
 /// What ports use of the crate.
 mod device {
-    #[allow(dead_code)]
-    #[path = "../../../src/device/call_status.rs"]
-    mod call_status;
-    pub use call_status::CallStatus;
+    pub use super::call_status::CallStatus;
 }
 
 #[allow(dead_code)]
