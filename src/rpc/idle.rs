@@ -7,9 +7,8 @@ use std::time::Duration;
 /// How server threads wait for calls: they look again at once for a while, then let other threads run between two
 /// looks, and then sleep, twice as long each time. A call that is served starts it all over, and so does a launch.
 ///
-/// A look at 512 quiet ports takes about half a microsecond. With the defaults a server that has nothing to do
-/// sleeps a millisecond at a time after some milliseconds, which costs a tenth of a per cent of a processor; a call
-/// that arrives then waits up to that long.
+/// With the defaults a server that has nothing to do sleeps a millisecond at a time; a call that arrives then waits up
+/// to that long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdlePolicy {
