@@ -8,6 +8,7 @@ pub(crate) mod live;
 pub(crate) mod pointer;
 pub(crate) mod readback;
 pub mod region;
+pub(crate) mod shift;
 pub(crate) mod staging;
 pub(crate) mod transfer;
 
@@ -27,4 +28,6 @@ pub(crate) struct MemoryRoom {
     device_memory: heap::device_memory::DeviceMemory,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,
+    /// The pipeline of `shaders/copy_bytes.wgsl`.
+    shift: std::sync::OnceLock<wgpu::ComputePipeline>,
 }

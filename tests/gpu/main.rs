@@ -12,6 +12,7 @@ mod arguments;
 mod beside;
 mod bindings;
 mod buffers;
+mod byte_copies;
 mod device_memory;
 mod devices;
 mod fault_forms;
@@ -77,6 +78,7 @@ fn main() -> std::process::ExitCode {
         beside::CASES,
         bindings::CASES,
         buffers::CASES,
+        byte_copies::CASES,
         device_memory::CASES,
         devices::CASES,
         faults::CASES,

@@ -2,39 +2,43 @@
 //! and between these and device buffers.
 //!
 //! A device sees the heap as a few large buffers, and wgpu copies between different buffers only. Bytes
-//! that stay within one of them therefore go through a third one.
+//! that stay within one of them therefore go through a third one. It also copies whole words only: bytes that
+//! are none go through a third buffer too, and a kernel shifts them into place ([`crate::memory::shift`]).
 
 pub(crate) mod direct;
+mod places;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
+use self::places::{Buffers, Pieces, Place, copy};
 use super::device_memory::{DeviceMemory, DevicePlace};
 use super::transfer::check_apart;
 use super::{DeviceView, HeapError, HeapShared, SharedHeap, Turn, heap_of, segment_bytes};
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
 use crate::device::wait::lock;
-use crate::device::{Device, DeviceShared, Event, capture};
+use crate::device::{Device, DeviceShared, Event};
 use crate::memory::buffer::{DeviceBuffer, MemoryError};
 use crate::memory::fill::fill_bytes;
 use crate::memory::pointer::{PointerKind, Ptr};
 
-/// The most that goes through the third buffer at once.
-const BETWEEN_BYTES: u64 = 16 << 20;
-
 impl Device {
     /// Copies `len` values from `from` to `to`, on this device and in the order of its queue: launches
     /// recorded before have written what it reads, and launches recorded later read what it has written.
-    /// The pointers are to the context's heap or to this device's own memory ([`Device::malloc`]). No
-    /// values are never an error.
+    /// The pointers are to the context's heap or to this device's own memory ([`Device::malloc`]); the
+    /// values may be of any size, at any byte. No values are never an error.
+    ///
+    /// Bytes beside the target stay as they are. Where it starts or ends inside a word of 4 bytes, the others
+    /// of that word must not be written at the same time, by another device or by kernels that it runs, except
+    /// with atomics: the copy itself changes such a word with one. Whole words are faster: bytes that are none
+    /// are copied twice on their way.
     ///
     /// # Errors
-    /// [`HeapError::Overlap`]; [`HeapError::PartOfWord`] where a range starts or ends inside a word of 4
-    /// bytes, other than at the end of its allocation; [`HeapError::HostAccess`];
-    /// [`HeapError::Unsupported`]; [`HeapError::Null`], [`HeapError::NotAllocated`],
+    /// [`HeapError::Overlap`]; [`HeapError::HostAccess`]; [`HeapError::Unsupported`];
+    /// [`HeapError::Null`], [`HeapError::NotAllocated`],
     /// [`HeapError::Misaligned`]; [`HeapError::Buffer`] when wgpu refuses.
     pub fn heap_copy<T: Pod>(
         &self,
@@ -54,10 +58,10 @@ impl Device {
         let mut queue = device.queue.lock(device);
         from.enter(&queue, WHAT, &[])?;
         to.enter(&queue, WHAT, &[])?;
-        let (source, words) = from.words(WHAT, bytes)?;
-        let (target, _) = to.words(WHAT, bytes)?;
+        let source = from.padded_place(WHAT, bytes)?;
+        let target = to.padded_place(WHAT, bytes)?;
         check_apart(from.ptr.address(), to.ptr.address(), bytes)?;
-        copy(&mut queue, device, &source, &target, words)?;
+        copy(&mut queue, device, &source, &target, bytes)?;
         Ok(event(queue, device))
     }
 
@@ -119,14 +123,15 @@ impl Device {
 impl<T: Pod> DeviceBuffer<T> {
     /// Copies `count` values from `from` on into this buffer from element `start` on, on the device and
     /// in the order of its queue. The pointer is to the context's heap or to the device's own memory. No
-    /// values are never an error.
+    /// values are never an error. What [`Device::heap_copy`] says about parts of words holds here, too.
     ///
     /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not
     /// been told to a [`HostAccess`](crate::HostAccess): what was copied may be its doing.
     ///
     /// # Errors
-    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`],
-    /// [`MemoryError::Misaligned`] or [`MemoryError::MissingUsage`].
+    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`];
+    /// [`MemoryError::Misaligned`] where an imported buffer ends inside the last word of the range;
+    /// [`MemoryError::MissingUsage`], which is `STORAGE` as well for parts of words.
     pub fn copy_from_heap(&self, start: u64, from: Ptr<T>, count: u64) -> Result<Event, HeapError> {
         const WHAT: &str = "a copy from the heap";
         let range = self.byte_range(WHAT, start, count)?;
@@ -135,14 +140,17 @@ impl<T: Pod> DeviceBuffer<T> {
             return Ok(Event::complete(device));
         };
         self.needs(WHAT, wgpu::BufferUsages::COPY_DST)?;
-        let target = self.words(WHAT, &range)?;
+        let target = self.place(WHAT, &range)?;
         let heap = heap_of(device)?;
         let mut from = Pointee::find(device, WHAT, from, bytes)?;
         let _turn = take_turn(&heap, device, [&mut from])?;
         let mut queue = device.queue.lock(device);
         from.enter(&queue, WHAT, &[])?;
-        let (source, words) = from.words(WHAT, bytes)?;
-        copy(&mut queue, device, &source, &target, words)?;
+        let source = from.padded_place(WHAT, bytes)?;
+        if !Pieces::of(&source, &target, bytes).are_words() {
+            self.needs(WHAT, wgpu::BufferUsages::STORAGE)?;
+        }
+        copy(&mut queue, device, &source, &target, bytes)?;
         self.shared.overwritten(&range);
         for outcome in from.uncertain() {
             self.shared.poison(range.clone(), &outcome);
@@ -152,7 +160,7 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// Copies `count` elements of this buffer from element `start` on to `to`, on the device and in the
     /// order of its queue. The pointer is to the context's heap or to the device's own memory. No
-    /// elements are never an error.
+    /// elements are never an error. What [`Device::heap_copy`] says about parts of words holds here, too.
     ///
     /// The failure of a launch that should have written what is copied is told to the next
     /// [`HostAccess`](crate::HostAccess).
@@ -167,23 +175,20 @@ impl<T: Pod> DeviceBuffer<T> {
             return Ok(Event::complete(device));
         };
         self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
-        let source = self.words(WHAT, &range)?;
+        let source = self.place(WHAT, &range)?;
         let heap = heap_of(device)?;
         let mut to = Pointee::find(device, WHAT, to, bytes)?;
         let _turn = take_turn(&heap, device, [&mut to])?;
         let mut queue = device.queue.lock(device);
         to.enter(&queue, WHAT, &self.shared.depends_on(&range))?;
-        let (target, words) = to.words(WHAT, bytes)?;
-        copy(&mut queue, device, &source, &target, words)?;
+        let target = to.padded_place(WHAT, bytes)?;
+        copy(&mut queue, device, &source, &target, bytes)?;
         Ok(event(queue, device))
     }
 
-    /// The whole words of a range of bytes. Behind the last element there is only padding.
-    fn words(&self, what: &'static str, range: &Range<u64>) -> Result<Place, MemoryError> {
-        let end = range.end.next_multiple_of(4);
-        let to_end = range.end == self.len * size_of::<T>() as u64;
-        let whole = end == range.end || (to_end && end <= self.shared.raw.size());
-        if !range.start.is_multiple_of(4) || !whole {
+    /// Where a range of bytes lies, which is not empty. Behind the last element there is only padding.
+    fn place(&self, what: &'static str, range: &Range<u64>) -> Result<Place, MemoryError> {
+        if range.end.next_multiple_of(4) > self.shared.raw.size() {
             return Err(MemoryError::Misaligned {
                 what,
                 start: range.start,
@@ -193,6 +198,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Place {
             buffers: Buffers::One(self.shared.raw.clone()),
             start: range.start,
+            padded: range.end == self.len * size_of::<T>() as u64,
         })
     }
 }
@@ -312,35 +318,29 @@ impl<'d, T> Pointee<'d, T> {
                 Place {
                     start: view.front + offset,
                     buffers: Buffers::Segments(view.clone(), segment_bytes(&self.device.limits)),
+                    padded: false,
                 }
             }
             Memory::Own(buffer, offset, _) => Place {
                 start: *offset,
                 buffers: Buffers::One(buffer.clone()),
+                padded: false,
             },
         })
     }
 
-    /// As [`Self::place`], and how many bytes their whole words are.
-    fn words(&self, what: &'static str, bytes: u64) -> Result<(Place, u64), HeapError> {
-        let place = self.place(what, bytes)?;
-        let end = place.start + bytes;
-        let to_end = match &self.memory {
+    /// As [`Self::place`], and notes whether the last word is padding behind these bytes.
+    fn padded_place(&self, what: &'static str, bytes: u64) -> Result<Place, HeapError> {
+        let mut place = self.place(what, bytes)?;
+        place.padded = match &self.memory {
             // Allocations are granted whole words.
             Memory::Shared(heap, _) => {
                 let (offset, found) = heap.locate(&lock(&heap.state), what, self.ptr, bytes)?;
                 offset + bytes == found.address + found.requested
             }
-            Memory::Own(_, _, allocation_end) => end == *allocation_end,
+            Memory::Own(_, offset, end) => offset + bytes == *end,
         };
-        if place.start.is_multiple_of(4) && (end.is_multiple_of(4) || to_end) {
-            return Ok((place, bytes.next_multiple_of(4)));
-        }
-        Err(HeapError::PartOfWord {
-            what,
-            address: self.ptr.address(),
-            bytes,
-        })
+        Ok(place)
     }
 
     /// The launches that used the heap and may have failed.
@@ -354,98 +354,5 @@ impl<'d, T> Pointee<'d, T> {
             .filter(|known| !known.succeeded())
             .cloned()
             .collect()
-    }
-}
-
-/// Where a transfer reads or writes.
-struct Place {
-    buffers: Buffers,
-    /// First byte.
-    start: u64,
-}
-
-enum Buffers {
-    One(wgpu::Buffer),
-    /// The heap, and bytes of a whole segment.
-    Segments(DeviceView, u64),
-}
-
-impl Place {
-    /// The buffer with the byte `done` bytes further on, the byte's place in it, and the bytes from there
-    /// to its end.
-    fn after(&self, done: u64) -> Result<(&wgpu::Buffer, u64, u64), HeapError> {
-        let at = self.start + done;
-        let (buffer, at) = match &self.buffers {
-            Buffers::One(raw) => (Some(raw), at),
-            Buffers::Segments(view, step) => {
-                let segment = view.segments.get((at / step) as usize);
-                (segment.map(|(_, raw)| raw), at % step)
-            }
-        };
-        match buffer {
-            Some(raw) if at < raw.size() => Ok((raw, at, raw.size() - at)),
-            // Never: places are checked when they are made.
-            _ => Err(HeapError::NotAllocated {
-                what: "a transfer",
-                address: at,
-                bytes: 1,
-            }),
-        }
-    }
-}
-
-/// Records the copy of `bytes` bytes, a multiple of 4, between places that do not overlap.
-fn copy(
-    queue: &mut Recorder<'_>,
-    device: &DeviceShared,
-    from: &Place,
-    to: &Place,
-    bytes: u64,
-) -> Result<(), HeapError> {
-    let mut between: Option<wgpu::Buffer> = None;
-    let mut done = 0;
-    while done < bytes {
-        let (source, source_at, source_left) = from.after(done)?;
-        let (target, target_at, target_left) = to.after(done)?;
-        let mut count = source_left.min(target_left).min(bytes - done);
-        if source == target {
-            let third = match &between {
-                Some(third) => third,
-                None => between.insert(third_buffer(device, bytes.min(BETWEEN_BYTES))?),
-            };
-            count = count.min(third.size());
-            queue.encode(|encoder| {
-                encoder.copy_buffer_to_buffer(source, source_at, third, 0, count);
-                encoder.copy_buffer_to_buffer(third, 0, target, target_at, count);
-            });
-        } else {
-            queue.encode(|encoder| {
-                encoder.copy_buffer_to_buffer(source, source_at, target, target_at, count);
-            });
-        }
-        done += count;
-    }
-    Ok(())
-}
-
-fn third_buffer(device: &DeviceShared, bytes: u64) -> Result<wgpu::Buffer, MemoryError> {
-    let (buffer, error) = capture(&device.raw, || {
-        device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("tombolo copy"),
-            size: bytes,
-            usage: wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        })
-    });
-    match error {
-        None => Ok(buffer),
-        Some(wgpu::Error::OutOfMemory { .. }) => Err(MemoryError::OutOfMemory {
-            bytes,
-            device: device.capabilities.name.clone(),
-        }),
-        Some(error) => Err(MemoryError::Refused {
-            what: "a copy",
-            message: error.to_string(),
-        }),
     }
 }

@@ -160,19 +160,6 @@ pub enum HeapError {
         /// Bytes that were meant.
         bytes: u64,
     },
-    /// A device copies whole words of 4 bytes only.
-    #[error(
-        "{what} of {bytes} bytes at {address:#x}: devices copy whole words of 4 bytes, up to one or to \
-         the end of the allocation; copy on the host instead (SharedHeap::copy, read, write)"
-    )]
-    PartOfWord {
-        /// What was tried.
-        what: &'static str,
-        /// The pointer's bits.
-        address: u64,
-        /// Bytes that were meant.
-        bytes: u64,
-    },
     /// The device buffer on the other side of a transfer, or wgpu, refused.
     #[error(transparent)]
     Buffer(#[from] MemoryError),

@@ -4,7 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Buffers, Memory, Place, Pointee, copy, event, take_turn};
+use super::places::{Buffers, Place, copy};
+use super::{Memory, Pointee, event, take_turn};
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
 use crate::device::{DeviceShared, Event, capture};
@@ -68,6 +69,7 @@ pub(crate) fn read(
     let target = Place {
         buffers: Buffers::One(buffer.shared.raw.clone()),
         start: 0,
+        padded: false,
     };
     record(device, what, part, |queue, place, pointee| {
         copy(queue, device, place, &target, part.bytes)?;
@@ -89,6 +91,7 @@ pub(crate) fn to_buffer(
     let target = Place {
         buffers: Buffers::One(buffer.raw.clone()),
         start: range.start,
+        padded: false,
     };
     record(device, what, part, |queue, place, pointee| {
         copy(queue, device, place, &target, part.bytes)?;
@@ -110,6 +113,7 @@ pub(crate) fn from_buffer(
     let source = Place {
         buffers: Buffers::One(buffer.raw.clone()),
         start: range.start,
+        padded: false,
     };
     record(device, what, part, |queue, place, _| {
         copy(queue, device, &source, place, part.bytes)?;

@@ -1,0 +1,166 @@
+//! Copies of bytes between any two places of buffers, for ranges that wgpu, which copies whole words, refuses.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::MemoryRoom;
+use super::buffer::MemoryError;
+use crate::device::queue::{Bound, Dispatch, Recorder};
+use crate::device::{DeviceShared, capture};
+
+const SOURCE: &str = include_str!("../../shaders/copy_bytes.wgsl");
+/// The most that one dispatch copies: its work-groups stay below the 65,535 in a row that every adapter has.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// `Range` of `shaders/copy_bytes.wgsl`, as long as a uniform has to be.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Range {
+    first: u32,
+    end: u32,
+    skip: u32,
+    padding: u32,
+}
+
+/// Bytes on their way from one buffer to another, or within one.
+pub(crate) struct Bytes<'a> {
+    pub source: &'a wgpu::Buffer,
+    pub source_at: u64,
+    pub target: &'a wgpu::Buffer,
+    pub target_at: u64,
+    pub count: u64,
+}
+
+/// The most bytes that [`shift`] takes at once.
+pub(crate) fn most_bytes(device: &DeviceShared) -> u64 {
+    // A binding begins at an aligned offset before the range.
+    let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment);
+    let bindable = device.limits.max_storage_buffer_binding_size;
+    MOST_BYTES
+        .min(bindable.saturating_sub(alignment + 8))
+        .max(1)
+}
+
+/// Bytes of the buffer that [`shift`] needs for `count` bytes from any byte of a word on.
+pub(crate) fn between_bytes(count: u64) -> u64 {
+    (count + 3).next_multiple_of(4)
+}
+
+/// Records the copy of at most [`most_bytes`], and at least one. The words that the bytes lie in have to be within both
+/// buffers; source and target may share words, but no bytes. `between` is overwritten, has at least
+/// [`between_bytes`], and is neither of the two.
+///
+/// # Errors
+/// [`MemoryError::Refused`].
+pub(crate) fn shift(
+    queue: &mut Recorder<'_>,
+    device: &DeviceShared,
+    between: &wgpu::Buffer,
+    bytes: &Bytes<'_>,
+) -> Result<(), MemoryError> {
+    let first = bytes.source_at / 4 * 4;
+    let end = (bytes.source_at + bytes.count).next_multiple_of(4);
+    queue.encode(|encoder| {
+        encoder.copy_buffer_to_buffer(bytes.source, first, between, 0, end - first);
+    });
+    let words = wgpu::BufferBinding {
+        buffer: between,
+        offset: 0,
+        size: wgpu::BufferSize::new(end - first),
+    };
+    let skip = bytes.source_at - first;
+    let ((), error) = capture(&device.raw, || {
+        write_by_kernel(queue, device, words, skip, bytes);
+    });
+    match error {
+        None => Ok(()),
+        Some(error) => Err(MemoryError::Refused {
+            what: "a copy of bytes",
+            message: error.to_string(),
+        }),
+    }
+}
+
+fn write_by_kernel(
+    queue: &mut Recorder<'_>,
+    device: &DeviceShared,
+    words: wgpu::BufferBinding<'_>,
+    skip: u64,
+    bytes: &Bytes<'_>,
+) {
+    let pipeline = device
+        .memory_room
+        .get::<MemoryRoom>()
+        .shift
+        .get_or_init(|| pipeline(&device.raw));
+    // Only the words of the range are bound, so that the buffer may be larger than a binding.
+    let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment).max(4);
+    let offset = bytes.target_at / alignment * alignment;
+    let (first, end) = (
+        bytes.target_at - offset,
+        bytes.target_at - offset + bytes.count,
+    );
+    let parameters = Range {
+        // All fit: they are limited by `most_bytes` and the alignment of a binding.
+        first: first as u32,
+        end: end as u32,
+        skip: skip as u32,
+        padding: 0,
+    };
+    let uniform = device.raw.create_buffer(&wgpu::BufferDescriptor {
+        label: Some("copy parameters"),
+        size: size_of::<Range>() as u64,
+        usage: wgpu::BufferUsages::UNIFORM,
+        mapped_at_creation: true,
+    });
+    if let Ok(mut view) = uniform.get_mapped_range_mut(..) {
+        view.slice(..)
+            .copy_from_slice(bytemuck::bytes_of(&parameters));
+    }
+    uniform.unmap();
+    let entries = [
+        wgpu::BindGroupEntry {
+            binding: 0,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: bytes.target,
+                offset,
+                size: wgpu::BufferSize::new(end.next_multiple_of(4)),
+            }),
+        },
+        wgpu::BindGroupEntry {
+            binding: 1,
+            resource: wgpu::BindingResource::Buffer(words),
+        },
+        wgpu::BindGroupEntry {
+            binding: 2,
+            resource: uniform.as_entire_binding(),
+        },
+    ];
+    let group = device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some("copy of bytes"),
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &entries,
+    });
+    let words = end.div_ceil(4) - first / 4;
+    let groups = [words.div_ceil(64) as u32, 1, 1];
+    let bound = Bound {
+        index: 0,
+        group: &group,
+        offsets: &[],
+    };
+    queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups));
+}
+
+fn pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: Some("tombolo copy of bytes"),
+        source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
+    });
+    device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("tombolo copy of bytes"),
+        layout: None,
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    })
+}
