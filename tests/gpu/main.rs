@@ -41,6 +41,7 @@ mod pointer_types;
 mod pointers;
 mod print;
 mod print_assert;
+mod print_launches;
 mod print_live;
 mod private_arrays;
 mod rpc;
@@ -106,6 +107,7 @@ fn main() -> std::process::ExitCode {
         pointers::CASES,
         print::CASES,
         print_assert::CASES,
+        print_launches::CASES,
         print_live::CASES,
         rpc::CASES,
         private_arrays::CASES,

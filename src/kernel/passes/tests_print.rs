@@ -1,4 +1,4 @@
-use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::valid::{ValidationFlags, Validator};
 
 use super::*;
 use crate::kernel::print::prints;

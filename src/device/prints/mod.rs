@@ -10,25 +10,25 @@
 //! Sinks are called with no lock of the runtime held but the one that lets one thread deliver at a time, so that
 //! they may use the device.
 
-use std::cell::Cell;
+mod job;
+mod memory;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use super::live::LiveBuffer;
+use super::DeviceShared;
 use super::outcome::ExecutionError;
-use super::status::{Mirror, PendingMirror};
 use super::wait::{lock, wait_for};
-use super::words::Words;
-use super::{Aspect, DeviceShared, capture, unique_id};
-use crate::print::record::{
-    DROPPED, FAILED_INVOCATION, FAILED_SITE, FAILED_VALUES, HEAD, HEADER_WORDS, MAX_VALUES,
-    SiteKind, Sites, Step, read_record,
-};
-use crate::print::{PrintLoss, PrintOptions, PrintRecord};
+use crate::print::PrintOptions;
+use crate::print::record::Sites;
+
+pub(crate) use job::Job;
+use job::{Delivery, Phase};
+pub(crate) use memory::Memory;
 
 /// Buffers kept for the next launches.
 const SPARE: usize = 8;
@@ -37,291 +37,6 @@ const IN_FLIGHT: usize = 64;
 /// How long the delivering thread sleeps between two looks at a running kernel's records: the first time, and at
 /// most. The mean delay of a line is half of it, the cost a load of two words for each look.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
-
-/// A record buffer.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    /// Identity, for the bind-group cache.
-    pub(crate) id: u64,
-    /// Words behind the header.
-    words: usize,
-    store: Store,
-}
-
-#[derive(Debug)]
-enum Store {
-    Live(LiveBuffer),
-    Mirrored {
-        buffer: wgpu::Buffer,
-        staging: wgpu::Buffer,
-    },
-}
-
-impl Memory {
-    fn new(device: &DeviceShared, words: usize) -> Result<Self, String> {
-        let bytes = (HEADER_WORDS + words) as u64 * 4;
-        let store = match live(device, bytes) {
-            Some(live) => Store::Live(live),
-            None => {
-                let make = |usage| {
-                    let descriptor = wgpu::BufferDescriptor {
-                        label: Some("tombolo print"),
-                        size: bytes,
-                        usage,
-                        mapped_at_creation: false,
-                    };
-                    device.raw.create_buffer(&descriptor)
-                };
-                use wgpu::BufferUsages as Usage;
-                let (store, error) = capture(&device.raw, || Store::Mirrored {
-                    buffer: make(Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST),
-                    staging: make(Usage::MAP_READ | Usage::COPY_DST),
-                });
-                match error {
-                    Some(error) => return Err(error.to_string()),
-                    None => store,
-                }
-            }
-        };
-        Ok(Self {
-            id: unique_id(),
-            words,
-            store,
-        })
-    }
-
-    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        match &self.store {
-            Store::Live(live) => live.buffer(),
-            Store::Mirrored { buffer, .. } => buffer,
-        }
-    }
-
-    fn is_live(&self) -> bool {
-        matches!(self.store, Store::Live(_))
-    }
-
-    /// A word as it is now; only live memory has one.
-    fn word(&self, index: usize) -> Option<u32> {
-        match &self.store {
-            Store::Live(live) => live.load_u32(index as u64 * 4),
-            Store::Mirrored { .. } => None,
-        }
-    }
-
-    /// Makes the buffer what a new one is. Mirrored ones are cleared by the batch.
-    fn zero(&self) {
-        if let Store::Live(live) = &self.store {
-            let used = self.word(HEAD).unwrap_or(0) as usize;
-            for word in 0..HEADER_WORDS + used.min(self.words) {
-                let _ = live.store_u32(word as u64 * 4, 0);
-            }
-        }
-    }
-}
-
-fn live(device: &DeviceShared, bytes: u64) -> Option<LiveBuffer> {
-    if !device.capabilities.has(Aspect::LiveMemory) {
-        return None;
-    }
-    let backend = device.capabilities.backend;
-    LiveBuffer::new(&device.raw, backend, bytes, "tombolo print")
-        .inspect_err(|error| log::warn!("printing without live memory: {error}"))
-        .ok()
-}
-
-/// Where a job's records are.
-enum Phase {
-    /// Its batch is open.
-    Recorded,
-    /// The device may be running it; the copy of its buffer is on its way, if it needs one.
-    Running(Option<Mirror>),
-    /// It has ended; what is in the buffer is final. The words, unless they are in live memory.
-    Ended(Option<Arc<Vec<u32>>>),
-    /// Nobody will ever know.
-    Lost,
-}
-
-struct State {
-    phase: Phase,
-    /// Words read so far.
-    cursor: usize,
-    /// Gone once everything is delivered.
-    memory: Option<Arc<Memory>>,
-}
-
-/// One launch that prints.
-pub(crate) struct Job {
-    sites: Arc<Sites>,
-    options: PrintOptions,
-    state: Mutex<State>,
-    dropped: AtomicU64,
-}
-
-impl Job {
-    pub(crate) fn memory(&self) -> Option<Arc<Memory>> {
-        lock(&self.state).memory.clone()
-    }
-
-    /// Records that did not fit, once the launch is settled.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Acquire)
-    }
-
-    /// The buffer and its copy for the host, which the batch has to clear before the launch and to fill behind
-    /// it; nothing for live memory.
-    pub(crate) fn mirrored(&self) -> Option<(wgpu::Buffer, wgpu::Buffer)> {
-        match &self.memory()?.store {
-            Store::Mirrored { buffer, staging } => Some((buffer.clone(), staging.clone())),
-            Store::Live(_) => None,
-        }
-    }
-
-    /// The batch is on its way.
-    fn submitted(&self) {
-        let mut state = lock(&self.state);
-        let mirror = match state.memory.as_deref().map(|m| &m.store) {
-            Some(Store::Mirrored { staging, .. }) => Some(PendingMirror::of(staging.clone()).map()),
-            _ => None,
-        };
-        state.phase = Phase::Running(mirror);
-    }
-
-    /// The launch has ended, by itself if `done`. Returns the assertion that failed.
-    fn settle(&self, done: bool) -> Option<ExecutionError> {
-        let mut state = lock(&self.state);
-        let words = match (&state.phase, done) {
-            (Phase::Running(None), true) => None,
-            (Phase::Running(Some(mirror)), true) => match mirror.take() {
-                Some(words) => Some(Arc::new(words)),
-                None => {
-                    state.phase = Phase::Lost;
-                    return None;
-                }
-            },
-            _ => {
-                state.phase = Phase::Lost;
-                return None;
-            }
-        };
-        let memory = state.memory.clone();
-        let word = |index: usize| match &words {
-            Some(words) => words.get(index).copied().unwrap_or(0),
-            None => memory.as_ref().and_then(|m| m.word(index)).unwrap_or(0),
-        };
-        let dropped = u64::from(word(DROPPED[0])) | u64::from(word(DROPPED[1])) << 32;
-        self.dropped.store(dropped, Ordering::Release);
-        let failure = self.failure(word);
-        state.phase = Phase::Ended(words);
-        failure
-    }
-
-    fn failure(&self, word: impl Fn(usize) -> u32) -> Option<ExecutionError> {
-        let site = self.sites.site(word(FAILED_SITE))?;
-        if site.kind == SiteKind::Print {
-            return None;
-        }
-        let values: Vec<u32> = (0..MAX_VALUES).map(|i| word(FAILED_VALUES + i)).collect();
-        Some(ExecutionError::Assertion {
-            kernel: self.sites.kernel.clone(),
-            file: self.sites.file.as_str().into(),
-            line: site.line,
-            column: site.column,
-            message: site.text(&values).into(),
-            invocation: word(FAILED_INVOCATION),
-            panicked: site.kind == SiteKind::Panic,
-            excerpt: site.excerpt.as_str().into(),
-        })
-    }
-
-    /// Delivers what has arrived. Only one thread does this at a time.
-    fn deliver(&self) -> Delivery {
-        // No lock is held while sinks run.
-        let state = lock(&self.state);
-        let Some(memory) = state.memory.clone() else {
-            return Delivery::Over;
-        };
-        let (words, ended, lost) = match &state.phase {
-            Phase::Recorded => return Delivery::Waiting { delivered: false },
-            Phase::Running(_) if !memory.is_live() => {
-                return Delivery::Waiting { delivered: false };
-            }
-            Phase::Running(_) => (None, false, false),
-            Phase::Ended(words) => (words.clone(), true, false),
-            Phase::Lost => (None, true, true),
-        };
-        let start = state.cursor;
-        drop(state);
-
-        let capacity = memory.words;
-        let word = |index: usize| match &words {
-            Some(words) => words.get(index).copied(),
-            None => memory.word(index),
-        };
-        let mut cut = lost;
-        let reading = Reading {
-            state: &self.state,
-            at: Cell::new(start),
-        };
-        loop {
-            let at = reading.at.get();
-            let take = |record: &PrintRecord<'_>, next| {
-                // Before the sink is called: one that panics is not given the same line again.
-                reading.at.set(next);
-                self.options.target.record(record, self.options.locate);
-            };
-            match read_record(&self.sites, at, capacity, word, take) {
-                Step::Next(_) => {}
-                Step::End => break,
-                Step::Torn => {
-                    // Behind the last record that fitted nothing is written; that is counted.
-                    let is_gap = word(HEADER_WORDS + at) == Some(0)
-                        && word(HEAD).is_some_and(|head| head as usize > capacity);
-                    cut |= ended && !is_gap;
-                    break;
-                }
-            }
-        }
-        let delivered = reading.at.get() > start;
-        drop(reading);
-        if delivered {
-            self.options.target.flush();
-        }
-        if !ended {
-            return Delivery::Waiting { delivered };
-        }
-        let dropped = self.dropped();
-        if dropped > 0 || cut {
-            self.options.target.lost(&PrintLoss {
-                kernel: self.sites.kernel.clone(),
-                dropped,
-                capacity: capacity as u64 * 4,
-                cut,
-            });
-        }
-        Delivery::Over
-    }
-}
-
-/// Where a delivery stands; noted when it ends, in whatever way.
-struct Reading<'s> {
-    state: &'s Mutex<State>,
-    at: Cell<usize>,
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        lock(self.state).cursor = self.at.get();
-    }
-}
-
-/// What a delivery has found.
-enum Delivery {
-    /// The launch has not ended.
-    Waiting { delivered: bool },
-    /// Everything is delivered.
-    Over,
-}
 
 /// The printing launches of one device.
 pub(crate) struct Prints {
@@ -381,16 +96,7 @@ impl Prints {
             Some(memory) => memory,
             None => Arc::new(Memory::new(device, words)?),
         };
-        Ok(Arc::new(Job {
-            sites: Arc::clone(sites),
-            options: options.clone(),
-            state: Mutex::new(State {
-                phase: Phase::Recorded,
-                cursor: 0,
-                memory: Some(memory),
-            }),
-            dropped: AtomicU64::new(0),
-        }))
+        Ok(Arc::new(Job::new(sites, options, memory)))
     }
 
     /// Gives back what a launch that was refused had taken.

@@ -1,0 +1,98 @@
+//! The buffers that kernels write their records to.
+
+use super::super::live::LiveBuffer;
+use super::super::words::Words;
+use super::super::{Aspect, DeviceShared, capture, unique_id};
+use crate::print::record::{HEAD, HEADER_WORDS};
+
+/// A record buffer.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Identity, for the bind-group cache.
+    pub(crate) id: u64,
+    /// Words behind the header.
+    pub(super) words: usize,
+    pub(super) store: Store,
+}
+
+#[derive(Debug)]
+pub(super) enum Store {
+    Live(LiveBuffer),
+    Mirrored {
+        buffer: wgpu::Buffer,
+        staging: wgpu::Buffer,
+    },
+}
+
+impl Memory {
+    pub(super) fn new(device: &DeviceShared, words: usize) -> Result<Self, String> {
+        let bytes = (HEADER_WORDS + words) as u64 * 4;
+        let store = match live(device, bytes) {
+            Some(live) => Store::Live(live),
+            None => {
+                let make = |usage| {
+                    let descriptor = wgpu::BufferDescriptor {
+                        label: Some("tombolo print"),
+                        size: bytes,
+                        usage,
+                        mapped_at_creation: false,
+                    };
+                    device.raw.create_buffer(&descriptor)
+                };
+                use wgpu::BufferUsages as Usage;
+                let (store, error) = capture(&device.raw, || Store::Mirrored {
+                    buffer: make(Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST),
+                    staging: make(Usage::MAP_READ | Usage::COPY_DST),
+                });
+                match error {
+                    Some(error) => return Err(error.to_string()),
+                    None => store,
+                }
+            }
+        };
+        Ok(Self {
+            id: unique_id(),
+            words,
+            store,
+        })
+    }
+
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        match &self.store {
+            Store::Live(live) => live.buffer(),
+            Store::Mirrored { buffer, .. } => buffer,
+        }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.store, Store::Live(_))
+    }
+
+    /// A word as it is now; only live memory has one.
+    pub(super) fn word(&self, index: usize) -> Option<u32> {
+        match &self.store {
+            Store::Live(live) => live.load_u32(index as u64 * 4),
+            Store::Mirrored { .. } => None,
+        }
+    }
+
+    /// Makes the buffer what a new one is. Mirrored ones are cleared by the batch.
+    pub(super) fn zero(&self) {
+        if let Store::Live(live) = &self.store {
+            let used = self.word(HEAD).unwrap_or(0) as usize;
+            for word in 0..HEADER_WORDS + used.min(self.words) {
+                let _ = live.store_u32(word as u64 * 4, 0);
+            }
+        }
+    }
+}
+
+fn live(device: &DeviceShared, bytes: u64) -> Option<LiveBuffer> {
+    if !device.capabilities.has(Aspect::LiveMemory) {
+        return None;
+    }
+    let backend = device.capabilities.backend;
+    LiveBuffer::new(&device.raw, backend, bytes, "tombolo print")
+        .inspect_err(|error| log::warn!("printing without live memory: {error}"))
+        .ok()
+}

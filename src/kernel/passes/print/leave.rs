@@ -1,0 +1,273 @@
+//! What becomes of invocations whose launch has failed, and what they do first.
+
+use std::collections::{HashMap, HashSet};
+
+use naga::{
+    BinaryOperator, Block, BuiltIn, Expression, Function, GlobalVariable, Handle, Literal, Module,
+    Span, Statement, Type, TypeInner,
+};
+
+use super::super::pointers::built_in;
+use super::super::{emit_chain, prepend};
+use super::{BUFFER, INVOCATION, PrintFacts, Runtime};
+use crate::kernel::print::TextSite;
+use crate::print::record::SiteKind;
+
+/// A member of `TomboloPrint` in shaders/print.wgsl.
+const CLAIM: u32 = 3;
+
+/// Calls `look` for every statement of `block`.
+pub(super) fn visit<'b>(block: &'b Block, look: &mut impl FnMut(&'b Statement)) {
+    for statement in block.iter() {
+        look(statement);
+        for inner in inner_blocks(statement) {
+            visit(inner, look);
+        }
+    }
+}
+
+fn inner_blocks(statement: &Statement) -> Vec<&Block> {
+    match statement {
+        Statement::Block(block) => vec![block],
+        Statement::If { accept, reject, .. } => vec![accept, reject],
+        Statement::Switch { cases, .. } => cases.iter().map(|case| &case.body).collect(),
+        Statement::Loop {
+            body, continuing, ..
+        } => vec![body, continuing],
+        _ => Vec::new(),
+    }
+}
+
+/// The functions that `start` calls, directly or not.
+pub(super) fn reach(module: &Module, start: &Function) -> HashSet<Handle<Function>> {
+    let mut found = HashSet::new();
+    let mut open = callees(start);
+    while let Some(handle) = open.pop() {
+        if found.insert(handle) {
+            open.extend(callees(&module.functions[handle]));
+        }
+    }
+    found
+}
+
+fn callees(function: &Function) -> Vec<Handle<Function>> {
+    let mut found = Vec::new();
+    visit(&function.body, &mut |statement| {
+        if let Statement::Call { function, .. } = statement {
+            found.push(*function);
+        }
+    });
+    found
+}
+
+/// Whether invocations wait for each other, or work together, in `block` itself.
+pub(super) fn has_barrier(block: &Block) -> bool {
+    let mut found = false;
+    visit(block, &mut |statement| {
+        found |= matches!(
+            statement,
+            Statement::ControlBarrier(_)
+                | Statement::MemoryBarrier(_)
+                | Statement::WorkGroupUniformLoad { .. }
+                | Statement::SubgroupBallot { .. }
+                | Statement::SubgroupGather { .. }
+                | Statement::SubgroupCollectiveOperation { .. }
+                | Statement::CooperativeStore { .. }
+        );
+    });
+    found
+}
+
+/// Behind each call that may have failed, a test of the invocation's flag, and a return.
+pub(super) fn leave_early(
+    module: &mut Module,
+    runtime: &Runtime,
+    stubs: &HashMap<Handle<Function>, usize>,
+    sites: &[TextSite],
+) {
+    let fails = |handle: &Handle<Function>| {
+        let site = stubs.get(handle).and_then(|site| sites.get(*site));
+        site.is_some_and(|site| site.kind != SiteKind::Print)
+    };
+    // Callees come before their callers.
+    let mut failing: HashSet<Handle<Function>> = HashSet::new();
+    for (handle, function) in module.functions.iter() {
+        let calls = callees(function);
+        if fails(&handle) || calls.iter().any(|callee| failing.contains(callee)) {
+            failing.insert(handle);
+        }
+    }
+    let pointers: HashSet<Handle<Type>> = (module.types.iter())
+        .filter(|(_, ty)| {
+            matches!(
+                ty.inner,
+                TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. }
+            )
+        })
+        .map(|(handle, _)| handle)
+        .collect();
+    let functions = module
+        .functions
+        .iter_mut()
+        .map(|(handle, f)| (Some(handle), f));
+    let points = module.entry_points.iter_mut();
+    for (handle, function) in functions.chain(points.map(|point| (None, &mut point.function))) {
+        let is_stub = handle.is_some_and(|handle| stubs.contains_key(&handle));
+        let result = function.result.as_ref().map(|result| result.ty);
+        // No value can be made up for a pointer; such a function goes on to its end.
+        if is_stub || result.is_some_and(|ty| pointers.contains(&ty)) {
+            continue;
+        }
+        let mut body = std::mem::take(&mut function.body);
+        let mut tests = Tests {
+            expressions: &mut function.expressions,
+            failed: runtime.failed,
+            result,
+            failing: &failing,
+        };
+        tests.insert(&mut body);
+        function.body = body;
+    }
+}
+
+struct Tests<'f> {
+    expressions: &'f mut naga::Arena<Expression>,
+    failed: Handle<GlobalVariable>,
+    result: Option<Handle<Type>>,
+    failing: &'f HashSet<Handle<Function>>,
+}
+
+impl Tests<'_> {
+    fn insert(&mut self, block: &mut Block) {
+        let mut at = 0;
+        while at < block.len() {
+            let mut is_failing = false;
+            match &mut block[at] {
+                Statement::Block(inner) => self.insert(inner),
+                Statement::If { accept, reject, .. } => {
+                    self.insert(accept);
+                    self.insert(reject);
+                }
+                Statement::Switch { cases, .. } => {
+                    cases
+                        .iter_mut()
+                        .for_each(|case| self.insert(&mut case.body));
+                }
+                // Nothing may return out of `continuing`.
+                Statement::Loop { body, .. } => self.insert(body),
+                Statement::Call { function, .. } => is_failing = self.failing.contains(function),
+                _ => {}
+            }
+            at += 1;
+            if is_failing {
+                let test = self.test();
+                at += test.len();
+                block.splice(at - test.len()..at - test.len(), test);
+            }
+        }
+    }
+
+    fn test(&mut self) -> Block {
+        let span = Span::UNDEFINED;
+        let flag = self
+            .expressions
+            .append(Expression::GlobalVariable(self.failed), span);
+        let value =
+            (self.result).map(|ty| self.expressions.append(Expression::ZeroValue(ty), span));
+        let (condition, emit) = emit_chain(
+            self.expressions,
+            span,
+            flag,
+            &[&|pointer| Expression::Load { pointer }],
+        );
+        let mut block = Block::new();
+        block.push(emit, span);
+        block.push(
+            Statement::If {
+                condition,
+                accept: Block::from_vec(vec![Statement::Return { value }]),
+                reject: Block::new(),
+            },
+            span,
+        );
+        block
+    }
+}
+
+/// Has entry point `entry` keep the number of its invocation and, where it may leave, end at once in a launch that
+/// has failed. The size of its work-group must be known.
+pub(crate) fn begin(module: &mut Module, entry: usize, facts: &PrintFacts) {
+    let span = Span::UNDEFINED;
+    let global = |name: &str| {
+        let mut all = module.global_variables.iter();
+        all.find(|(_, v)| v.name.as_deref() == Some(name))
+            .map(|(handle, _)| handle)
+    };
+    let Some((buffer, invocation)) = global(BUFFER).zip(global(INVOCATION)) else {
+        return;
+    };
+    let workgroup = module.entry_points[entry].workgroup_size;
+    let mut function = std::mem::take(&mut module.entry_points[entry].function);
+    let ids = built_in(module, &mut function.arguments, BuiltIn::GlobalInvocationId);
+    let groups = built_in(module, &mut function.arguments, BuiltIn::NumWorkGroups);
+    let e = &mut function.expressions;
+    let [ids, groups] = [ids, groups].map(|(index, member)| {
+        let argument = e.append(Expression::FunctionArgument(index), span);
+        (argument, member)
+    });
+    let variable = e.append(Expression::GlobalVariable(invocation), span);
+    let buffer = e.append(Expression::GlobalVariable(buffer), span);
+    let [zero, width, height] = [0, workgroup[0], workgroup[1]]
+        .map(|number| e.append(Expression::Literal(Literal::U32(number)), span));
+    let start = e.len();
+    let mut add = |expression| e.append(expression, span);
+    let [ids, groups] = [ids, groups].map(|(base, member)| match member {
+        Some(index) => add(Expression::AccessIndex { base, index }),
+        None => base,
+    });
+    let [x, y, z] = [0, 1, 2].map(|index| add(Expression::AccessIndex { base: ids, index }));
+    let [columns, rows] = [0, 1].map(|index| {
+        add(Expression::AccessIndex {
+            base: groups,
+            index,
+        })
+    });
+    let mut binary = |op, left, right| add(Expression::Binary { op, left, right });
+    let width = binary(BinaryOperator::Multiply, columns, width);
+    let height = binary(BinaryOperator::Multiply, rows, height);
+    let rows = binary(BinaryOperator::Multiply, z, height);
+    let rows = binary(BinaryOperator::Add, rows, y);
+    let value = binary(BinaryOperator::Multiply, rows, width);
+    let value = binary(BinaryOperator::Add, value, x);
+    let mut statements = vec![
+        Statement::Emit(e.range_from(start)),
+        Statement::Store {
+            pointer: variable,
+            value,
+        },
+    ];
+    if facts.may_leave {
+        let (condition, emit) = emit_chain(
+            e,
+            span,
+            buffer,
+            &[
+                &|base| Expression::AccessIndex { base, index: CLAIM },
+                &|pointer| Expression::Load { pointer },
+                &|left| Expression::Binary {
+                    op: BinaryOperator::NotEqual,
+                    left,
+                    right: zero,
+                },
+            ],
+        );
+        statements.push(emit);
+        statements.push(Statement::If {
+            condition,
+            accept: Block::from_vec(vec![Statement::Return { value: None }]),
+            reject: Block::new(),
+        });
+    }
+    prepend(&mut function, statements, span);
+    module.entry_points[entry].function = function;
+}

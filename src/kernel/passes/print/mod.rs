@@ -1,0 +1,307 @@
+//! `print`, `assert` and `panic`: the calls that the text side has left (`kernel::print`) get parameters of the
+//! types that their arguments turned out to have, and bodies that leave a record for the host.
+//!
+//! An assertion that fails raises a flag of the invocation. Behind every call of a function that may raise it, the
+//! caller tests the flag and returns; the entry point tests at its start whether the launch has failed already.
+//! A kernel with barriers gets neither: an invocation that went away would leave the others waiting, so it goes on
+//! to its end instead.
+
+mod fill;
+mod leave;
+
+use std::collections::HashMap;
+
+use naga::front::Typifier;
+use naga::proc::ResolveContext;
+use naga::valid::Capabilities;
+use naga::{
+    Expression, Function, GlobalVariable, Handle, Module, ResourceBinding, ScalarKind, Span,
+    Statement, Type, TypeInner,
+};
+
+use crate::kernel::print::{FUNCTION, TextSite};
+use crate::print::format::Piece;
+use crate::print::record::{MAX_VALUES, SiteKind};
+use crate::print::value::{ScalarType, ValueType};
+
+use fill::Filler;
+pub(crate) use leave::begin;
+use leave::{has_barrier, leave_early, reach, visit};
+
+const BUFFER: &str = "tombolo_print";
+const INVOCATION: &str = "tombolo_print_invocation";
+
+/// What is wrong with a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub site: usize,
+    pub argument: Option<usize>,
+    /// The placeholder that does not take the argument, in the user's text.
+    pub placeholder: Option<std::ops::Range<usize>>,
+    pub message: String,
+}
+
+/// What the pass did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PrintFacts {
+    /// Per site: the types of its arguments, if the entry point reaches it.
+    pub arguments: Vec<Option<Vec<ValueType>>>,
+    /// Invocations may return before the end of the kernel.
+    pub may_leave: bool,
+}
+
+/// The variables and functions of shaders/print.wgsl.
+struct Runtime {
+    buffer: Handle<GlobalVariable>,
+    invocation: Handle<GlobalVariable>,
+    failed: Handle<GlobalVariable>,
+    reserve: Handle<Function>,
+    mix: Handle<Function>,
+    claim: Handle<Function>,
+}
+
+impl Runtime {
+    fn find(module: &Module) -> Option<Self> {
+        let global = |name: &str| {
+            let mut all = module.global_variables.iter();
+            all.find(|(_, v)| v.name.as_deref() == Some(name))
+                .map(|(handle, _)| handle)
+        };
+        let function = |name: &str| {
+            let mut all = module.functions.iter();
+            all.find(|(_, f)| f.name.as_deref() == Some(name))
+                .map(|(handle, _)| handle)
+        };
+        Some(Self {
+            buffer: global(BUFFER)?,
+            invocation: global(INVOCATION)?,
+            failed: global("tombolo_print_failed")?,
+            reserve: function("tombolo_print_reserve")?,
+            mix: function("tombolo_print_mix")?,
+            claim: function("tombolo_print_claim")?,
+        })
+    }
+}
+
+/// A parameter of a site's function: its type in the module, and as a value that can be printed.
+type Parameter = (Handle<Type>, ValueType);
+
+/// Gives the functions of `sites` their bodies, and binds their buffer to `binding`. Returns what entry point `entry`
+/// reaches; nothing if it reaches no site. [`begin`] has to follow.
+pub(crate) fn run(
+    module: &mut Module,
+    entry: Option<usize>,
+    sites: &[TextSite],
+    binding: ResourceBinding,
+    capabilities: Capabilities,
+) -> Result<Option<PrintFacts>, Fault> {
+    let Some(runtime) = Runtime::find(module) else {
+        return Ok(None);
+    };
+    module.global_variables.get_mut(runtime.buffer).binding = Some(binding);
+    let stubs: HashMap<Handle<Function>, usize> = module
+        .functions
+        .iter()
+        .filter_map(|(handle, function)| {
+            let number = function.name.as_deref()?.strip_prefix(FUNCTION)?;
+            Some((handle, number.parse().ok()?))
+        })
+        .filter(|(_, site)| *site < sites.len())
+        .collect();
+
+    let mut types: Vec<Option<Vec<Parameter>>> = vec![None; sites.len()];
+    for index in 0..module.functions.len() + module.entry_points.len() {
+        for (site, arguments) in typed_calls(module, index, &stubs) {
+            let known = value_types(sites, site, &arguments, capabilities)?;
+            // A type may not be in the module yet if only an expression has it.
+            let given = arguments.into_iter().map(|inner| {
+                let ty = Type { name: None, inner };
+                module.types.insert(ty, Span::UNDEFINED)
+            });
+            types[site] = Some(given.zip(known).collect());
+        }
+    }
+    for (&handle, &site) in &stubs {
+        let (Some(arguments), Some(text)) = (&types[site], sites.get(site)) else {
+            continue;
+        };
+        let name = module.functions[handle].name.take();
+        let body = Filler::new(&runtime, arguments).fill(text.kind, site as u32 + 1);
+        *module.functions.get_mut(handle) = Function { name, ..body };
+    }
+
+    let Some(point) = entry.and_then(|entry| module.entry_points.get(entry)) else {
+        return Ok(None);
+    };
+    let reached = reach(module, &point.function);
+    let is_reached = |site: usize| stubs.iter().any(|(h, s)| *s == site && reached.contains(h));
+    let arguments: Vec<_> = (types.into_iter().enumerate())
+        .map(|(site, types)| {
+            let types = types.filter(|_| is_reached(site))?;
+            Some(types.into_iter().map(|(_, ty)| ty).collect())
+        })
+        .collect();
+    if arguments.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let fails = |site: usize| is_reached(site) && sites[site].kind != SiteKind::Print;
+    let may_leave = (0..sites.len()).any(fails)
+        && !has_barrier(&point.function.body)
+        && !reached
+            .iter()
+            .any(|handle| has_barrier(&module.functions[*handle].body));
+    if may_leave {
+        leave_early(module, &runtime, &stubs, sites);
+    }
+    Ok(Some(PrintFacts {
+        arguments,
+        may_leave,
+    }))
+}
+
+fn function_at(module: &Module, index: usize) -> Option<&Function> {
+    let functions = module.functions.len();
+    match index.checked_sub(functions) {
+        Some(point) => module.entry_points.get(point).map(|point| &point.function),
+        None => (module.functions.iter().nth(index)).map(|(_, function)| function),
+    }
+}
+
+/// The calls of sites in one function, with the types of their arguments.
+fn typed_calls(
+    module: &Module,
+    index: usize,
+    stubs: &HashMap<Handle<Function>, usize>,
+) -> Vec<(usize, Vec<TypeInner>)> {
+    let Some(function) = function_at(module, index) else {
+        return Vec::new();
+    };
+    let mut calls = Vec::new();
+    visit(&function.body, &mut |statement| {
+        if let Statement::Call {
+            function,
+            arguments,
+            ..
+        } = statement
+            && let Some(&site) = stubs.get(function)
+        {
+            calls.push((site, arguments.clone()));
+        }
+    });
+    if calls.is_empty() {
+        return Vec::new();
+    }
+    let context =
+        ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
+    let mut typifier = Typifier::new();
+    for (handle, _) in function.expressions.iter() {
+        if typifier
+            .grow(handle, &function.expressions, &context)
+            .is_err()
+        {
+            // The validator says it better.
+            return Vec::new();
+        }
+    }
+    let typed = |argument: Handle<Expression>| typifier[argument].inner_with(&module.types).clone();
+    let typed = |arguments: Vec<_>| arguments.into_iter().map(typed).collect();
+    calls
+        .into_iter()
+        .map(|(site, arguments)| (site, typed(arguments)))
+        .collect()
+}
+
+/// The types of a call's arguments as values that can be printed.
+fn value_types(
+    sites: &[TextSite],
+    site: usize,
+    given: &[TypeInner],
+    capabilities: Capabilities,
+) -> Result<Vec<ValueType>, Fault> {
+    let fault = |argument, placeholder, message: String| Fault {
+        site,
+        argument,
+        placeholder,
+        message,
+    };
+    let mut types = Vec::with_capacity(given.len());
+    for (index, inner) in given.iter().enumerate() {
+        let ty = value_type(inner).map_err(|message| fault(Some(index), None, message))?;
+        // Without f64 at all the validator says so.
+        let has_half = capabilities.contains(Capabilities::FLOAT64)
+            && !capabilities.contains(Capabilities::SHADER_INT64);
+        if ty.scalar == ScalarType::F64 && has_half {
+            let message = "an f64 can only be printed where the device has 64-bit integers: print \
+                           `f32(x)`";
+            return Err(fault(Some(index), None, message.into()));
+        }
+        types.push(ty);
+    }
+    for piece in &sites[site].template.pieces {
+        let Piece::Value {
+            argument,
+            spec,
+            place,
+        } = piece
+        else {
+            continue;
+        };
+        if let Some(refusal) = types.get(*argument).and_then(|ty| ty.refusal(spec.kind)) {
+            return Err(fault(Some(*argument), Some(place.clone()), refusal));
+        }
+    }
+    let words: usize = types.iter().map(|ty| ty.words()).sum();
+    if words > MAX_VALUES {
+        let message = format!(
+            "the arguments have {words} words of 32 bits, and a record takes {MAX_VALUES}: print in \
+             several lines"
+        );
+        return Err(fault(None, None, message));
+    }
+    Ok(types)
+}
+
+fn value_type(inner: &TypeInner) -> Result<ValueType, String> {
+    let (scalar, rows, columns) = match *inner {
+        TypeInner::Scalar(scalar) => (scalar, 1, 1),
+        TypeInner::Vector { size, scalar } => (scalar, size as u32, 1),
+        TypeInner::Matrix {
+            columns,
+            rows,
+            scalar,
+        } => (scalar, rows as u32, columns as u32),
+        TypeInner::Atomic(_) => return Err("print `atomicLoad(&x)` of an atomic".into()),
+        TypeInner::Struct { .. } => {
+            return Err("structures cannot be printed: print their members".into());
+        }
+        TypeInner::Array { .. } => {
+            return Err("arrays cannot be printed: print their elements".into());
+        }
+        TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. } => {
+            return Err("a reference cannot be printed: print what it refers to, as `*p`".into());
+        }
+        _ => return Err("a value of this type cannot be printed".into()),
+    };
+    let scalar = match (scalar.kind, scalar.width) {
+        (ScalarKind::Bool, _) => ScalarType::Bool,
+        (ScalarKind::Sint, 2) => ScalarType::I16,
+        (ScalarKind::Sint, 4) => ScalarType::I32,
+        (ScalarKind::Sint, 8) => ScalarType::I64,
+        (ScalarKind::Uint, 2) => ScalarType::U16,
+        (ScalarKind::Uint, 4) => ScalarType::U32,
+        (ScalarKind::Uint, 8) => ScalarType::U64,
+        (ScalarKind::Float, 2) => ScalarType::F16,
+        (ScalarKind::Float, 4) => ScalarType::F32,
+        (ScalarKind::Float, 8) => ScalarType::F64,
+        _ => return Err("a value of this type cannot be printed".into()),
+    };
+    Ok(ValueType {
+        scalar,
+        rows,
+        columns,
+    })
+}
+
+#[cfg(test)]
+#[path = "../tests_print.rs"]
+mod tests;
