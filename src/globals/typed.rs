@@ -206,7 +206,8 @@ impl<T: Pod, A: HostWrites, S: ScopeKind> GlobalOn<'_, T, A, S> {
     /// ```compile_fail,E0080
     /// use tombolo::{Device, DeviceGlobal};
     /// static TABLE: DeviceGlobal<[u32; 4]> = DeviceGlobal::new("table");
-    /// fn main() { let _ = |device: &Device| TABLE.on(device).copy_in(&[[0u32; 3]], 0).map(|_| ()); }
+    /// fn copy(device: &Device) { let _ = TABLE.on(device).copy_in(&[[0u32; 3]], 0); }
+    /// fn main() { std::hint::black_box(copy as fn(&Device)); }
     /// ```
     ///
     /// # Errors
