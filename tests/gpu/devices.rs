@@ -273,7 +273,9 @@ fn a_probe_without_time_claims_nothing(f: &Fixture) {
     assert_eq!(increment(&hurried, 3), [4; 5]);
     // Who gives it time is not told what was not found without.
     let device = context.device_named(f.device.name()).unwrap();
-    assert!(device.has(Aspect::LiveMemory) && device.has(Aspect::HostImport));
+    for aspect in [Aspect::LiveMemory, Aspect::HostImport] {
+        assert_eq!(device.has(aspect), f.device.has(aspect), "{aspect:?}");
+    }
 }
 
 fn live_memory_can_be_forced_off(f: &Fixture) {

@@ -260,7 +260,8 @@ fn variables_far_apart_are_reached_through_the_heap(f: &Fixture) {
 
 fn arguments_beyond_the_bindings_take_the_variables_along(f: &Fixture) {
     static SUM: DeviceGlobal<u32> = DeviceGlobal::new("sum");
-    let limit = f.device.raw().limits().max_storage_buffers_per_shader_stage;
+    // Adapters that bind hundreds of thousands have room whatever a kernel declares.
+    let limit = (f.device.raw().limits().max_storage_buffers_per_shader_stage).min(64);
     let device = f.open_alone(|_| {});
     let declare =
         |i: u32| format!("@group(0) @binding({i}) var<storage, read_write> a{i}: array<u32>;\n");

@@ -154,7 +154,8 @@ impl Garden {
             options.live_memory = false;
         }
         let device = context.device_named_with(f.device.name(), options).unwrap();
-        assert_ne!(device.has(Aspect::HostImport), mirrored);
+        let imported = f.device.has(Aspect::HostImport) && !mirrored;
+        assert_eq!(device.has(Aspect::HostImport), imported);
         let heap = context.heap().unwrap();
         Self {
             base: heap.base(),
@@ -354,9 +355,8 @@ fn devices_follow_and_extend_one_list_in_turn(f: &Fixture) {
     let devices: Vec<Device> = (f.context.adapters().iter())
         .map(|adapter| f.context.device_at(adapter.index).unwrap())
         .collect();
-    for device in &devices {
-        assert!(device.has(Aspect::HostImport), "{}", device.name());
-    }
+    let no_copy = devices.iter().all(|d| d.has(Aspect::HostImport));
+    assert!(no_copy || !f.device.capabilities().software);
     let kernels: Vec<Kernel> = devices.iter().map(|d| kernel(d, EXTEND)).collect();
     let before = heap.mirror_statistics();
     let first = Link {
@@ -392,7 +392,9 @@ fn devices_follow_and_extend_one_list_in_turn(f: &Fixture) {
         assert_eq!(nodes.next(), None);
     }
     // Each device has worked on the very bytes.
-    assert_eq!(heap.mirror_statistics(), before);
+    if no_copy {
+        assert_eq!(heap.mirror_statistics(), before);
+    }
     for (ptr, _) in list {
         heap.free(ptr).unwrap();
     }

@@ -214,9 +214,8 @@ fn two_devices_extend_one_list_in_turn(f: &Fixture) {
     let devices: Vec<Device> = (f.context.adapters().iter())
         .map(|adapter| f.context.device_at(adapter.index).unwrap())
         .collect();
-    for device in &devices {
-        assert!(device.has(Aspect::HostImport), "{}", device.name());
-    }
+    let no_copy = devices.iter().all(|d| d.has(Aspect::HostImport));
+    assert!(no_copy || !f.device.capabilities().software);
     let copied = heap.mirror_statistics();
     let head = heap.alloc(List::zeroed()).unwrap();
     let arena = heap.alloc_zeroed::<Node>(600).unwrap();
@@ -233,7 +232,9 @@ fn two_devices_extend_one_list_in_turn(f: &Fixture) {
     assert_eq!(tags, (0..start).collect::<Vec<_>>());
     assert!(nodes.iter().all(|n| n.value == n.tag as f32 + 0.5));
     assert_eq!(heap.host().unwrap().get(head).unwrap().count, start);
-    assert_eq!(heap.mirror_statistics(), copied);
+    if no_copy {
+        assert_eq!(heap.mirror_statistics(), copied);
+    }
     heap.free(head).unwrap();
     heap.free(arena).unwrap();
 }

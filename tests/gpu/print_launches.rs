@@ -212,7 +212,8 @@ fn too_much_room_is_refused(f: &Fixture) {
 
 fn kernels_that_use_every_binding_print_all_the_same(f: &Fixture) {
     // As many storage buffers as the adapter takes: the record buffer has to find room.
-    let limit = f.device.raw().limits().max_storage_buffers_per_shader_stage;
+    // Adapters that bind hundreds of thousands have room whatever a kernel declares.
+    let limit = (f.device.raw().limits().max_storage_buffers_per_shader_stage).min(64);
     let buffers: String = (0..limit)
         .map(|i| format!("@group(0) @binding({i}) var<storage, read_write> b{i}: array<u32>;"))
         .collect();

@@ -60,7 +60,8 @@ fn open(f: &Fixture, setup: Setup) -> (Context, Device, SharedHeap) {
     options.live_memory = !setup.mirrored;
     options.unified_memory = setup.split.then_some(false);
     let device = context.device_named_with(f.device.name(), options).unwrap();
-    assert_eq!(device.has(Aspect::HostImport), !setup.mirrored);
+    let imported = f.device.has(Aspect::HostImport) && !setup.mirrored;
+    assert_eq!(device.has(Aspect::HostImport), imported);
     let heap = context.heap().unwrap();
     (context, device, heap)
 }
