@@ -1,4 +1,4 @@
-// One function of the host. What stands in dollar signs is put in by `kernel::calls::wgsl`.
+// One function of the host. What stands in dollar signs is put in by `kernel::calls::forms`.
 //
 // Everything happens in one loop, and each turn of it does one step of each lane: taking a port, posting, or looking
 // for the answer. Lanes of one group run in step, so a lane that waited in a loop of its own for a port would keep
@@ -9,8 +9,10 @@
 $head$ {
     var reply: $reply$;
     reply.status = 2u;
+    $waits$
     let ports = max(atomicLoad(&tombolo_calls[0]), 1u);
     let patience = atomicLoad(&tombolo_calls[1]);
+    let search = $search$;
     let budget = atomicLoad(&tombolo_calls[2]);
     let calm = atomicLoad(&tombolo_calls[3]);
     let stride = atomicLoad(&tombolo_calls[7]);
@@ -18,13 +20,13 @@ $head$ {
     let requests = atomicLoad(&tombolo_calls[9]);
     let replies = atomicLoad(&tombolo_calls[10]);
     let first = atomicLoad(&tombolo_calls[11]);
+    let first_result = atomicLoad(&tombolo_calls[12]);
     var port = tombolo_call_first_port(ports);
     var request = 0u;
     var held = false;
-    var churned = 0u;
     var look = 0u;
     loop {
-        if look >= patience || (budget != 0u && tombolo_call_looks >= budget) {
+        if look >= patience || (!held && look >= search) || (budget != 0u && tombolo_call_looks >= budget) {
             break;
         }
         if (look & 63u) == 0u && atomicLoad(&tombolo_calls[4]) != 0u {
@@ -35,13 +37,13 @@ $head$ {
         if held {
             if answered == request {
                 tombolo_call_fence();
-                let results = first + (2u * port + 1u) * stride;
+                let results = first_result + port * stride;
                 reply.status = atomicLoad(&tombolo_calls[results]);
                 if reply.status == 1u {
 $results$
                 }
                 tombolo_call_fence();
-                atomicStore(&tombolo_calls[locks + port], 0u);
+                $release$
                 held = false;
                 break;
             }
@@ -50,11 +52,11 @@ $results$
             let last = atomicLoad(&tombolo_calls[requests + port]);
             if last == answered {
                 request = last + 1u;
-                let arguments = first + 2u * port * stride;
+                let arguments = first + port * stride;
                 atomicStore(&tombolo_calls[arguments], $opcode$u);
                 atomicStore(&tombolo_calls[arguments + 1u], $words$u);
                 atomicStore(&tombolo_calls[arguments + 2u], request);
-                atomicStore(&tombolo_calls[arguments + 3u], 1u);
+                atomicStore(&tombolo_calls[arguments + 3u], 0u);
 $arguments$
                 tombolo_call_fence();
                 atomicExchange(&tombolo_calls[requests + port], request);
@@ -70,16 +72,7 @@ $posted$
         if budget != 0u {
             tombolo_call_looks += 1u;
         }
-        if look > calm {
-            churned = tombolo_call_calm(churned ^ look);
-            if look > 16u * calm {
-                churned = tombolo_call_calm(tombolo_call_calm(tombolo_call_calm(churned)));
-            }
-            // Never true, which nobody can know: the time has to be taken.
-            if churned == 0u {
-                look += 1u;
-            }
-        }
+        look += tombolo_call_rest(look, calm);
     }
     if held {
         // Whoever gives up leaves the call to the server: the port is free once it has answered.

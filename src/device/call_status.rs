@@ -16,6 +16,12 @@ pub enum CallStatus {
     Malformed,
     /// The function panicked on the host.
     Panicked,
+    /// The call was begun and has not been answered yet: ask again, in a later launch at the latest.
+    Pending,
+    /// No call with that ticket is under way: it was collected or left, or is another function's.
+    NoTicket,
+    /// The stream has nothing more to give.
+    End,
     /// Something that is no status, written by somebody who does not keep to the protocol.
     Invalid(u32),
 }
@@ -30,6 +36,9 @@ impl CallStatus {
             Self::Unknown => 4,
             Self::Malformed => 5,
             Self::Panicked => 6,
+            Self::Pending => 7,
+            Self::NoTicket => 8,
+            Self::End => 9,
             Self::Invalid(code) => code,
         }
     }
@@ -43,6 +52,9 @@ impl CallStatus {
             4 => Self::Unknown,
             5 => Self::Malformed,
             6 => Self::Panicked,
+            7 => Self::Pending,
+            8 => Self::NoTicket,
+            9 => Self::End,
             code => Self::Invalid(code),
         }
     }
@@ -57,6 +69,9 @@ impl std::fmt::Display for CallStatus {
             Self::Unknown => f.write_str("the services know no such function"),
             Self::Malformed => f.write_str("its arguments had the wrong length"),
             Self::Panicked => f.write_str("the function panicked on the host"),
+            Self::Pending => f.write_str("it has not been answered yet"),
+            Self::NoTicket => f.write_str("no call with its ticket is under way"),
+            Self::End => f.write_str("the stream has nothing more to give"),
             Self::Invalid(code) => write!(f, "the port held {code:#x}, which is no status"),
         }
     }

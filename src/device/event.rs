@@ -4,8 +4,9 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::follower::Follower;
 use super::outcome::{ExecutionError, Outcome};
 use super::prints::Job;
 use super::profile::{ProfilingError, TimingSlot};
@@ -54,6 +55,7 @@ pub struct Event {
     outcome: Option<Arc<Outcome>>,
     timing: Option<TimingSlot>,
     prints: Option<Arc<Job>>,
+    follower: Option<Arc<dyn Follower>>,
 }
 
 impl Event {
@@ -64,6 +66,7 @@ impl Event {
             outcome: None,
             timing: None,
             prints: None,
+            follower: None,
         }
     }
 
@@ -75,6 +78,7 @@ impl Event {
             outcome: None,
             timing: None,
             prints: None,
+            follower: None,
         }
     }
 
@@ -90,6 +94,11 @@ impl Event {
 
     pub(crate) fn with_prints(mut self, prints: Option<Arc<Job>>) -> Self {
         self.prints = prints;
+        self
+    }
+
+    pub(crate) fn with_follower(mut self, follower: Option<Arc<dyn Follower>>) -> Self {
+        self.follower = follower;
         self
     }
 
@@ -113,8 +122,8 @@ impl Event {
         }
     }
 
-    /// Waits until the command is done, and until what it printed is delivered. The batch it is in is submitted
-    /// first.
+    /// Waits until the command is done, until what it printed is delivered, and until the calls of the host that it
+    /// posted are served where they are served after it. The batch it is in is submitted first.
     ///
     /// # Errors
     /// [`WaitError::Failed`] with the command's own failure, or the loss of the device.
@@ -134,8 +143,18 @@ impl Event {
         let Some(index) = self.submitted()? else {
             return Ok(());
         };
+        let begun = Instant::now();
         match wait_for(&self.device.raw, &self.device.lost, &index, timeout) {
-            Progress::Done => self.verdict().map_err(WaitError::Failed),
+            Progress::Done => {
+                let verdict = self.verdict().map_err(WaitError::Failed);
+                let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+                match &self.follower {
+                    Some(follower) if verdict.is_ok() && !follower.wait(left) => {
+                        Err(WaitError::Deadline)
+                    }
+                    _ => verdict,
+                }
+            }
             Progress::Pending => Err(WaitError::Deadline),
             Progress::Lost(reason) => Err(lost(reason)),
         }
@@ -279,7 +298,15 @@ impl Future for EventFuture {
         };
         let device = &event.device;
         match wait_for(&device.raw, &device.lost, &index, Some(Duration::ZERO)) {
-            Progress::Done => Poll::Ready(event.verdict().map_err(WaitError::Failed)),
+            Progress::Done => {
+                let verdict = event.verdict().map_err(WaitError::Failed);
+                match &event.follower {
+                    Some(follower) if verdict.is_ok() && !follower.poll(context.waker()) => {
+                        Poll::Pending
+                    }
+                    _ => Poll::Ready(verdict),
+                }
+            }
             Progress::Lost(reason) => Poll::Ready(Err(lost(reason))),
             Progress::Pending => {
                 let waker = context.waker().clone();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use super::DeviceShared;
+use super::follower::Follower;
 use super::outcome::{ExecutionError, Outcome};
 use super::prints::Job;
 use super::profile::{Profiler, TimingSlot};
@@ -35,6 +36,7 @@ struct Unsettled {
     watch: Option<Watch>,
     mirror: Option<Mirror>,
     prints: Option<Arc<Job>>,
+    follower: Option<Arc<dyn Follower>>,
 }
 
 /// Turns a status record into the verdict of its launch.
@@ -254,6 +256,7 @@ impl Recorder<'_> {
         outcome: &Arc<Outcome>,
         watch: Option<Watch>,
         prints: Option<Arc<Job>>,
+        follower: Option<Arc<dyn Follower>>,
     ) {
         let batch = self.batch();
         if let Some(job) = &prints {
@@ -265,6 +268,7 @@ impl Recorder<'_> {
             watch,
             mirror: None,
             prints,
+            follower,
         });
     }
 
@@ -418,6 +422,9 @@ impl Recorder<'_> {
                 if let (Some(job), Ok(_)) = (&unsettled.prints, &verdict) {
                     device.prints.submitted(job);
                 }
+                if let (Some(follower), Ok(_)) = (&unsettled.follower, &verdict) {
+                    follower.submitted();
+                }
             }
         }
         let answer = verdict.as_ref().map(|_| ()).map_err(Arc::clone);
@@ -455,6 +462,9 @@ impl Recorder<'_> {
                 }
             };
             let ended = matches!(first.batch.submission(), Some(Ok(_))) && !device.lost.is_raised();
+            if let Some(follower) = &first.follower {
+                follower.ended(ended);
+            }
             let failed = (first.prints.as_ref()).and_then(|job| device.prints.settle(job, ended));
             // What the status record tells came first: wrong values are why assertions fail.
             let own = own.and_then(|()| failed.map_or(Ok(()), Err));

@@ -80,6 +80,8 @@ pub(crate) struct Compiled {
     pub(crate) globals: Option<KernelGlobals>,
     /// The functions of the host that the program calls, if the kernel calls any.
     pub(crate) calls: Option<CallSet>,
+    /// The kernel waits for their answers while it runs.
+    pub(crate) waits: bool,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
 }
@@ -306,11 +308,11 @@ pub(crate) fn compile(
         interface,
         table,
         tabled_globals,
-        calls: (reaches_host, reports_calls),
+        calls: call_use,
     } = special;
     let calls = program.inner.calls.as_ref();
     let calls = calls
-        .filter(|_| reaches_host)
+        .filter(|_| call_use.calls)
         .map(|calls| calls.called.clone());
     let writable = interface.globals.iter().map(|one| one.writable);
     let mut globals = (!instances.is_empty()).then(|| KernelGlobals {
@@ -372,7 +374,7 @@ pub(crate) fn compile(
     };
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
-    let report = (guarded || checked.is_some() || has_status || reports_calls)
+    let report = (guarded || checked.is_some() || has_status || call_use.reports)
         .then(|| report(places, guard, checked, calls.clone()));
     Ok(Compiled {
         id: unique_id(),
@@ -391,6 +393,7 @@ pub(crate) fn compile(
         table,
         globals,
         calls,
+        waits: call_use.waits,
         bindings,
     })
 }

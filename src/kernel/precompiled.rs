@@ -87,6 +87,7 @@ impl Device {
             table: Vec::new(),
             globals: None,
             calls: None,
+            waits: false,
             // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
             bindings: RuntimeBindings::none(),
         };

@@ -11,7 +11,7 @@ use naga::valid::Capabilities;
 use naga::{Module, ShaderStage};
 
 use super::bindings::RuntimeBindings;
-use super::calls::bind;
+use super::calls::bind::{self, CallUse};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
 use super::diagnostic::{Reporter, line_and_column};
@@ -54,8 +54,8 @@ pub(crate) struct Specialized {
     pub table: Vec<usize>,
     /// It reaches its device globals through the heap, too.
     pub tabled_globals: bool,
-    /// Whether it calls the host, and whether it reports calls that fail.
-    pub calls: (bool, bool),
+    /// What it does with functions of the host.
+    pub calls: CallUse,
 }
 
 /// Values of a program's constants during one specialization.
@@ -242,7 +242,7 @@ pub(crate) fn specialize_in(
     let private_arrays = sizes.measure(&module, index)?;
     let calls = match inner.calls {
         Some(_) => bind::uses(&module, &info, index),
-        None => (false, false),
+        None => CallUse::default(),
     };
     let mut interface = Interface::of(&module, &info, index, |binding| bindings.owns(binding));
     let scattered = match uses.as_slice() {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::device::{ExecutionError, LiveError, ProfilingError};
+use crate::device::{ExecutionError, ProfilingError};
 use crate::globals::GlobalError;
 use crate::kernel::error::KernelError;
 use crate::memory::{HeapError, MemoryError};
+use crate::rpc::PortsError;
 
 /// Why a launch was refused. Nothing has been recorded then.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -329,8 +330,8 @@ pub enum LaunchError {
     /// The kernel waits for answers of the host, which the device does not let a running kernel see.
     #[error(
         "kernel `{kernel}` waits for `{functions}` of the host, and {device} shows no answer to a running kernel \
-         ({why}): split the call, that is, write the requests into a buffer, answer them on the host when the \
-         launch is done, and read the answers in the next launch"
+         ({why}): split the call, that is, begin it with `…_begin` and ask for its answer with `…_collect` in the \
+         next launch, or post it with `…_post` where the answer does not matter"
     )]
     NeedsLiveMemory {
         /// The entry point.
@@ -342,9 +343,9 @@ pub enum LaunchError {
         /// Why it has no live memory.
         why: String,
     },
-    /// There is no live memory for the ports of the services.
+    /// There is no memory for the ports of the services.
     #[error("no memory for the ports of the services: {0}")]
-    Ports(#[from] LiveError),
+    Ports(#[from] PortsError),
     /// The device is gone.
     #[error(transparent)]
     Execution(#[from] Arc<ExecutionError>),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::{Launch, LaunchError};
 use crate::device::Aspect;
-use crate::rpc::HostServices;
+use crate::rpc::{HostServices, Slice};
 
 impl Launch {
-    /// Gives the services that the kernel calls. They serve it from threads of their own, while it runs; the launch
-    /// does not keep them alive, and calls made after they were dropped have the status
+    /// Gives the services that the kernel calls. They serve it from threads of their own, while it runs where the
+    /// device has live memory, and when it has ended elsewhere (see [`HostServices`]); the launch does not keep them
+    /// alive, and calls made after they were dropped have the status
     /// [`CallStatus::Stopped`](crate::CallStatus::Stopped).
     pub fn services(mut self, services: &HostServices) -> Self {
         self.services = Some(Arc::clone(&services.shared));
@@ -50,7 +51,8 @@ impl Launch {
         // Metal promises to show memory to the other side between command buffers only, and has no fence that a
         // single invocation may use.
         let metal = capabilities.backend == wgpu::Backend::Metal;
-        if metal || !capabilities.has(Aspect::LiveMemory) {
+        let live = !metal && capabilities.has(Aspect::LiveMemory);
+        if !live && self.kernel.shared.compiled.waits {
             let why = match metal {
                 true => {
                     "Metal orders memory between host and kernel only where a command buffer ends"
@@ -66,8 +68,20 @@ impl Launch {
             });
         }
         if self.mailbox.is_none() {
-            self.mailbox = Some(services.mailbox(device)?);
+            self.mailbox = Some(services.mailbox(device, live)?);
         }
         Ok(())
+    }
+
+    /// What carries the kernel's calls where they cannot leave while it runs.
+    pub(super) fn slice(&self) -> Result<Option<Arc<Slice>>, LaunchError> {
+        let (Some(services), Some(mailbox)) = (&self.services, &self.mailbox) else {
+            return Ok(None);
+        };
+        let slice = Slice::of(&self.kernel.device, services, mailbox);
+        slice.map_err(|message| LaunchError::Refused {
+            kernel: self.kernel.interface().entry.clone(),
+            message,
+        })
     }
 }

@@ -8,6 +8,7 @@ use super::grid::Groups;
 use super::groups::{bounds, offsets, push_grid};
 use super::table::{Missing, Reach};
 use super::{Grid, Launch};
+use crate::device::follower::Follower;
 use crate::device::outcome::Outcome;
 use crate::device::prints::Job;
 use crate::device::queue::{Dispatch, Watch};
@@ -106,6 +107,7 @@ impl Launch {
             .any(|group| group.entries.iter().any(|e| e.source == Source::Grid));
 
         let report = shared.compiled.report.as_ref();
+        let slice = self.slice()?;
         let prints = self.prints(&kernel)?;
         let mut queue = device.queue.lock(device);
         if shared_heap.as_ref().map(|heap| heap.shared.imports()) != imports {
@@ -116,8 +118,9 @@ impl Launch {
         }
         // With the queue in hand, so that nobody else's launch comes between.
         let (inherits, touched) = self.inputs();
-        let outcome = (report.is_some() || prints.is_some() || !inherits.is_empty())
-            .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
+        let outcome =
+            (report.is_some() || prints.is_some() || slice.is_some() || !inherits.is_empty())
+                .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
         let tiles = groups.as_ref().map_or(1, Groups::tile_count);
         let values: usize = self
             .value_bytes()
@@ -191,6 +194,9 @@ impl Launch {
         if let Some((buffer, _)) = &mirrored {
             queue.encode(|encoder| encoder.clear_buffer(buffer, 0, None));
         }
+        if let Some(slice) = &slice {
+            queue.encode(|encoder| slice.before(encoder));
+        }
         let timing = self.profiled.then(|| queue.begin_timed());
         let immediates = self.immediates.as_deref().unwrap_or_default();
         match (&groups, indirect) {
@@ -222,6 +228,9 @@ impl Launch {
             let bytes = buffer.size();
             queue.encode(|encoder| encoder.copy_buffer_to_buffer(buffer, 0, copy, 0, bytes));
         }
+        if let Some(slice) = &slice {
+            queue.encode(|encoder| slice.after(encoder));
+        }
         for bounce in &self.bounces {
             bounce.after(&mut queue);
         }
@@ -231,7 +240,8 @@ impl Launch {
                 record,
                 decode: Arc::clone(&report.0),
             });
-            queue.watch(outcome, watch, prints.clone());
+            let follower = slice.clone().map(|slice| slice as Arc<dyn Follower>);
+            queue.watch(outcome, watch, prints.clone(), follower);
         }
         for index in touched {
             self.mark_written(index, outcome.as_ref());
@@ -250,7 +260,8 @@ impl Launch {
         let event = Event::of_batch(device, batch)
             .with_outcome(outcome)
             .with_timing(timing)
-            .with_prints(prints);
+            .with_prints(prints)
+            .with_follower(slice.map(|slice| slice as Arc<dyn Follower>));
         Ok(Attempt::Submitted(event))
     }
 

@@ -7,8 +7,9 @@ use super::error::ServiceError;
 use super::handler::Handler;
 use super::idle::{Bell, IdlePolicy};
 use super::port::layout::{MAX_PAYLOAD, MAX_PORTS};
-use super::services::{Function, HostServices, Shared};
+use super::services::{Function, HostServices, Serve, Shared};
 use super::statistics::Counters;
+use super::stream::{CallStream, Session, StreamOpener};
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet, Signature};
 
@@ -60,39 +61,55 @@ impl HostServicesBuilder {
         self
     }
 
+    /// Registers a stream under the WGSL signature of its opening, such as `fn upload(name: u32) -> u32`: `function`
+    /// opens one, and what it returns takes words from the kernel, gives words to it, and has the result. A kernel
+    /// opens one with `upload_open`; see [`HostServices`].
+    pub fn stream<A, S: CallStream>(
+        mut self,
+        signature: &str,
+        function: impl StreamOpener<A, S>,
+    ) -> Self {
+        let made = self.opener(signature, function);
+        match made {
+            Ok(function) => self.functions.push(function),
+            Err(mistake) => {
+                self.mistake.get_or_insert(mistake);
+            }
+        }
+        self
+    }
+
     fn function<A, R, H: Handler<A, R>>(
         &self,
         text: &str,
         handler: H,
     ) -> Result<Function, ServiceError> {
-        let wrong = |why: String| ServiceError::Signature {
-            signature: text.to_owned(),
-            why,
+        let serve =
+            move |arguments: &[u32], results: &mut Vec<u32>| handler.serve(arguments, results);
+        let declaration = declare(text, H::argument_bytes(), H::result_bytes(), false)?;
+        self.registered(declaration, Serve::Call(Box::new(serve)))
+    }
+
+    fn opener<A, S: CallStream, O: StreamOpener<A, S>>(
+        &self,
+        text: &str,
+        opener: O,
+    ) -> Result<Function, ServiceError> {
+        let open = move |arguments: &[u32]| Box::new(opener.open(arguments)) as Box<dyn Session>;
+        let declaration = declare(text, O::argument_bytes(), size_of::<S::Output>(), true)?;
+        self.registered(declaration, Serve::Stream(Box::new(open)))
+    }
+
+    /// The function, if it can be told from the others and fits a port.
+    fn registered(
+        &self,
+        declaration: CallDeclaration,
+        serve: Serve,
+    ) -> Result<Function, ServiceError> {
+        let known = |f: &&Function| {
+            (f.declaration.opcodes()).any(|known| declaration.opcodes().any(|own| own == known))
         };
-        let signature = Signature::parse(text).map_err(wrong)?;
-        let (arguments, result) = (H::argument_bytes(), H::result_bytes());
-        if arguments.len() != signature.parameters.len() {
-            return Err(wrong(format!(
-                "it has {} parameters, and the Rust function takes {}",
-                signature.parameters.len(),
-                arguments.len()
-            )));
-        }
-        if (result == 0) != signature.result.is_none() {
-            let rust = if result == 0 { "none" } else { "one" };
-            return Err(wrong(format!("of a result the Rust function has {rust}")));
-        }
-        if let Some(index) = arguments.iter().position(|&bytes| bytes == 0) {
-            let name = &signature.parameters[index].0;
-            return Err(wrong(format!("the Rust type for `{name}` has no bytes")));
-        }
-        let declaration = CallDeclaration {
-            signature,
-            arguments,
-            result,
-        };
-        let opcode = declaration.opcode();
-        if let Some(other) = self.functions.iter().find(|f| f.opcode == opcode) {
+        if let Some(other) = self.functions.iter().find(known) {
             return Err(ServiceError::Duplicate {
                 name: declaration.signature.name,
                 other: other.declaration.signature.text(),
@@ -107,10 +124,10 @@ impl HostServicesBuilder {
             });
         }
         Ok(Function {
-            opcode,
+            opcode: declaration.opcode(),
             argument_words: declaration.argument_words(),
             declaration: Arc::new(declaration),
-            serve: Box::new(move |arguments, results| handler.serve(arguments, results)),
+            serve,
             counters: Counters::default(),
         })
     }
@@ -174,7 +191,7 @@ impl HostServicesBuilder {
         let longest = self.functions.iter().map(words).max().unwrap_or(0);
         let payload = longest.max(self.payload.max(LEAST_PAYLOAD).div_ceil(4));
         let mut by_opcode: Vec<(u32, usize)> = (self.functions.iter().enumerate())
-            .map(|(index, f)| (f.opcode, index))
+            .flat_map(|(index, f)| f.declaration.opcodes().map(move |opcode| (opcode, index)))
             .collect();
         by_opcode.sort_unstable();
         let calls = self.functions.iter().map(|f| Arc::clone(&f.declaration));
@@ -210,4 +227,39 @@ impl HostServicesBuilder {
         }
         Ok(services)
     }
+}
+
+/// The declaration of a function, if its signature fits what Rust has.
+fn declare(
+    text: &str,
+    arguments: Vec<usize>,
+    result: usize,
+    stream: bool,
+) -> Result<CallDeclaration, ServiceError> {
+    let wrong = |why: String| ServiceError::Signature {
+        signature: text.to_owned(),
+        why,
+    };
+    let signature = Signature::parse(text).map_err(wrong)?;
+    if arguments.len() != signature.parameters.len() {
+        return Err(wrong(format!(
+            "it has {} parameters, and the Rust function takes {}",
+            signature.parameters.len(),
+            arguments.len()
+        )));
+    }
+    if (result == 0) != signature.result.is_none() {
+        let rust = if result == 0 { "none" } else { "one" };
+        return Err(wrong(format!("of a result the Rust function has {rust}")));
+    }
+    if let Some(index) = arguments.iter().position(|&bytes| bytes == 0) {
+        let name = &signature.parameters[index].0;
+        return Err(wrong(format!("the Rust type for `{name}` has no bytes")));
+    }
+    Ok(CallDeclaration {
+        signature,
+        arguments,
+        result,
+        stream,
+    })
 }

@@ -49,3 +49,15 @@ pub enum ServiceError {
         message: String,
     },
 }
+
+/// Why a device has no ports.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortsError {
+    /// There is no live memory for them.
+    #[error(transparent)]
+    Live(#[from] crate::device::LiveError),
+    /// wgpu refused their buffer.
+    #[error("wgpu refused their buffer: {0}")]
+    Refused(String),
+}

@@ -20,7 +20,7 @@ pub trait Handler<Arguments, Result>: Send + Sync + 'static {
 }
 
 /// Takes one value from the front of `words`. Words that are missing are zero.
-fn take<T: Pod>(words: &mut &[u32]) -> T {
+pub(super) fn take<T: Pod>(words: &mut &[u32]) -> T {
     let bytes = size_of::<T>();
     let (own, rest) = words.split_at(bytes.div_ceil(4).min(words.len()));
     *words = rest;
@@ -33,7 +33,7 @@ fn take<T: Pod>(words: &mut &[u32]) -> T {
 }
 
 /// Appends a value.
-fn put<T: Pod>(value: &T, words: &mut Vec<u32>) {
+pub(super) fn put<T: Pod>(value: &T, words: &mut Vec<u32>) {
     let bytes = bytemuck::bytes_of(value);
     for chunk in bytes.chunks(4) {
         let mut word = [0; 4];

@@ -1,11 +1,15 @@
-//! Mailboxes: the ports of one device in its live memory, or ports in memory of the host.
+//! Mailboxes: the ports of one device in its live memory, copies of ports that a device has to itself while kernels
+//! run, or ports in memory of the host.
 
 use std::sync::{Arc, Weak};
 
 use super::port::client::Client;
 use super::port::layout::{BUDGET, CALM, PATIENCE, PortLayout};
-use super::port::server::{Dispatch, Server, Sweeper};
+use super::port::server::{Server, Sweeper};
 use super::port::words::{HostWords, Words};
+use super::services::{Desk, Shared};
+use super::slice::Sliced;
+use super::stream::Sessions;
 use crate::device::live::LiveBuffer;
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError, unique_id};
@@ -22,6 +26,7 @@ pub(crate) struct Mailbox {
     pub(crate) id: u64,
     owner: Owner,
     server: Server<Memory>,
+    sessions: Sessions,
 }
 
 enum Owner {
@@ -31,6 +36,7 @@ enum Owner {
 
 enum Memory {
     Live(LiveBuffer),
+    Sliced(Sliced),
     Host(Arc<HostWords>),
 }
 
@@ -38,6 +44,7 @@ impl Words for Memory {
     fn load(&self, index: usize) -> u32 {
         match self {
             Self::Live(live) => live.load_u32(index as u64 * 4).unwrap_or(0),
+            Self::Sliced(sliced) => sliced.words.load(index),
             Self::Host(words) => words.load(index),
         }
     }
@@ -46,6 +53,7 @@ impl Words for Memory {
         match self {
             // Beyond the end there is nothing to write, and nobody gets there; see `Words`.
             Self::Live(live) => drop(live.store_u32(index as u64 * 4, value)),
+            Self::Sliced(sliced) => sliced.words.store(index, value),
             Self::Host(words) => words.store(index, value),
         }
     }
@@ -93,25 +101,46 @@ impl Mailbox {
         let backend = device.capabilities.backend;
         let live = LiveBuffer::new(&device.raw, backend, layout.bytes(), "tombolo calls")?;
         let server = Server::new(Memory::Live(live), layout);
+        Ok(Self::of_device(device, server, patience))
+    }
+
+    /// Ports that a device has to itself while a kernel runs; requests leave, and answers arrive, between launches.
+    ///
+    /// # Errors
+    /// wgpu's own words.
+    pub fn sliced(device: &Arc<DeviceShared>, layout: PortLayout) -> Result<Self, String> {
+        let patience = Patience {
+            // A port that is taken stays so until the launch has ended.
+            call: 2 * layout.ports as u32 + 16,
+            calm: u32::MAX,
+            ..Patience::of(device, None)
+        };
+        let server = Server::new(Memory::Sliced(Sliced::new(device, layout)?), layout);
+        Ok(Self::of_device(device, server, patience))
+    }
+
+    fn of_device(device: &Arc<DeviceShared>, server: Server<Memory>, patience: Patience) -> Self {
         let words = server.words();
         words.store(PATIENCE, patience.call);
         words.store(BUDGET, patience.invocation);
         words.store(CALM, patience.calm);
-        Ok(Self {
+        Self::new(Owner::Device(Arc::downgrade(device)), server)
+    }
+
+    fn new(owner: Owner, server: Server<Memory>) -> Self {
+        let layout = server.layout();
+        Self {
             id: unique_id(),
-            owner: Owner::Device(Arc::downgrade(device)),
+            owner,
+            sessions: Sessions::new(layout.ports, layout.payload),
             server,
-        })
+        }
     }
 
     /// Ports in the host's memory, for as long as `owner` lives.
     pub fn on_host(owner: Weak<()>, layout: PortLayout) -> Self {
         let words = Arc::new(HostWords::new(layout.words()));
-        Self {
-            id: unique_id(),
-            owner: Owner::Host(owner),
-            server: Server::new(Memory::Host(words), layout),
-        }
+        Self::new(Owner::Host(owner), Server::new(Memory::Host(words), layout))
     }
 
     pub fn layout(&self) -> PortLayout {
@@ -134,7 +163,16 @@ impl Mailbox {
     pub fn buffer(&self) -> Option<&wgpu::Buffer> {
         match self.server.words() {
             Memory::Live(live) => Some(live.buffer()),
+            Memory::Sliced(sliced) => Some(sliced.buffer()),
             Memory::Host(_) => None,
+        }
+    }
+
+    /// What carries the ports to and from their device, where they are not in live memory.
+    pub fn as_sliced(&self) -> Option<&Sliced> {
+        match self.server.words() {
+            Memory::Sliced(sliced) => Some(sliced),
+            Memory::Live(_) | Memory::Host(_) => None,
         }
     }
 
@@ -143,16 +181,28 @@ impl Mailbox {
         let words = match self.server.words() {
             Memory::Host(words) => Arc::clone(words),
             // Never asked for; its calls find every port busy.
-            Memory::Live(_) => Arc::new(HostWords::new(0)),
+            Memory::Live(_) | Memory::Sliced(_) => Arc::new(HostWords::new(0)),
         };
         Client::new(words, self.layout(), start)
     }
 
     pub fn close(&self) {
         self.server.close();
+        if let Some(sliced) = self.as_sliced() {
+            sliced.changed();
+        }
     }
 
-    pub fn sweep(&self, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> usize {
-        self.server.sweep(sweeper, dispatch)
+    /// Looks at every port once and serves what is posted; the number of calls served.
+    pub fn sweep(&self, sweeper: &mut Sweeper, services: &Shared) -> usize {
+        let desk = Desk {
+            shared: services,
+            sessions: &self.sessions,
+        };
+        let served = self.server.sweep(sweeper, &desk);
+        if let (Some(sliced), 1..) = (self.as_sliced(), served) {
+            sliced.changed();
+        }
+        served
     }
 }

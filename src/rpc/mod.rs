@@ -4,7 +4,8 @@
 //! - [`mailbox`]: ports in the memory of a device.
 //! - [`services`]: registered functions and the threads that serve them, put together by [`builder`]; [`loopback`]
 //!   calls them without a device; [`handler`] turns words into the arguments
-//!   of a Rust function, [`idle`] says what a thread does that finds nothing, [`statistics`] counts.
+//!   of a Rust function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to
+//!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`statistics`] counts.
 //!
 //! What kernels need is made by `kernel::calls`.
 
@@ -17,12 +18,15 @@ mod mailbox;
 pub(crate) mod port;
 mod program;
 mod services;
+mod slice;
 mod statistics;
+mod stream;
 
 pub(crate) use mailbox::Mailbox;
 pub(crate) use services::Shared as Services;
+pub(crate) use slice::Slice;
 
-pub use error::ServiceError;
+pub use error::{PortsError, ServiceError};
 pub use handler::Handler;
 pub use idle::IdlePolicy;
 
@@ -30,3 +34,4 @@ pub use builder::HostServicesBuilder;
 pub use loopback::Loopback;
 pub use services::HostServices;
 pub use statistics::{CallStatistics, ServiceStatistics};
+pub use stream::{CallStream, StreamOpener};

@@ -6,18 +6,32 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use super::error::PortsError;
 use super::idle::{Bell, IdlePolicy, Pause};
 use super::mailbox::{Mailbox, Patience};
 use super::port::layout::PortLayout;
 use super::port::protocol::CallStatus;
 use super::port::server::{Dispatch, Sweeper};
 use super::statistics::{Counters, ServiceStatistics, TIMED};
+use super::stream::{Open, Packet, Sessions};
 use crate::device::DeviceShared;
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
 
 /// What runs a call: arguments in, results out.
-pub(super) type Serve = Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>;
+pub(super) enum Serve {
+    Call(Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>),
+    Stream(Open),
+}
+
+thread_local! {
+    static IS_SERVER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether this thread serves calls, of whichever services.
+pub(super) fn is_server_thread() -> bool {
+    IS_SERVER.get()
+}
 
 /// A registered function.
 pub(super) struct Function {
@@ -201,11 +215,12 @@ impl Shared {
         mailbox
     }
 
-    /// The mailbox of a device, made when it is first asked for.
+    /// The mailbox of a device, made when it is first asked for: in live memory if that is `live`.
     pub(crate) fn mailbox(
         &self,
         device: &Arc<DeviceShared>,
-    ) -> Result<Arc<Mailbox>, crate::device::LiveError> {
+        live: bool,
+    ) -> Result<Arc<Mailbox>, PortsError> {
         let found = |mailboxes: &[Arc<Mailbox>]| {
             let mut mailboxes = mailboxes.iter();
             mailboxes
@@ -216,8 +231,14 @@ impl Shared {
             return Ok(mailbox);
         }
         let capabilities = &device.capabilities;
-        let patience = Patience::of(device, self.patience);
-        let made = Mailbox::on_device(device, self.layout(capabilities.software), patience)?;
+        let made = match live {
+            true => {
+                let patience = Patience::of(device, self.patience);
+                Mailbox::on_device(device, self.layout(capabilities.software), patience)?
+            }
+            // Copied around each launch, so rather few.
+            false => Mailbox::sliced(device, self.layout(true)).map_err(PortsError::Refused)?,
+        };
         // Two threads may come here at once: the second mailbox is then one too many, and served like any other.
         Ok(found(&self.mailboxes()).unwrap_or_else(|| self.add(made)))
     }
@@ -229,6 +250,7 @@ impl Shared {
 
     /// A server thread.
     pub(super) fn run(&self) {
+        IS_SERVER.set(true);
         let mut known = 0;
         let mut mailboxes: Vec<(Arc<Mailbox>, Sweeper)> = Vec::new();
         let mut quiet = 0u32;
@@ -269,8 +291,39 @@ impl Shared {
     }
 }
 
-impl Dispatch for Shared {
-    fn dispatch(&self, opcode: u32, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
+/// Services at one set of ports.
+pub(super) struct Desk<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) sessions: &'a Sessions,
+}
+
+impl Dispatch for Desk<'_> {
+    fn dispatch(
+        &self,
+        port: usize,
+        opcode: u32,
+        arguments: &[u32],
+        results: &mut Vec<u32>,
+    ) -> CallStatus {
+        self.shared
+            .serve(self.sessions, port, (opcode, arguments), results)
+    }
+
+    fn oversize(&self) {
+        if self.shared.oversize.fetch_add(1, Ordering::Relaxed) == 0 {
+            log::warn!("a kernel posted a call that is longer than its port");
+        }
+    }
+}
+
+impl Shared {
+    fn serve(
+        &self,
+        sessions: &Sessions,
+        port: usize,
+        (opcode, arguments): (u32, &[u32]),
+        results: &mut Vec<u32>,
+    ) -> CallStatus {
         let found = self
             .by_opcode
             .binary_search_by_key(&opcode, |(opcode, _)| *opcode);
@@ -285,7 +338,12 @@ impl Dispatch for Shared {
         };
         let function = &self.functions[self.by_opcode[at].1];
         let counters = &function.counters;
-        if arguments.len() != function.argument_words {
+        let packet = match &function.serve {
+            Serve::Call(_) => None,
+            Serve::Stream(_) => Packet::of(function.opcode, opcode),
+        };
+        let is_fixed = matches!(packet, None | Some(Packet::Open));
+        if is_fixed && arguments.len() != function.argument_words {
             if counters.malformed.fetch_add(1, Ordering::Relaxed) == 0 {
                 log::warn!(
                     "a kernel called `{}` with {} words of arguments instead of {}",
@@ -298,14 +356,27 @@ impl Dispatch for Shared {
         }
         let number = counters.calls.fetch_add(1, Ordering::Relaxed);
         let begun = number.is_multiple_of(TIMED).then(Instant::now);
-        let served = catch_unwind(AssertUnwindSafe(|| (function.serve)(arguments, results)));
+        let status = match (&function.serve, packet) {
+            (Serve::Stream(open), Some(packet)) => {
+                let packet = (function.opcode, packet);
+                sessions.serve(port, packet, open, arguments, results)
+            }
+            (Serve::Stream(_), None) => CallStatus::Unknown,
+            (Serve::Call(serve), _) => {
+                sessions.abandon(port);
+                match catch_unwind(AssertUnwindSafe(|| serve(arguments, results))) {
+                    Ok(()) => CallStatus::Done,
+                    Err(_) => CallStatus::Panicked,
+                }
+            }
+        };
         if let Some(begun) = begun {
             counters.time(begun.elapsed());
         }
         counters
             .bytes_in
             .fetch_add(arguments.len() as u64 * 4, Ordering::Relaxed);
-        if served.is_err() {
+        if status == CallStatus::Panicked {
             results.clear();
             if counters.panics.fetch_add(1, Ordering::Relaxed) == 0 {
                 let name = &function.declaration.signature.name;
@@ -313,18 +384,14 @@ impl Dispatch for Shared {
                     "`{name}` panicked while it served a kernel; further panics are counted"
                 );
             }
-            return CallStatus::Panicked;
+        }
+        if status != CallStatus::Done {
+            return status;
         }
         counters
             .bytes_out
             .fetch_add(results.len() as u64 * 4, Ordering::Relaxed);
         CallStatus::Done
-    }
-
-    fn oversize(&self) {
-        if self.oversize.fetch_add(1, Ordering::Relaxed) == 0 {
-            log::warn!("a kernel posted a call that is longer than its port");
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use tombolo::{Context, Device, DeviceOptions};
+use tombolo::{Constants, Context, Device, DeviceOptions, HostServices, Kernel, Program};
 
 /// A test that runs on each adapter.
 #[derive(Clone, Copy)]
@@ -190,4 +190,11 @@ fn short(name: &str) -> String {
 /// Drops the name of the test crate.
 fn trim(name: &str) -> &str {
     name.split_once("::").map_or(name, |(_, rest)| rest)
+}
+
+/// The kernel `main` of a program that calls functions of `services`.
+pub fn kernel_of(device: &Device, services: &HostServices, source: &str) -> Kernel {
+    let program = Program::with_services("calls.wgsl", source, services);
+    let program = program.unwrap_or_else(|error| panic!("{error}"));
+    device.kernel(&program, "main", &Constants::new()).unwrap()
 }

@@ -45,6 +45,8 @@ mod print_launches;
 mod print_live;
 mod private_arrays;
 mod rpc;
+mod rpc_split;
+mod rpc_streams;
 mod segments;
 mod table;
 mod threads;
@@ -111,6 +113,8 @@ fn main() -> std::process::ExitCode {
         print_live::CASES,
         private_arrays::CASES,
         rpc::CASES,
+        rpc_split::CASES,
+        rpc_streams::CASES,
         segments::CASES,
         table::CASES,
         threads::CASES,

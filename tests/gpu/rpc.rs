@@ -531,7 +531,7 @@ fn a_kernel_that_writes_garbage_harms_nobody_else(f: &Fixture) {
                 x = x * 1664525u + 1013904223u;
                 let port = (x >> 8u) % 32u;
                 let word = (x >> 16u) % (2u * stride);
-                let place = select(first + port * 2u * stride + word % 6u, requests + port, (x & 3u) == 0u);
+                let place = select(first + port * stride + word % 6u, requests + port, (x & 3u) == 0u);
                 atomicStore(&tombolo_calls[place], x ^ (x << 13u));
             }}
             out[id.x] = x;

@@ -7,6 +7,7 @@ use crate::kernel::bindings::RuntimeBindings;
 
 const PORTS: &str = "tombolo_calls";
 const STATUS: &str = "tombolo_status";
+const WAITS: &str = "tombolo_call_waits";
 const FENCE: &str = "tombolo_call_fence";
 
 fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
@@ -43,9 +44,24 @@ pub(crate) fn complete(module: &mut Module, bindings: &RuntimeBindings, barrier:
     }
 }
 
-/// Whether an entry point reaches a call, and whether it reports failed ones.
-pub(crate) fn uses(module: &Module, info: &ModuleInfo, entry: usize) -> (bool, bool) {
+/// What an entry point does with functions of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct CallUse {
+    /// It calls one.
+    pub calls: bool,
+    /// It reports calls that failed.
+    pub reports: bool,
+    /// It waits for answers while it runs.
+    pub waits: bool,
+}
+
+/// What an entry point does with functions of the host.
+pub(crate) fn uses(module: &Module, info: &ModuleInfo, entry: usize) -> CallUse {
     let uses = info.get_entry_point(entry);
     let reaches = |name| named(module, name).is_some_and(|handle| !uses[handle].is_empty());
-    (reaches(PORTS), reaches(STATUS))
+    CallUse {
+        calls: reaches(PORTS),
+        reports: reaches(STATUS),
+        waits: reaches(WAITS),
+    }
 }

@@ -1,10 +1,11 @@
 //! Functions of the host that kernels call: how they are declared, and the WGSL that calling them takes.
 //!
 //! A declaration is a WGSL signature, `fn lookup(key: u32, at: vec3<f32>) -> Node`. A program that mentions
-//! `lookup` (or `lookup_try`, `lookup_post`) gets functions of these names appended behind its text, written by
-//! [`wgsl`] from `shaders/rpc.wgsl` and from the types as they lie in memory.
+//! `lookup` (or `lookup_try`, `lookup_post`, `lookup_begin`) gets functions of these names appended behind its text,
+//! written by [`wgsl`] and [`forms`] from `shaders/rpc*.wgsl` and from the types as they lie in memory.
 
 pub(crate) mod bind;
+mod forms;
 pub(crate) mod signature;
 pub(crate) mod wgsl;
 
@@ -21,6 +22,8 @@ pub(crate) struct CallDeclaration {
     pub arguments: Vec<usize>,
     /// Bytes of the result in Rust; 0 for none.
     pub result: usize,
+    /// It is a stream: opened, fed and read word by word, and closed.
+    pub stream: bool,
 }
 
 impl CallDeclaration {
@@ -28,6 +31,12 @@ impl CallDeclaration {
     /// else is declared.
     pub fn opcode(&self) -> u32 {
         opcode(&self.signature.name)
+    }
+
+    /// The numbers that mean the function: of a stream one for opening it and one for each kind of packet.
+    pub fn opcodes(&self) -> impl Iterator<Item = u32> {
+        let kinds = if self.stream { 4 } else { 1 };
+        (0..kinds).map(|kind| self.opcode() ^ kind)
     }
 
     /// Words of all arguments: each begins a word.

@@ -1,4 +1,6 @@
 use super::*;
+use crate::kernel::calls::bind::CallUse;
+use crate::kernel::calls::forms::CALL;
 use crate::kernel::calls::{Signature, opcode};
 use crate::kernel::constants::Constants;
 use crate::kernel::error::KernelError;
@@ -11,6 +13,7 @@ fn set(of: &[(&str, &[usize], usize)]) -> CallSet {
             signature: Signature::parse(text).unwrap(),
             arguments: arguments.to_vec(),
             result: *result,
+            stream: false,
         })
     });
     CallSet(declarations.collect())
@@ -191,6 +194,7 @@ fn kernels_and_host_agree_on_the_header() {
         (REQUESTS, "requests"),
         (REPLIES, "replies"),
         (FIRST, "first"),
+        (RESULTS, "first_result"),
     ] {
         let line = CALL
             .lines()
@@ -210,7 +214,10 @@ fn kernels_and_host_agree_on_the_header() {
             "CALL_STOPPED" => Status::Stopped,
             "CALL_UNKNOWN" => Status::Unknown,
             "CALL_MALFORMED" => Status::Malformed,
-            _ => Status::Panicked,
+            "CALL_PANICKED" => Status::Panicked,
+            "CALL_PENDING" => Status::Pending,
+            "CALL_NO_TICKET" => Status::NoTicket,
+            _ => Status::End,
         };
         assert_eq!(status.code(), code, "{name}");
     }
@@ -231,14 +238,23 @@ fn only_entry_points_that_call_need_the_ports() {
     let source = format!(
         "{KERNEL} data[0] = f(1u); }}
         @compute @workgroup_size(1) fn quiet() {{ data[0] = 2u; }}
-        @compute @workgroup_size(1) fn careful() {{ data[0] = f_try(1u).status; }}"
+        @compute @workgroup_size(1) fn careful() {{ data[0] = f_try(1u).status; }}
+        @compute @workgroup_size(1) fn patient() {{ data[0] = f_begin(1u); data[1] = f_collect(7u).value; }}
+        @compute @workgroup_size(1) fn careless() {{ data[0] = f_post(1u); f_leave(3u); }}"
     );
     let program = program(&source, &calls).unwrap();
-    for (entry, expected) in [
-        ("main", (true, true)),
-        ("quiet", (false, false)),
-        ("careful", (true, false)),
+    for (entry, calls, reports, waits) in [
+        ("main", true, true, true),
+        ("quiet", false, false, false),
+        ("careful", true, false, true),
+        ("patient", true, false, false),
+        ("careless", true, false, false),
     ] {
+        let expected = CallUse {
+            calls,
+            reports,
+            waits,
+        };
         let special = crate::kernel::specialize::specialize(
             &program,
             entry,
@@ -251,4 +267,31 @@ fn only_entry_points_that_call_need_the_ports() {
         .unwrap();
         assert_eq!(special.calls, expected, "{entry}");
     }
+}
+
+#[test]
+fn streams_have_functions_of_their_own() {
+    let declaration = CallDeclaration {
+        signature: Signature::parse("fn up(x: u32) -> vec2<u32>").unwrap(),
+        arguments: vec![4],
+        result: 8,
+        stream: true,
+    };
+    let opcodes: Vec<u32> = declaration.opcodes().collect();
+    assert_eq!(opcodes.len(), 4);
+    let calls = CallSet([Arc::new(declaration)].into());
+    let used = format!(
+        "fn send(s: ptr<function, up_stream>) {{ up_put(s, 1u); }}
+        {KERNEL}
+            var s = up_open(3u);
+            send(&s);
+            data[0] = up_get(&s) + s.status;
+            let r = up_close(&s);
+            data[1] = r.value.x + r.status + CALL_END;
+        }}"
+    );
+    program(&used, &calls).unwrap();
+    // What waits for one answer is no form of a stream.
+    assert!(program(&format!("{KERNEL} data[0] = up(1u).x; }}"), &calls).is_err());
+    assert!(program(&format!("{KERNEL} data[0] = up_begin(1u); }}"), &calls).is_err());
 }

@@ -1,17 +1,18 @@
 //! The WGSL of functions of the host: which ones a program calls, how its types lie in the words of a port, and the
 //! text to append.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::forms::{Form, Mention, TYPE_ENDINGS};
 use super::{CallDeclaration, CallSet};
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::token::TokenStream;
 
 const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
-const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
+const STREAMS: &str = include_str!("../../../shaders/rpc_stream.wgsl");
 
 /// The most words that one function takes or gives: each is a line of the kernel.
 const MOST_WORDS: usize = 1024;
@@ -21,13 +22,16 @@ const TYPES: &str = "tombolo_call_types_";
 const RESULT: &str = "tombolo_result";
 
 /// The names of statuses in WGSL.
-const STATUSES: [(&str, u32); 6] = [
+const STATUSES: [(&str, u32); 9] = [
     ("CALL_DONE", 1),
     ("CALL_TIMED_OUT", 2),
     ("CALL_STOPPED", 3),
     ("CALL_UNKNOWN", 4),
     ("CALL_MALFORMED", 5),
     ("CALL_PANICKED", 6),
+    ("CALL_PENDING", 7),
+    ("CALL_NO_TICKET", 8),
+    ("CALL_END", 9),
 ];
 
 /// What a program needs appended for its calls.
@@ -39,16 +43,6 @@ pub(crate) struct CallAppendix {
     pub origins: Vec<(Range<usize>, Range<usize>)>,
     /// The functions that are called, in the order of the numbers by which a kernel reports them.
     pub called: CallSet,
-}
-
-/// A function of the host that a program mentions.
-struct Mention<'a> {
-    declaration: &'a Arc<CallDeclaration>,
-    /// Bytes of the first mention.
-    at: Range<usize>,
-    plain: bool,
-    attempt: bool,
-    post: bool,
 }
 
 /// Why a function cannot be called.
@@ -66,16 +60,14 @@ fn mentions<'a>(stream: &TokenStream<'_>, calls: &'a CallSet) -> Vec<Mention<'a>
         if before == "." {
             continue;
         }
-        let base = [("_try", 1), ("_post", 2), ("_reply", 1), ("", 0)]
-            .into_iter()
-            .find_map(|(end, kind)| {
-                let declaration = calls.find(name.strip_suffix(end)?)?;
-                Some((declaration, kind))
-            });
-        let Some((declaration, kind)) = base else {
+        let base = calls.0.iter().find_map(|declaration| {
+            let form = Form::of(declaration, name)?;
+            Some((declaration, form))
+        });
+        let Some((declaration, form)) = base else {
             continue;
         };
-        if stream.text(at + 1) != "(" && !name.ends_with("_reply") {
+        if stream.text(at + 1) != "(" && !TYPE_ENDINGS.iter().any(|end| name.ends_with(end)) {
             continue;
         }
         let mention = found
@@ -83,21 +75,15 @@ fn mentions<'a>(stream: &TokenStream<'_>, calls: &'a CallSet) -> Vec<Mention<'a>
             .or_insert_with(|| Mention {
                 declaration,
                 at: stream.span(at..at + 1),
-                plain: false,
-                attempt: false,
-                post: false,
+                forms: BTreeSet::new(),
             });
-        match kind {
-            0 => mention.plain = true,
-            1 => mention.attempt = true,
-            _ => mention.post = true,
-        }
+        mention.forms.insert(form);
     }
     found.into_values().collect()
 }
 
 /// A type with `usm_ptr` written out, so that it means something in every program.
-fn spelled(ty: &str) -> String {
+pub(super) fn spelled(ty: &str) -> String {
     let stream = TokenStream::new(ty);
     let tokens = (0..stream.len()).map(|at| match stream.text(at) {
         "usm_ptr" => "vec2<u32>",
@@ -234,7 +220,7 @@ fn leaves(
 }
 
 /// The lines that store the arguments, and those that load the result.
-fn transfers(
+pub(super) fn transfers(
     declaration: &CallDeclaration,
     types: &[(String, TypeLayout)],
 ) -> Result<(String, String), String> {
@@ -355,13 +341,16 @@ pub(crate) fn appendix(
             appendix.add(&format!("const {name} = {code}u;"), origin.clone());
         }
     }
-    if mentions.iter().any(|mention| mention.plain) {
+    if mentions.iter().any(|mention| mention.declaration.stream) {
+        appendix.add(STREAMS, origin.clone());
+    }
+    if mentions.iter().any(Mention::is_plain) {
         let words = crate::kernel::passes::status::WORDS;
         let text = format!("var<storage, read_write> tombolo_status: array<atomic<u32>, {words}>;");
         appendix.add(&text, origin);
     }
     for (index, (mention, types)) in mentions.iter().zip(&layouts).enumerate() {
-        let text = mention.text(index, types).map_err(|why| Fault {
+        let text = mention.text(index + 1, types).map_err(|why| Fault {
             function: mention.declaration.signature.text(),
             why,
         })?;
@@ -376,86 +365,6 @@ impl CallAppendix {
         self.text.push_str(text);
         self.text.push('\n');
         self.origins.push((start..self.text.len(), origin));
-    }
-}
-
-impl Mention<'_> {
-    /// The functions that are called of this one.
-    fn text(&self, index: usize, types: &[(String, TypeLayout)]) -> Result<String, String> {
-        let declaration = self.declaration;
-        let signature = &declaration.signature;
-        let name = &signature.name;
-        let parameters = signature.parameters.iter();
-        let parameters: Vec<String> = parameters
-            .map(|(name, ty)| format!("{name}: {}", spelled(ty)))
-            .collect();
-        let parameters = parameters.join(", ");
-        let (stores, loads) = transfers(declaration, types)?;
-        let function = |head: &str, reply: &str, results: &str, posted: &str| {
-            CALL.replace("$head$", head)
-                .replace("$reply$", reply)
-                .replace("$opcode$", &declaration.opcode().to_string())
-                .replace("$words$", &declaration.argument_words().to_string())
-                .replace("$arguments$", &stores)
-                .replace("$results$", results)
-                .replace("$posted$", posted)
-        };
-        let mut text = String::new();
-        let value = signature
-            .result
-            .as_ref()
-            .map_or(String::new(), |ty| format!(", value: {}", spelled(ty)));
-        let _ = writeln!(text, "struct {name}_reply {{ status: u32{value} }}");
-        if self.plain || self.attempt {
-            let head = format!("fn {name}_try({parameters}) -> {name}_reply");
-            let reply = format!("{name}_reply");
-            text.push_str(&function(&head, &reply, &loads, "held = true;"));
-        }
-        if self.plain {
-            let names: Vec<&str> = signature
-                .parameters
-                .iter()
-                .map(|(name, _)| name.as_str())
-                .collect();
-            let names = names.join(", ");
-            let (arrow, back) = match &signature.result {
-                Some(ty) => (format!(" -> {}", spelled(ty)), "return reply.value;"),
-                None => (String::new(), ""),
-            };
-            let word = crate::kernel::passes::status::CALL;
-            let _ = writeln!(
-                text,
-                "fn {name}({parameters}){arrow} {{
-                    let reply = {name}_try({names});
-                    if reply.status != 1u {{
-                        atomicMax(&tombolo_status[{word}], (min(reply.status, 0xffffu) << 16u) | {}u);
-                    }}
-                    {back}
-                }}",
-                index + 1
-            );
-        }
-        if self.post {
-            let reply = format!("tombolo_post_{name}");
-            let _ = writeln!(text, "struct {reply} {{ status: u32 }}");
-            let head = format!("fn tombolo_post_of_{name}({parameters}) -> {reply}");
-            let posted = "tombolo_call_fence();
-                atomicStore(&tombolo_calls[locks + port], 0u);
-                reply.status = 1u;
-                break;";
-            text.push_str(&function(&head, &reply, "", posted));
-            let names: Vec<&str> = signature
-                .parameters
-                .iter()
-                .map(|(name, _)| name.as_str())
-                .collect();
-            let _ = writeln!(
-                text,
-                "fn {name}_post({parameters}) -> u32 {{ return tombolo_post_of_{name}({}).status; }}",
-                names.join(", ")
-            );
-        }
-        Ok(text)
     }
 }
 

@@ -4,13 +4,14 @@
 //!      0  ports | patience | budget | calm | closed | ticket | payload words | …         one cache line
 //!     16  locks      one word for each port                             client's own
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
+//!         arguments  { opcode, length, sequence, lanes, arguments … }   client writes
 //!         replies    one word for each port: the server's outboxes      server writes, client polls
-//!         ports      { opcode, length, sequence, lanes, arguments … }   client writes
-//!                    { status, length, sequence, 0, results … }         server writes
+//!         results    { status, length, sequence, 0, results … }         server writes
 //! ```
 //!
 //! Each table and each port begins on a cache line, so that nothing that one side writes shares a line with
-//! what the other writes. Mailboxes of one side lie together: one line tells the server of sixteen ports.
+//! what the other writes. Mailboxes of one side lie together: one line tells the server of sixteen ports. All that
+//! a side writes is one range, so that one copy carries it where the two sides share no memory.
 //!
 //! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
@@ -32,11 +33,10 @@ pub(crate) const CALM: usize = 3;
 /// Not 0 once the services have been stopped.
 pub(crate) const CLOSED: usize = 4;
 /// Counts the invocations that have called, to spread them over the ports: of kernels alone.
-#[cfg(test)]
 pub(crate) const TICKET: usize = 5;
 /// Words of payload in each direction.
 pub(crate) const PAYLOAD: usize = 6;
-/// Words from one port to the next, and from its arguments to its results.
+/// Words from the arguments, or the results, of one port to those of the next.
 pub(crate) const STRIDE: usize = 7;
 /// First words of the tables.
 pub(crate) const LOCKS: usize = 8;
@@ -44,8 +44,10 @@ pub(crate) const LOCKS: usize = 8;
 pub(crate) const REQUESTS: usize = 9;
 /// See [`LOCKS`].
 pub(crate) const REPLIES: usize = 10;
-/// First word of the first port.
+/// First word of the first port's arguments.
 pub(crate) const FIRST: usize = 11;
+/// First word of the first port's results.
+pub(crate) const RESULTS: usize = 12;
 
 /// The most ports.
 pub(crate) const MAX_PORTS: usize = 1 << 16;
@@ -89,24 +91,34 @@ impl PortLayout {
         LINE + self.table() + port
     }
 
-    /// The server's outbox.
-    pub fn reply(self, port: usize) -> usize {
-        LINE + 2 * self.table() + port
-    }
-
     /// Where the client writes: the prefix, then the arguments.
     pub fn arguments(self, port: usize) -> usize {
-        LINE + 3 * self.table() + 2 * self.half() * port
+        LINE + 2 * self.table() + self.half() * port
+    }
+
+    /// The server's outbox.
+    pub fn reply(self, port: usize) -> usize {
+        self.arguments(self.ports) + port
     }
 
     /// Where the server writes: the prefix, then the results.
     pub fn results(self, port: usize) -> usize {
-        self.arguments(port) + self.half()
+        self.reply(0) + self.table() + self.half() * port
     }
 
     /// Words of everything.
     pub fn words(self) -> usize {
-        self.arguments(self.ports)
+        self.results(self.ports)
+    }
+
+    /// Words that clients write and servers read.
+    pub fn clients(self) -> std::ops::Range<usize> {
+        self.request(0)..self.reply(0)
+    }
+
+    /// Words that servers write and clients read, beside those of the header.
+    pub fn servers(self) -> std::ops::Range<usize> {
+        self.reply(0)..self.words()
     }
 
     /// Bytes of everything.
@@ -115,7 +127,7 @@ impl PortLayout {
     }
 
     /// The words of the header that say where things lie, by their index.
-    pub fn header(self) -> [(usize, u32); 7] {
+    pub fn header(self) -> [(usize, u32); 8] {
         [
             (PORTS, self.ports as u32),
             (PAYLOAD, self.payload as u32),
@@ -124,6 +136,7 @@ impl PortLayout {
             (REQUESTS, self.request(0) as u32),
             (REPLIES, self.reply(0) as u32),
             (FIRST, self.arguments(0) as u32),
+            (RESULTS, self.results(0) as u32),
         ]
     }
 }

@@ -10,9 +10,15 @@ use super::words::Words;
 
 /// What a server does with a call.
 pub(crate) trait Dispatch {
-    /// Serves a call: `arguments` are the words that the client sent, `results` is empty, and takes at most the
-    /// payload of a port.
-    fn dispatch(&self, opcode: u32, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus;
+    /// Serves a call at a port: `arguments` are the words that the client sent, `results` is empty, and takes at most
+    /// the payload of a port.
+    fn dispatch(
+        &self,
+        port: usize,
+        opcode: u32,
+        arguments: &[u32],
+        results: &mut Vec<u32>,
+    ) -> CallStatus;
 
     /// Hears of a call that claims to be longer than its port.
     fn oversize(&self) {}
@@ -164,7 +170,7 @@ impl<W: Words, P: Private> Server<W, P> {
             sweeper.arguments.clear();
             let arguments = (0..length).map(|index| words.load(at + PREFIX + index));
             sweeper.arguments.extend(arguments);
-            dispatch.dispatch(opcode, &sweeper.arguments, &mut sweeper.results)
+            dispatch.dispatch(port, opcode, &sweeper.arguments, &mut sweeper.results)
         };
         let at = layout.results(port);
         let results = sweeper.results.iter().take(layout.payload);

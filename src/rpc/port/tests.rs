@@ -14,7 +14,13 @@ use super::words::HostWords;
 struct Sums(Vec<AtomicU32>);
 
 impl Dispatch for Sums {
-    fn dispatch(&self, opcode: u32, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
+    fn dispatch(
+        &self,
+        _port: usize,
+        opcode: u32,
+        arguments: &[u32],
+        results: &mut Vec<u32>,
+    ) -> CallStatus {
         if opcode != 7 {
             return CallStatus::Unknown;
         }
@@ -161,7 +167,7 @@ fn sweeps_begin_behind_the_port_served_last() {
     /// Records the first argument of each call.
     struct Order(std::sync::Mutex<Vec<u32>>);
     impl Dispatch for Order {
-        fn dispatch(&self, _: u32, arguments: &[u32], _: &mut Vec<u32>) -> CallStatus {
+        fn dispatch(&self, _: usize, _: u32, arguments: &[u32], _: &mut Vec<u32>) -> CallStatus {
             self.0.lock().unwrap().push(arguments[0]);
             CallStatus::Done
         }

@@ -11,7 +11,13 @@ use std::sync::Arc;
 struct Generous;
 
 impl Dispatch for Generous {
-    fn dispatch(&self, opcode: u32, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
+    fn dispatch(
+        &self,
+        _port: usize,
+        opcode: u32,
+        arguments: &[u32],
+        results: &mut Vec<u32>,
+    ) -> CallStatus {
         assert!(arguments.len() <= MAX_PAYLOAD);
         results.extend([opcode, arguments.len() as u32]);
         let more = arguments.first().map_or(0, |&word| word % 64);
@@ -34,7 +40,8 @@ pub(crate) fn drive(bytes: &[u8]) {
             layout.request(honest),
             layout.reply(honest),
         ];
-        own.contains(&index) || (layout.arguments(honest)..layout.words()).contains(&index)
+        let ends = [layout.arguments(honest), layout.results(honest)];
+        own.contains(&index) || ends.iter().any(|&end| (end..end + 16).contains(&index))
     };
     // What the server must never touch: everything but its own tables and results.
     let is_servers = |index: usize| {

@@ -91,7 +91,13 @@ impl Private for LoomPrivate {
 struct Next<'a>(&'a AtomicU32);
 
 impl Dispatch for Next<'_> {
-    fn dispatch(&self, opcode: u32, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
+    fn dispatch(
+        &self,
+        _port: usize,
+        opcode: u32,
+        arguments: &[u32],
+        results: &mut Vec<u32>,
+    ) -> CallStatus {
         assert_eq!((opcode, arguments.len()), (9, 1));
         self.0.fetch_add(1, Ordering::Relaxed);
         results.push(arguments[0] + 1);

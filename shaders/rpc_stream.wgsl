@@ -1,0 +1,117 @@
+// What all streams have in common: an open port, and packets that go through it one after the other. Appended behind
+// programs that open one.
+struct tombolo_call_stream {
+    status: u32,
+    port: u32,
+    request: u32,
+    opcode: u32,
+    // First words of what this side and of what the host writes, and the words of one packet.
+    arguments: u32,
+    results: u32,
+    room: u32,
+    // Words put and not sent, words of the last packet from the host, and how many of them were taken.
+    put: u32,
+    given: u32,
+    got: u32,
+}
+
+// Sends a packet and waits until the host has taken it. A stream whose host does not answer has ended; its port is
+// left to the host.
+fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: u32) {
+    tombolo_call_waits = 1u;
+    let patience = atomicLoad(&tombolo_calls[1]);
+    let budget = atomicLoad(&tombolo_calls[2]);
+    let calm = atomicLoad(&tombolo_calls[3]);
+    let replies = atomicLoad(&tombolo_calls[10]);
+    let requests = atomicLoad(&tombolo_calls[9]);
+    let port = (*s).port;
+    let request = (*s).request + 1u;
+    (*s).request = request;
+    atomicStore(&tombolo_calls[(*s).arguments], (*s).opcode ^ kind);
+    atomicStore(&tombolo_calls[(*s).arguments + 1u], words);
+    atomicStore(&tombolo_calls[(*s).arguments + 2u], request);
+    tombolo_call_fence();
+    atomicExchange(&tombolo_calls[requests + port], request);
+    var status = 2u;
+    var look = 0u;
+    loop {
+        if look >= patience || (budget != 0u && tombolo_call_looks >= budget) {
+            break;
+        }
+        if (look & 63u) == 63u && atomicLoad(&tombolo_calls[4]) != 0u {
+            status = 3u;
+            break;
+        }
+        if atomicLoad(&tombolo_calls[replies + port]) == request {
+            tombolo_call_fence();
+            status = atomicLoad(&tombolo_calls[(*s).results]);
+            break;
+        }
+        look += 1u;
+        if budget != 0u {
+            tombolo_call_looks += 1u;
+        }
+        look += tombolo_call_rest(look, calm);
+    }
+    (*s).status = status;
+    if status != 1u {
+        tombolo_call_release(s);
+    }
+}
+
+fn tombolo_call_release(s: ptr<function, tombolo_call_stream>) {
+    tombolo_call_fence();
+    atomicStore(&tombolo_calls[atomicLoad(&tombolo_calls[8]) + (*s).port], 0u);
+}
+
+fn tombolo_call_is_open(s: ptr<function, tombolo_call_stream>) -> bool {
+    return (*s).status == 1u || (*s).status == 9u;
+}
+
+// Sends the words that were put and not sent, and with them what the packet is for.
+fn tombolo_call_send(s: ptr<function, tombolo_call_stream>, kind: u32) {
+    let words = (*s).put;
+    (*s).put = 0u;
+    tombolo_call_packet(s, kind, words);
+}
+
+fn tombolo_call_put(s: ptr<function, tombolo_call_stream>, word: u32) {
+    if !tombolo_call_is_open(s) {
+        return;
+    }
+    (*s).status = 1u;
+    atomicStore(&tombolo_calls[(*s).arguments + 4u + (*s).put], word);
+    (*s).put += 1u;
+    if (*s).put >= (*s).room {
+        tombolo_call_send(s, 1u);
+    }
+}
+
+fn tombolo_call_get(s: ptr<function, tombolo_call_stream>) -> u32 {
+    if (*s).got >= (*s).given {
+        if !tombolo_call_is_open(s) {
+            return 0u;
+        }
+        tombolo_call_send(s, 2u);
+        if (*s).status != 1u {
+            return 0u;
+        }
+        (*s).got = 0u;
+        (*s).given = min(atomicLoad(&tombolo_calls[(*s).results + 1u]), (*s).room);
+        if (*s).given == 0u {
+            (*s).status = 9u;
+            return 0u;
+        }
+    }
+    (*s).got += 1u;
+    return atomicLoad(&tombolo_calls[(*s).results + 3u + (*s).got]);
+}
+
+// Whether the host has said what the stream came to; the port is still held then.
+fn tombolo_call_end(s: ptr<function, tombolo_call_stream>) -> bool {
+    if tombolo_call_is_open(s) {
+        tombolo_call_send(s, 3u);
+        return (*s).status == 1u;
+    }
+    return false;
+}

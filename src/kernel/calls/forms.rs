@@ -1,0 +1,231 @@
+//! The WGSL functions that stand for one function of the host, by the forms in which a program calls it: written from
+//! `shaders/rpc_call.wgsl`, `rpc_ticket.wgsl` and `rpc_stream_of.wgsl`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::CallDeclaration;
+use super::wgsl::{spelled, transfers};
+use crate::kernel::layout::TypeLayout;
+
+pub(super) const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
+const TICKET: &str = include_str!("../../../shaders/rpc_ticket.wgsl");
+const STREAM: &str = include_str!("../../../shaders/rpc_stream_of.wgsl");
+
+/// How a program calls a function `f`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Form {
+    /// `f`: waits, and fails the launch where there is no result.
+    Plain,
+    /// `f_try`: waits, and tells what became of the call.
+    Attempt,
+    /// `f_post`: does not wait; the result is dropped.
+    Post,
+    /// `f_begin`, `f_collect` and `f_leave`: does not wait; the result is asked for later.
+    Split,
+    /// `f_open`, `f_put`, `f_get` and `f_close`, of streams.
+    Stream,
+}
+
+/// What stands behind the name of a call, and of a stream.
+const CALL_ENDINGS: [(&str, Form); 7] = [
+    ("", Form::Plain),
+    ("_try", Form::Attempt),
+    ("_post", Form::Post),
+    ("_begin", Form::Split),
+    ("_collect", Form::Split),
+    ("_leave", Form::Split),
+    ("_reply", Form::Attempt),
+];
+const STREAM_ENDINGS: [(&str, Form); 6] = [
+    ("_open", Form::Stream),
+    ("_put", Form::Stream),
+    ("_get", Form::Stream),
+    ("_close", Form::Stream),
+    ("_stream", Form::Stream),
+    ("_reply", Form::Stream),
+];
+/// Endings that name types, which are not called.
+pub(super) const TYPE_ENDINGS: [&str; 2] = ["_reply", "_stream"];
+
+impl Form {
+    /// The form that `name` is of a function `base`.
+    pub(super) fn of(declaration: &CallDeclaration, name: &str) -> Option<Self> {
+        let ending = name.strip_prefix(declaration.signature.name.as_str())?;
+        let endings: &[(&str, Self)] = match declaration.stream {
+            true => &STREAM_ENDINGS,
+            false => &CALL_ENDINGS,
+        };
+        let found = endings.iter().find(|(known, _)| *known == ending);
+        found.map(|&(_, form)| form)
+    }
+}
+
+/// A function of the host that a program mentions.
+pub(super) struct Mention<'a> {
+    pub declaration: &'a Arc<CallDeclaration>,
+    /// Bytes of the first mention.
+    pub at: Range<usize>,
+    pub forms: BTreeSet<Form>,
+}
+
+/// What the forms of a call put into `rpc_call.wgsl`.
+struct Parts<'t> {
+    head: &'t str,
+    reply: &'t str,
+    search: &'t str,
+    waits: &'t str,
+    posted: &'t str,
+    results: &'t str,
+    release: &'t str,
+}
+
+/// Who waits for an answer frees the port, and so whoever waits for a port gets one.
+const PATIENCE: &str = "patience";
+/// Calls that are begun and streams hold a port until they are collected or closed, perhaps by the invocation that
+/// looks for a port here: it looks at each a few times, and not until one is free.
+const FEW_LOOKS: &str = "4u * ports + 64u";
+const WAITS: &str = "tombolo_call_waits = 1u;";
+const RELEASE: &str = "atomicStore(&tombolo_calls[locks + port], 0u);";
+
+impl Mention<'_> {
+    fn has(&self, form: Form) -> bool {
+        self.forms.contains(&form)
+    }
+
+    /// Whether the program reports a failed call.
+    pub(super) fn is_plain(&self) -> bool {
+        self.has(Form::Plain)
+    }
+
+    /// The functions that are called of this one, `number` in the order of the program's.
+    pub(super) fn text(
+        &self,
+        number: usize,
+        types: &[(String, TypeLayout)],
+    ) -> Result<String, String> {
+        let declaration = self.declaration;
+        let signature = &declaration.signature;
+        let name = &signature.name;
+        let parameters = signature.parameters.iter();
+        let parameters: Vec<String> = parameters
+            .map(|(name, ty)| format!("{name}: {}", spelled(ty)))
+            .collect();
+        let parameters = parameters.join(", ");
+        let names: Vec<&str> =
+            (signature.parameters.iter().map(|(name, _)| name.as_str())).collect();
+        let names = names.join(", ");
+        let (stores, loads) = transfers(declaration, types)?;
+        let call = |parts: Parts<'_>| {
+            CALL.replace("$head$", parts.head)
+                .replace("$reply$", parts.reply)
+                .replace("$search$", parts.search)
+                .replace("$waits$", parts.waits)
+                .replace("$opcode$", &declaration.opcode().to_string())
+                .replace("$words$", &declaration.argument_words().to_string())
+                .replace("$arguments$", &stores)
+                .replace("$posted$", parts.posted)
+                .replace("$results$", parts.results)
+                .replace("$release$", parts.release)
+        };
+        let common = |template: &str| {
+            template
+                .replace("$name$", name)
+                .replace("$opcode$", &declaration.opcode().to_string())
+                .replace("$results$", &loads)
+        };
+        let value = (signature.result.as_ref())
+            .map_or(String::new(), |ty| format!(", value: {}", spelled(ty)));
+        let mut text = format!("struct {name}_reply {{ status: u32{value} }}\n");
+        if self.has(Form::Plain) || self.has(Form::Attempt) {
+            text.push_str(&call(Parts {
+                head: &format!("fn {name}_try({parameters}) -> {name}_reply"),
+                reply: &format!("{name}_reply"),
+                search: PATIENCE,
+                waits: WAITS,
+                posted: "held = true;",
+                results: &loads,
+                release: RELEASE,
+            }));
+        }
+        if self.has(Form::Plain) {
+            let (arrow, back) = match &signature.result {
+                Some(ty) => (format!(" -> {}", spelled(ty)), "return reply.value;"),
+                None => (String::new(), ""),
+            };
+            let word = crate::kernel::passes::status::CALL;
+            let _ = writeln!(
+                text,
+                "fn {name}({parameters}){arrow} {{
+                    let reply = {name}_try({names});
+                    if reply.status != 1u {{
+                        atomicMax(&tombolo_status[{word}], (min(reply.status, 0xffffu) << 16u) | {number}u);
+                    }}
+                    {back}
+                }}"
+            );
+        }
+        if self.has(Form::Post) {
+            let reply = format!("tombolo_post_{name}");
+            let _ = writeln!(text, "struct {reply} {{ status: u32 }}");
+            text.push_str(&call(Parts {
+                head: &format!("fn tombolo_post_of_{name}({parameters}) -> {reply}"),
+                reply: &reply,
+                search: PATIENCE,
+                waits: "",
+                posted: &format!("tombolo_call_fence(); {RELEASE} reply.status = 1u; break;"),
+                results: "",
+                release: RELEASE,
+            }));
+            let _ = writeln!(
+                text,
+                "fn {name}_post({parameters}) -> u32 {{ return tombolo_post_of_{name}({names}).status; }}"
+            );
+        }
+        if self.has(Form::Split) {
+            let reply = format!("tombolo_begin_{name}");
+            let _ = writeln!(text, "struct {reply} {{ status: u32, ticket: u32 }}");
+            text.push_str(&call(Parts {
+                head: &format!("fn tombolo_begin_of_{name}({parameters}) -> {reply}"),
+                reply: &reply,
+                search: FEW_LOOKS,
+                waits: "",
+                posted: "reply.ticket = ((request & 0x7fffu) << 17u) | (port << 1u) | 1u;
+                    atomicStore(&tombolo_calls[arguments + 3u], reply.ticket);
+                    reply.status = 1u;
+                    break;",
+                results: "",
+                release: RELEASE,
+            }));
+            let _ = writeln!(
+                text,
+                "fn {name}_begin({parameters}) -> u32 {{ return tombolo_begin_of_{name}({names}).ticket; }}"
+            );
+            text.push_str(&common(TICKET));
+        }
+        if self.has(Form::Stream) {
+            text.push_str(&common(STREAM));
+            let opened = format!(
+                "reply.port = port;
+                reply.request = request;
+                reply.opcode = {}u;
+                reply.arguments = first + port * stride;
+                reply.results = results;
+                reply.room = atomicLoad(&tombolo_calls[6]);",
+                declaration.opcode()
+            );
+            text.push_str(&call(Parts {
+                head: &format!("fn {name}_open({parameters}) -> {name}_stream"),
+                reply: &format!("{name}_stream"),
+                search: FEW_LOOKS,
+                waits: WAITS,
+                posted: "held = true;",
+                results: &opened,
+                release: &format!("if reply.status != 1u {{ {RELEASE} }}"),
+            }));
+        }
+        Ok(text)
+    }
+}

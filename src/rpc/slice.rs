@@ -1,0 +1,318 @@
+//! Ports of devices that show nothing to running kernels: a device has them to itself while a launch runs. Requests
+//! leave with a copy behind the launch, are served when it has ended, and answers arrive with a copy in front of the
+//! next launch that is submitted. Everything else is as in live memory: the same words, the same protocol, the same
+//! WGSL.
+//!
+//! What clients write and what servers write are two ranges of the layout, and each travels one way only, so that
+//! launches that overtake the answers do no harm: a mailbox that arrives late is what the protocol is made for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::mailbox::Mailbox;
+use super::port::layout::{CLOSED, PortLayout, TICKET};
+use super::port::words::{HostWords, Words};
+use super::services::{Shared, is_server_thread};
+use crate::device::follower::Follower;
+use crate::device::status::{Mirror, PendingMirror};
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, capture};
+
+/// Ports of a device, and the host's copy of them.
+pub(crate) struct Sliced {
+    /// As the host knows them.
+    pub(super) words: Arc<HostWords>,
+    buffer: wgpu::Buffer,
+    layout: PortLayout,
+    /// There are answers that no launch was given.
+    fresh: AtomicBool,
+    /// Whoever waits for calls to be served.
+    waiting: (Mutex<Vec<Waker>>, Condvar),
+}
+
+/// Words of the header that the host writes; behind them is one that kernels write.
+const HEADER: std::ops::Range<usize> = 0..TICKET;
+const _: () = assert!(CLOSED < TICKET);
+
+fn bytes(words: &std::ops::Range<usize>) -> std::ops::Range<u64> {
+    words.start as u64 * 4..words.end as u64 * 4
+}
+
+impl Sliced {
+    /// Ports that nobody has used yet; an error in wgpu's own words.
+    pub(super) fn new(device: &DeviceShared, layout: PortLayout) -> Result<Self, String> {
+        use wgpu::BufferUsages as Usage;
+        let usage = Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST;
+        let header = layout.header();
+        let write = |view: &mut [u8]| {
+            for (index, value) in header {
+                if let Some(word) = view.get_mut(index * 4..index * 4 + 4) {
+                    word.copy_from_slice(&value.to_le_bytes());
+                }
+            }
+        };
+        let buffer = mapped(device, "tombolo calls", layout.bytes(), usage, write)?;
+        Ok(Self {
+            words: Arc::new(HostWords::new(layout.words())),
+            buffer,
+            layout,
+            fresh: AtomicBool::new(true),
+            waiting: Default::default(),
+        })
+    }
+
+    pub(super) fn buffer(&self) -> &wgpu::Buffer {
+        &self.buffer
+    }
+
+    /// The host has written something that kernels should see.
+    pub(super) fn changed(&self) {
+        self.fresh.store(true, Ordering::Release);
+        let (wakers, served) = &self.waiting;
+        let woken = std::mem::take(&mut *lock(wakers));
+        served.notify_all();
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// The words that the host has for the device: of the header, then those of the servers.
+    fn answers(&self) -> Vec<u32> {
+        let servers = self.layout.servers();
+        // In this order: an answer is complete when its mailbox tells of it, and mailboxes come first.
+        HEADER
+            .chain(servers)
+            .map(|index| self.words.load(index))
+            .collect()
+    }
+
+    /// Takes over what clients have written; the ports that wait for the host, with their replies so far.
+    fn deposit(&self, words: &[u32]) -> Vec<(usize, u32)> {
+        let layout = self.layout;
+        let clients = layout.clients();
+        let word = |index: usize| words.get(index - clients.start).copied().unwrap_or(0);
+        // Arguments first: the mailbox tells of them.
+        for index in layout.arguments(0)..clients.end {
+            self.words.store(index, word(index));
+        }
+        let mut posted = Vec::new();
+        for port in 0..layout.ports {
+            let (request, reply) = (
+                word(layout.request(port)),
+                self.words.load(layout.reply(port)),
+            );
+            self.words.store(layout.request(port), request);
+            if request != reply {
+                posted.push((port, reply));
+            }
+        }
+        posted
+    }
+}
+
+/// The ports of one launch on their way.
+pub(crate) struct Slice {
+    services: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    /// Answers for the device.
+    up: Option<wgpu::Buffer>,
+    /// Requests of the device.
+    down: wgpu::Buffer,
+    mirror: Mutex<Option<Mirror>>,
+    is_submitted: AtomicBool,
+    /// What the launch has posted, once it has ended.
+    posted: Mutex<Vec<(usize, u32)>>,
+}
+
+impl Slice {
+    /// The way of a launch's calls; nothing where ports are in live memory.
+    ///
+    /// # Errors
+    /// wgpu's own words.
+    pub(crate) fn of(
+        device: &DeviceShared,
+        services: &Arc<Shared>,
+        mailbox: &Arc<Mailbox>,
+    ) -> Result<Option<Arc<Self>>, String> {
+        let Some(sliced) = mailbox.as_sliced() else {
+            return Ok(None);
+        };
+        use wgpu::BufferUsages as Usage;
+        let up = match sliced.fresh.swap(false, Ordering::AcqRel) {
+            false => None,
+            true => {
+                let answers = sliced.answers();
+                let from: &[u8] = bytemuck::cast_slice(&answers);
+                let made = mapped(
+                    device,
+                    "tombolo answers",
+                    from.len() as u64,
+                    Usage::COPY_SRC,
+                    |view| {
+                        view.copy_from_slice(from);
+                    },
+                );
+                Some(made.inspect_err(|_| sliced.fresh.store(true, Ordering::Release))?)
+            }
+        };
+        let clients = bytes(&sliced.layout.clients());
+        let (down, error) = capture(&device.raw, || {
+            device.raw.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("tombolo requests"),
+                size: clients.end - clients.start,
+                usage: Usage::MAP_READ | Usage::COPY_DST,
+                mapped_at_creation: false,
+            })
+        });
+        if let Some(error) = error {
+            sliced.fresh.store(true, Ordering::Release);
+            return Err(error.to_string());
+        }
+        Ok(Some(Arc::new(Self {
+            services: Arc::clone(services),
+            mailbox: Arc::clone(mailbox),
+            up,
+            down,
+            mirror: Mutex::default(),
+            is_submitted: AtomicBool::new(false),
+            posted: Mutex::default(),
+        })))
+    }
+
+    /// Records the way of answers to the device.
+    pub(crate) fn before(&self, encoder: &mut wgpu::CommandEncoder) {
+        let (Some(sliced), Some(up)) = (self.mailbox.as_sliced(), &self.up) else {
+            return;
+        };
+        let (header, servers) = (bytes(&HEADER), bytes(&sliced.layout.servers()));
+        encoder.copy_buffer_to_buffer(up, 0, &sliced.buffer, 0, header.end);
+        let len = servers.end - servers.start;
+        encoder.copy_buffer_to_buffer(up, header.end, &sliced.buffer, servers.start, len);
+    }
+
+    /// Records the way of requests to the host.
+    pub(crate) fn after(&self, encoder: &mut wgpu::CommandEncoder) {
+        if let Some(sliced) = self.mailbox.as_sliced() {
+            let clients = bytes(&sliced.layout.clients());
+            let len = clients.end - clients.start;
+            encoder.copy_buffer_to_buffer(&sliced.buffer, clients.start, &self.down, 0, len);
+        }
+    }
+
+    /// Whether everything that the launch has posted is served, or never will be.
+    fn is_served(&self) -> bool {
+        let Some(sliced) = self
+            .mailbox
+            .as_sliced()
+            .filter(|_| !self.services.is_stopped())
+        else {
+            return true;
+        };
+        let waits =
+            |&(port, reply): &(usize, u32)| sliced.words.load(sliced.layout.reply(port)) == reply;
+        let mut posted = lock(&self.posted);
+        posted.retain(waits);
+        posted.is_empty()
+    }
+}
+
+impl Follower for Slice {
+    fn submitted(&self) {
+        self.is_submitted.store(true, Ordering::Release);
+        *lock(&self.mirror) = Some(PendingMirror::of(self.down.clone()).map());
+    }
+
+    fn ended(&self, done: bool) {
+        let mirror = lock(&self.mirror).take();
+        let words = mirror.filter(|_| done).and_then(|mirror| mirror.take());
+        let (Some(words), Some(sliced)) = (words, self.mailbox.as_sliced()) else {
+            if done {
+                log::error!("the calls of a launch could not be read back; they are not served");
+            }
+            return;
+        };
+        *lock(&self.posted) = sliced.deposit(&words);
+        self.services.bell.ring();
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> bool {
+        let Some(sliced) = self.mailbox.as_sliced() else {
+            return true;
+        };
+        // A function of the host that waits for a launch must not wait for itself.
+        if is_server_thread() {
+            return true;
+        }
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let (wakers, served) = &sliced.waiting;
+        let mut held = lock(wakers);
+        // With the lock, so that what is served meanwhile wakes this thread.
+        while !self.is_served() {
+            held = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+            {
+                Some(Duration::ZERO) => return false,
+                Some(left) => {
+                    let waited = served.wait_timeout(held, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => served.wait(held).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        true
+    }
+
+    fn poll(&self, waker: &Waker) -> bool {
+        let Some(sliced) = self.mailbox.as_sliced() else {
+            return true;
+        };
+        let mut wakers = lock(&sliced.waiting.0);
+        let over = self.is_served();
+        if !over {
+            wakers.push(waker.clone());
+        }
+        over
+    }
+}
+
+impl Drop for Slice {
+    fn drop(&mut self) {
+        // The launch was refused: the next one carries the answers.
+        if let (Some(_), Some(sliced), false) = (
+            &self.up,
+            self.mailbox.as_sliced(),
+            *self.is_submitted.get_mut(),
+        ) {
+            sliced.fresh.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// A new buffer that holds what `write` puts there; an error in wgpu's own words.
+fn mapped(
+    device: &DeviceShared,
+    label: &str,
+    size: u64,
+    usage: wgpu::BufferUsages,
+    write: impl FnOnce(&mut [u8]),
+) -> Result<wgpu::Buffer, String> {
+    let (made, error) = capture(&device.raw, || {
+        let buffer = device.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(label),
+            size,
+            usage,
+            mapped_at_creation: true,
+        });
+        let mut bytes = vec![0; size as usize];
+        write(&mut bytes);
+        let mapped = buffer
+            .get_mapped_range_mut(..)
+            .map(|mut view| view.copy_from_slice(&bytes));
+        buffer.unmap();
+        mapped.map(|()| buffer)
+    });
+    match (made, error) {
+        (Ok(buffer), None) => Ok(buffer),
+        (_, Some(error)) => Err(error.to_string()),
+        (Err(error), None) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,228 @@
+//! Streams: calls of any length. A stream holds its port from its opening to its end, and what is put into it and
+//! got from it goes through that port in packets.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use bytemuck::Pod;
+
+use super::handler::{put, take};
+use super::port::protocol::CallStatus;
+
+/// The host's end of one open stream; made by the function that
+/// [`HostServicesBuilder::stream`](crate::HostServicesBuilder::stream) registers.
+///
+/// Words arrive and leave in the order in which the kernel puts and gets them, in packets of at most a port's payload.
+/// A stream that the kernel abandons is dropped when its port is used again, or with the services.
+pub trait CallStream: Send + 'static {
+    /// What the kernel gets for closing the stream; `()` for nothing.
+    type Output: Pod;
+
+    /// Takes words that the kernel has put.
+    fn put(&mut self, words: &[u32]) {
+        let _ = words;
+    }
+
+    /// Appends at most `room` words for the kernel; what exceeds them is cut off. None means that there is nothing to
+    /// get (now): the kernel's `get` gives 0 and the status `CALL_END`.
+    fn get(&mut self, room: usize, words: &mut Vec<u32>) {
+        let _ = (room, words);
+    }
+
+    /// Ends the stream; everything that the kernel has put has arrived.
+    fn close(self) -> Self::Output;
+}
+
+/// A Rust function that opens a stream, of up to six arguments; as [`Handler`](crate::Handler).
+pub trait StreamOpener<Arguments, S>: Send + Sync + 'static {
+    /// Bytes of each argument.
+    #[doc(hidden)]
+    fn argument_bytes() -> Vec<usize>;
+    /// Opens a stream.
+    #[doc(hidden)]
+    fn open(&self, arguments: &[u32]) -> S;
+}
+
+macro_rules! openers {
+    ($(($($argument:ident),*))*) => {$(
+        impl<Function, $($argument,)* S> StreamOpener<($($argument,)*), S> for Function
+        where
+            Function: Fn($($argument),*) -> S + Send + Sync + 'static,
+            $($argument: Pod,)*
+            S: CallStream,
+        {
+            fn argument_bytes() -> Vec<usize> {
+                vec![$(size_of::<$argument>()),*]
+            }
+
+            fn open(&self, arguments: &[u32]) -> S {
+                #[allow(unused_mut, unused_variables)]
+                let mut words = arguments;
+                self($(take::<$argument>(&mut words)),*)
+            }
+        }
+    )*};
+}
+
+openers! {
+    ()
+    (A)
+    (A, B)
+    (A, B, C)
+    (A, B, C, D)
+    (A, B, C, D, E)
+    (A, B, C, D, E, F)
+}
+
+/// A stream without its type.
+pub(super) trait Session: Send {
+    fn put(&mut self, words: &[u32]);
+    fn get(&mut self, room: usize, words: &mut Vec<u32>);
+    fn close(self: Box<Self>, results: &mut Vec<u32>);
+}
+
+impl<S: CallStream> Session for S {
+    fn put(&mut self, words: &[u32]) {
+        CallStream::put(self, words);
+    }
+
+    fn get(&mut self, room: usize, words: &mut Vec<u32>) {
+        CallStream::get(self, room, words);
+        words.truncate(room);
+    }
+
+    fn close(self: Box<Self>, results: &mut Vec<u32>) {
+        put(&CallStream::close(*self), results);
+    }
+}
+
+/// What opens a stream, from the words of its arguments.
+pub(super) type Open = Box<dyn Fn(&[u32]) -> Box<dyn Session> + Send + Sync>;
+
+/// The packets of a stream, by what its number is combined with. Those behind the opening all carry words that were
+/// put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packet {
+    Open,
+    Put,
+    Get,
+    Close,
+}
+
+impl Packet {
+    /// What `opcode` means to the stream of the number `base`.
+    pub(super) fn of(base: u32, opcode: u32) -> Option<Self> {
+        [Self::Open, Self::Put, Self::Get, Self::Close]
+            .get((base ^ opcode) as usize)
+            .copied()
+    }
+}
+
+/// The stream that is open at one port.
+#[derive(Default)]
+struct Slot {
+    /// Whether there may be one: a look at it is all that a plain call costs.
+    taken: AtomicBool,
+    /// The stream, and the number of its function.
+    session: Mutex<Option<(u32, Box<dyn Session>)>>,
+}
+
+/// The open streams of a set of ports.
+pub(super) struct Sessions {
+    slots: Box<[Slot]>,
+    /// Words of a packet.
+    room: usize,
+}
+
+impl Sessions {
+    pub(super) fn new(ports: usize, room: usize) -> Self {
+        Self {
+            slots: (0..ports).map(|_| Slot::default()).collect(),
+            room,
+        }
+    }
+
+    /// Drops the stream that was left open at a port, if one was: somebody else has the port now.
+    pub(super) fn abandon(&self, port: usize) {
+        let Some(slot) = self.slots.get(port) else {
+            return;
+        };
+        if slot.taken.load(Ordering::Acquire) {
+            let left = lock(slot).take();
+            slot.taken.store(false, Ordering::Release);
+            // What its destructor does is the user's business, and must not end the server.
+            let _ = guarded(|| drop(left));
+        }
+    }
+
+    /// Serves a packet of the stream `base` at a port. A packet for a stream that is not open there is malformed.
+    pub(super) fn serve(
+        &self,
+        port: usize,
+        (base, packet): (u32, Packet),
+        open: &Open,
+        words: &[u32],
+        results: &mut Vec<u32>,
+    ) -> CallStatus {
+        if packet == Packet::Open {
+            self.abandon(port);
+        }
+        let Some(slot) = self.slots.get(port) else {
+            return CallStatus::Malformed;
+        };
+        let mut held = lock(slot);
+        let served = match packet {
+            Packet::Open => guarded(|| open(words)).map(|session| {
+                *held = Some((base, session));
+                slot.taken.store(true, Ordering::Release);
+            }),
+            _ => {
+                let Some((_, session)) = held.as_mut().filter(|(own, _)| *own == base) else {
+                    return CallStatus::Malformed;
+                };
+                match packet {
+                    Packet::Put => guarded(|| session.put(words)),
+                    Packet::Get => guarded(|| {
+                        session.put(words);
+                        session.get(self.room, results);
+                    }),
+                    Packet::Open | Packet::Close => {
+                        slot.taken.store(false, Ordering::Release);
+                        match held.take() {
+                            Some((_, mut session)) => guarded(|| {
+                                session.put(words);
+                                session.close(results);
+                            }),
+                            None => Some(()),
+                        }
+                    }
+                }
+            }
+        };
+        if served.is_some() {
+            return CallStatus::Done;
+        }
+        results.clear();
+        let broken = held.take();
+        slot.taken.store(false, Ordering::Release);
+        drop(held);
+        let _ = guarded(|| drop(broken));
+        CallStatus::Panicked
+    }
+}
+
+fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<(u32, Box<dyn Session>)>> {
+    slot.session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What `run` gives, or `None` if it panics.
+fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
+    let ran: Result<T, Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(run));
+    ran.ok()
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

@@ -1,0 +1,159 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Adds what is put, and gives it back in reverse.
+struct Echo {
+    words: Vec<u32>,
+    dropped: Arc<AtomicU32>,
+}
+
+impl CallStream for Echo {
+    type Output = u32;
+
+    fn put(&mut self, words: &[u32]) {
+        assert!(!words.contains(&13), "on purpose");
+        self.words.extend(words);
+    }
+
+    fn get(&mut self, room: usize, words: &mut Vec<u32>) {
+        let from = self.words.len().saturating_sub(room);
+        words.extend(self.words.drain(from..).rev());
+    }
+
+    fn close(self) -> u32 {
+        self.words.len() as u32
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn echo(dropped: &Arc<AtomicU32>) -> Open {
+    let dropped = Arc::clone(dropped);
+    Box::new(move |words| {
+        Box::new(Echo {
+            words: words.to_vec(),
+            dropped: Arc::clone(&dropped),
+        })
+    })
+}
+
+#[test]
+fn packets_of_streams_that_are_not_open_are_malformed() {
+    let dropped = Arc::default();
+    let open = echo(&dropped);
+    let sessions = Sessions::new(2, 4);
+    let mut results = Vec::new();
+    let mut serve = |port, base, packet, words: &[u32]| {
+        results.clear();
+        let status = sessions.serve(port, (base, packet), &open, words, &mut results);
+        (status, results.clone())
+    };
+    use Packet::{Close, Get, Open, Put};
+    for packet in [Put, Get, Close] {
+        assert_eq!(serve(0, 8, packet, &[]), (CallStatus::Malformed, vec![]));
+    }
+    assert_eq!(serve(2, 8, Open, &[1]), (CallStatus::Malformed, vec![]));
+    assert_eq!(serve(0, 8, Open, &[1]), (CallStatus::Done, vec![]));
+    // Neither another port nor another function has it.
+    for (port, base) in [(1, 8), (0, 12)] {
+        assert_eq!(
+            serve(port, base, Put, &[7]),
+            (CallStatus::Malformed, vec![])
+        );
+    }
+    assert_eq!(serve(0, 8, Put, &[2, 3, 4, 5]), (CallStatus::Done, vec![]));
+    assert_eq!(serve(0, 8, Get, &[]), (CallStatus::Done, vec![5, 4, 3, 2]));
+    assert_eq!(serve(0, 8, Close, &[]), (CallStatus::Done, vec![1]));
+    assert_eq!(serve(0, 8, Close, &[]), (CallStatus::Malformed, vec![]));
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    // One that is left behind goes when the port is opened again, or used for something else.
+    serve(0, 8, Open, &[]);
+    serve(0, 8, Open, &[]);
+    assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    // One that panics is gone.
+    assert_eq!(serve(0, 8, Put, &[13]), (CallStatus::Panicked, vec![]));
+    assert_eq!(serve(0, 8, Put, &[1]), (CallStatus::Malformed, vec![]));
+    serve(1, 8, Open, &[]);
+    sessions.abandon(1);
+    sessions.abandon(9);
+    assert_eq!(dropped.load(Ordering::Relaxed), 4);
+}
+
+proptest! {
+    /// Any packets in any order, against a model of what each port has open.
+    #[test]
+    fn sessions_are_what_a_model_of_them_is(
+        steps in prop::collection::vec((0usize..3, 0u32..2, 0u32..5, prop::collection::vec(0u32..12, 0..5)), 0..200)
+    ) {
+        let dropped = Arc::default();
+        let open = echo(&dropped);
+        let sessions = Sessions::new(3, 3);
+        let mut model: [Option<(u32, Vec<u32>)>; 3] = Default::default();
+        for (port, base, kind, words) in steps {
+            let base = base * 16;
+            let mut results = Vec::new();
+            if kind == 4 {
+                sessions.abandon(port);
+                model[port] = None;
+                continue;
+            }
+            let Some(packet) = Packet::of(base, base ^ kind) else { panic!("{kind}") };
+            let status = sessions.serve(port, (base, packet), &open, &words, &mut results);
+            let own = model[port].as_mut().filter(|(known, _)| *known == base).map(|(_, held)| held);
+            let expected = match (packet, own) {
+                (Packet::Open, _) => {
+                    model[port] = Some((base, words));
+                    Some(vec![])
+                }
+                (_, None) => None,
+                (Packet::Put, Some(held)) => {
+                    held.extend(words);
+                    Some(vec![])
+                }
+                (Packet::Get, Some(held)) => {
+                    held.extend(words);
+                    let mut got = Vec::new();
+                    while let (true, Some(word)) = (got.len() < 3, held.pop()) {
+                        got.push(word);
+                    }
+                    Some(got)
+                }
+                (Packet::Close, Some(held)) => {
+                    let len = (held.len() + words.len()) as u32;
+                    model[port] = None;
+                    Some(vec![len])
+                }
+            };
+            match expected {
+                Some(expected) => prop_assert_eq!((status, results), (CallStatus::Done, expected)),
+                None => prop_assert_eq!((status, results), (CallStatus::Malformed, vec![])),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_got_fits_the_packet() {
+    struct Flood;
+    impl CallStream for Flood {
+        type Output = ();
+        fn get(&mut self, room: usize, words: &mut Vec<u32>) {
+            words.resize(room * 2, 7);
+        }
+        fn close(self) {}
+    }
+    let open: Open = Box::new(|_| Box::new(Flood));
+    let sessions = Sessions::new(1, 5);
+    let mut results = Vec::new();
+    sessions.serve(0, (0, Packet::Open), &open, &[], &mut results);
+    sessions.serve(0, (0, Packet::Get), &open, &[], &mut results);
+    assert_eq!(results, [7; 5]);
+}
