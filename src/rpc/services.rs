@@ -74,8 +74,36 @@ pub(super) struct Function {
 /// - `f_post(x)`: posts the call and goes on. Its result is dropped. Gives `CALL_DONE` once the call is posted;
 ///   it is served at most once, and exactly once if the services run on.
 ///
+/// - `f_begin(x)`: posts the call and gives a *ticket* for its answer; 0 if no port was free. `f_collect(ticket)` gives
+///   `f_reply`, with the status `CALL_PENDING` while there is no answer: ask again. Any invocation may collect, one at a
+///   time, in the same kernel or in a later launch; each ticket is good for one answer (`CALL_NO_TICKET` afterwards, and
+///   for what is no ticket of `f`). A port is taken until its call is collected, or left with `f_leave(ticket)`.
+///
 /// Calls may stand anywhere, in branches and loops, for one lane or all. Arguments and results are host-shareable
-/// types without atomics, at most as long as a port ([`HostServicesBuilder::payload`](crate::HostServicesBuilder::payload)); pointers cost two words.
+/// types without atomics, at most as long as a port
+/// ([`HostServicesBuilder::payload`](crate::HostServicesBuilder::payload)); pointers cost two words.
+///
+/// # Streams
+///
+/// What is longer goes through a stream ([`HostServicesBuilder::stream`](crate::HostServicesBuilder::stream)), word by
+/// word and in both directions, with one port held open. For a stream `fn f(x: X) -> R`:
+///
+/// - `var s = f_open(x);` opens one; its type is `f_stream`, and functions take it as `ptr<function, f_stream>`.
+/// - `f_put(&s, word)` puts a word; `f_get(&s)` gives the next word from the host, which has been given all words that
+///   were put before. Where there is none, it gives 0 and `s.status` is `CALL_END`.
+/// - `f_close(&s)` gives `f_reply`. A stream that is not closed keeps its port.
+///
+/// `s.status` is `CALL_DONE` while all is well; what went wrong stays there, and the functions then do nothing. A stream
+/// that found no free port has the status `CALL_TIMED_OUT`: there have to be as many ports as streams at a time.
+///
+/// # While the kernel runs, or when it has ended
+///
+/// On devices with [live memory](crate::Aspect::LiveMemory) calls are served while the kernel runs. On others, and on
+/// Metal, requests leave when the launch has ended and answers arrive in front of the next launch that is submitted:
+/// `f_post`, `f_begin` and `f_collect` are the same there, and kernels that use another form, which has to wait inside,
+/// are refused with [`LaunchError::NeedsLiveMemory`](crate::LaunchError::NeedsLiveMemory). One launch can post as many
+/// calls there as there are ports; what finds none is told so (`CALL_TIMED_OUT`, or the ticket 0).
+/// [`Event::wait`](crate::Event::wait) waits until they are served, too.
 ///
 /// # How long a call waits
 ///

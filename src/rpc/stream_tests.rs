@@ -120,10 +120,8 @@ proptest! {
                 }
                 (Packet::Get, Some(held)) => {
                     held.extend(words);
-                    let mut got = Vec::new();
-                    while let (true, Some(word)) = (got.len() < 3, held.pop()) {
-                        got.push(word);
-                    }
+                    let count = held.len().min(3);
+                    let got = held.drain(held.len() - count..).rev().collect();
                     Some(got)
                 }
                 (Packet::Close, Some(held)) => {
