@@ -10,6 +10,7 @@ use naga::back::PipelineConstants;
 use naga::valid::Capabilities;
 
 use super::bindings::RuntimeBindings;
+use super::calls::texts::literals;
 use super::calls::{CallAppendix, CallSet, bind, wgsl};
 use super::constants::{ConstantInfo, ConstantType, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
@@ -131,6 +132,13 @@ impl Program {
         })?;
         if let Some(prints) = &prints {
             analysis.others.clone_from(&prints.edits);
+        }
+        if !calls.0.is_empty() {
+            let edits = literals(&source, &analysis.others).map_err(|error| {
+                let labels = vec![(error.place, String::new())];
+                KernelError::Syntax(reporter.at(error.message, labels, Vec::new()))
+            })?;
+            analysis.others.extend(edits);
         }
         let pointers = appendix(&source);
         let calls = call_appendix(&name, &source, &analysis, calls)?;

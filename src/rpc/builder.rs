@@ -7,6 +7,7 @@ use super::error::ServiceError;
 use super::handler::Handler;
 use super::idle::{Bell, IdlePolicy};
 use super::port::layout::{MAX_PAYLOAD, MAX_PORTS};
+use super::provided::Provided;
 use super::services::{Function, HostServices, Serve, Shared};
 use super::statistics::Counters;
 use super::stream::{CallStream, Session, StreamOpener};
@@ -25,7 +26,8 @@ pub struct HostServicesBuilder {
     threads: usize,
     idle: IdlePolicy,
     patience: Option<u32>,
-    mistake: Option<ServiceError>,
+    pub(super) mistake: Option<ServiceError>,
+    pub(super) provided: Arc<Provided>,
 }
 
 impl HostServices {
@@ -39,6 +41,7 @@ impl HostServices {
             idle: IdlePolicy::default(),
             patience: None,
             mistake: None,
+            provided: Arc::default(),
         }
     }
 }
@@ -202,6 +205,7 @@ impl HostServicesBuilder {
             ports: self.ports,
             payload,
             idle: self.idle,
+            provided: self.provided,
             patience: self.patience,
             mailboxes: RwLock::default(),
             version: AtomicU64::new(1),

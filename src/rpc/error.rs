@@ -42,6 +42,20 @@ pub enum ServiceError {
         /// The most that is possible.
         limit: usize,
     },
+    /// A folder that kernels should be granted cannot be.
+    #[error("`{}` cannot be granted to kernels: {message}", folder.display())]
+    Root {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// Why not.
+        message: String,
+    },
+    /// There is no memory for kernels to allocate from.
+    #[error("no memory for kernels: {message}")]
+    Memory {
+        /// Why not.
+        message: String,
+    },
     /// The operating system gave no thread.
     #[error("no server thread could be started: {message}")]
     Thread {

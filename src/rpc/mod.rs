@@ -5,7 +5,9 @@
 //! - [`services`]: registered functions and the threads that serve them, put together by [`builder`]; [`loopback`]
 //!   calls them without a device; [`handler`] turns words into the arguments
 //!   of a Rust function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to
-//!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`statistics`] counts.
+//!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`statistics`]
+//!   counts.
+//! - [`provided`]: the functions that come with the runtime.
 //!
 //! What kernels need is made by `kernel::calls`.
 
@@ -17,6 +19,7 @@ mod loopback;
 mod mailbox;
 pub(crate) mod port;
 mod program;
+mod provided;
 mod services;
 mod slice;
 mod statistics;
@@ -32,6 +35,7 @@ pub use idle::IdlePolicy;
 
 pub use builder::HostServicesBuilder;
 pub use loopback::Loopback;
+pub use provided::{FileAccess, FileStatus, FreeStatus, RootMode};
 pub use services::HostServices;
 pub use statistics::{CallStatistics, ServiceStatistics};
 pub use stream::{CallStream, StreamOpener};

@@ -12,6 +12,7 @@ use super::mailbox::{Mailbox, Patience};
 use super::port::layout::PortLayout;
 use super::port::protocol::CallStatus;
 use super::port::server::{Dispatch, Sweeper};
+use super::provided::Provided;
 use super::statistics::{Counters, ServiceStatistics, TIMED};
 use super::stream::{Open, Packet, Sessions};
 use crate::device::DeviceShared;
@@ -135,6 +136,7 @@ pub(crate) struct Shared {
     pub(crate) bell: Bell,
     pub(super) unknown: AtomicU64,
     pub(super) oversize: AtomicU64,
+    pub(super) provided: Arc<Provided>,
 }
 
 impl HostServices {

@@ -6,7 +6,9 @@
 
 pub(crate) mod bind;
 mod forms;
+pub(crate) mod prelude;
 pub(crate) mod signature;
+pub(crate) mod texts;
 pub(crate) mod wgsl;
 
 use std::sync::Arc;

@@ -299,6 +299,8 @@ pub(crate) fn appendix(
     if mentions.is_empty() {
         return Ok(None);
     }
+    let signatures = mentions.iter().map(|m| &m.declaration.signature);
+    let prelude = super::prelude::needed(&stream, signatures);
     // One by one, so that a type that the program lacks is told with its function.
     let mut layouts = Vec::new();
     for mention in &mentions {
@@ -307,7 +309,8 @@ pub(crate) fn appendix(
             function: signature.text(),
             why,
         };
-        let module = parse(&type_text(std::slice::from_ref(mention))).map_err(fault)?;
+        let types = format!("\n{prelude}{}", type_text(std::slice::from_ref(mention)));
+        let module = parse(&types).map_err(fault)?;
         let name = format!("{TYPES}{}", signature.name);
         let found = module
             .types
@@ -336,6 +339,7 @@ pub(crate) fn appendix(
     };
     let origin = mentions.first().map_or(0..0, |mention| mention.at.clone());
     appendix.add(COMMON, origin.clone());
+    appendix.add(&prelude, origin.clone());
     for (name, code) in STATUSES {
         if !(0..stream.len()).any(|at| stream.text(at) == "const" && stream.text(at + 1) == name) {
             appendix.add(&format!("const {name} = {code}u;"), origin.clone());

@@ -89,6 +89,7 @@ impl SharedHeap {
         // From here on launches are refused, so that what is waited for does not grow.
         state.host = Some(this);
         let waiting: Vec<InFlight> = state.in_flight.drain().map(|(_, last)| last).collect();
+        state.host_awaits = Some(waiting.clone());
         drop(state);
         let access = HostAccess { heap: self.clone() };
         for (index, last) in waiting.iter().enumerate() {
@@ -108,6 +109,7 @@ impl SharedHeap {
                 return Err(error);
             }
         }
+        lock(&self.shared.state).host_awaits = None;
         self.shared.bring_down_for_host()?;
         Ok((access, waiting))
     }
@@ -118,6 +120,7 @@ impl Drop for HostAccess {
         let shared = &self.heap.shared;
         let mut state = lock(&shared.state);
         state.host = None;
+        state.host_awaits = None;
         // It could have written anywhere.
         state.version += 1;
         state.settle();

@@ -99,6 +99,20 @@ impl SharedHeap {
         Ok(found.id)
     }
 
+    /// The view of `len` words for which a hold of `allocation`, which has them, was counted.
+    pub(super) fn held(
+        &self,
+        ptr: Ptr<u32>,
+        len: usize,
+        allocation: AllocationId,
+    ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
+        Ok(AtomicView {
+            heap: self.clone(),
+            allocation: Some(allocation),
+            at: NonNull::slice_from_raw_parts(self.word(ptr)?, len),
+        })
+    }
+
     fn word(&self, ptr: Ptr<u32>) -> Result<NonNull<AtomicU32>, HeapError> {
         let at = self.shared.host_pointer(ptr.address()).cast();
         NonNull::new(at).ok_or(HeapError::Null {

@@ -23,6 +23,7 @@ mod error;
 mod lookup;
 mod memory;
 mod mirror;
+mod serve;
 mod size;
 mod state;
 #[cfg(test)]
@@ -149,6 +150,7 @@ impl SharedHeap {
                     backed: 0,
                     roomy_since: None,
                     host: None,
+                    host_awaits: None,
                     in_flight: HashMap::new(),
                     deferred: HashSet::new(),
                     holds: HashMap::new(),

@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) roomy_since: Option<Instant>,
     /// The thread that holds a [`HostAccess`](super::HostAccess).
     pub(super) host: Option<ThreadId>,
+    /// What that thread still waits for, and so may not look yet.
+    pub(super) host_awaits: Option<Vec<InFlight>>,
     /// The last batch of each device that used the heap; queues are in order.
     pub(super) in_flight: HashMap<u64, InFlight>,
     /// Freed while somebody might still look.

@@ -1,0 +1,55 @@
+// What programs need that call the functions that come with the runtime (`rpc::provided`). Of these, those that a
+// program mentions are appended to it.
+
+// How a function of the host fared; see `FileStatus`.
+const FILE_OK = 1u;
+const FILE_UNKNOWN_HANDLE = 2u;
+const FILE_UNKNOWN_TEXT = 3u;
+const FILE_BAD_NAME = 4u;
+const FILE_NOT_FOUND = 5u;
+const FILE_EXISTS = 6u;
+const FILE_OUTSIDE = 7u;
+const FILE_NOT_GRANTED = 8u;
+const FILE_DENIED = 9u;
+const FILE_NOT_A_FILE = 10u;
+const FILE_TOO_MANY = 11u;
+const FILE_BAD_MODE = 12u;
+const FILE_BAD_LENGTH = 13u;
+const FILE_BAD_POINTER = 14u;
+const FILE_NO_POINTERS = 15u;
+const FILE_NOT_SEEKABLE = 16u;
+const FILE_BAD_POSITION = 17u;
+const FILE_FULL = 18u;
+const FILE_FAILED = 19u;
+
+// How a file is opened; to be added up.
+const FILE_READ = 1u;
+const FILE_WRITE = 2u;
+const FILE_APPEND = 4u;
+const FILE_CREATE = 8u;
+const FILE_TRUNCATE = 16u;
+const FILE_NEW = 32u;
+
+// Where `file_seek` counts from.
+const FILE_START = 0u;
+const FILE_CURRENT = 1u;
+const FILE_END = 2u;
+
+// The handles of standard streams.
+const FILE_STDIN = 0u;
+const FILE_STDOUT = 1u;
+const FILE_STDERR = 2u;
+
+// How `free` fared; see `FreeStatus`.
+const FREE_DONE = 1u;
+const FREE_UNKNOWN = 2u;
+const FREE_INTERIOR = 3u;
+
+// Bytes of a block.
+const FILE_BLOCK_BYTES = 256u;
+
+struct FileHandle { status: u32, file: u32 }
+struct FileReply { status: u32, bytes: u32 }
+struct FilePlace { status: u32, position: vec2<u32> }
+struct FileBlock { status: u32, bytes: u32, words: array<u32, 64> }
+struct TextReply { status: u32, text: u32 }

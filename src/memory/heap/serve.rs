@@ -1,0 +1,104 @@
+//! Words of the heap that a service reads or writes for a kernel that waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use super::{AtomicView, HeapError, Hold, InFlight, SharedHeap};
+use crate::device::DeviceShared;
+use crate::device::wait::lock;
+use crate::memory::pointer::Ptr;
+
+impl SharedHeap {
+    /// The words that hold the `bytes` bytes at `ptr`, as atomics. Never waits: as [`SharedHeap::atomic_u32_slice`],
+    /// but
+    ///
+    /// - a host that still waits for launches to get its access is no obstacle, since the caller is what it waits for;
+    /// - a device with a copy of the heap that has not come down is an error, since waiting for it could be waiting
+    ///   for the caller;
+    /// - the last word may have bytes beyond the allocation's, which belong to nobody: the region grants multiples of
+    ///   16 bytes.
+    pub(crate) fn serve(
+        &self,
+        ptr: Ptr<u32>,
+        bytes: u64,
+    ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
+        const WHAT: &str = "an access by a service";
+        // Dropped behind the lock: the last handle of a device may ask the heap.
+        let mut devices: Vec<Arc<DeviceShared>> = Vec::new();
+        let mut state = lock(&self.shared.state);
+        if state.host.is_some() && state.host_awaits.is_none() {
+            return Err(HeapError::HostAccess { what: WHAT });
+        }
+        let awaited = state.host_awaits.iter().flatten();
+        let mut running = state.in_flight.values().chain(awaited);
+        let mut has_copy = |last: &&InFlight| {
+            let Some(device) = last.device.upgrade() else {
+                return false;
+            };
+            let mirrored = self.shared.is_mirrored(&device) && !last.is_done();
+            devices.push(device);
+            mirrored
+        };
+        if state.mirror_ahead || running.any(|last| has_copy(&last)) {
+            let name = devices
+                .last()
+                .map(|device| device.capabilities.name.clone());
+            return Err(HeapError::Unsupported {
+                device: name.unwrap_or_else(|| "a device".to_owned()),
+                why: "it keeps a copy, which the host cannot reach while kernels run".to_owned(),
+            });
+        }
+        let (_, found) = self.shared.locate(&state, WHAT, ptr, bytes)?;
+        match state.holds.entry(found.id).or_insert(Hold::Atomics(0)) {
+            Hold::Atomics(views) => *views += 1,
+            Hold::Owned => {
+                return Err(HeapError::Owned {
+                    what: WHAT,
+                    address: ptr.address(),
+                });
+            }
+        }
+        drop(state);
+        self.held(ptr, bytes.div_ceil(4) as usize, found.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::memory::heap::HeapSize;
+
+    #[test]
+    fn services_see_what_lies_in_one_allocation_and_nothing_else() {
+        let heap = SharedHeap::new(HeapSize::Bytes(64 << 20)).unwrap();
+        let ptr = heap.alloc_zeroed::<u8>(10).unwrap().cast::<u32>();
+        let view = heap.serve(ptr, 10).unwrap();
+        assert_eq!(view.len(), 3);
+        view[2].store(7, Ordering::Relaxed);
+        drop(view);
+        assert_eq!(heap.read(ptr.cast::<u8>().add(8), 1).unwrap(), [7]);
+        for (ptr, bytes) in [
+            (ptr, 11),
+            (ptr.add(1), 7),
+            (ptr.byte_add(64 << 20), 1),
+            (ptr, u64::MAX),
+        ] {
+            let refused = heap.serve(ptr, bytes).map(|_| ());
+            assert!(matches!(refused, Err(HeapError::NotAllocated { .. })));
+        }
+        let refused = heap.serve(ptr.byte_add(1), 4).map(|_| ());
+        assert!(matches!(refused, Err(HeapError::Misaligned { .. })));
+        let refused = heap.serve(Ptr::null(), 4).map(|_| ());
+        assert!(matches!(refused, Err(HeapError::Null { .. })));
+        let host = heap.host().unwrap();
+        let refused = heap.serve(ptr, 4).map(|_| ());
+        assert!(matches!(refused, Err(HeapError::HostAccess { .. })));
+        drop(host);
+        // What was refused left nothing behind.
+        heap.write(ptr, &[1, 2]).unwrap();
+        heap.free(ptr).unwrap();
+        assert!(heap.serve(ptr, 4).is_err());
+    }
+}

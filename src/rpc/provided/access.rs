@@ -1,0 +1,148 @@
+//! What a program grants of its files.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Mutex;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
+use super::slab::MOST;
+use super::streams::Stream;
+use crate::rpc::ServiceError;
+
+/// What kernels may do below a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RootMode {
+    /// Read what is there.
+    ReadOnly,
+    /// Write, and make new files, too. Nothing is ever deleted but by truncating.
+    ReadWrite,
+}
+
+/// The files and streams that kernels may use, for [`HostServicesBuilder::files`](crate::HostServicesBuilder::files). Nothing is granted unless
+/// it is named here.
+///
+/// Folders are opened when they are granted, and everything below is reached through them (by the crate cap-std), so
+/// that no name leads out: not by `..`, not by a link, not while somebody moves folders about.
+///
+/// ```
+/// # use tombolo::FileAccess;
+/// let access = FileAccess::new().read_only(std::env::temp_dir())?.standard_streams();
+/// # Ok::<(), tombolo::ServiceError>(())
+/// ```
+pub struct FileAccess {
+    pub(super) roots: Vec<Root>,
+    pub(super) streams: [Option<Stream>; 3],
+    pub(super) open_files: usize,
+}
+
+pub(super) struct Root {
+    pub name: String,
+    pub dir: Dir,
+    pub mode: RootMode,
+}
+
+impl Default for FileAccess {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FileAccess {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            roots: Vec::new(),
+            streams: [None, None, None],
+            open_files: 64,
+        }
+    }
+
+    /// Lets kernels read the files below a folder, by names relative to it.
+    ///
+    /// # Errors
+    /// [`ServiceError::Root`] when it cannot be opened, or another folder was granted without a name.
+    pub fn read_only(self, folder: impl AsRef<Path>) -> Result<Self, ServiceError> {
+        self.root("", folder, RootMode::ReadOnly)
+    }
+
+    /// Lets kernels read, write and make files below a folder, by names relative to it.
+    ///
+    /// # Errors
+    /// As [`FileAccess::read_only`].
+    pub fn read_write(self, folder: impl AsRef<Path>) -> Result<Self, ServiceError> {
+        self.root("", folder, RootMode::ReadWrite)
+    }
+
+    /// Grants a folder under a name: kernels know its file `a/b` as `<name>/a/b`. With an empty name it is the one that
+    /// names lead into that begin with no other's name.
+    ///
+    /// # Errors
+    /// [`ServiceError::Root`] when the folder cannot be opened, or the name is taken or has a `/` in it.
+    pub fn root(
+        mut self,
+        name: &str,
+        folder: impl AsRef<Path>,
+        mode: RootMode,
+    ) -> Result<Self, ServiceError> {
+        let folder = folder.as_ref();
+        let wrong = |message: String| ServiceError::Root {
+            folder: folder.to_owned(),
+            message,
+        };
+        if name.contains(['/', '\\']) {
+            return Err(wrong(format!(
+                "`{name}` is no name for it: it has a separator in it"
+            )));
+        }
+        if self.roots.iter().any(|root| root.name == name) {
+            return Err(wrong(format!("another folder has the name `{name}`")));
+        }
+        let dir = Dir::open_ambient_dir(folder, ambient_authority());
+        self.roots.push(Root {
+            name: name.to_owned(),
+            dir: dir.map_err(|error| wrong(error.to_string()))?,
+            mode,
+        });
+        Ok(self)
+    }
+
+    /// Grants the standard streams of this process: handles 0, 1 and 2.
+    pub fn standard_streams(self) -> Self {
+        self.stdin(std::io::stdin())
+            .stdout(std::io::stdout())
+            .stderr(std::io::stderr())
+    }
+
+    /// What kernels read from handle 0. A server thread waits until there is something.
+    pub fn stdin(mut self, input: impl Read + Send + 'static) -> Self {
+        self.streams[0] = Some(Stream::Input(Mutex::new(Box::new(input))));
+        self
+    }
+
+    /// What kernels write to by handle 1.
+    pub fn stdout(mut self, output: impl Write + Send + 'static) -> Self {
+        self.streams[1] = Some(Stream::Output(Mutex::new(Box::new(output))));
+        self
+    }
+
+    /// What kernels write to by handle 2.
+    pub fn stderr(mut self, output: impl Write + Send + 'static) -> Self {
+        self.streams[2] = Some(Stream::Output(Mutex::new(Box::new(output))));
+        self
+    }
+
+    /// How many files may be open at once (default 64, at most 4,096).
+    pub fn open_files(mut self, most: usize) -> Self {
+        self.open_files = most.clamp(1, MOST);
+        self
+    }
+}
+
+impl std::fmt::Debug for FileAccess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let roots = self.roots.iter().map(|root| (&root.name, root.mode));
+        f.debug_map().entries(roots).finish()
+    }
+}

@@ -1,0 +1,538 @@
+//! Files by handle.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::sync::{Arc, Mutex};
+
+use bytemuck::{Pod, Zeroable};
+use cap_std::fs::OpenOptions;
+
+use super::access::{FileAccess, Root, RootMode};
+use super::door::{CHUNK, Door, Place};
+use super::slab::Slab;
+use super::status::FileStatus;
+use super::streams::Stream;
+use super::texts::Texts;
+use super::{narrow, wide};
+use crate::device::wait::lock;
+use crate::memory::Ptr;
+use crate::rpc::HostServicesBuilder;
+
+/// Bytes of a block.
+pub(super) const BLOCK: usize = 256;
+
+pub(super) const READ: u32 = 1;
+pub(super) const WRITE: u32 = 2;
+pub(super) const APPEND: u32 = 4;
+pub(super) const CREATE: u32 = 8;
+pub(super) const TRUNCATE: u32 = 16;
+pub(super) const NEW: u32 = 32;
+
+/// `FileBlock` in WGSL.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+pub(super) struct Block {
+    pub status: u32,
+    pub bytes: u32,
+    pub words: [u32; BLOCK / 4],
+}
+
+/// `FilePlace` in WGSL.
+type FilePlace = [u32; 4];
+/// `FileReply` and `FileHandle` in WGSL.
+type Reply = [u32; 2];
+
+/// What kernels may open, and have opened.
+pub(super) struct Files {
+    roots: Vec<Root>,
+    streams: [Option<Stream>; 3],
+    open: Mutex<Slab<Arc<Open>>>,
+    door: Arc<Door>,
+    texts: Arc<Texts>,
+}
+
+/// An open file.
+struct Open {
+    file: File,
+    cursor: Mutex<u64>,
+    mode: u32,
+}
+
+/// What a handle stands for.
+enum Handle<'a> {
+    Stream(&'a Stream),
+    File(Arc<Open>),
+}
+
+impl HostServicesBuilder {
+    /// Lets kernels use files, as far as `access` grants them.
+    ///
+    /// | in WGSL | |
+    /// | --- | --- |
+    /// | `file_open(name: u32, mode: u32) -> FileHandle { status, file }` | `mode` is a sum of `FILE_READ`, `FILE_WRITE`, `FILE_APPEND`, `FILE_CREATE` (if there is none), `FILE_TRUNCATE`, `FILE_NEW` (there must be none) |
+    /// | `file_close(file: u32) -> u32` | a status |
+    /// | `file_size(file: u32) -> FilePlace { status, position: vec2<u32> }` | 64 bits, low word first |
+    /// | `file_seek(file: u32, offset: vec2<u32>, from: u32) -> FilePlace` | `from` is `FILE_START`, `FILE_CURRENT` or `FILE_END`; the offset is signed |
+    /// | `file_read(file: u32, to: usm_ptr, bytes: u32) -> FileReply { status, bytes }` | from the cursor on, into the heap |
+    /// | `file_write(file: u32, from: usm_ptr, bytes: u32) -> FileReply` | |
+    /// | `file_read_at(file: u32, offset: vec2<u32>, to: usm_ptr, bytes: u32) -> FileReply` | without the cursor, so that invocations need not take turns |
+    /// | `file_write_at(file: u32, offset: vec2<u32>, from: usm_ptr, bytes: u32) -> FileReply` | |
+    /// | `file_read_block(file: u32, offset: vec2<u32>) -> FileBlock { status, bytes, words: array<u32, 64> }` | up to `FILE_BLOCK_BYTES` (256) bytes in the reply itself, first byte lowest |
+    /// | `file_write_block(file: u32, offset: vec2<u32>, block: FileBlock) -> FileReply` | the first `block.bytes` of it |
+    /// | `file_next_block(file: u32) -> FileBlock` | from the cursor on |
+    /// | `file_put_block(file: u32, block: FileBlock) -> FileReply` | at the cursor |
+    ///
+    /// The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an argument or
+    /// one that the kernel has made ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard streams,
+    /// where they are granted; they have no positions, and reads of them may give less than was wanted.
+    /// Offsets and sizes are `vec2<u32>`, low word first. A read that ends early, at the end of the file, is no error.
+    ///
+    /// Functions with a pointer need [`HostServicesBuilder::heap`]. What they write is there when they return, but
+    /// drivers may give a kernel what an earlier load of the same place gave: load each place once, or as an atomic.
+    ///
+    /// Files that are still open when the services end are closed then.
+    pub fn files(self, access: FileAccess) -> Self {
+        let builder = self.texts();
+        let provided = &builder.provided;
+        let files = Arc::new(Files::new(
+            access,
+            Arc::clone(&provided.door),
+            Arc::clone(&provided.texts),
+        ));
+        files.register(builder)
+    }
+}
+
+fn reply(status: FileStatus, bytes: usize) -> Reply {
+    [status.code(), bytes as u32]
+}
+
+fn place(found: Result<u64, FileStatus>) -> FilePlace {
+    let (status, position) = match found {
+        Ok(position) => (FileStatus::Ok, narrow(position)),
+        Err(status) => (status, [0; 2]),
+    };
+    [status.code(), 0, position[0], position[1]]
+}
+
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> std::io::Result<usize> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_at(file, bytes, at);
+    #[cfg(windows)]
+    return std::os::windows::fs::FileExt::seek_read(file, bytes, at);
+    #[cfg(not(any(unix, windows)))]
+    return Err(ErrorKind::Unsupported.into());
+}
+
+fn write_at(file: &File, bytes: &[u8], at: u64) -> std::io::Result<usize> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::write_at(file, bytes, at);
+    #[cfg(windows)]
+    return std::os::windows::fs::FileExt::seek_write(file, bytes, at);
+    #[cfg(not(any(unix, windows)))]
+    return Err(ErrorKind::Unsupported.into());
+}
+
+/// A position that the system can express, some bytes further on.
+fn advanced(at: u64, by: usize) -> Result<u64, FileStatus> {
+    let sum = at
+        .checked_add(by as u64)
+        .filter(|&sum| sum <= i64::MAX as u64);
+    sum.ok_or(FileStatus::BadPosition)
+}
+
+impl Files {
+    pub fn new(access: FileAccess, door: Arc<Door>, texts: Arc<Texts>) -> Self {
+        Self {
+            roots: access.roots,
+            streams: access.streams,
+            open: Mutex::new(Slab::new(access.open_files)),
+            door,
+            texts,
+        }
+    }
+
+    fn register(self: Arc<Self>, builder: HostServicesBuilder) -> HostServicesBuilder {
+        macro_rules! with {
+            ($files:ident, $call:expr) => {{
+                let $files = Arc::clone(&self);
+                $call
+            }};
+        }
+        type To = Ptr<u32>;
+        builder
+            .call(
+                "fn file_open(name: u32, mode: u32) -> FileHandle",
+                with!(f, move |name: u32, mode: u32| match f.open(name, mode) {
+                    Ok(handle) => [FileStatus::Ok.code(), handle],
+                    Err(status) => [status.code(), 0],
+                }),
+            )
+            .call(
+                "fn file_close(file: u32) -> u32",
+                with!(f, move |file: u32| f.close(file).code()),
+            )
+            .call(
+                "fn file_size(file: u32) -> FilePlace",
+                with!(f, move |file: u32| place(f.size(file))),
+            )
+            .call(
+                "fn file_seek(file: u32, offset: vec2<u32>, from: u32) -> FilePlace",
+                with!(f, move |file: u32, offset: [u32; 2], from: u32| {
+                    place(f.seek(file, wide(offset) as i64, from))
+                }),
+            )
+            .call(
+                "fn file_read(file: u32, to: usm_ptr, bytes: u32) -> FileReply",
+                with!(f, move |file: u32, to: To, bytes: u32| {
+                    f.read_to(file, None, to, bytes)
+                }),
+            )
+            .call(
+                "fn file_read_at(file: u32, offset: vec2<u32>, to: usm_ptr, bytes: u32) -> FileReply",
+                with!(f, move |file: u32, at: [u32; 2], to: To, bytes: u32| {
+                    f.read_to(file, Some(wide(at)), to, bytes)
+                }),
+            )
+            .call(
+                "fn file_write(file: u32, from: usm_ptr, bytes: u32) -> FileReply",
+                with!(f, move |file: u32, from: To, bytes: u32| {
+                    f.write_from(file, None, from, bytes)
+                }),
+            )
+            .call(
+                "fn file_write_at(file: u32, offset: vec2<u32>, from: usm_ptr, bytes: u32) -> FileReply",
+                with!(f, move |file: u32, at: [u32; 2], from: To, bytes: u32| {
+                    f.write_from(file, Some(wide(at)), from, bytes)
+                }),
+            )
+            .call(
+                "fn file_read_block(file: u32, offset: vec2<u32>) -> FileBlock",
+                with!(f, move |file: u32, at: [u32; 2]| {
+                    f.read_block(file, Some(wide(at)))
+                }),
+            )
+            .call(
+                "fn file_next_block(file: u32) -> FileBlock",
+                with!(f, move |file: u32| f.read_block(file, None)),
+            )
+            .call(
+                "fn file_write_block(file: u32, offset: vec2<u32>, block: FileBlock) -> FileReply",
+                with!(f, move |file: u32, at: [u32; 2], block: Block| {
+                    f.write_block(file, Some(wide(at)), &block)
+                }),
+            )
+            .call(
+                "fn file_put_block(file: u32, block: FileBlock) -> FileReply",
+                with!(f, move |file: u32, block: Block| {
+                    f.write_block(file, None, &block)
+                }),
+            )
+    }
+
+    /// The folder that a name leads into, and the rest of the name.
+    fn root<'s, 'n>(&'s self, name: &'n str) -> Result<(&'s Root, &'n str), FileStatus> {
+        if name.is_empty() || name.contains('\0') {
+            return Err(FileStatus::BadName);
+        }
+        let named = |name: &str| self.roots.iter().find(|root| root.name == name);
+        if let Some((first, rest)) = name.split_once('/')
+            && !first.is_empty()
+            && let Some(root) = named(first)
+        {
+            // `name//etc` would be absolute without its name.
+            return Ok((root, rest));
+        }
+        Ok((named("").ok_or(FileStatus::NotGranted)?, name))
+    }
+
+    pub fn open(&self, name: u32, mode: u32) -> Result<u32, FileStatus> {
+        let all = READ | WRITE | APPEND | CREATE | TRUNCATE | NEW;
+        let has = |bits: u32| mode & bits != 0;
+        let changes = has(WRITE | APPEND);
+        if mode & !all != 0
+            || !has(READ | WRITE | APPEND)
+            || (has(CREATE | TRUNCATE | NEW) && !changes)
+            || (has(TRUNCATE) && has(APPEND))
+        {
+            return Err(FileStatus::BadMode);
+        }
+        let name = self.texts.get(name).ok_or(FileStatus::UnknownText)?;
+        let name = std::str::from_utf8(&name).map_err(|_| FileStatus::BadName)?;
+        let (root, path) = self.root(name)?;
+        if changes && root.mode == RootMode::ReadOnly {
+            return Err(FileStatus::NotGranted);
+        }
+        if lock(&self.open).is_full() {
+            // Before anything is made or truncated.
+            return Err(FileStatus::TooMany);
+        }
+        let mut options = OpenOptions::new();
+        options
+            .read(has(READ))
+            .write(has(WRITE) && !has(APPEND))
+            .append(has(APPEND))
+            .create(has(CREATE))
+            .create_new(has(NEW))
+            .truncate(has(TRUNCATE));
+        #[cfg(unix)]
+        {
+            use cap_std::fs::OpenOptionsExt;
+            // A pipe that somebody has put there would keep the server thread until its other end is opened.
+            options.custom_flags(libc::O_NONBLOCK);
+        }
+        let failed = |error: std::io::Error| FileStatus::of(&error);
+        let file = root.dir.open_with(path, &options).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(FileStatus::NotAFile);
+        }
+        let open = Open {
+            file: file.into_std(),
+            cursor: Mutex::new(0),
+            mode,
+        };
+        let handle = lock(&self.open).insert(Arc::new(open));
+        handle.ok_or(FileStatus::TooMany)
+    }
+
+    pub fn close(&self, file: u32) -> FileStatus {
+        match lock(&self.open).remove(file) {
+            Some(_) => FileStatus::Ok,
+            // Streams stay: other kernels use them.
+            None => FileStatus::UnknownHandle,
+        }
+    }
+
+    fn handle(&self, file: u32) -> Result<Handle<'_>, FileStatus> {
+        if let Some(Some(stream)) = self.streams.get(file as usize) {
+            return Ok(Handle::Stream(stream));
+        }
+        let open = lock(&self.open).get(file).cloned();
+        open.map(Handle::File).ok_or(FileStatus::UnknownHandle)
+    }
+
+    fn file(&self, file: u32) -> Result<Arc<Open>, FileStatus> {
+        match self.handle(file)? {
+            Handle::Stream(_) => Err(FileStatus::NotSeekable),
+            Handle::File(open) => Ok(open),
+        }
+    }
+
+    pub fn size(&self, file: u32) -> Result<u64, FileStatus> {
+        self.file(file)?.size()
+    }
+
+    pub fn seek(&self, file: u32, offset: i64, from: u32) -> Result<u64, FileStatus> {
+        let open = self.file(file)?;
+        let mut cursor = lock(&open.cursor);
+        let base = match from {
+            0 => 0,
+            1 => *cursor,
+            2 => open.size()?,
+            _ => return Err(FileStatus::BadMode),
+        };
+        let at = base.checked_add_signed(offset);
+        let at = advanced(at.ok_or(FileStatus::BadPosition)?, 0)?;
+        *cursor = at;
+        Ok(at)
+    }
+
+    pub fn read_to(&self, file: u32, at: Option<u64>, to: Ptr<u32>, bytes: u32) -> Reply {
+        let found = self
+            .handle(file)
+            .and_then(|handle| Ok((handle, self.door.place(to, bytes)?)));
+        match found {
+            Ok((handle, place)) => handle.read(at, place.bytes, |start, bytes| {
+                place.write(start, bytes);
+            }),
+            Err(status) => reply(status, 0),
+        }
+    }
+
+    pub fn read_block(&self, file: u32, at: Option<u64>) -> Block {
+        let mut bytes = [0u8; BLOCK];
+        let [status, len] = match self.handle(file) {
+            Ok(handle) => handle.read(at, BLOCK, |start, some| {
+                if let Some(to) = bytes.get_mut(start..start + some.len()) {
+                    to.copy_from_slice(some);
+                }
+            }),
+            Err(status) => reply(status, 0),
+        };
+        let mut block = Block {
+            status,
+            bytes: len,
+            words: [0; BLOCK / 4],
+        };
+        for (word, bytes) in block.words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        block
+    }
+
+    pub fn write_from(&self, file: u32, at: Option<u64>, from: Ptr<u32>, bytes: u32) -> Reply {
+        let found = self
+            .handle(file)
+            .and_then(|handle| Ok((handle, self.door.place(from, bytes)?)));
+        match found {
+            Ok((handle, place)) => handle.write(at, chunks(&place)),
+            Err(status) => reply(status, 0),
+        }
+    }
+
+    pub fn write_block(&self, file: u32, at: Option<u64>, block: &Block) -> Reply {
+        let handle = match self.handle(file) {
+            Ok(handle) => handle,
+            Err(status) => return reply(status, 0),
+        };
+        let len = block.bytes as usize;
+        if len > BLOCK {
+            return reply(FileStatus::BadLength, 0);
+        }
+        let mut bytes: Vec<u8> = block.words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        bytes.truncate(len);
+        let mut bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
+        handle.write(at, || bytes.take())
+    }
+}
+
+/// The bytes of a place, one chunk after the other.
+fn chunks(place: &Place) -> impl FnMut() -> Option<Vec<u8>> {
+    let mut start = 0;
+    move || {
+        let mut chunk = vec![0; CHUNK.min(place.bytes.saturating_sub(start))];
+        let len = place.read(start, &mut chunk);
+        start += len;
+        (len > 0).then_some(chunk)
+    }
+}
+
+impl Handle<'_> {
+    /// Reads up to `bytes` bytes and gives them to `sink`, with their places, which are multiples of [`CHUNK`].
+    fn read(&self, at: Option<u64>, bytes: usize, mut sink: impl FnMut(usize, &[u8])) -> Reply {
+        let open = match self {
+            Self::Stream(_) if at.is_some() => return reply(FileStatus::NotSeekable, 0),
+            Self::Stream(stream) => {
+                let mut chunk = vec![0; bytes.min(CHUNK)];
+                return match stream.read(&mut chunk) {
+                    Ok(len) => {
+                        sink(0, &chunk[..len]);
+                        reply(FileStatus::Ok, len)
+                    }
+                    Err(status) => reply(status, 0),
+                };
+            }
+            Self::File(open) => open,
+        };
+        if open.mode & READ == 0 {
+            return reply(FileStatus::BadMode, 0);
+        }
+        let mut done = 0;
+        let status = open.with_cursor(at, |start| {
+            if let Err(status) = advanced(start, bytes) {
+                return (status, 0);
+            }
+            let mut chunk = vec![0; bytes.min(CHUNK)];
+            // Filled as far as this chunk goes, so that the places of chunks are whole words.
+            let mut filled = 0;
+            while done + filled < bytes {
+                let end = chunk.len().min(bytes - done);
+                match read_at(
+                    &open.file,
+                    &mut chunk[filled..end],
+                    start + (done + filled) as u64,
+                ) {
+                    Ok(0) => break,
+                    Ok(len) => filled += len,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        sink(done, &chunk[..filled]);
+                        done += filled;
+                        return (FileStatus::of(&error), done);
+                    }
+                }
+                if filled == end {
+                    sink(done, &chunk[..filled]);
+                    done += filled;
+                    filled = 0;
+                }
+            }
+            if filled > 0 {
+                sink(done, &chunk[..filled]);
+                done += filled;
+            }
+            (FileStatus::Ok, done)
+        });
+        reply(status, done)
+    }
+
+    /// Writes what `next` gives until it gives nothing.
+    fn write(&self, at: Option<u64>, mut next: impl FnMut() -> Option<Vec<u8>>) -> Reply {
+        let open = match self {
+            Self::Stream(_) if at.is_some() => return reply(FileStatus::NotSeekable, 0),
+            Self::Stream(stream) => {
+                let (status, done) = stream.write(next);
+                return reply(status, done);
+            }
+            Self::File(open) => open,
+        };
+        if open.mode & (WRITE | APPEND) == 0 {
+            return reply(FileStatus::BadMode, 0);
+        }
+        let appends = open.mode & APPEND != 0;
+        if appends && at.is_some() {
+            return reply(FileStatus::NotSeekable, 0);
+        }
+        let mut done = 0;
+        let status = open.with_cursor(at, |start| {
+            while let Some(bytes) = next() {
+                let mut rest = &bytes[..];
+                while !rest.is_empty() {
+                    let written = match appends {
+                        true => (&open.file).write(rest),
+                        false => match advanced(start, done + rest.len()) {
+                            Ok(_) => write_at(&open.file, rest, start + done as u64),
+                            Err(status) => return (status, done),
+                        },
+                    };
+                    match written {
+                        Ok(0) => return (FileStatus::Full, done),
+                        Ok(len) => {
+                            done += len;
+                            rest = &rest[len.min(rest.len())..];
+                        }
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        Err(error) => return (FileStatus::of(&error), done),
+                    }
+                }
+            }
+            (FileStatus::Ok, done)
+        });
+        reply(status, done)
+    }
+}
+
+impl Open {
+    fn size(&self) -> Result<u64, FileStatus> {
+        let metadata = self.file.metadata();
+        metadata.map(|m| m.len()).map_err(|e| FileStatus::of(&e))
+    }
+
+    /// Has `work` start at a position, or at the cursor, which it moves by what was done.
+    fn with_cursor(
+        &self,
+        at: Option<u64>,
+        work: impl FnOnce(u64) -> (FileStatus, usize),
+    ) -> FileStatus {
+        let Some(at) = at else {
+            let mut cursor = lock(&self.cursor);
+            let (status, done) = work(*cursor);
+            *cursor = match self.mode & APPEND != 0 && done > 0 {
+                true => self.size().unwrap_or(*cursor),
+                false => cursor.saturating_add(done as u64),
+            };
+            return status;
+        };
+        work(at).0
+    }
+}

@@ -1,0 +1,131 @@
+//! `malloc` and `free` for kernels.
+//!
+//! A launch sees the part of the heap that it was bound to when it was made. What kernels allocate comes therefore
+//! from one allocation that the services make when they are put together: whoever can call them was launched later,
+//! and sees it.
+
+use std::sync::{Arc, Mutex};
+
+use super::status::FreeStatus;
+use crate::device::wait::lock;
+use crate::memory::region::{GRANULE, Region, RegionOptions};
+use crate::memory::{HeapError, Ptr, SharedHeap};
+use crate::rpc::{HostServicesBuilder, ServiceError};
+
+/// What kernels allocate from.
+pub(super) struct Arena {
+    heap: SharedHeap,
+    base: Ptr<u8>,
+    bytes: u64,
+    /// By offsets from the base; never in the memory itself, which kernels write.
+    region: Mutex<Region>,
+}
+
+impl HostServicesBuilder {
+    /// Gives kernels pointers to hand over: into this heap. [`HostServicesBuilder::files`] and
+    /// [`HostServicesBuilder::texts`] read and write there, in live allocations alone. The first heap counts.
+    pub fn heap(self, heap: &SharedHeap) -> Self {
+        self.provided.door.heap.get_or_init(|| heap.clone());
+        self
+    }
+
+    /// Lets kernels allocate up to `bytes` bytes of the heap: `malloc(bytes: u32) -> usm_ptr`, aligned to 16 bytes,
+    /// null where there is no room, and `free(p: usm_ptr) -> u32`, whose statuses are those of
+    /// [`FreeStatus`](crate::FreeStatus).
+    ///
+    /// All of it is one allocation of `heap`, made now: what kernels that run could not see would be of no use to them.
+    /// The host finds in it what it gets pointers to. What kernels leave there when they end is there for the next one,
+    /// and lives until the services, and launches that have them, are dropped. What
+    /// `malloc` gives is not zeroed, and what was freed may be given to others at once, as in C.
+    ///
+    /// Implies [`HostServicesBuilder::heap`].
+    pub fn memory(mut self, heap: &SharedHeap, bytes: u64) -> Self {
+        let arena = match Arena::new(heap, bytes) {
+            Ok(arena) => arena,
+            Err(error) => {
+                let message = error.to_string();
+                self.mistake.get_or_insert(ServiceError::Memory { message });
+                return self;
+            }
+        };
+        let door = Arc::clone(&self.provided.door);
+        if door.arena.set(arena).is_err() {
+            let message = "kernels have been given memory before".to_owned();
+            self.mistake.get_or_insert(ServiceError::Memory { message });
+            return self;
+        }
+        let freeing = Arc::clone(&door);
+        self.heap(heap)
+            .call("fn malloc(bytes: u32) -> usm_ptr", move |bytes: u32| {
+                let arena = door.arena.get();
+                arena.map_or(Ptr::null(), |arena| arena.allocate(bytes.into()))
+            })
+            .call("fn free(p: usm_ptr) -> u32", move |p: Ptr<u8>| {
+                let arena = freeing.arena.get();
+                let freed = arena.map_or(FreeStatus::Unknown, |arena| arena.free(p));
+                freed.code()
+            })
+    }
+}
+
+impl Arena {
+    fn new(heap: &SharedHeap, bytes: u64) -> Result<Self, HeapError> {
+        let base = heap.alloc_bytes(bytes, 256)?;
+        let mut region = Region::new(RegionOptions::default().with_lookup(true));
+        // Less than a granule has no room for anything.
+        let _ = region.add_block(0, bytes);
+        Ok(Self {
+            heap: heap.clone(),
+            base,
+            bytes,
+            region: Mutex::new(region),
+        })
+    }
+
+    /// Null where there is no room.
+    pub fn allocate(&self, bytes: u64) -> Ptr<u8> {
+        let found = lock(&self.region).allocate(bytes, GRANULE);
+        found.map_or(Ptr::null(), |found| self.base.byte_add(found.address))
+    }
+
+    pub fn free(&self, p: Ptr<u8>) -> FreeStatus {
+        if p.is_null() {
+            return FreeStatus::Done;
+        }
+        let mut region = lock(&self.region);
+        let found = self
+            .offset(p.address())
+            .and_then(|at| Some((at, region.find(at)?)));
+        match found {
+            Some((at, found)) if at == found.address => match region.free(found.id) {
+                Ok(_) => FreeStatus::Done,
+                Err(_) => FreeStatus::Unknown,
+            },
+            Some(_) => FreeStatus::Interior,
+            None => FreeStatus::Unknown,
+        }
+    }
+
+    fn offset(&self, address: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.base.address())?;
+        (offset < self.bytes).then_some(offset)
+    }
+
+    /// Whether bytes may be touched: they lie elsewhere, or in what was allocated here.
+    pub fn allows(&self, address: u64, bytes: u64) -> bool {
+        let Some(at) = self.offset(address) else {
+            // From elsewhere into here would be across two allocations of the heap.
+            return true;
+        };
+        let found = lock(&self.region).find(at);
+        let end = at.checked_add(bytes);
+        found.is_some_and(|found| end.is_some_and(|end| end <= found.address + found.requested))
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // Kept from reuse by the heap while a kernel may still look.
+        let _ = self.heap.free(self.base);
+    }
+}

@@ -1,0 +1,52 @@
+//! Services that come with the runtime: files, texts, arguments, the clock, random seeds, the exit status, and memory
+//! that kernels allocate. They are registered functions like a program's own; what is special about them is that
+//! the constants and structures that they need are appended to programs (`kernel::calls::prelude`), and that
+//! string literals stand for texts (`kernel::calls::texts`).
+//!
+//! - [`door`]: the one way from services into the shared heap.
+//! - [`slab`]: handles that are not valid again once they were given back.
+//! - [`files`] and the [`streams`] beside them; [`access`] is what the program grants.
+//! - [`texts`], [`memory`], and in [`machine`] what fits a line.
+//!
+//! Everything that a kernel gives is checked, whatever it is, and answered with a status.
+
+mod access;
+mod door;
+mod files;
+mod machine;
+mod memory;
+mod slab;
+mod status;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+use std::sync::{Arc, OnceLock};
+
+use self::door::Door;
+use self::machine::Exit;
+use self::texts::Texts;
+
+pub use self::access::{FileAccess, RootMode};
+pub use self::status::{FileStatus, FreeStatus};
+
+/// What these services share.
+#[derive(Default)]
+pub(crate) struct Provided {
+    pub(super) door: Arc<Door>,
+    pub(super) texts: Arc<Texts>,
+    pub(super) exit: Arc<Exit>,
+    /// Set by the first service that takes or gives texts.
+    pub(super) has_texts: OnceLock<()>,
+}
+
+/// A 64-bit value from a `vec2<u32>`, low word first.
+fn wide(words: [u32; 2]) -> u64 {
+    u64::from(words[0]) | u64::from(words[1]) << 32
+}
+
+/// And back.
+fn narrow(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
+}

@@ -1,0 +1,106 @@
+//! How calls of the provided services fare.
+
+macro_rules! statuses {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $code:literal, $wgsl:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$of])* #[doc = concat!("`", $wgsl, "`, ", $code, ".")] $variant,)*
+        }
+
+        impl $name {
+            /// The number that kernels see.
+            pub const fn code(self) -> u32 {
+                match self { $(Self::$variant => $code,)* }
+            }
+
+            /// The status of a number; `None` for others, such as the 0 of a value that no call has given.
+            pub const fn from_code(code: u32) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+
+            /// Names in WGSL and their numbers.
+            #[cfg(test)]
+            pub(super) const NAMES: &[(&str, u32)] = &[$(($wgsl, $code)),*];
+        }
+    };
+}
+
+statuses! {
+    /// How a function for files or texts fared: the `status` of its reply, and in WGSL one of the constants
+    /// that are named here. 0 is no status: that is what a call gives that was never answered.
+    FileStatus {
+        /// It was done, as far as the reply says: fewer bytes than wanted were read where the file ends.
+        Ok = 1, "FILE_OK";
+        /// The handle was never given out, or its file is closed.
+        UnknownHandle = 2, "FILE_UNKNOWN_HANDLE";
+        /// The number stands for no text, or for one that was dropped.
+        UnknownText = 3, "FILE_UNKNOWN_TEXT";
+        /// The text is no file name: it is empty, has a zero in it, or is no UTF-8.
+        BadName = 4, "FILE_BAD_NAME";
+        /// There is no such file.
+        NotFound = 5, "FILE_NOT_FOUND";
+        /// There is one, and a new one was wanted.
+        Exists = 6, "FILE_EXISTS";
+        /// The name leads out of the granted folder: it is absolute, or goes up too far, or is a link that does.
+        Outside = 7, "FILE_OUTSIDE";
+        /// No folder was granted for that name, or none for writing.
+        NotGranted = 8, "FILE_NOT_GRANTED";
+        /// The system denies it.
+        Denied = 9, "FILE_DENIED";
+        /// It is a folder, a pipe or a device.
+        NotAFile = 10, "FILE_NOT_A_FILE";
+        /// As many files are open, or as many texts are there, as may be.
+        TooMany = 11, "FILE_TOO_MANY";
+        /// The mode makes no sense, or the file was not opened for this.
+        BadMode = 12, "FILE_BAD_MODE";
+        /// The length is beyond that of a block, a word or a text.
+        BadLength = 13, "FILE_BAD_LENGTH";
+        /// The pointer is not aligned to four bytes, or the bytes do not lie in one live allocation.
+        BadPointer = 14, "FILE_BAD_POINTER";
+        /// The services have no heap, or the kernel sees a copy of it, or the host is looking at it.
+        NoPointers = 15, "FILE_NO_POINTERS";
+        /// A stream, or a file that is appended to, has no positions.
+        NotSeekable = 16, "FILE_NOT_SEEKABLE";
+        /// The position is before the file's beginning or beyond 2^63.
+        BadPosition = 17, "FILE_BAD_POSITION";
+        /// There is no room for what was to be written; the reply says how much was.
+        Full = 18, "FILE_FULL";
+        /// The system failed in some other way.
+        Failed = 19, "FILE_FAILED";
+    }
+}
+
+statuses! {
+    /// How `free` fared in a kernel.
+    FreeStatus {
+        /// It is free, or the pointer was null.
+        Done = 1, "FREE_DONE";
+        /// `malloc` has not given it, or it was freed before. Nothing was done.
+        Unknown = 2, "FREE_UNKNOWN";
+        /// It leads into the middle of something that `malloc` has given. Nothing was done.
+        Interior = 3, "FREE_INTERIOR";
+    }
+}
+
+impl FileStatus {
+    /// What an error of the system comes to.
+    pub(super) fn of(error: &std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Self::NotFound,
+            ErrorKind::AlreadyExists => Self::Exists,
+            // The system was not asked: the name itself leads out.
+            ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Self::Outside,
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Self::Denied,
+            ErrorKind::InvalidInput | ErrorKind::InvalidFilename => Self::BadName,
+            ErrorKind::IsADirectory => Self::NotAFile,
+            ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+            | ErrorKind::FileTooLarge
+            | ErrorKind::WriteZero => Self::Full,
+            _ => Self::Failed,
+        }
+    }
+}

@@ -1,0 +1,797 @@
+//! Calls of the provided services as kernels make them, from the host.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::files::{APPEND, CREATE, NEW, READ, TRUNCATE, WRITE};
+use super::*;
+use crate::memory::{HeapSize, Ptr, SharedHeap};
+use crate::rpc::{HostServices, Loopback, ServiceError};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a test has: a folder, a heap, and services for both.
+struct Bench {
+    folder: TempDir,
+    heap: SharedHeap,
+    services: HostServices,
+    client: Loopback,
+}
+
+impl Bench {
+    fn new(mode: RootMode) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let access = FileAccess::new().root("", folder.path(), mode).unwrap();
+        Self::with(folder, access.open_files(8))
+    }
+
+    fn with(folder: TempDir, access: FileAccess) -> Self {
+        let heap = SharedHeap::new(HeapSize::Bytes(64 << 20)).unwrap();
+        let services = HostServices::builder()
+            .files(access)
+            .memory(&heap, 1 << 20)
+            .arguments(["program", "first", "ü"])
+            .clock()
+            .random()
+            .exit()
+            .start()
+            .unwrap();
+        let client = services.loopback();
+        Self {
+            folder,
+            heap,
+            services,
+            client,
+        }
+    }
+
+    fn call(&mut self, name: &str, arguments: &[u32]) -> Vec<u32> {
+        self.client.call(name, arguments, MINUTE).unwrap()
+    }
+
+    fn open(&mut self, name: &str, mode: u32) -> Result<u32, FileStatus> {
+        let reply = self.call("file_open", &[HostServices::text(name), mode]);
+        match FileStatus::from_code(reply[0]).unwrap() {
+            FileStatus::Ok => Ok(reply[1]),
+            status => {
+                assert_eq!(reply[1], 0);
+                Err(status)
+            }
+        }
+    }
+
+    /// A call with a pointer and a length.
+    fn moves<T>(
+        &mut self,
+        name: &str,
+        file: u32,
+        at: Option<u64>,
+        p: Ptr<T>,
+        bytes: u32,
+    ) -> (FileStatus, u32) {
+        let mut arguments = vec![file];
+        arguments.extend(at.map(narrow).into_iter().flatten());
+        arguments.extend(narrow(p.address()));
+        arguments.push(bytes);
+        let reply = self.call(name, &arguments);
+        (FileStatus::from_code(reply[0]).unwrap(), reply[1])
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    let mut x = 12345u32;
+    let next = |_| {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (x >> 24) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    let mut bytes = bytes.to_vec();
+    bytes.resize(256, 0);
+    bytes
+        .chunks(4)
+        .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
+        .collect()
+}
+
+#[test]
+fn numbers_are_those_of_the_prelude() {
+    let text = crate::kernel::calls::prelude::TEXT;
+    let constants: HashMap<&str, u32> = text
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("const ")?
+                .strip_suffix("u;")?
+                .split_once(" = ")
+        })
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect();
+    let mut expected: Vec<(&str, u32)> = [FileStatus::NAMES, FreeStatus::NAMES].concat();
+    for &(_, code) in FileStatus::NAMES {
+        assert_eq!(FileStatus::from_code(code).unwrap().code(), code);
+    }
+    assert_eq!(FileStatus::from_code(0), None);
+    expected.extend([
+        ("FILE_READ", READ),
+        ("FILE_WRITE", WRITE),
+        ("FILE_APPEND", APPEND),
+        ("FILE_CREATE", CREATE),
+        ("FILE_TRUNCATE", TRUNCATE),
+        ("FILE_NEW", NEW),
+        ("FILE_BLOCK_BYTES", files::BLOCK as u32),
+        ("FILE_START", 0),
+        ("FILE_CURRENT", 1),
+        ("FILE_END", 2),
+        ("FILE_STDIN", 0),
+        ("FILE_STDOUT", 1),
+        ("FILE_STDERR", 2),
+    ]);
+    for (name, code) in &expected {
+        assert_eq!(constants.get(name), Some(code), "{name}");
+    }
+    assert_eq!(constants.len(), expected.len());
+}
+
+#[test]
+fn files_are_read_by_blocks_by_pointers_and_by_cursor() {
+    let mut b = Bench::new(RootMode::ReadOnly);
+    let content = noise(200_001);
+    fs::write(b.path("data.bin"), &content).unwrap();
+    let file = b.open("data.bin", READ).unwrap();
+    assert_eq!(b.call("file_size", &[file])[..], [1, 0, 200_001, 0]);
+    for at in [0usize, 1, 255, 199_900, 200_001, 300_000] {
+        let block = b.call("file_read_block", &[file, at as u32, 0]);
+        let expected = content.get(at..).unwrap_or_default();
+        let expected = &expected[..expected.len().min(256)];
+        assert_eq!(block[..2], [1, expected.len() as u32]);
+        assert_eq!(block[2..], words(expected));
+    }
+    let room = b.heap.alloc_slice(&vec![0xEEu8; 200_100]).unwrap();
+    for (at, bytes) in [
+        (0u64, 200_001u32),
+        (3, 200_099),
+        (199_999, 64),
+        (7, 65_536),
+        (7, 65_537),
+        (5, 0),
+    ] {
+        b.heap.write(room, &vec![0xEE; 200_100]).unwrap();
+        let expected = &content[at as usize..(at as usize + bytes as usize).min(200_001)];
+        let moved = b.moves("file_read_at", file, Some(at), room, bytes);
+        assert_eq!(moved, (FileStatus::Ok, expected.len() as u32));
+        let now = b.heap.read(room, 200_100).unwrap();
+        assert!(now[..expected.len()] == *expected);
+        assert!(now[expected.len()..].iter().all(|&byte| byte == 0xEE));
+    }
+    // The cursor was not moved.
+    assert_eq!(
+        b.moves("file_read", file, None, room, 10),
+        (FileStatus::Ok, 10)
+    );
+    assert_eq!(
+        b.call("file_next_block", &[file])[2..],
+        words(&content[10..266])
+    );
+    let back = narrow(-6i64 as u64);
+    assert_eq!(
+        b.call("file_seek", &[file, back[0], back[1], 1])[..],
+        [1, 0, 260, 0]
+    );
+    assert_eq!(
+        b.call("file_next_block", &[file])[2..],
+        words(&content[260..516])
+    );
+    assert_eq!(
+        b.call("file_seek", &[file, back[0], back[1], 2])[2],
+        199_995
+    );
+    assert_eq!(b.call("file_next_block", &[file])[..2], [1, 6]);
+    assert_eq!(b.call("file_next_block", &[file])[..2], [1, 0]);
+    let bad = FileStatus::BadPosition.code();
+    for (low, high, from) in [
+        (back[0], back[1], 0),
+        (u32::MAX, i32::MAX as u32, 2),
+        (0, 1 << 31, 1),
+    ] {
+        assert_eq!(
+            b.call("file_seek", &[file, low, high, from])[..],
+            [bad, 0, 0, 0]
+        );
+    }
+    assert_eq!(
+        b.call("file_seek", &[file, 0, 0, 3])[0],
+        FileStatus::BadMode.code()
+    );
+    let far = b.moves("file_read_at", file, Some(u64::MAX - 3), room, 10);
+    assert_eq!(far, (FileStatus::BadPosition, 0));
+    for name in ["file_write", "file_write_at"] {
+        let at = (name == "file_write_at").then_some(0);
+        assert_eq!(b.moves(name, file, at, room, 10), (FileStatus::BadMode, 0));
+    }
+}
+
+#[test]
+fn files_are_written_appended_to_and_made() {
+    let mut b = Bench::new(RootMode::ReadWrite);
+    let content = noise(150_003);
+    let room = b.heap.alloc_slice(&content).unwrap();
+    assert_eq!(b.open("new", WRITE), Err(FileStatus::NotFound));
+    let file = b.open("new", WRITE | READ | NEW).unwrap();
+    assert_eq!(b.open("new", WRITE | NEW), Err(FileStatus::Exists));
+    assert_eq!(
+        b.moves("file_write", file, None, room, 150_003),
+        (FileStatus::Ok, 150_003)
+    );
+    assert_eq!(fs::read(b.path("new")).unwrap(), content);
+    assert_eq!(
+        b.moves("file_write_at", file, Some(100_000), room, 70_001),
+        (FileStatus::Ok, 70_001)
+    );
+    let mut expected = content.clone();
+    expected.resize(170_001, 0);
+    expected[100_000..].copy_from_slice(&content[..70_001]);
+    assert!(fs::read(b.path("new")).unwrap() == expected);
+    let block = [&[0, 5], &words(b"blockx")[..]].concat();
+    let reply = b.call("file_write_block", &[&[file, 2, 0][..], &block].concat());
+    assert_eq!(reply, [1, 5]);
+    expected[2..7].copy_from_slice(b"block");
+    let reply = b.call("file_put_block", &[&[file], &block[..]].concat());
+    assert_eq!(reply, [1, 5]);
+    expected[150_003..150_008].copy_from_slice(b"block");
+    assert!(fs::read(b.path("new")).unwrap() == expected);
+    for bytes in [257, u32::MAX] {
+        let block = [&[0, bytes], &[0; 64][..]].concat();
+        let reply = b.call("file_put_block", &[&[file], &block[..]].concat());
+        assert_eq!(reply, [FileStatus::BadLength.code(), 0]);
+    }
+
+    fs::write(b.path("log"), "begun\n").unwrap();
+    let log = b.open("log", APPEND).unwrap();
+    let line = b.heap.alloc_slice(b"a line\n").unwrap();
+    for _ in 0..3 {
+        assert_eq!(
+            b.moves("file_write", log, None, line, 7),
+            (FileStatus::Ok, 7)
+        );
+    }
+    assert_eq!(
+        fs::read_to_string(b.path("log")).unwrap(),
+        "begun\na line\na line\na line\n"
+    );
+    assert_eq!(
+        b.moves("file_write_at", log, Some(0), line, 7),
+        (FileStatus::NotSeekable, 0)
+    );
+    assert_eq!(
+        b.moves("file_read", log, None, line, 7),
+        (FileStatus::BadMode, 0)
+    );
+    let again = b.open("log", WRITE | TRUNCATE).unwrap();
+    assert_eq!(fs::read(b.path("log")).unwrap(), b"");
+    for file in [file, log, again] {
+        assert_eq!(b.call("file_close", &[file]), [1]);
+    }
+    for mode in [
+        0,
+        CREATE,
+        READ | CREATE,
+        READ | TRUNCATE,
+        READ | NEW,
+        APPEND | TRUNCATE,
+        64 | READ,
+        u32::MAX,
+    ] {
+        assert_eq!(b.open("log", mode), Err(FileStatus::BadMode), "{mode}");
+    }
+}
+
+#[test]
+fn no_name_leads_out() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret"), "secret").unwrap();
+    let mut b = Bench::new(RootMode::ReadWrite);
+    fs::create_dir(b.path("sub")).unwrap();
+    fs::write(b.path("sub/a"), "a").unwrap();
+    let secret = outside.path().join("secret");
+    let secret = secret.to_str().unwrap();
+    let up = format!(
+        "../{}/secret",
+        outside.path().file_name().unwrap().to_str().unwrap()
+    );
+    let mut cases = vec![
+        (secret, FileStatus::Outside),
+        (&up, FileStatus::Outside),
+        ("sub/../../secret", FileStatus::Outside),
+        ("..", FileStatus::Outside),
+        ("", FileStatus::BadName),
+        ("a\0b", FileStatus::BadName),
+        ("missing", FileStatus::NotFound),
+        ("sub/a/b", FileStatus::NotFound),
+    ];
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::symlink;
+        symlink(outside.path(), b.path("link")).unwrap();
+        symlink(secret, b.path("file")).unwrap();
+        symlink("sub/a", b.path("inside")).unwrap();
+        symlink("loop", b.path("loop")).unwrap();
+        cases.extend([
+            ("link/secret", FileStatus::Outside),
+            ("file", FileStatus::Outside),
+            ("sub", FileStatus::NotAFile),
+            ("loop", FileStatus::Failed),
+        ]);
+        assert!(b.open("inside", READ).is_ok());
+        // A pipe that nobody writes must not keep the server.
+        mkfifo(&b.path("pipe"));
+        cases.push(("pipe", FileStatus::NotAFile));
+    }
+    for (name, status) in cases {
+        assert_eq!(b.open(name, READ), Err(status), "{name:?}");
+        let opened = b.open(name, WRITE | CREATE);
+        assert!(name == "missing" || opened.is_err(), "{name:?}");
+    }
+    assert!(b.open("sub/../sub/a", READ).is_ok());
+    assert_eq!(fs::read_to_string(secret).unwrap(), "secret");
+    for id in [0, 1, 77, u32::MAX, 1 << 31] {
+        let reply = b.call("file_open", &[id, READ]);
+        assert_eq!(reply, [FileStatus::UnknownText.code(), 0]);
+    }
+    let mut reader = Bench::new(RootMode::ReadOnly);
+    fs::write(reader.path("a"), "a").unwrap();
+    for mode in [
+        WRITE,
+        APPEND,
+        READ | WRITE,
+        WRITE | CREATE,
+        WRITE | TRUNCATE,
+    ] {
+        assert_eq!(reader.open("a", mode), Err(FileStatus::NotGranted));
+    }
+    assert_eq!(fs::read(reader.path("a")).unwrap(), b"a");
+}
+
+#[cfg(unix)]
+fn mkfifo(path: &std::path::Path) {
+    let made = std::process::Command::new("mkfifo")
+        .arg(path)
+        .status()
+        .unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn folders_have_names_and_rights_of_their_own() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(one.path().join("a"), "1").unwrap();
+    let access = FileAccess::new()
+        .root("in", one.path(), RootMode::ReadOnly)
+        .unwrap()
+        .root("out", two.path(), RootMode::ReadWrite)
+        .unwrap();
+    assert!(matches!(
+        FileAccess::new().read_only(one.path().join("none")),
+        Err(ServiceError::Root { .. })
+    ));
+    assert!(
+        FileAccess::new()
+            .root("a/b", one.path(), RootMode::ReadOnly)
+            .is_err()
+    );
+    let twice = FileAccess::new().read_only(one.path()).unwrap();
+    assert!(twice.read_write(two.path()).is_err());
+    let mut b = Bench::with(one, access);
+    assert!(b.open("in/a", READ).is_ok());
+    assert_eq!(b.open("in/a", WRITE), Err(FileStatus::NotGranted));
+    assert_eq!(b.open("in//etc/passwd", READ), Err(FileStatus::Outside));
+    assert_eq!(b.open("in/../out/b", READ), Err(FileStatus::Outside));
+    assert!(b.open("out/b", WRITE | NEW).is_ok());
+    assert!(two.path().join("b").exists());
+    for name in ["a", "other/a", "/in/a", "in"] {
+        assert_eq!(b.open(name, READ), Err(FileStatus::NotGranted), "{name}");
+    }
+}
+
+#[test]
+fn handles_end_with_their_file_and_there_are_only_so_many() {
+    let mut b = Bench::new(RootMode::ReadWrite);
+    fs::write(b.path("a"), "a").unwrap();
+    let handles: Vec<u32> = (0..8).map(|_| b.open("a", READ).unwrap()).collect();
+    assert_eq!(b.open("a", READ), Err(FileStatus::TooMany));
+    // Nothing is made on the way.
+    assert_eq!(b.open("new", WRITE | NEW), Err(FileStatus::TooMany));
+    assert!(!b.path("new").exists());
+    assert_eq!(b.call("file_close", &[handles[3]]), [1]);
+    assert_eq!(
+        b.call("file_close", &[handles[3]]),
+        [FileStatus::UnknownHandle.code()]
+    );
+    let new = b.open("a", READ).unwrap();
+    assert!(!handles.contains(&new));
+    for handle in [
+        handles[3],
+        0,
+        1,
+        2,
+        3,
+        u32::MAX,
+        handles[0] ^ 1 << 12,
+        handles[0] ^ 1 << 31,
+    ] {
+        let unknown = FileStatus::UnknownHandle;
+        assert_eq!(b.call("file_size", &[handle]), [unknown.code(), 0, 0, 0]);
+        assert_eq!(
+            b.call("file_read_block", &[handle, 0, 0])[..2],
+            [unknown.code(), 0]
+        );
+        assert_eq!(
+            b.moves("file_read", handle, None, Ptr::<u8>::null(), 0),
+            (unknown, 0)
+        );
+    }
+}
+
+#[test]
+fn pointers_have_to_lead_into_one_live_allocation() {
+    let mut b = Bench::new(RootMode::ReadWrite);
+    fs::write(b.path("a"), noise(4096)).unwrap();
+    let file = b.open("a", READ | WRITE).unwrap();
+    let room = b.heap.alloc_slice(&[0xEEu8; 1000]).unwrap();
+    let next = b.heap.alloc_slice(&[0xEEu8; 1000]).unwrap();
+    let gone = b.heap.alloc_slice(&[0u8; 64]).unwrap();
+    b.heap.free(gone).unwrap();
+    let malloc = |b: &mut Bench, bytes: u32| {
+        let p = b.call("malloc", &[bytes]);
+        Ptr::<u8>::from_address(wide([p[0], p[1]]))
+    };
+    let own = malloc(&mut b, 100);
+    let freed = malloc(&mut b, 100);
+    assert_eq!(
+        b.call("free", &narrow(freed.address())),
+        [FreeStatus::Done.code()]
+    );
+    for (name, pointer, bytes) in [
+        ("null", Ptr::null(), 4),
+        ("one byte too many", room, 1001),
+        ("behind the end", room.byte_add(1000), 4),
+        ("in front", room.byte_add(u64::MAX - 3), 8),
+        ("far too much", room, u32::MAX),
+        ("unaligned", room.byte_add(1), 4),
+        ("freed", gone, 4),
+        ("of the device", room.byte_add(1 << 60), 4),
+        ("the heap's guard", b.heap.base(), 4),
+        ("made up", Ptr::from_address(0x1000), 4),
+        ("behind what malloc gave", own, 101),
+        ("freed by the kernel", freed, 4),
+        ("freed by the kernel, inside", freed.byte_add(32), 4),
+    ] {
+        for call in ["file_read", "file_write"] {
+            let moved = b.moves(call, file, None, pointer, bytes);
+            assert_eq!(moved, (FileStatus::BadPointer, 0), "{name}");
+        }
+        let made = b.call(
+            "text_from",
+            &[
+                narrow(pointer.address())[0],
+                narrow(pointer.address())[1],
+                bytes.min(4096),
+            ],
+        );
+        assert_eq!(made, [FileStatus::BadPointer.code(), 0], "{name}");
+    }
+    for pointer in [room, next] {
+        assert_eq!(b.heap.read(pointer, 1000).unwrap(), [0xEE; 1000]);
+    }
+    assert_eq!(
+        b.moves("file_read", file, None, own, 100),
+        (FileStatus::Ok, 100)
+    );
+    assert_eq!(
+        b.moves("file_read", file, None, own.byte_add(96), 4),
+        (FileStatus::Ok, 4)
+    );
+    // A host that is looking is not disturbed.
+    let host = b.heap.host().unwrap();
+    assert_eq!(
+        b.moves("file_read", file, None, room, 4),
+        (FileStatus::NoPointers, 0)
+    );
+    drop(host);
+    assert_eq!(
+        b.moves("file_read", file, None, room, 4),
+        (FileStatus::Ok, 4)
+    );
+    // And without a heap there are none.
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "a").unwrap();
+    let access = FileAccess::new().read_only(folder.path()).unwrap();
+    b.services = HostServices::builder().files(access).start().unwrap();
+    b.client = b.services.loopback();
+    let file = b.open("a", READ).unwrap();
+    assert_eq!(
+        b.moves("file_read", file, None, room, 4),
+        (FileStatus::NoPointers, 0)
+    );
+}
+
+#[test]
+fn kernels_allocate_and_free() {
+    let mut b = Bench::new(RootMode::ReadOnly);
+    let in_use = b.heap.statistics().in_use;
+    let mut malloc = |bytes: u32| {
+        let p = b.client.call("malloc", &[bytes], MINUTE).unwrap();
+        Ptr::<u8>::from_address(wide([p[0], p[1]]))
+    };
+    assert!(malloc(0).is_null() && malloc(u32::MAX).is_null() && malloc((1 << 20) + 1).is_null());
+    let all: Vec<Ptr<u8>> =
+        std::iter::from_fn(|| Some(malloc(1000)).filter(|p| !p.is_null())).collect();
+    assert!(all.len() > 1000, "{}", all.len());
+    let mut sorted: Vec<u64> = all.iter().map(|p| p.address()).collect();
+    sorted.sort_unstable();
+    assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= 1000));
+    assert!(
+        sorted
+            .iter()
+            .all(|at| at % 16 == 0 && b.heap.find(Ptr::<u8>::from_address(*at)).is_some())
+    );
+    // The heap itself never grows for kernels.
+    assert_eq!(b.heap.statistics().in_use, in_use);
+    let elsewhere = b.heap.alloc(7u32).unwrap();
+    let mut free = |p: Ptr<u8>| {
+        let status = b.client.call("free", &narrow(p.address()), MINUTE).unwrap();
+        status[0]
+    };
+    assert_eq!(free(Ptr::null()), FreeStatus::Done.code());
+    assert_eq!(free(all[5].byte_add(16)), FreeStatus::Interior.code());
+    assert_eq!(free(all[5].byte_add(999)), FreeStatus::Interior.code());
+    for p in [
+        elsewhere.cast(),
+        Ptr::from_address(16),
+        Ptr::from_address(u64::MAX),
+        b.heap.base(),
+    ] {
+        assert_eq!(free(p), FreeStatus::Unknown.code());
+    }
+    for p in &all {
+        assert_eq!(free(*p), FreeStatus::Done.code());
+        assert_eq!(free(*p), FreeStatus::Unknown.code());
+    }
+    assert_eq!(b.heap.read(elsewhere, 1).unwrap(), [7]);
+    let p = b.call("malloc", &[1 << 20]);
+    assert_ne!(p, [0, 0], "all of it is one piece again");
+    let heap = b.heap.clone();
+    drop(b);
+    assert!(heap.statistics().in_use < in_use);
+    let none = HostServices::builder().memory(&heap, 0).start();
+    assert!(matches!(none, Err(ServiceError::Memory { .. })));
+}
+
+#[test]
+fn texts_are_read_made_and_dropped() {
+    let mut b = Bench::new(RootMode::ReadWrite);
+    assert_eq!(b.call("arg_count", &[]), [3]);
+    let arg = b.call("arg", &[2])[0];
+    assert_eq!(b.call("text_size", &[arg]), [1, 2]);
+    assert_eq!(
+        b.call("text_block", &[arg, 0])[..3],
+        [1, 2, u32::from(b'\xC3') | u32::from(b'\xBC') << 8]
+    );
+    assert_eq!(b.call("text_block", &[arg, 7])[..3], [1, 0, 0]);
+    for index in [3, u32::MAX] {
+        assert_eq!(b.call("arg", &[index]), [0]);
+    }
+    let made = b.call("text_new", &[]);
+    assert_eq!(made[0], 1);
+    let word = |text: &[u8; 4]| u32::from_le_bytes(*text);
+    assert_eq!(b.call("text_push", &[made[1], word(b"out."), 4]), [1]);
+    assert_eq!(b.call("text_push", &[made[1], word(b"txt!"), 3]), [1]);
+    assert_eq!(
+        b.call("text_push", &[made[1], 0, 5]),
+        [FileStatus::BadLength.code()]
+    );
+    assert_eq!(
+        b.call("text_join", &[made[1], HostServices::text("-1")]),
+        [1]
+    );
+    let file = b.call("file_open", &[made[1], WRITE | NEW]);
+    assert_eq!(file[0], 1);
+    assert!(b.path("out.txt-1").exists());
+    let room = b.heap.alloc_slice(b"................").unwrap();
+    assert_eq!(
+        b.moves("text_read", made[1], None, room, 6),
+        (FileStatus::Ok, 6)
+    );
+    assert_eq!(
+        b.moves("text_read", made[1], None, room, 16),
+        (FileStatus::Ok, 9)
+    );
+    assert_eq!(b.heap.read(room, 16).unwrap(), b"out.txt-1.......");
+    let [low, high] = narrow(room.address());
+    let copy = b.call("text_from", &[low, high, 3]);
+    assert_eq!(b.call("text_size", &[copy[1]]), [1, 3]);
+    assert_eq!(
+        b.call("text_from", &[low, high, 4097]),
+        [FileStatus::BadLength.code(), 0]
+    );
+    // No UTF-8 is no name.
+    assert_eq!(b.call("text_push", &[copy[1], 0xFF, 1]), [1]);
+    assert_eq!(
+        b.call("file_open", &[copy[1], WRITE | NEW])[0],
+        FileStatus::BadName.code()
+    );
+    // Texts double until they are as long as may be; joined with themselves, too.
+    for _ in 0..10 {
+        assert_eq!(b.call("text_join", &[copy[1], copy[1]]), [1]);
+    }
+    assert_eq!(
+        b.call("text_join", &[copy[1], copy[1]]),
+        [FileStatus::BadLength.code()]
+    );
+    assert_eq!(b.call("text_size", &[copy[1]]), [1, 4096]);
+    assert_eq!(b.call("text_drop", &[copy[1]]), [1]);
+    let unknown = FileStatus::UnknownText.code();
+    for text in [copy[1], 0, 1, u32::MAX] {
+        assert_eq!(b.call("text_drop", &[text]), [unknown]);
+        assert_eq!(b.call("text_push", &[text, 0, 1]), [unknown]);
+        assert_eq!(b.call("text_size", &[text]), [unknown, 0]);
+        assert_eq!(b.call("text_block", &[text, 0])[..2], [unknown, 0]);
+    }
+    // Literals and arguments are nobody's to change.
+    assert_eq!(b.call("text_push", &[arg, 0, 1]), [unknown]);
+    assert_eq!(b.call("text_drop", &[arg]), [unknown]);
+    let mut count = 1;
+    while b.call("text_new", &[])[0] == 1 {
+        count += 1;
+    }
+    assert_eq!(count, 1024);
+    assert_eq!(b.call("text_new", &[]), [FileStatus::TooMany.code(), 0]);
+}
+
+/// Writes into a vector that others see, and fails when it is full.
+struct Sink(Arc<Mutex<Vec<u8>>>, usize);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut to = self.0.lock().unwrap();
+        let len = bytes.len().min(self.1 - to.len());
+        to.extend_from_slice(&bytes[..len]);
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn streams_are_what_the_program_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = Arc::<Mutex<Vec<u8>>>::default();
+    let access = FileAccess::new()
+        .stdin(std::io::Cursor::new(b"typed\nby nobody".to_vec()))
+        .stdout(Sink(Arc::clone(&written), 20));
+    let mut b = Bench::with(folder, access);
+    assert_eq!(
+        b.call("file_next_block", &[0])[..3],
+        [1, 15, u32::from_le_bytes(*b"type")]
+    );
+    assert_eq!(b.call("file_next_block", &[0])[..2], [1, 0]);
+    let line = b.heap.alloc_slice(b"hello, world").unwrap();
+    assert_eq!(
+        b.moves("file_write", 1, None, line, 12),
+        (FileStatus::Ok, 12)
+    );
+    assert_eq!(
+        b.moves("file_write", 1, None, line, 12),
+        (FileStatus::Full, 0)
+    );
+    assert_eq!(written.lock().unwrap().as_slice(), b"hello, worldhello, w");
+    assert_eq!(
+        b.moves("file_write", 0, None, line, 4),
+        (FileStatus::BadMode, 0)
+    );
+    assert_eq!(
+        b.moves("file_read", 1, None, line, 4),
+        (FileStatus::BadMode, 0)
+    );
+    assert_eq!(
+        b.moves("file_write", 2, None, line, 4),
+        (FileStatus::UnknownHandle, 0)
+    );
+    assert_eq!(
+        b.moves("file_read_at", 0, Some(0), line, 4),
+        (FileStatus::NotSeekable, 0)
+    );
+    assert_eq!(b.call("file_size", &[1])[0], FileStatus::NotSeekable.code());
+    assert_eq!(
+        b.call("file_close", &[1]),
+        [FileStatus::UnknownHandle.code()]
+    );
+    // Nothing else was granted.
+    assert_eq!(b.open("a", READ), Err(FileStatus::NotGranted));
+}
+
+#[test]
+fn time_seeds_and_the_exit_status() {
+    let mut b = Bench::new(RootMode::ReadOnly);
+    let time = |b: &mut Bench, name: &str| {
+        let words = b.call(name, &[]);
+        wide([words[0], words[1]])
+    };
+    let since = std::time::SystemTime::UNIX_EPOCH;
+    let first = time(&mut b, "clock_monotonic");
+    let before = since.elapsed().unwrap().as_nanos() as u64;
+    let wall = time(&mut b, "clock_wall");
+    let after = since.elapsed().unwrap().as_nanos() as u64;
+    assert!((before..=after).contains(&wall));
+    assert!(time(&mut b, "clock_monotonic") >= first);
+    let seeds: std::collections::HashSet<Vec<u32>> =
+        (0..100).map(|_| b.call("random_seed", &[])).collect();
+    assert_eq!(seeds.len(), 100);
+    assert_eq!(b.services.exit_status(), None);
+    b.call("exit", &[3]);
+    b.call("exit", &[4]);
+    assert_eq!(b.services.exit_status(), Some(3));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Any call with any words: answered with a status, and whatever happens stays within what was granted.
+    #[test]
+    fn any_words_are_answered(calls in prop::collection::vec((0usize..64, prop::collection::vec(any::<u32>(), 70), 0u32..40), 1..40)) {
+        let mut b = Bench::new(RootMode::ReadWrite);
+        fs::write(b.path("a"), noise(1000)).unwrap();
+        let room = b.heap.alloc_slice(&[0u8; 300]).unwrap();
+        let guard = b.heap.alloc_slice(&[0x77u8; 4096]).unwrap();
+        let functions: Vec<(String, usize)> = (b.services.shared.calls.0.iter())
+            .map(|call| (call.signature.name.clone(), call.argument_words()))
+            .collect();
+        let names = ["a", "b/c", "../a", "/a", "."].map(HostServices::text);
+        let mut handles = vec![0u32, 1, 2, 3];
+        for (index, mut words, kind) in calls {
+            let (name, len) = &functions[index % functions.len()];
+            words.truncate(*len);
+            // Some of the words are likely ones.
+            for (at, word) in words.iter_mut().enumerate() {
+                let likely = [
+                    handles[*word as usize % handles.len()],
+                    names[*word as usize % names.len()],
+                    *word % 300,
+                    *word % 64,
+                    narrow(room.address())[at % 2],
+                    0,
+                ];
+                if let Some(known) = likely.get((kind as usize + at) % 8) {
+                    *word = *known;
+                }
+            }
+            if name.starts_with("file_") && len > &0 && kind % 3 == 0 {
+                words[0] = handles[kind as usize % handles.len()];
+            }
+            let reply = b.client.call(name, &words, MINUTE);
+            let reply = reply.map_err(|status| TestCaseError::fail(format!("{name}: {status:?}")))?;
+            if matches!(name.as_str(), "file_open" | "text_new" | "text_from") && reply[0] == 1 {
+                handles.push(reply[1]);
+            }
+            if name.starts_with("file_") || (name.starts_with("text_")) {
+                prop_assert!(FileStatus::from_code(reply[0]).is_some(), "{} gave {}", name, reply[0]);
+            }
+        }
+        prop_assert_eq!(b.heap.read(guard, 4096).unwrap(), vec![0x77u8; 4096]);
+        let files = fs::read_dir(b.folder.path()).unwrap().count();
+        prop_assert_eq!(files, 1, "no other name can be made");
+    }
+}
