@@ -5,7 +5,7 @@ use std::sync::Arc;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 use super::bindings::RuntimeBindings;
-use super::calls::CallSet;
+use super::calls::{CallSet, ghosts};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declared::SpecKey;
 use super::diagnostic::line_and_column;
@@ -348,11 +348,13 @@ pub(crate) fn compile(
     if let Some(facts) = &prints {
         print::begin(&mut module, index, facts);
     }
+    // Devices without such barriers are those with such lanes.
+    let dismissed = reaches_host && !options.heap.barriers && ghosts::dismiss(&mut module, index);
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(&mut module, index, budget, bindings.status())?;
         Some((guard, budget))
     });
-    if guard.is_some() || prints.is_some() {
+    if guard.is_some() || prints.is_some() || dismissed {
         revalidate(&module, capabilities, program, entry)?;
     }
     let guarded = guard.is_some();

@@ -6,6 +6,7 @@
 
 pub(crate) mod bind;
 mod forms;
+pub(crate) mod ghosts;
 pub(crate) mod prelude;
 pub(crate) mod signature;
 pub(crate) mod texts;
