@@ -48,6 +48,7 @@ mod rpc;
 mod rpc_split;
 mod rpc_streams;
 mod segments;
+mod services;
 mod table;
 mod threads;
 mod transfers;
@@ -116,6 +117,7 @@ fn main() -> std::process::ExitCode {
         rpc_split::CASES,
         rpc_streams::CASES,
         segments::CASES,
+        services::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

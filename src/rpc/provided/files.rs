@@ -1,7 +1,5 @@
 //! Files by handle.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write};
 use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
@@ -9,6 +7,9 @@ use cap_std::fs::OpenOptions;
 
 use super::access::{FileAccess, Root, RootMode};
 use super::door::{CHUNK, Door, Place};
+use super::open_file::{
+    APPEND, CREATE, Handle, NEW, Open, READ, Reply, TRUNCATE, WRITE, advanced, reply,
+};
 use super::slab::Slab;
 use super::status::FileStatus;
 use super::streams::Stream;
@@ -21,13 +22,6 @@ use crate::rpc::HostServicesBuilder;
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 256;
 
-pub(super) const READ: u32 = 1;
-pub(super) const WRITE: u32 = 2;
-pub(super) const APPEND: u32 = 4;
-pub(super) const CREATE: u32 = 8;
-pub(super) const TRUNCATE: u32 = 16;
-pub(super) const NEW: u32 = 32;
-
 /// `FileBlock` in WGSL.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
@@ -39,9 +33,6 @@ pub(super) struct Block {
 
 /// `FilePlace` in WGSL.
 type FilePlace = [u32; 4];
-/// `FileReply` and `FileHandle` in WGSL.
-type Reply = [u32; 2];
-
 /// What kernels may open, and have opened.
 pub(super) struct Files {
     roots: Vec<Root>,
@@ -49,19 +40,6 @@ pub(super) struct Files {
     open: Mutex<Slab<Arc<Open>>>,
     door: Arc<Door>,
     texts: Arc<Texts>,
-}
-
-/// An open file.
-struct Open {
-    file: File,
-    cursor: Mutex<u64>,
-    mode: u32,
-}
-
-/// What a handle stands for.
-enum Handle<'a> {
-    Stream(&'a Stream),
-    File(Arc<Open>),
 }
 
 impl HostServicesBuilder {
@@ -72,11 +50,11 @@ impl HostServicesBuilder {
     /// | `file_open(name: u32, mode: u32) -> FileHandle { status, file }` | `mode` is a sum of `FILE_READ`, `FILE_WRITE`, `FILE_APPEND`, `FILE_CREATE` (if there is none), `FILE_TRUNCATE`, `FILE_NEW` (there must be none) |
     /// | `file_close(file: u32) -> u32` | a status |
     /// | `file_size(file: u32) -> FilePlace { status, position: vec2<u32> }` | 64 bits, low word first |
-    /// | `file_seek(file: u32, offset: vec2<u32>, from: u32) -> FilePlace` | `from` is `FILE_START`, `FILE_CURRENT` or `FILE_END`; the offset is signed |
+    /// | `file_seek(file: u32, offset: vec2<u32>, origin: u32) -> FilePlace` | `origin` is `FILE_START`, `FILE_CURRENT` or `FILE_END`; the offset is signed |
     /// | `file_read(file: u32, to: usm_ptr, bytes: u32) -> FileReply { status, bytes }` | from the cursor on, into the heap |
-    /// | `file_write(file: u32, from: usm_ptr, bytes: u32) -> FileReply` | |
+    /// | `file_write(file: u32, data: usm_ptr, bytes: u32) -> FileReply` | |
     /// | `file_read_at(file: u32, offset: vec2<u32>, to: usm_ptr, bytes: u32) -> FileReply` | without the cursor, so that invocations need not take turns |
-    /// | `file_write_at(file: u32, offset: vec2<u32>, from: usm_ptr, bytes: u32) -> FileReply` | |
+    /// | `file_write_at(file: u32, offset: vec2<u32>, data: usm_ptr, bytes: u32) -> FileReply` | |
     /// | `file_read_block(file: u32, offset: vec2<u32>) -> FileBlock { status, bytes, words: array<u32, 64> }` | up to `FILE_BLOCK_BYTES` (256) bytes in the reply itself, first byte lowest |
     /// | `file_write_block(file: u32, offset: vec2<u32>, block: FileBlock) -> FileReply` | the first `block.bytes` of it |
     /// | `file_next_block(file: u32) -> FileBlock` | from the cursor on |
@@ -103,42 +81,12 @@ impl HostServicesBuilder {
     }
 }
 
-fn reply(status: FileStatus, bytes: usize) -> Reply {
-    [status.code(), bytes as u32]
-}
-
 fn place(found: Result<u64, FileStatus>) -> FilePlace {
     let (status, position) = match found {
         Ok(position) => (FileStatus::Ok, narrow(position)),
         Err(status) => (status, [0; 2]),
     };
     [status.code(), 0, position[0], position[1]]
-}
-
-fn read_at(file: &File, bytes: &mut [u8], at: u64) -> std::io::Result<usize> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::read_at(file, bytes, at);
-    #[cfg(windows)]
-    return std::os::windows::fs::FileExt::seek_read(file, bytes, at);
-    #[cfg(not(any(unix, windows)))]
-    return Err(ErrorKind::Unsupported.into());
-}
-
-fn write_at(file: &File, bytes: &[u8], at: u64) -> std::io::Result<usize> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::write_at(file, bytes, at);
-    #[cfg(windows)]
-    return std::os::windows::fs::FileExt::seek_write(file, bytes, at);
-    #[cfg(not(any(unix, windows)))]
-    return Err(ErrorKind::Unsupported.into());
-}
-
-/// A position that the system can express, some bytes further on.
-fn advanced(at: u64, by: usize) -> Result<u64, FileStatus> {
-    let sum = at
-        .checked_add(by as u64)
-        .filter(|&sum| sum <= i64::MAX as u64);
-    sum.ok_or(FileStatus::BadPosition)
 }
 
 impl Files {
@@ -177,7 +125,7 @@ impl Files {
                 with!(f, move |file: u32| place(f.size(file))),
             )
             .call(
-                "fn file_seek(file: u32, offset: vec2<u32>, from: u32) -> FilePlace",
+                "fn file_seek(file: u32, offset: vec2<u32>, origin: u32) -> FilePlace",
                 with!(f, move |file: u32, offset: [u32; 2], from: u32| {
                     place(f.seek(file, wide(offset) as i64, from))
                 }),
@@ -195,13 +143,13 @@ impl Files {
                 }),
             )
             .call(
-                "fn file_write(file: u32, from: usm_ptr, bytes: u32) -> FileReply",
+                "fn file_write(file: u32, data: usm_ptr, bytes: u32) -> FileReply",
                 with!(f, move |file: u32, from: To, bytes: u32| {
                     f.write_from(file, None, from, bytes)
                 }),
             )
             .call(
-                "fn file_write_at(file: u32, offset: vec2<u32>, from: usm_ptr, bytes: u32) -> FileReply",
+                "fn file_write_at(file: u32, offset: vec2<u32>, data: usm_ptr, bytes: u32) -> FileReply",
                 with!(f, move |file: u32, at: [u32; 2], from: To, bytes: u32| {
                     f.write_from(file, Some(wide(at)), from, bytes)
                 }),
@@ -404,135 +352,5 @@ fn chunks(place: &Place) -> impl FnMut() -> Option<Vec<u8>> {
         let len = place.read(start, &mut chunk);
         start += len;
         (len > 0).then_some(chunk)
-    }
-}
-
-impl Handle<'_> {
-    /// Reads up to `bytes` bytes and gives them to `sink`, with their places, which are multiples of [`CHUNK`].
-    fn read(&self, at: Option<u64>, bytes: usize, mut sink: impl FnMut(usize, &[u8])) -> Reply {
-        let open = match self {
-            Self::Stream(_) if at.is_some() => return reply(FileStatus::NotSeekable, 0),
-            Self::Stream(stream) => {
-                let mut chunk = vec![0; bytes.min(CHUNK)];
-                return match stream.read(&mut chunk) {
-                    Ok(len) => {
-                        sink(0, &chunk[..len]);
-                        reply(FileStatus::Ok, len)
-                    }
-                    Err(status) => reply(status, 0),
-                };
-            }
-            Self::File(open) => open,
-        };
-        if open.mode & READ == 0 {
-            return reply(FileStatus::BadMode, 0);
-        }
-        let mut done = 0;
-        let status = open.with_cursor(at, |start| {
-            if let Err(status) = advanced(start, bytes) {
-                return (status, 0);
-            }
-            let mut chunk = vec![0; bytes.min(CHUNK)];
-            // Filled as far as this chunk goes, so that the places of chunks are whole words.
-            let mut filled = 0;
-            while done + filled < bytes {
-                let end = chunk.len().min(bytes - done);
-                match read_at(
-                    &open.file,
-                    &mut chunk[filled..end],
-                    start + (done + filled) as u64,
-                ) {
-                    Ok(0) => break,
-                    Ok(len) => filled += len,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        sink(done, &chunk[..filled]);
-                        done += filled;
-                        return (FileStatus::of(&error), done);
-                    }
-                }
-                if filled == end {
-                    sink(done, &chunk[..filled]);
-                    done += filled;
-                    filled = 0;
-                }
-            }
-            if filled > 0 {
-                sink(done, &chunk[..filled]);
-                done += filled;
-            }
-            (FileStatus::Ok, done)
-        });
-        reply(status, done)
-    }
-
-    /// Writes what `next` gives until it gives nothing.
-    fn write(&self, at: Option<u64>, mut next: impl FnMut() -> Option<Vec<u8>>) -> Reply {
-        let open = match self {
-            Self::Stream(_) if at.is_some() => return reply(FileStatus::NotSeekable, 0),
-            Self::Stream(stream) => {
-                let (status, done) = stream.write(next);
-                return reply(status, done);
-            }
-            Self::File(open) => open,
-        };
-        if open.mode & (WRITE | APPEND) == 0 {
-            return reply(FileStatus::BadMode, 0);
-        }
-        let appends = open.mode & APPEND != 0;
-        if appends && at.is_some() {
-            return reply(FileStatus::NotSeekable, 0);
-        }
-        let mut done = 0;
-        let status = open.with_cursor(at, |start| {
-            while let Some(bytes) = next() {
-                let mut rest = &bytes[..];
-                while !rest.is_empty() {
-                    let written = match appends {
-                        true => (&open.file).write(rest),
-                        false => match advanced(start, done + rest.len()) {
-                            Ok(_) => write_at(&open.file, rest, start + done as u64),
-                            Err(status) => return (status, done),
-                        },
-                    };
-                    match written {
-                        Ok(0) => return (FileStatus::Full, done),
-                        Ok(len) => {
-                            done += len;
-                            rest = &rest[len.min(rest.len())..];
-                        }
-                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                        Err(error) => return (FileStatus::of(&error), done),
-                    }
-                }
-            }
-            (FileStatus::Ok, done)
-        });
-        reply(status, done)
-    }
-}
-
-impl Open {
-    fn size(&self) -> Result<u64, FileStatus> {
-        let metadata = self.file.metadata();
-        metadata.map(|m| m.len()).map_err(|e| FileStatus::of(&e))
-    }
-
-    /// Has `work` start at a position, or at the cursor, which it moves by what was done.
-    fn with_cursor(
-        &self,
-        at: Option<u64>,
-        work: impl FnOnce(u64) -> (FileStatus, usize),
-    ) -> FileStatus {
-        let Some(at) = at else {
-            let mut cursor = lock(&self.cursor);
-            let (status, done) = work(*cursor);
-            *cursor = match self.mode & APPEND != 0 && done > 0 {
-                true => self.size().unwrap_or(*cursor),
-                false => cursor.saturating_add(done as u64),
-            };
-            return status;
-        };
-        work(at).0
     }
 }

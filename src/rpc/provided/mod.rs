@@ -5,7 +5,7 @@
 //!
 //! - [`door`]: the one way from services into the shared heap.
 //! - [`slab`]: handles that are not valid again once they were given back.
-//! - [`files`] and the [`streams`] beside them; [`access`] is what the program grants.
+//! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is what the program grants.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
 //! Everything that a kernel gives is checked, whatever it is, and answered with a status.
@@ -15,6 +15,7 @@ mod door;
 mod files;
 mod machine;
 mod memory;
+mod open_file;
 mod slab;
 mod status;
 mod streams;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::files::{APPEND, CREATE, NEW, READ, TRUNCATE, WRITE};
+use super::open_file::{APPEND, CREATE, NEW, READ, TRUNCATE, WRITE};
 use super::*;
 use crate::memory::{HeapSize, Ptr, SharedHeap};
 use crate::rpc::{HostServices, Loopback, ServiceError};
@@ -142,6 +142,22 @@ fn numbers_are_those_of_the_prelude() {
         assert_eq!(constants.get(name), Some(code), "{name}");
     }
     assert_eq!(constants.len(), expected.len());
+}
+
+#[test]
+fn every_function_can_be_called() {
+    let b = Bench::new(RootMode::ReadOnly);
+    let mut calls = String::new();
+    for call in b.services.shared.calls.0.iter() {
+        let signature = &call.signature;
+        let arguments: Vec<String> = (signature.parameters.iter())
+            .map(|(_, ty)| format!("{}()", ty.replace("usm_ptr", "vec2<u32>")))
+            .collect();
+        let name = &signature.name;
+        calls += &format!("_ = {name}_try({});\n", arguments.join(", "));
+    }
+    let source = format!("@compute @workgroup_size(1) fn main() {{ {calls} }}");
+    crate::Program::with_services("all.wgsl", source, &b.services).unwrap();
 }
 
 #[test]

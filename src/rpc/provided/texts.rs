@@ -54,7 +54,7 @@ impl HostServicesBuilder {
     ///
     /// | in WGSL | |
     /// | --- | --- |
-    /// | `text_from(from: usm_ptr, bytes: u32) -> TextReply { status, text }` | a text of what lies in the heap, up to 4,096 bytes |
+    /// | `text_from(data: usm_ptr, bytes: u32) -> TextReply { status, text }` | a text of what lies in the heap, up to 4,096 bytes |
     /// | `text_new() -> TextReply` | an empty one |
     /// | `text_push(text: u32, word: u32, bytes: u32) -> u32` | appends up to four bytes, the lowest first; a status |
     /// | `text_join(text: u32, end: u32) -> u32` | appends another text |
@@ -76,7 +76,7 @@ impl HostServicesBuilder {
         }
         let from = Arc::clone(&door);
         self.call(
-            "fn text_from(from: usm_ptr, bytes: u32) -> TextReply",
+            "fn text_from(data: usm_ptr, bytes: u32) -> TextReply",
             with!(t, move |at: Ptr<u32>, bytes: u32| reply(
                 t.make_from(&from, at, bytes)
             )),
