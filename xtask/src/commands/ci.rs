@@ -50,6 +50,10 @@ const EXAMPLES: &[Example] = &[
         name: "raytracer",
         args: &["--width", "320", "--height", "200", "--report", "50"],
     },
+    Example {
+        name: "wordcount",
+        args: &["--size", "3"],
+    },
 ];
 
 /// Features that the library is built with one at a time; what else it has is for other systems.
