@@ -173,8 +173,9 @@ pub use memory::{
 
 pub use print::{PrintLoss, PrintOptions, PrintRecord, PrintSink, PrintTarget};
 pub use rpc::{
-    CallStatistics, CallStream, FileAccess, FileStatus, FreeStatus, Handler, HostServices, HostServicesBuilder,
-    IdlePolicy, Loopback, PortsError, RootMode, ServiceError, ServiceStatistics, StreamOpener,
+    CallStatistics, CallStream, FileAccess, FileStatus, FreeStatus, Handler, HostServices,
+    HostServicesBuilder, IdlePolicy, Loopback, PortsError, RootMode, ServiceError,
+    ServiceStatistics, StreamOpener,
 };
 
 /// What the macros need and nobody else.

@@ -349,7 +349,7 @@ pub(crate) fn compile(
         print::begin(&mut module, index, facts);
     }
     // Devices without such barriers are those with such lanes.
-    let dismissed = reaches_host && !options.heap.barriers && ghosts::dismiss(&mut module, index);
+    let dismissed = call_use.calls && !options.heap.barriers && ghosts::dismiss(&mut module, index);
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(&mut module, index, budget, bindings.status())?;
         Some((guard, budget))
