@@ -35,10 +35,9 @@ pub(super) struct Builder<'a> {
     pub info_words: HashMap<u32, Value>,
     /// Per condition, what it means that it does not hold.
     pub causes: HashMap<Value, Cause>,
-    /// Variables in which checked mode notes the function's first fault: code, low and high word of the address.
+    /// Variables in which checked mode notes the function's first fault: code (0 for none), low and high word of
+    /// the address.
     pub notes: Option<[Value; 3]>,
-    /// A variable that says that none was noted.
-    pub unnoted: Option<Value>,
     /// For a range of a size in `info_words`, where values of so many bytes do not fit any more.
     pub limits: HashMap<(Value, u32), Value>,
 }
@@ -64,7 +63,6 @@ impl<'a> Builder<'a> {
             info_words: HashMap::new(),
             causes: HashMap::new(),
             notes: None,
-            unnoted: None,
             limits: HashMap::new(),
         }
     }

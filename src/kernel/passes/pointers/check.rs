@@ -15,7 +15,7 @@ use super::super::status;
 use super::super::{only_if, type_of};
 use super::builder::{Builder, Value};
 use super::heap::Heap;
-use super::options::site_code;
+use super::options::{ZERO_WORD, site_code};
 use super::place::{Checked, Place};
 
 /// Why something may not be touched.
@@ -252,25 +252,13 @@ impl Builder<'_> {
                 let variable = self.locals.append(variable, self.span);
                 self.add(Expression::LocalVariable(variable))
             }));
-            let variable = naga::LocalVariable {
-                name: Some("tombolo_unnoted".to_owned()),
-                ty: self.heap.types.bool,
-                init: None,
-            };
-            let variable = self.locals.append(variable, self.span);
-            let unnoted = self.add(Expression::LocalVariable(variable));
-            let yes = self.add(Expression::Literal(Literal::Bool(true)));
-            self.store(unnoted, yes);
-            self.unnoted = Some(unnoted);
         }
     }
 
     /// Notes a place that is about to be touched and may not be, unless that was done before on every way here.
     ///
     /// The note is kept in variables of the function, which drivers keep in registers. It is taken without a
-    /// branch: drivers that run several invocations at once on a CPU execute both sides of each. Whether one was
-    /// taken is a variable of its own: the code would tell, too, but Mesa takes time that triples with each
-    /// note in a row where one value is chosen and compared again and again.
+    /// branch: drivers that run several invocations at once on a CPU execute both sides of each.
     pub fn report(&mut self, place: &Place) {
         let Some((valid, variables)) = place.valid.zip(self.notes) else {
             return;
@@ -278,18 +266,21 @@ impl Builder<'_> {
         if !self.first_report(valid) {
             return;
         }
-        let Some(new) = self.cause(valid) else {
+        let Some((new, is_unnoted)) = self.cause(valid).zip(self.is_unnoted(variables)) else {
             return;
         };
-        let Some(unnoted) = self.unnoted else {
-            return;
-        };
-        let was_unnoted = self.load(unnoted);
         let invalid = self.not(valid);
-        let first = self.all(invalid, was_unnoted);
+        let first = self.all(invalid, is_unnoted);
         self.note(first, new, variables);
-        let is_unnoted = self.all(was_unnoted, valid);
-        self.store(unnoted, is_unnoted);
+    }
+
+    /// Whether nothing was noted in `variables`: the code is zero. It is compared with a zero that is loaded:
+    /// Mesa takes time that triples with each note in a row where one value is chosen and compared with a
+    /// constant again and again.
+    fn is_unnoted(&mut self, variables: [Value; 3]) -> Option<Value> {
+        let zero = self.info(ZERO_WORD)?;
+        let code = self.load(variables[0]);
+        Some(self.binary(Op::Equal, code, zero))
     }
 
     /// Puts `new` into `variables` where `condition` holds.
@@ -304,21 +295,14 @@ impl Builder<'_> {
     /// Hands what the function noted to the invocation's own notes, which its callers and callees share:
     /// before it ends, and before it calls another, so that the first fault stays the first.
     pub fn hand_over_notes(&mut self) {
-        let heap = self.heap;
-        let (Some((own, own_unnoted)), Some((shared, unnoted))) =
-            (self.notes.zip(self.unnoted), heap.notes.zip(heap.unnoted))
-        else {
+        let Some((own, shared)) = self.notes.zip(self.heap.notes) else {
             return;
         };
-        let (shared, unnoted) = (shared.map(|v| self.global(v)), self.global(unnoted));
+        let shared = shared.map(|variable| self.global(variable));
         let new = own.map(|variable| self.load(variable));
-        let is_unnoted = self.load(own_unnoted);
-        let was_unnoted = self.load(unnoted);
-        let noted = self.not(is_unnoted);
-        let first = self.all(noted, was_unnoted);
-        self.note(first, new, shared);
-        let is_unnoted = self.all(was_unnoted, is_unnoted);
-        self.store(unnoted, is_unnoted);
+        if let Some(is_unnoted) = self.is_unnoted(shared) {
+            self.note(is_unnoted, new, shared);
+        }
     }
 
     fn not(&mut self, expr: Value) -> Value {
@@ -470,12 +454,16 @@ pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
     noted.push(Statement::Emit(e.range_from(start)), span);
     noted.push(only_if(is_first, write), span);
 
-    let pointer = e.append(Expression::GlobalVariable(heap.unnoted?), span);
+    // Mesa looks for uniforms behind every condition, again for each way through the choices that made the code,
+    // unless the first thing it finds is none: this zero is loaded from storage, and comes first.
+    let pointer = e.append(Expression::GlobalVariable(notes[0]), span);
     let start = e.len();
-    let is_unnoted = e.append(Expression::Load { pointer }, span);
-    let is_noted = Expression::Unary {
-        op: naga::UnaryOperator::LogicalNot,
-        expr: is_unnoted,
+    let none = word(e, status::ALWAYS_ZERO);
+    let [none, code] = [none, pointer].map(|pointer| e.append(Expression::Load { pointer }, span));
+    let is_noted = Expression::Binary {
+        op: Op::NotEqual,
+        left: none,
+        right: code,
     };
     let is_noted = e.append(is_noted, span);
     let emit = Statement::Emit(e.range_from(start));

@@ -49,10 +49,8 @@ pub(super) struct Heap {
     /// The status record, in checked mode, and where an invocation keeps its number.
     pub status: Option<Handle<GlobalVariable>>,
     pub invocation: Option<Handle<GlobalVariable>>,
-    /// Where an invocation notes its first fault: code, low and high word of the address.
+    /// Where an invocation notes its first fault: code (0 for none), low and high word of the address.
     pub notes: Option<[Handle<GlobalVariable>; 3]>,
-    /// Where it keeps that it has noted none.
-    pub unnoted: Option<Handle<GlobalVariable>>,
     pub fault: Option<Handle<naga::Function>>,
     /// Bytes at the beginning of the heap that are zero for ever.
     pub zero_bytes: u32,
@@ -214,14 +212,6 @@ impl Heap {
             ["tombolo_fault", "tombolo_fault_low", "tombolo_fault_high"]
                 .map(|name| variable(module, name, AddressSpace::Private, None, u32))
         });
-        let unnoted = checked.then(|| {
-            let ty = vector_type(&mut module.types, 1, Scalar::BOOL);
-            let unnoted = variable(module, "tombolo_no_fault", AddressSpace::Private, None, ty);
-            let yes = Expression::Literal(naga::Literal::Bool(true));
-            let yes = module.global_expressions.append(yes, Span::UNDEFINED);
-            module.global_variables[unnoted].init = Some(yes);
-            unnoted
-        });
         let status = options
             .checked
             .map(|binding| status::status_global(module, binding));
@@ -246,7 +236,6 @@ impl Heap {
             status,
             invocation,
             notes,
-            unnoted,
             fault: None,
             zero_bytes: options.zero_bytes,
             types: Types {

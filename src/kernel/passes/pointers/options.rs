@@ -100,6 +100,9 @@ impl PointerOptions {
     }
 }
 
+/// The word of [`HeapInfo`] that is always zero, which no compiler knows.
+pub(super) const ZERO_WORD: u32 = 3;
+
 /// The contents of the uniform at [`PointerOptions::info`]: `array<vec4<u32>>` as words.
 ///
 /// Word 0 and 1: the address of the shared heap, low word first; not 0, so that null lies outside. Word 2: its size in bytes. Word 3:

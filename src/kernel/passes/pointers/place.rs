@@ -5,6 +5,7 @@ use naga::BinaryOperator as Op;
 
 use super::builder::{Builder, Value};
 use super::heap::Boundary;
+use super::options::ZERO_WORD;
 
 /// A translated pointer.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +78,7 @@ impl Builder<'_> {
             wanted.push(0);
         }
         if self.heap.status.is_some() {
-            wanted.extend([1, 2]);
+            wanted.extend([1, 2, ZERO_WORD]);
             if translation.device == 1 {
                 wanted.push(4);
             }
