@@ -10,6 +10,7 @@ use super::error::KernelError;
 use super::globals::GlobalTable;
 use super::heap_setup::{Beside, HeapSetup};
 use super::limits::check_limits;
+use super::passes::every_loop_ends;
 use super::passes::pointers::TranslationMode;
 use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
@@ -377,12 +378,7 @@ fn build(
                 immediate_size: immediate_bytes(&compiled.interface),
             });
         let module = match shader {
-            Shader::Naga(module) => device
-                .raw
-                .create_shader_module(wgpu::ShaderModuleDescriptor {
-                    label: Some(&compiled.program),
-                    source: wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(*module)),
-                }),
+            Shader::Naga(module) => shader_module(device, compiled, *module),
             Shader::SpirV(words) => super::precompiled::shader_module(device, compiled, words),
         };
         let pipeline = device
@@ -404,6 +400,28 @@ fn build(
             entry: entry.clone(),
             message: error.to_string(),
         }),
+    }
+}
+
+/// Hands the module to wgpu, which counts the passes of loops unless they are all known to end.
+fn shader_module(
+    device: &DeviceShared,
+    compiled: &Compiled,
+    module: naga::Module,
+) -> wgpu::ShaderModule {
+    let checks = wgpu::ShaderRuntimeChecks {
+        force_loop_bounding: !every_loop_ends(&module),
+        ..wgpu::ShaderRuntimeChecks::checked()
+    };
+    let descriptor = wgpu::ShaderModuleDescriptor {
+        label: Some(&compiled.program),
+        source: wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)),
+    };
+    // SAFETY: the one check that may be missing bounds loops so that none is without an end, and it is
+    // missing only where every loop of this very module has a constant number of passes.
+    #[allow(unsafe_code)]
+    unsafe {
+        device.raw.create_shader_module_trusted(descriptor, checks)
     }
 }
 

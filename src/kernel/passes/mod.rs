@@ -34,6 +34,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use naga::{Block, Expression, Function, Handle, Module, Span, Statement, Type, TypeInner};
 use trip_count::each_statement;
+pub(crate) use trip_count::every_loop_ends;
 
 /// A name that nothing at module scope has yet: `wanted`, or `wanted` with the first free number.
 pub(crate) fn unique_name(module: &Module, wanted: &str) -> String {

@@ -2,7 +2,7 @@
 //! same loop in Rust.
 
 use super::tests_support::{kernel, parse};
-use super::trip_count::{UNBOUNDED, entry_cost};
+use super::trip_count::{UNBOUNDED, entry_cost, every_loop_ends};
 
 fn cost_of(items: &str, body: &str) -> u64 {
     let module = parse(&kernel(items, body));
@@ -135,4 +135,33 @@ fn deep_nests_saturate() {
         format!("for (var i{k} = 0; i{k} < 1000000; i{k}++) {{ {inner} }}")
     });
     assert_eq!(cost(&body), UNBOUNDED);
+}
+
+#[test]
+fn one_loop_without_a_known_end_is_enough() {
+    let ends = |items: &str, body: &str| every_loop_ends(&parse(&kernel(items, body)));
+    let counted = "for (var i = 0; i < 10; i++) {}";
+    assert!(ends("", ""), "no loop at all");
+    assert!(ends("", counted));
+    assert!(ends(
+        "",
+        "for (var i = 0; i < 10; i++) { for (var j = 0u; j < 7u; j++) {} }"
+    ));
+    assert!(!ends("", &format!("{counted} while o[0] == 0u {{}}")));
+    assert!(!ends(
+        "",
+        "for (var i = 0; i < 10; i++) { loop { if o[0] == 1u { break; } } }"
+    ));
+    assert!(!ends(
+        "fn wait() { while o[0] == 0u {} }",
+        &format!("{counted} wait();")
+    ));
+    assert!(
+        !ends("", "for (var i = 0u; i < o[0]; i++) {}"),
+        "a bound that is read"
+    );
+    assert!(
+        !ends("", "for (var i = 0; i != 5; i += 2) {}"),
+        "a bound that is jumped over"
+    );
 }

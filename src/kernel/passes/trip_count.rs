@@ -28,6 +28,12 @@ pub(super) fn entry_cost(module: &Module, entry: &Function) -> u64 {
     function_cost(module, entry, &known)
 }
 
+/// Whether every loop that an entry point of `module` can reach is known to end.
+pub(crate) fn every_loop_ends(module: &Module) -> bool {
+    let mut points = module.entry_points.iter();
+    points.all(|point| entry_cost(module, &point.function) != UNBOUNDED)
+}
+
 fn function_cost(
     module: &Module,
     function: &Function,
