@@ -14,7 +14,6 @@ use super::passes::pointers::{
     self, ArgumentTable, HeapMemory, PointerFacts, PointerOptions, TableRow, TranslationMode,
 };
 use super::reflect::{ArgumentKind, Interface};
-use crate::memory::heap::GUARD_BYTES;
 use crate::memory::heap::device_memory::FIRST_TAG;
 
 /// How the heap is bound to kernels that follow pointers.
@@ -129,7 +128,6 @@ impl HeapSetup {
                 },
             },
             segment_bytes: self.segment_bytes,
-            zero_bytes: GUARD_BYTES as u32,
             window_aligned: self.window_aligned,
             info: (checked || !self.window_aligned).then(|| bindings.heap_info()),
             checked: checked.then(|| bindings.status()),

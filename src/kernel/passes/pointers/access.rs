@@ -130,21 +130,32 @@ impl Builder<'_> {
             });
             loaded.extend(found.into_iter().map(|found| self.load(found)));
         }
-        for (((place, count), ty), value) in parts.iter().zip(types).zip(&mut loaded) {
-            if let Some(valid) = place.valid
-                && !self.reads_zero(place, *count)
-            {
-                let zero = self.zero(ty);
-                *value = self.select(valid, *value, zero);
+        if let Some(valid) = first.valid {
+            // They are parts of one node, which is valid or is not.
+            let kept = self.all_or_nothing(valid);
+            for ((_, count), value) in parts.iter().zip(&mut loaded) {
+                *value = self.masked(*value, *count, kept);
             }
         }
         loaded
     }
 
-    /// Whether what is read instead of an invalid place is zero in any case: the beginning of the heap.
-    fn reads_zero(&self, place: &Place, words: u32) -> bool {
-        let end = place.constant.checked_add(4 * words);
-        self.heap.variables.len() == 1 && end.is_some_and(|end| end <= self.heap.zero_bytes)
+    /// All bits where `condition` holds, and none elsewhere.
+    fn all_or_nothing(&mut self, condition: Value) -> Value {
+        let (all, nothing) = (self.word(u32::MAX), self.word(0));
+        self.select(condition, all, nothing)
+    }
+
+    /// The bits of `count` words that are in `mask`. In checked mode what a place holds is loaded before it is
+    /// known whether it may be: an address that waits for the test makes every step along a chain of nodes
+    /// wait for it. Where it may not be, the load is one of the binding's bytes, wherever the address leads,
+    /// and nobody sees them.
+    fn masked(&mut self, words: Value, count: u32, mask: Value) -> Value {
+        let mask = match super::heap::vector_size(count) {
+            Some(size) => self.add(naga::Expression::Splat { size, value: mask }),
+            None => mask,
+        };
+        self.binary(Op::And, words, mask)
     }
 
     fn gather(&mut self, array: Value, place: &Place, offset: u32, count: u32) -> Value {

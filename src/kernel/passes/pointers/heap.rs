@@ -52,8 +52,6 @@ pub(super) struct Heap {
     /// Where an invocation notes its first fault: code (0 for none), low and high word of the address.
     pub notes: Option<[Handle<GlobalVariable>; 3]>,
     pub fault: Option<Handle<naga::Function>>,
-    /// Bytes at the beginning of the heap that are zero for ever.
-    pub zero_bytes: u32,
     pub types: Types,
 }
 
@@ -237,7 +235,6 @@ impl Heap {
             invocation,
             notes,
             fault: None,
-            zero_bytes: options.zero_bytes,
             types: Types {
                 u32,
                 vec2: vector_type(&mut module.types, 2, Scalar::U32),

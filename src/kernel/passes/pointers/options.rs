@@ -46,9 +46,6 @@ pub struct PointerOptions {
     /// Bytes of each segment of the shared heap but the last: a power of two. One allocation lies
     /// within one segment. Without meaning for a single segment.
     pub segment_bytes: u32,
-    /// Bytes at the beginning of the shared heap that are zero and belong to no allocation: what a failed
-    /// dereference reads in checked mode. With 0 here, what it read is thrown away instead, at some cost.
-    pub zero_bytes: u32,
     /// The shared heap begins at a multiple of 4 GiB, so that the low word of a pointer is its offset.
     pub window_aligned: bool,
     /// The uniform that tells where the heap lies ([`HeapInfo`]). Needed where the heap is not

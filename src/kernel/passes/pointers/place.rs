@@ -199,8 +199,6 @@ impl Builder<'_> {
             true => Base::Halves(self.shifted(offset, 1)),
             false => Base::Elements(self.shifted(offset, self.heap.shift())),
         };
-        // An invalid pointer is read at the start of a binding, and what is read there is thrown away.
-        let base = self.guarded(base, checked.map(|c| c.valid));
         Root {
             raw,
             global,
@@ -211,17 +209,6 @@ impl Builder<'_> {
             is_limited: false,
             bytes: None,
             tells_length: false,
-        }
-    }
-
-    fn guarded(&mut self, base: Base, valid: Option<Value>) -> Base {
-        let Some(valid) = valid else {
-            return base;
-        };
-        let zero = self.word(0);
-        match base {
-            Base::Elements(at) => Base::Elements(self.select(valid, at, zero)),
-            Base::Halves(at) => Base::Halves(self.select(valid, at, zero)),
         }
     }
 
@@ -326,10 +313,6 @@ impl Builder<'_> {
                     place.constant,
                 )
             }
-        };
-        let base = match valid == place.valid {
-            true => base,
-            false => self.guarded(base, valid),
         };
         Place {
             root: place.root,

@@ -23,7 +23,6 @@ pub(super) fn unified() -> PointerOptions {
             segments: vec![at(0)],
         },
         segment_bytes: 1 << 20,
-        zero_bytes: 0,
         window_aligned: true,
         info: None,
         checked: None,

@@ -1,7 +1,7 @@
 //! Which words are loaded from the heap, how often, and where: what the pass makes of a kernel, as text.
 
 use super::super::tests_support::occurrences;
-use super::options::{HeapElement, PointerOptions, TranslationMode};
+use super::options::{HeapElement, TranslationMode};
 use super::tests::{NODE, checked, kernel, lowered, segmented, split, unified};
 
 const WALK: &str = "var q = p; var sum = 0.0;
@@ -103,16 +103,35 @@ fn nothing_is_loaded_before_what_could_change_it() {
 }
 
 #[test]
-fn zeros_at_the_start_of_the_heap_spare_a_choice_for_each_load() {
-    let body = "let n = usm_Node(p); o[0] = n.next.x + n.next.y;";
-    let choices = |zero_bytes| {
-        let options = PointerOptions {
-            zero_bytes,
-            ..checked(unified())
-        };
-        occurrences(&lowered(&kernel(NODE, body), &options).0, "select(")
-    };
-    assert_eq!(choices(16) + 2, choices(0));
-    assert_eq!(choices(15) + 1, choices(0), "a word must lie in them whole");
-    assert_eq!(choices(11), choices(0));
+fn no_load_waits_for_the_test_of_its_pointer() {
+    let body = "let n = usm_Node(p); o[0] = u32(n.value) + n.next.x;";
+    let (text, _) = lowered(&kernel(NODE, body), &checked(unified()));
+    assert_eq!(
+        occurrences(&text, "select("),
+        3 + 3 + 1,
+        "to note, to hand the note over, and to keep what was loaded or nothing: {text}"
+    );
+    let mask = (text.lines())
+        .find(|line| line.contains("select(0u, 4294967295u,"))
+        .and_then(|line| line.trim().strip_prefix("let ")?.split(' ').next());
+    let kept = format!(" & {})", mask.expect("a mask"));
+    assert_eq!(occurrences(&text, &kept), 2, "both values: {text}");
+    assert_eq!(occurrences(&text, " = tombolo_heap["), 2, "{text}");
+}
+
+#[test]
+fn nothing_is_kept_of_a_load_that_may_not_be() {
+    for (items, body, kept) in [
+        ("", "o[0] = *usm_u32(p);", 1),
+        ("", "o[0] = u32((*usm_vec3f(p)).x);", 1),
+        ("struct P { v: vec4u }", "o[0] = usm_P(p).v.w;", 1),
+        ("struct A { v: array<u32> }", "o[0] = usm_A(p).v[o[1]];", 1),
+        ("struct M { v: mat2x2f }", "o[0] = u32(usm_M(p).v[1].x);", 1),
+    ] {
+        for options in [unified(), segmented(2)] {
+            let (text, _) = lowered(&kernel(items, body), &checked(options));
+            let masks = occurrences(&text, "select(0u, 4294967295u,");
+            assert_eq!(masks, kept, "{body}: {text}");
+        }
+    }
 }
