@@ -9,6 +9,9 @@ use crate::kernel::error::KernelError;
 impl Program {
     /// As [`Program::new`], for a program that may call the functions of `services`; see [`HostServices`].
     ///
+    /// String literals outside of `print` and its like are texts of the host, numbers to the kernel
+    /// ([`HostServicesBuilder::texts`](crate::HostServicesBuilder::texts)).
+    ///
     /// The program may be launched with other services, too, if they have the same functions.
     ///
     /// # Errors

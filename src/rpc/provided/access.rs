@@ -115,7 +115,8 @@ impl FileAccess {
             .stderr(std::io::stderr())
     }
 
-    /// What kernels read from handle 0. A server thread waits until there is something.
+    /// What kernels read from handle 0. A server thread waits until there is something, and stopping the services waits
+    /// for it.
     pub fn stdin(mut self, input: impl Read + Send + 'static) -> Self {
         self.streams[0] = Some(Stream::Input(Mutex::new(Box::new(input))));
         self

@@ -21,6 +21,8 @@ mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_others;
 mod texts;
 
 use std::sync::{Arc, OnceLock};

@@ -149,6 +149,13 @@ impl HostServices {
     pub fn text(text: &str) -> u32 {
         intern(text)
     }
+
+    /// The text of a literal, or of what [`HostServices::text`] gave a number: for functions of the program's own that
+    /// kernels call with texts, `note("done", 3u)`. `None` for other numbers, also those of texts that kernels have
+    /// put together.
+    pub fn text_of(number: u32) -> Option<Arc<str>> {
+        literal(number)
+    }
 }
 
 impl Texts {
