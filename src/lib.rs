@@ -109,6 +109,13 @@
 //! # }
 //! ```
 //!
+//! # Calls to the host
+//!
+//! [`HostServices`] are Rust functions that kernels call while they run, by their names and with arguments of any
+//! host-shareable type. Files ([`HostServicesBuilder::files`]), texts and string literals ([`HostServicesBuilder::texts`]), `malloc`
+//! ([`HostServicesBuilder::memory`]), arguments, the clock, seeds and an exit status come with the runtime; kernels have
+//! what a program grants them.
+//!
 //! # No silent wrong answers
 //!
 //! Some drivers end long loops and let the kernel go on with wrong values. Where the probe finds such

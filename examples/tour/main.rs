@@ -5,6 +5,7 @@ mod globals;
 mod launches;
 mod outcomes;
 mod pointers;
+mod services;
 #[path = "../support/mod.rs"]
 mod support;
 mod system;
@@ -79,6 +80,7 @@ const TOUR: &[&[Stop]] = &[
     launches::STOPS,
     pointers::STOPS,
     globals::STOPS,
+    services::STOPS,
     outcomes::STOPS,
     system::STOPS,
 ];
