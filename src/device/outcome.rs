@@ -39,7 +39,7 @@ pub enum ExecutionError {
     /// The kernel followed a pointer that leads nowhere (checked mode).
     #[error(
         "kernel `{kernel}`: {reason} at {file}:{line}:{column}: pointer {address:#x} taken as `{pointee}`, \
-         invocation {invocation}; nothing was read or written there\n{excerpt}"
+         invocation {invocation}; it read as zero, and nothing was written there\n{excerpt}"
     )]
     Pointer {
         /// The kernel's entry point.
