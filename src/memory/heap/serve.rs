@@ -1,10 +1,8 @@
 //! Words of the heap that a service reads or writes for a kernel that waits for it.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use super::{AtomicView, HeapError, Hold, InFlight, SharedHeap};
-use crate::device::DeviceShared;
+use super::{AtomicView, HeapError, Hold, SharedHeap};
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
@@ -23,28 +21,16 @@ impl SharedHeap {
         bytes: u64,
     ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
         const WHAT: &str = "an access by a service";
-        // Dropped behind the lock: the last handle of a device may ask the heap.
-        let mut devices: Vec<Arc<DeviceShared>> = Vec::new();
         let mut state = lock(&self.shared.state);
         if state.host.is_some() && state.host_awaits.is_none() {
             return Err(HeapError::HostAccess { what: WHAT });
         }
         let awaited = state.host_awaits.iter().flatten();
+        // Not by asking the devices: whoever holds one may be the last to, and wait for what it runs, the caller.
         let mut running = state.in_flight.values().chain(awaited);
-        let mut has_copy = |last: &&InFlight| {
-            let Some(device) = last.device.upgrade() else {
-                return false;
-            };
-            let mirrored = self.shared.is_mirrored(&device) && !last.is_done();
-            devices.push(device);
-            mirrored
-        };
-        if state.mirror_ahead || running.any(|last| has_copy(&last)) {
-            let name = devices
-                .last()
-                .map(|device| device.capabilities.name.clone());
+        if state.mirror_ahead || running.any(|last| last.mirrored && !last.is_done()) {
             return Err(HeapError::Unsupported {
-                device: name.unwrap_or_else(|| "a device".to_owned()),
+                device: "a device".to_owned(),
                 why: "it keeps a copy, which the host cannot reach while kernels run".to_owned(),
             });
         }

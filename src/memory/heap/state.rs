@@ -63,6 +63,8 @@ pub(super) struct InFlight {
     pub(super) id: u64,
     /// Weak, since devices know the heap.
     pub(super) device: Weak<DeviceShared>,
+    /// It works on a copy of the heap.
+    pub(super) mirrored: bool,
     /// What its end can be seen by: launches go on when their device is dropped.
     raw: wgpu::Device,
     lost: Arc<LostFlag>,
@@ -71,10 +73,11 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    fn new(device: &Arc<DeviceShared>, batch: &Arc<Batch>) -> Self {
+    fn new(device: &Arc<DeviceShared>, mirrored: bool, batch: &Arc<Batch>) -> Self {
         Self {
             id: device.id,
             device: Arc::downgrade(device),
+            mirrored,
             raw: device.raw.clone(),
             lost: Arc::clone(&device.lost),
             end: Arc::clone(&device.queue_end),
@@ -185,7 +188,7 @@ impl HeapShared {
         if state.host.is_some() {
             return Err(HeapError::HostAccess { what });
         }
-        let last = InFlight::new(device, batch);
+        let last = InFlight::new(device, self.is_mirrored(device), batch);
         if state.in_flight.insert(last.id, last).is_none() {
             // Devices that come and go leave nothing behind.
             let gone = |last: &InFlight| last.device.strong_count() == 0;
