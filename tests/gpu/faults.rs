@@ -57,7 +57,7 @@ struct Room {
     target: Ptr<u8>,
 }
 
-/// The heap's first bytes, which are nobody's: what is wrong is read there, and must never be written there.
+/// The heap's first bytes, which are nobody's: what is wrong must never be written there.
 const START: [u32; 64] = [0; 64];
 
 fn start(heap: &SharedHeap) -> *const [u32; 64] {
