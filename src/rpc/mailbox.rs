@@ -1,11 +1,12 @@
 //! Mailboxes: the ports of one device in its live memory, or ports in memory of the host.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
 use super::port::client::Client;
-use super::port::layout::{BUDGET, CALM, PATIENCE, PortLayout};
+use super::port::layout::{BUDGET, CALM, LINE, PATIENCE, PortLayout};
 use super::port::server::{Dispatch, Server, Sweeper};
-use super::port::words::{HostWords, Words};
+use super::port::words::{HostWords, Words, host_words};
 use crate::device::live::LiveBuffer;
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError, unique_id};
@@ -14,7 +15,7 @@ use crate::device::{DeviceShared, LiveError, unique_id};
 pub(crate) type HostClient = Client<Arc<HostWords>>;
 
 /// Turns after which a caller on an adapter with a loop budget makes each turn take longer.
-const CALM_AFTER: u32 = 32;
+const CALM_AFTER: u32 = 24;
 
 /// Ports, and whose they are.
 pub(crate) struct Mailbox {
@@ -34,20 +35,34 @@ enum Memory {
     Host(Arc<HostWords>),
 }
 
+impl Memory {
+    fn words(&self) -> &HostWords {
+        match self {
+            Self::Live(live) => live.words(),
+            Self::Host(words) => words,
+        }
+    }
+}
+
 impl Words for Memory {
     fn load(&self, index: usize) -> u32 {
-        match self {
-            Self::Live(live) => live.load_u32(index as u64 * 4).unwrap_or(0),
-            Self::Host(words) => words.load(index),
-        }
+        self.words().load(index)
     }
 
     fn store(&self, index: usize, value: u32) {
-        match self {
-            // Beyond the end there is nothing to write, and nobody gets there; see `Words`.
-            Self::Live(live) => drop(live.store_u32(index as u64 * 4, value)),
-            Self::Host(words) => words.store(index, value),
-        }
+        self.words().store(index, value);
+    }
+
+    fn load_all(&self, index: usize, words: &mut [u32]) {
+        self.words().load_all(index, words);
+    }
+
+    fn store_all(&self, index: usize, words: &[u32]) {
+        self.words().store_all(index, words);
+    }
+
+    fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
+        self.words().differing(index, known)
     }
 }
 
@@ -84,15 +99,16 @@ impl std::fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
-    /// Ports in the live memory of a device.
+    /// Ports in the live memory of a device. `is_alone`: one thread at most will ever serve them.
     pub fn on_device(
         device: &Arc<DeviceShared>,
         layout: PortLayout,
         patience: Patience,
+        is_alone: bool,
     ) -> Result<Self, LiveError> {
         let backend = device.capabilities.backend;
         let live = LiveBuffer::new(&device.raw, backend, layout.bytes(), "tombolo calls")?;
-        let server = Server::new(Memory::Live(live), layout);
+        let server = Server::new(Memory::Live(live), layout, is_alone);
         let words = server.words();
         words.store(PATIENCE, patience.call);
         words.store(BUDGET, patience.invocation);
@@ -105,12 +121,12 @@ impl Mailbox {
     }
 
     /// Ports in the host's memory, for as long as `owner` lives.
-    pub fn on_host(owner: Weak<()>, layout: PortLayout) -> Self {
-        let words = Arc::new(HostWords::new(layout.words()));
+    pub fn on_host(owner: Weak<()>, layout: PortLayout, is_alone: bool) -> Self {
+        let words = host_words(layout.words());
         Self {
             id: unique_id(),
             owner: Owner::Host(owner),
-            server: Server::new(Memory::Host(words), layout),
+            server: Server::new(Memory::Host(words), layout, is_alone),
         }
     }
 
@@ -143,7 +159,7 @@ impl Mailbox {
         let words = match self.server.words() {
             Memory::Host(words) => Arc::clone(words),
             // Never asked for; its calls find every port busy.
-            Memory::Live(_) => Arc::new(HostWords::new(0)),
+            Memory::Live(_) => host_words(0),
         };
         Client::new(words, self.layout(), start)
     }
@@ -154,5 +170,9 @@ impl Mailbox {
 
     pub fn sweep(&self, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> usize {
         self.server.sweep(sweeper, dispatch)
+    }
+
+    pub fn glance(&self, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> usize {
+        self.server.glance(sweeper, dispatch)
     }
 }

@@ -1,10 +1,11 @@
 //! The host's side: registered functions, and the threads that serve calls to them.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::idle::{Bell, IdlePolicy, Pause};
 use super::mailbox::{Mailbox, Patience};
@@ -25,7 +26,8 @@ pub(super) struct Function {
     pub(super) opcode: u32,
     pub(super) argument_words: usize,
     pub(super) serve: Serve,
-    pub(super) counters: Counters,
+    /// One for each server thread, which alone writes it.
+    pub(super) counters: Box<[Counters]>,
 }
 
 /// Functions of the host that kernels call while they run, and the threads that serve them.
@@ -67,8 +69,8 @@ pub(super) struct Function {
 ///
 /// Without limit, on devices that end no loops, unless [`HostServicesBuilder::patience`](crate::HostServicesBuilder::patience) sets one; until the services
 /// are stopped at the latest. On adapters with a loop budget an invocation may take seven eighths of that for
-/// waiting, in all its calls together, and slows down between two looks so that this lasts; a call that ran out has the status
-/// `CALL_TIMED_OUT`.
+/// waiting, in all its calls together, and slows down between two looks so that this lasts (about a tenth of a second
+/// where one lane waits, longer where more do); a call that ran out has the status `CALL_TIMED_OUT`.
 ///
 /// Dropping the services stops them.
 pub struct HostServices {
@@ -85,6 +87,7 @@ pub(crate) struct Shared {
     pub(super) ports: Option<usize>,
     pub(super) payload: usize,
     pub(super) idle: IdlePolicy,
+    pub(super) threads: usize,
     pub(super) patience: Option<u32>,
     pub(super) mailboxes: RwLock<Vec<Arc<Mailbox>>>,
     /// Changes with `mailboxes`.
@@ -99,8 +102,9 @@ impl HostServices {
     /// What was served so far.
     pub fn statistics(&self) -> ServiceStatistics {
         let shared = &self.shared;
-        let read =
-            |function: &Function| function.counters.read(&function.declaration.signature.name);
+        let read = |function: &Function| {
+            Counters::read(&function.counters, &function.declaration.signature.name)
+        };
         ServiceStatistics {
             functions: shared.functions.iter().map(read).collect(),
             unknown: shared.unknown.load(Ordering::Relaxed),
@@ -217,21 +221,33 @@ impl Shared {
         }
         let capabilities = &device.capabilities;
         let patience = Patience::of(device, self.patience);
-        let made = Mailbox::on_device(device, self.layout(capabilities.software), patience)?;
+        let made = Mailbox::on_device(
+            device,
+            self.layout(capabilities.software),
+            patience,
+            self.threads == 1,
+        )?;
         // Two threads may come here at once: the second mailbox is then one too many, and served like any other.
         Ok(found(&self.mailboxes()).unwrap_or_else(|| self.add(made)))
     }
 
     /// A mailbox in the host's memory.
     pub(crate) fn host_mailbox(&self, owner: Weak<()>) -> Arc<Mailbox> {
-        self.add(Mailbox::on_host(owner, self.layout(true)))
+        self.add(Mailbox::on_host(
+            owner,
+            self.layout(true),
+            self.threads == 1,
+        ))
     }
 
-    /// A server thread.
-    pub(super) fn run(&self) {
+    /// A server thread, the one with that number.
+    pub(super) fn run(&self, thread: usize) {
+        let desk = Desk::new(self, thread);
         let mut known = 0;
         let mut mailboxes: Vec<(Arc<Mailbox>, Sweeper)> = Vec::new();
-        let mut quiet = 0u32;
+        let (mut quiet, mut naps) = (0u32, 0u32);
+        // When the last call was served, or the thread was woken; noticed when there is time to look at a clock.
+        let mut since = None;
         loop {
             let stopped = self.is_stopped();
             let rung = self.bell.count();
@@ -243,25 +259,34 @@ impl Shared {
                     .collect();
             }
             let sweeps = mailboxes.iter_mut();
-            let served: usize = sweeps
-                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, self))
+            let mut served: usize = sweeps
+                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &desk))
                 .sum();
             if stopped {
                 // One last sweep, since a client that goes on posting must not keep the thread.
                 return;
             }
+            // Who has called is likely to call again; and others are found soon enough.
+            for _ in 0..GLANCES {
+                let glances = mailboxes.iter_mut();
+                served += glances
+                    .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &desk))
+                    .sum::<usize>();
+            }
             if served > 0 {
-                quiet = 0;
+                (quiet, naps, since) = (0, 0, None);
                 continue;
             }
             quiet = quiet.saturating_add(1);
-            match self.idle.after(quiet) {
+            let idle = || since.get_or_insert_with(Instant::now).elapsed();
+            match self.idle.after(quiet, naps, idle) {
                 Pause::Spin => std::hint::spin_loop(),
                 Pause::Yield => std::thread::yield_now(),
                 Pause::Sleep(time) => {
                     self.bell.sleep(rung, time);
+                    naps = naps.saturating_add(1);
                     if self.bell.count() != rung {
-                        quiet = 0;
+                        (quiet, naps, since) = (0, 0, None);
                     }
                 }
             }
@@ -269,24 +294,73 @@ impl Shared {
     }
 }
 
-impl Dispatch for Shared {
+/// Looks at busy ports between two at all.
+const GLANCES: usize = 8;
+
+/// Functions that take no longer than this are served with the answers to other calls held back meanwhile.
+const QUICK: Duration = Duration::from_micros(1);
+
+/// What one server thread knows of the functions.
+struct Desk<'s> {
+    shared: &'s Shared,
+    thread: usize,
+    /// The function called last: most calls are of the same one.
+    last: Cell<(u32, Option<usize>)>,
+    /// For each function, whether it was quick when it was timed last.
+    quick: Box<[Cell<bool>]>,
+}
+
+impl<'s> Desk<'s> {
+    fn new(shared: &'s Shared, thread: usize) -> Self {
+        let mut desk = Self {
+            shared,
+            thread,
+            last: Cell::new((0, None)),
+            quick: shared.functions.iter().map(|_| Cell::new(false)).collect(),
+        };
+        desk.last = Cell::new((0, desk.search(0)));
+        desk
+    }
+
+    fn search(&self, opcode: u32) -> Option<usize> {
+        let functions = &self.shared.by_opcode;
+        let found = functions.binary_search_by_key(&opcode, |(opcode, _)| *opcode);
+        Some(functions.get(found.ok()?)?.1)
+    }
+
+    /// The index of a function.
+    fn find(&self, opcode: u32) -> Option<usize> {
+        let (last, found) = self.last.get();
+        if last == opcode {
+            return found;
+        }
+        let found = self.search(opcode);
+        self.last.set((opcode, found));
+        found
+    }
+}
+
+impl Dispatch for Desk<'_> {
+    fn is_quick(&self, opcode: u32) -> bool {
+        // With several threads the others rely on it that what was served is known.
+        self.shared.threads == 1 && (self.find(opcode)).is_none_or(|index| self.quick[index].get())
+    }
+
     fn dispatch(&self, opcode: u32, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
-        let found = self
-            .by_opcode
-            .binary_search_by_key(&opcode, |(opcode, _)| *opcode);
-        let Ok(at) = found else {
+        let shared = self.shared;
+        let Some(index) = self.find(opcode) else {
             // The first of its kind is worth a line; a kernel that goes on must not fill the log.
-            if self.unknown.fetch_add(1, Ordering::Relaxed) == 0 {
+            if shared.unknown.fetch_add(1, Ordering::Relaxed) == 0 {
                 log::warn!(
                     "a kernel called the function {opcode:#010x}, which these services do not have"
                 );
             }
             return CallStatus::Unknown;
         };
-        let function = &self.functions[self.by_opcode[at].1];
-        let counters = &function.counters;
+        let function = &shared.functions[index];
+        let counters = &function.counters[self.thread];
         if arguments.len() != function.argument_words {
-            if counters.malformed.fetch_add(1, Ordering::Relaxed) == 0 {
+            if counters.malformed.add(1) == 0 {
                 log::warn!(
                     "a kernel called `{}` with {} words of arguments instead of {}",
                     function.declaration.signature.name,
@@ -296,18 +370,18 @@ impl Dispatch for Shared {
             }
             return CallStatus::Malformed;
         }
-        let number = counters.calls.fetch_add(1, Ordering::Relaxed);
+        let number = counters.calls.add(1);
         let begun = number.is_multiple_of(TIMED).then(Instant::now);
         let served = catch_unwind(AssertUnwindSafe(|| (function.serve)(arguments, results)));
         if let Some(begun) = begun {
-            counters.time(begun.elapsed());
+            let took = begun.elapsed();
+            counters.time(took);
+            self.quick[index].set(took < QUICK);
         }
-        counters
-            .bytes_in
-            .fetch_add(arguments.len() as u64 * 4, Ordering::Relaxed);
+        counters.bytes_in.add(arguments.len() as u64 * 4);
         if served.is_err() {
             results.clear();
-            if counters.panics.fetch_add(1, Ordering::Relaxed) == 0 {
+            if counters.panics.add(1) == 0 {
                 let name = &function.declaration.signature.name;
                 log::error!(
                     "`{name}` panicked while it served a kernel; further panics are counted"
@@ -315,14 +389,12 @@ impl Dispatch for Shared {
             }
             return CallStatus::Panicked;
         }
-        counters
-            .bytes_out
-            .fetch_add(results.len() as u64 * 4, Ordering::Relaxed);
+        counters.bytes_out.add(results.len() as u64 * 4);
         CallStatus::Done
     }
 
     fn oversize(&self) {
-        if self.oversize.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.shared.oversize.fetch_add(1, Ordering::Relaxed) == 0 {
             log::warn!("a kernel posted a call that is longer than its port");
         }
     }

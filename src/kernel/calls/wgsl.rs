@@ -12,6 +12,16 @@ use crate::kernel::token::TokenStream;
 
 const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
 const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
+const WAIT: &str = include_str!("../../../shaders/rpc_wait.wgsl");
+
+/// What stands in place of waiting where nobody waits: the port is given back, and is free once the call is served.
+const LEAVE: &str = "
+        if held {
+            tombolo_call_fence();
+            atomicStore(&tombolo_calls[locks + port], 0u);
+            reply.status = 1u;
+            break;
+        }";
 
 /// The most words that one function takes or gives: each is a line of the kernel.
 const MOST_WORDS: usize = 1024;
@@ -409,7 +419,7 @@ impl Mention<'_> {
         if self.plain || self.attempt {
             let head = format!("fn {name}_try({parameters}) -> {name}_reply");
             let reply = format!("{name}_reply");
-            text.push_str(&function(&head, &reply, &loads, "held = true;"));
+            text.push_str(&function(&head, &reply, &loads, WAIT));
         }
         if self.plain {
             let names: Vec<&str> = signature
@@ -439,11 +449,7 @@ impl Mention<'_> {
             let reply = format!("tombolo_post_{name}");
             let _ = writeln!(text, "struct {reply} {{ status: u32 }}");
             let head = format!("fn tombolo_post_of_{name}({parameters}) -> {reply}");
-            let posted = "tombolo_call_fence();
-                atomicStore(&tombolo_calls[locks + port], 0u);
-                reply.status = 1u;
-                break;";
-            text.push_str(&function(&head, &reply, "", posted));
+            text.push_str(&function(&head, &reply, "", LEAVE));
             let names: Vec<&str> = signature
                 .parameters
                 .iter()

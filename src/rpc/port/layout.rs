@@ -5,18 +5,19 @@
 //!     16  locks      one word for each port                             client's own
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
 //!         replies    one word for each port: the server's outboxes      server writes, client polls
-//!         ports      { opcode, length, sequence, lanes, arguments … }   client writes
-//!                    { status, length, sequence, 0, results … }         server writes
+//!         ports      { opcode, length, 0, scratch, arguments … }        client writes
+//!                    { status, length, 0, 0, results … }                server writes
 //! ```
 //!
 //! Each table and each port begins on a cache line, so that nothing that one side writes shares a line with
-//! what the other writes. Mailboxes of one side lie together: one line tells the server of sixteen ports.
+//! what the other writes. Mailboxes of one side lie together: one line tells the server of sixteen ports. Lengths are
+//! in words; nobody reads `scratch`.
 //!
 //! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
 
 /// Words of one cache line, and of the header.
-const LINE: usize = 16;
+pub(crate) const LINE: usize = 16;
 
 /// Words in front of arguments and of results.
 pub(crate) const PREFIX: usize = 4;
