@@ -23,7 +23,7 @@ const LANES: u32 = 64;
 
 /// Work-groups, and the calls that each invocation makes: enough that the launch itself counts little, and few enough
 /// that waiting stays within what adapters with a loop budget allow.
-const GRIDS: [(u32, u32); 4] = [(1, 512), (8, 128), (64, 32), (512, 8)];
+const GRIDS: [(u32, u32); 4] = [(1, 256), (8, 64), (64, 16), (512, 4)];
 
 /// How often everything is measured.
 const ROUNDS: usize = 9;

@@ -37,8 +37,6 @@ fn tombolo_call_pause(seed: u32) {
     var x = (tombolo_call_paused ^ seed) | 1u;
     x = (0xfffffff1u / x) | 1u;
     x = (0xffffffe5u / x) | 3u;
-    x = (0xffffffd3u / x) | 1u;
-    x = (0xffffffc1u / x) | 5u;
     tombolo_call_paused = 0xffffffa7u / x;
 }
 
@@ -46,22 +44,6 @@ fn tombolo_call_pause(seed: u32) {
 // hardly pay for it, where nothing but the end of a loop is a branch: a processor skips the atomic of a lane that is
 // masked out, and takes its time over the others. `at` is a word that nobody reads.
 fn tombolo_call_calm(at: u32) {
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
     atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
     atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
     atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
