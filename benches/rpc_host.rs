@@ -1,137 +1,304 @@
-//! Calls from kernels to the host: how many in a second, and how long one takes, against what one does without them
-//! (finish the kernel, read back, answer, launch again) and against threads of the host that call through the same
-//! ports. One line for each adapter and number of work-groups; no line is a goal that fails.
+//! Calls from kernels to the host, on every adapter of the machine: how many in a second, against what one does without
+//! them (finish the kernel, read back, answer, launch again) and against threads of the host that call through ports
+//! of the same kind; how long one takes; lines printed in a second; and what a server costs that nobody calls.
+//!
+//! Everything is measured [`ROUNDS`] times in turn, so that a busy machine disturbs all rows alike, and each row is the
+//! median of its measurements. The last lines are the rows: `<kind> <row>/<adapter> = <median> (<min>..<max>)`, with
+//! `goal >= <limit>` where there is one. Arguments choose the rows that contain one of them.
 
 mod support;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use support::Error;
-use tombolo::{Constants, Context, Device, HostServices, Program};
+use support::{Error, seconds};
+use tombolo::{
+    Constants, Context, Device, HostServices, Kernel, Launch, PrintOptions, PrintRecord, Program,
+};
 
 /// Invocations in a work-group.
-const LANES: u32 = 8;
-/// Calls that an invocation makes.
-const CALLS: u32 = 4;
-/// Times that each thing is done; the fastest counts.
-const ROUNDS: usize = 5;
+const LANES: u32 = 64;
+
+/// Work-groups, and the calls that each invocation makes: enough that the launch itself counts little, and few enough
+/// that waiting stays within what adapters with a loop budget allow.
+const GRIDS: [(u32, u32); 4] = [(1, 256), (8, 64), (64, 16), (512, 4)];
+
+/// How often everything is measured.
+const ROUNDS: usize = 9;
+
+/// Lines that a kernel prints for the rows on printing.
+const LINES: u32 = 1 << 20;
+
+/// Measurements by row.
+type Rows = BTreeMap<String, (Option<f64>, Vec<f64>)>;
 
 fn main() -> Result<(), Error> {
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let wanted = |row: &str| only.is_empty() || only.iter().any(|part| row.contains(part));
     let context = Context::new()?;
-    let services = HostServices::builder()
-        .call("fn bump(x: u32) -> u32", |x: u32| x.wrapping_add(1))
-        .start()?;
-    for threads in [1, 4] {
-        let rate = loopback(&services, threads);
-        println!(
-            "host loopback, {threads} threads: {:.2} M calls/s",
-            rate / 1e6
-        );
-    }
-    for adapter in context.adapters() {
-        let device = context.device_at(adapter.index)?;
-        let without = relaunch(&device)?;
-        println!(
-            "{}: finish, read back, launch again: {:.1} µs a call",
-            adapter.name,
-            without * 1e6
-        );
-        for groups in [1, 8, 64, 512] {
-            let seconds = calls(&device, &services, groups)?;
-            let each = seconds / f64::from(groups * LANES * CALLS);
-            println!(
-                "{}: {groups} work-groups: {:.2} M calls/s, {:.1} µs a round trip, {:.0} times (a)",
-                adapter.name,
-                1e-6 / each,
-                seconds / f64::from(CALLS) * 1e6,
-                without / each
-            );
+    let mut rows = Rows::new();
+    if wanted("idle") {
+        let measured: Vec<f64> = (0..3)
+            .filter_map(|_| idle())
+            .map(|cost| cost * 1e3)
+            .collect();
+        if !measured.is_empty() {
+            rows.insert("time idle_server_ms_per_s/host".into(), (None, measured));
         }
     }
-    println!(
-        "{:#?}",
-        services.statistics().functions[0].latency_quantile(0.99)
-    );
+    for adapter in context.adapters() {
+        eprintln!("{}", adapter.name);
+        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let device = context.device_at(adapter.index)?;
+        // What is asked of software adapters, which are what there is to measure everywhere.
+        let goal = if name == "SwiftShader" { 1.0 } else { 5.0 };
+        let mut bench = Bench::new(&device)?;
+        for round in 0..=ROUNDS {
+            let mut note = |row: String, goal: Option<f64>, value: f64| {
+                // The first round warms up.
+                if round > 0 {
+                    let row = rows.entry(format!("{row}/{name}"));
+                    row.or_insert((goal, Vec::new())).1.push(value);
+                }
+            };
+            if wanted("calls") || wanted("relaunch") || wanted("loopback") {
+                let relaunch = bench.relaunch()?;
+                let loopback = bench.loopback();
+                note("rate loopback_1_M".into(), None, loopback / 1e6);
+                note("time relaunch_us".into(), None, relaunch * 1e6);
+                for (index, (groups, _)) in GRIDS.into_iter().enumerate() {
+                    let rate = bench.calls(index)?;
+                    note(format!("rate calls_{groups}_M"), Some(goal), rate / 1e6);
+                    note(
+                        format!("ratio relaunch_{groups}"),
+                        Some(50.0),
+                        relaunch * rate,
+                    );
+                    note(format!("ratio loopback_{groups}"), None, rate / loopback);
+                    if wanted("relaunch_all") {
+                        // All invocations ask at once, and are answered at once.
+                        let all = bench.relaunch_all(index)?;
+                        note(format!("ratio relaunch_all_{groups}"), None, all * rate);
+                    }
+                }
+            }
+            if wanted("round_trip") {
+                note("time round_trip_us".into(), None, bench.round_trip()? * 1e6);
+            }
+            if wanted("prints") {
+                note("rate prints_M".into(), Some(20.0), bench.prints()? / 1e6);
+            }
+        }
+    }
+    for (row, (goal, mut values)) in rows {
+        values.sort_by(f64::total_cmp);
+        let goal = goal.map_or(String::new(), |goal| format!(" goal >= {goal}"));
+        println!(
+            "{row} = {:.3} ({:.3}..{:.3}){goal}",
+            values[values.len() / 2],
+            values[0],
+            values[values.len() - 1]
+        );
+    }
     Ok(())
 }
 
-/// Seconds for a launch in which `groups` work-groups call.
-fn calls(device: &Device, services: &HostServices, groups: u32) -> Result<f64, Error> {
-    let source = format!(
-        "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
-        @compute @workgroup_size({LANES}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
-            var x = id.x;
-            for (var i = 0u; i < {CALLS}u; i++) {{ x = bump(x); }}
-            out[id.x] = x;
-        }}"
-    );
-    let program = Program::with_services("bench.wgsl", source, services)?;
-    let kernel = device.kernel(&program, "main", &Constants::new())?;
-    let out = device.zeroed::<u32>((groups * LANES) as usize)?;
-    let mut launch = kernel
-        .launch()
-        .services(services)
-        .buffer("out", &out)
-        .workgroups(groups);
-    let mut best = f64::MAX;
-    for _ in 0..ROUNDS {
-        let begun = Instant::now();
-        launch.submit()?.wait()?;
-        best = best.min(begun.elapsed().as_secs_f64());
-        for (id, value) in (0..).zip(out.read()?) {
-            assert_eq!(value, id + CALLS);
-        }
-    }
-    Ok(best)
+/// What is measured on one device.
+struct Bench {
+    device: Device,
+    services: HostServices,
+    /// For each of [`GRIDS`]: calls, and the launch without any of one that answers all.
+    calls: Vec<Launch>,
+    all: Vec<(Launch, tombolo::DeviceBuffer<u32>)>,
+    outs: Vec<tombolo::DeviceBuffer<u32>>,
+    one: Launch,
+    single: (Launch, tombolo::DeviceBuffer<u32>),
+    prints: Launch,
+    printed: Arc<AtomicU64>,
 }
 
-/// Seconds for one call without calls: the request comes out, and the answer goes in with the next launch.
-fn relaunch(device: &Device) -> Result<f64, Error> {
-    const TURNS: u32 = 50;
-    let program = Program::new(
-        "bench.wgsl",
-        "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
-        @compute @workgroup_size(1) fn main() { out[0] += 0u; }",
-    )?;
-    let kernel = device.kernel(&program, "main", &Constants::new())?;
-    let out = device.buffer(&[0u32])?;
-    let mut launch = kernel.launch().buffer("out", &out).workgroups(1);
-    let mut best = f64::MAX;
-    for _ in 0..ROUNDS {
+/// Calls of the invocation that measures a round trip.
+const TRIPS: u32 = 1000;
+
+impl Bench {
+    fn new(device: &Device) -> Result<Self, Error> {
+        let services = HostServices::builder()
+            .call("fn bump(x: u32) -> u32", |x: u32| x.wrapping_add(1))
+            .start()?;
+        let calling = |lanes: u32, calls: u32| -> Result<Kernel, Error> {
+            let source = format!(
+                "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+                @compute @workgroup_size({lanes})
+                fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+                    var x = id.x;
+                    for (var i = 0u; i < {calls}u; i++) {{ x = bump(x); }}
+                    out[id.x] = x;
+                }}"
+            );
+            let program = Program::with_services("bench.wgsl", source, &services)?;
+            Ok(device.kernel(&program, "main", &Constants::new())?)
+        };
+        let plain = |lanes: u32| -> Result<Kernel, Error> {
+            let source = format!(
+                "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+                @compute @workgroup_size({lanes})
+                fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ out[id.x] += 0u; }}"
+            );
+            let program = Program::new("bench.wgsl", source)?;
+            Ok(device.kernel(&program, "main", &Constants::new())?)
+        };
+        let launch = |kernel: Kernel, out: &tombolo::DeviceBuffer<u32>, groups: u32| {
+            let launch = kernel.launch().buffer("out", out);
+            launch.workgroups(groups)
+        };
+        let (mut calls, mut all, mut outs) = (Vec::new(), Vec::new(), Vec::new());
+        for (groups, count) in GRIDS {
+            let out = device.zeroed::<u32>((groups * LANES) as usize)?;
+            calls.push(launch(calling(LANES, count)?, &out, groups).services(&services));
+            outs.push(out);
+            let out = device.zeroed::<u32>((groups * LANES) as usize)?;
+            all.push((launch(plain(LANES)?, &out, groups), out));
+        }
+        let out = device.zeroed::<u32>(1)?;
+        let one = launch(calling(1, TRIPS)?, &out, 1).services(&services);
+        let single = (launch(plain(1)?, &out, 1), out);
+        let printed = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&printed);
+        let sink = move |record: &PrintRecord<'_>| {
+            count.fetch_add(u64::from(record.words()[0] & 1) + 1, Ordering::Relaxed);
+        };
+        let program = Program::new(
+            "bench.wgsl",
+            "@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+                print(\"{}\", id.x);
+            }",
+        )?;
+        let kernel = device.kernel(&program, "main", &Constants::new())?;
+        let options = PrintOptions::sink(sink).capacity(u64::from(LINES) * 16);
+        let prints = kernel.launch().print_to(options).invocations(LINES);
+        Ok(Self {
+            device: device.clone(),
+            calls,
+            all,
+            outs,
+            one,
+            single,
+            prints,
+            printed,
+            services,
+        })
+    }
+
+    /// Calls a second of the grid with that index.
+    fn calls(&mut self, index: usize) -> Result<f64, Error> {
+        let (groups, calls) = GRIDS[index];
+        let launch = &mut self.calls[index];
+        let took = seconds(|| Ok(launch.submit()?.wait()?))?;
+        for (id, value) in (0..).zip(self.outs[index].read()?) {
+            assert_eq!(value, id + calls);
+        }
+        Ok(f64::from(groups * LANES * calls) / took)
+    }
+
+    /// Seconds for one call without calls: the request comes out, and the answer goes in with the next launch.
+    fn relaunch(&mut self) -> Result<f64, Error> {
+        const TURNS: u32 = 50;
+        let (launch, out) = &mut self.single;
+        let took = seconds(|| {
+            for _ in 0..TURNS {
+                launch.submit()?.wait()?;
+                let request = out.read()?[0];
+                out.write(0, &[request.wrapping_add(1)])?;
+            }
+            Ok(())
+        })?;
+        Ok(took / f64::from(TURNS))
+    }
+
+    /// The same where all invocations of a grid stop for their answers together, for each of them.
+    fn relaunch_all(&mut self, index: usize) -> Result<f64, Error> {
+        const TURNS: u32 = 20;
+        let (launch, out) = &mut self.all[index];
+        let took = seconds(|| {
+            for _ in 0..TURNS {
+                launch.submit()?.wait()?;
+                let mut requests = out.read()?;
+                for request in &mut requests {
+                    *request = request.wrapping_add(1);
+                }
+                out.write(0, &requests)?;
+            }
+            Ok(())
+        })?;
+        Ok(took / f64::from(TURNS * GRIDS[index].0 * LANES))
+    }
+
+    /// Seconds for a call of the only caller.
+    fn round_trip(&mut self) -> Result<f64, Error> {
+        let launch = &mut self.one;
+        let took = seconds(|| Ok(launch.submit()?.wait()?))?;
+        Ok(took / f64::from(TRIPS))
+    }
+
+    /// Calls a second of one thread of the host.
+    fn loopback(&self) -> f64 {
+        let mut client = self.services.loopback();
         let begun = Instant::now();
-        for _ in 0..TURNS {
+        let mut made = 0u32;
+        while begun.elapsed() < Duration::from_millis(100) {
+            for _ in 0..100 {
+                let got = client.call("bump", &[made], Duration::from_secs(60));
+                made += 1;
+                assert_eq!(got.as_deref(), Ok([made].as_slice()));
+            }
+        }
+        f64::from(made) / begun.elapsed().as_secs_f64()
+    }
+
+    /// Lines a second from a kernel to a sink.
+    fn prints(&mut self) -> Result<f64, Error> {
+        self.printed.store(0, Ordering::Relaxed);
+        let launch = &mut self.prints;
+        let delivered = seconds(|| {
             launch.submit()?.wait()?;
-            let request = out.read()?[0];
-            out.write(0, &[request.wrapping_add(1)])?;
-        }
-        best = best.min(begun.elapsed().as_secs_f64() / f64::from(TURNS));
+            self.device.finish()?;
+            Ok(())
+        })?;
+        // Every second line counts twice.
+        let lines = u64::from(LINES);
+        assert_eq!(self.printed.load(Ordering::Relaxed), lines + lines / 2);
+        Ok(f64::from(LINES) / delivered)
     }
-    Ok(best)
 }
 
-/// Calls a second from threads of the host.
-fn loopback(services: &HostServices, threads: usize) -> f64 {
-    let loopback = services.loopback();
+/// Processor seconds in a second of a server that nobody calls, where the system tells.
+fn idle() -> Option<f64> {
+    let services = HostServices::builder()
+        .call("fn bump(x: u32) -> u32", |x: u32| x.wrapping_add(1))
+        .start()
+        .ok()?;
+    let mut client = services.loopback();
+    client.call("bump", &[1], Duration::from_secs(60)).ok()?;
+    let cost = || -> Option<f64> {
+        let mut total = None;
+        for task in std::fs::read_dir("/proc/self/task").ok()? {
+            let task = task.ok()?.path();
+            let name = std::fs::read_to_string(task.join("comm")).ok()?;
+            if name.starts_with("tombolo calls") {
+                let times = std::fs::read_to_string(task.join("schedstat")).ok()?;
+                let own: f64 = times.split(' ').next()?.parse().ok()?;
+                *total.get_or_insert(0.0) += own / 1e9;
+            }
+        }
+        total
+    };
+    let before = cost()?;
     let begun = Instant::now();
-    let made: u32 = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|thread| {
-                let mut client = loopback.spread(thread * 16);
-                scope.spawn(move || {
-                    let mut made = 0;
-                    while begun.elapsed() < Duration::from_secs(1) {
-                        let got = client.call("bump", &[made], Duration::from_secs(60));
-                        made += 1;
-                        assert_eq!(got.as_deref(), Ok([made].as_slice()));
-                    }
-                    made
-                })
-            })
-            .collect();
-        workers
-            .into_iter()
-            .filter_map(|worker| worker.join().ok())
-            .sum()
-    });
-    f64::from(made) / begun.elapsed().as_secs_f64()
+    std::thread::sleep(Duration::from_secs(1));
+    Some((cost()? - before) / begun.elapsed().as_secs_f64())
 }

@@ -24,6 +24,9 @@ struct Words {
 
 @group(0) @binding(0) var<storage, read_write> words: Words;
 
+// Gets its body from `device::fence`.
+fn fence() {}
+
 // Eight invocations, because a software driver fills up its vectors of eight with idle ones
 // otherwise, and those do not leave loops.
 @compute @workgroup_size(8)
@@ -41,6 +44,8 @@ fn probe_import(@builtin(local_invocation_index) lane: u32) {
         }
         turn += 1u;
         churned = churn_64(churned);
+        // Otherwise a processor may go on seeing what it has seen.
+        fence();
         if atomicLoad(&words.answer) == token {
             heard = 1u;
         }

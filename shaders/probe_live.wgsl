@@ -28,6 +28,9 @@ struct Words {
 
 @group(0) @binding(0) var<storage, read_write> words: Words;
 
+// Gets its body from `device::fence`.
+fn fence() {}
+
 // Eight invocations, because a software driver fills up its vectors of eight with idle ones
 // otherwise, and those do not leave loops.
 @compute @workgroup_size(8)
@@ -47,6 +50,8 @@ fn probe_live(@builtin(local_invocation_index) lane: u32) {
             atomicStore(&words.progress, taken);
         }
         churned = churn_64(churned);
+        // Otherwise a processor may go on seeing what it has seen.
+        fence();
         // Loaded at this one place only: atomics here are relaxed, so a compiler may reuse what an
         // earlier load of the same word gave, and Mesa's does.
         last_beat = atomicLoad(&words.beat);

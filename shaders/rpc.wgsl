@@ -4,7 +4,7 @@
 var<storage, read_write> tombolo_calls: array<atomic<u32>>;
 // Where the search for a free port begins: the port used last, or else one that no other invocation begins with.
 var<private> tombolo_call_port: u32 = 0xffffffffu;
-// Looks at ports that this invocation has taken, where they are rationed.
+// Turns of loops that this invocation has taken for its calls.
 var<private> tombolo_call_looks: u32;
 // Written by whatever waits for the host: that a kernel reaches it is how launches know.
 var<private> tombolo_call_waits: u32;
@@ -20,34 +20,46 @@ fn tombolo_call_first_port(ports: u32) -> u32 {
     return tombolo_call_port % ports;
 }
 
-// Takes some time without turns of a loop, which adapters that need this ration: 64 roots, one of the other, are the
-// most time for the fewest instructions.
-fn tombolo_call_calm(seed: f32) -> f32 {
-    var x = seed;
-    x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x);
-    x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x);
-    x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x);
-    x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x);
-    x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x);
-    x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x);
-    x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x);
-    x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x); x = sqrt(x);
-    return x;
+// Turns of loops that the next call may take.
+fn tombolo_call_most() -> u32 {
+    let patience = atomicLoad(&tombolo_calls[1]);
+    let budget = atomicLoad(&tombolo_calls[2]);
+    return select(patience, min(patience, max(budget, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
 }
 
-fn tombolo_call_calm_4(seed: f32) -> f32 {
-    return tombolo_call_calm(tombolo_call_calm(tombolo_call_calm(tombolo_call_calm(seed))));
+// Counts turns. A caller without a limit may take more than there are numbers.
+fn tombolo_call_turn(look: u32, turns: u32) -> u32 {
+    return select(look + turns, 0xfffff000u, look > 0xfffffff0u);
 }
 
-// Rests before the next look, longer after many looks: where looks are rationed they have to last until a host that is
-// busy comes round. Gives 0, which nobody can know.
-fn tombolo_call_rest(look: u32, calm: u32) -> u32 {
-    if look <= calm {
-        return 0u;
-    }
-    var x = tombolo_call_calm_4(f32(look) + 0.5);
-    if look > 16u * calm {
-        x = tombolo_call_calm_4(tombolo_call_calm_4(tombolo_call_calm_4(x + 2.0)));
-    }
-    return select(0u, 1u, x > 1e9);
+var<private> tombolo_call_paused: u32;
+
+// Takes a moment, on adapters that ration turns of loops; the body is dropped elsewhere. Divisions are slow everywhere.
+fn tombolo_call_pause(seed: u32) {
+    var x = (tombolo_call_paused ^ seed) | 1u;
+    x = (0xfffffff1u / x) | 1u;
+    x = (0xffffffe5u / x) | 3u;
+    tombolo_call_paused = 0xffffffa7u / x;
+}
+
+// Takes as much time as it can, where turns are rationed; the body is dropped elsewhere. Lanes that need it not must
+// hardly pay for it, where nothing but the end of a loop is a branch: a processor skips the atomic of a lane that is
+// masked out, and takes its time over the others. `at` is a word that nobody reads.
+fn tombolo_call_calm(at: u32) {
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
 }

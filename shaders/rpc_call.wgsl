@@ -1,19 +1,18 @@
 // One function of the host. What stands in dollar signs is put in by `kernel::calls::forms`.
 //
-// Everything happens in one loop, and each turn of it does one step of each lane: taking a port, posting, or looking
-// for the answer. Lanes of one group run in step, so a lane that waited in a loop of its own for a port would keep
-// the lane that has it from giving it back.
+// Processors that run kernels have no branches but the ends of loops: each turn of a loop takes the time of all that
+// stands in it. So taking a port, posting and reading the answer stand outside of the loop that waits. Lanes of one
+// group run in step, and a lane that waited in a loop of its own for a port would keep the lane that has it from
+// giving it back: the inner loop is entered by those alone who wait for nobody but the server, and whoever finds no
+// port looks at one more when they are through.
 //
-// The reply word is loaded at one place, before the lock is taken: drivers reuse what an earlier load of the same
-// word gave. That the word may be old by then does no harm, because mailboxes count (`rpc::port::protocol`).
+// The mailbox of the server is loaded before the lock is taken. That it may be old by then does no harm, because
+// mailboxes count (`rpc::port::protocol`).
 $head$ {
     var reply: $reply$;
     reply.status = 2u;
     $waits$
     let ports = max(atomicLoad(&tombolo_calls[0]), 1u);
-    let patience = atomicLoad(&tombolo_calls[1]);
-    let search = $search$;
-    let budget = atomicLoad(&tombolo_calls[2]);
     let calm = atomicLoad(&tombolo_calls[3]);
     let stride = atomicLoad(&tombolo_calls[7]);
     let locks = atomicLoad(&tombolo_calls[8]);
@@ -21,21 +20,39 @@ $head$ {
     let replies = atomicLoad(&tombolo_calls[10]);
     let first = atomicLoad(&tombolo_calls[11]);
     let first_result = atomicLoad(&tombolo_calls[12]);
+    let most = tombolo_call_most();
+    let search = $search$;
     var port = tombolo_call_first_port(ports);
-    var request = 0u;
-    var held = false;
     var look = 0u;
     loop {
-        if look >= patience || (!held && look >= search) || (budget != 0u && tombolo_call_looks >= budget) {
-            break;
-        }
-        if (look & 63u) == 0u && atomicLoad(&tombolo_calls[4]) != 0u {
+        if atomicLoad(&tombolo_calls[4]) != 0u {
             reply.status = 3u;
             break;
         }
+        let arguments = first + port * stride;
         let answered = atomicLoad(&tombolo_calls[replies + port]);
+        var request = answered;
+        var held = false;
+        if look < most && atomicExchange(&tombolo_calls[locks + port], 1u) == 0u {
+            tombolo_call_fence();
+            if atomicLoad(&tombolo_calls[requests + port]) == answered {
+                request = answered + 1u;
+                atomicStore(&tombolo_calls[arguments], $opcode$u);
+                atomicStore(&tombolo_calls[arguments + 1u], $words$u);
+$arguments$
+                tombolo_call_fence();
+                atomicExchange(&tombolo_calls[requests + port], request);
+                held = true;
+            } else {
+                atomicStore(&tombolo_calls[locks + port], 0u);
+            }
+        }
+        var done = false;
+$posted$
+        // Turns that begin, and the last one that only ends.
+        look = tombolo_call_turn(look, 2u);
         if held {
-            if answered == request {
+            if done {
                 tombolo_call_fence();
                 let results = first_result + port * stride;
                 reply.status = atomicLoad(&tombolo_calls[results]);
@@ -43,42 +60,16 @@ $head$ {
 $results$
                 }
                 tombolo_call_fence();
-                $release$
-                held = false;
-                break;
             }
-        } else if atomicExchange(&tombolo_calls[locks + port], 1u) == 0u {
-            tombolo_call_fence();
-            let last = atomicLoad(&tombolo_calls[requests + port]);
-            if last == answered {
-                request = last + 1u;
-                let arguments = first + port * stride;
-                atomicStore(&tombolo_calls[arguments], $opcode$u);
-                atomicStore(&tombolo_calls[arguments + 1u], $words$u);
-                atomicStore(&tombolo_calls[arguments + 2u], request);
-                atomicStore(&tombolo_calls[arguments + 3u], 0u);
-$arguments$
-                tombolo_call_fence();
-                atomicExchange(&tombolo_calls[requests + port], request);
-$posted$
-            } else {
-                atomicStore(&tombolo_calls[locks + port], 0u);
-                port = (port + 1u) % ports;
-            }
-        } else {
-            port = (port + 1u) % ports;
+            $release$
+            break;
         }
-        look += 1u;
-        if budget != 0u {
-            tombolo_call_looks += 1u;
+        if look >= min(most, search) {
+            break;
         }
-        look += tombolo_call_rest(look, calm);
+        port = (port + 1u) % ports;
     }
-    if held {
-        // Whoever gives up leaves the call to the server: the port is free once it has answered.
-        tombolo_call_fence();
-        atomicStore(&tombolo_calls[locks + port], 0u);
-    }
+    tombolo_call_looks += look;
     tombolo_call_port = port;
     return reply;
 }

@@ -19,45 +19,36 @@ struct tombolo_call_stream {
 // left to the host.
 fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: u32) {
     tombolo_call_waits = 1u;
-    let patience = atomicLoad(&tombolo_calls[1]);
-    let budget = atomicLoad(&tombolo_calls[2]);
+    var reply: tombolo_call_outcome;
+    reply.status = 2u;
     let calm = atomicLoad(&tombolo_calls[3]);
-    let replies = atomicLoad(&tombolo_calls[10]);
     let requests = atomicLoad(&tombolo_calls[9]);
+    let replies = atomicLoad(&tombolo_calls[10]);
+    let most = tombolo_call_most();
     let port = (*s).port;
+    let arguments = (*s).arguments;
     let request = (*s).request + 1u;
     (*s).request = request;
-    atomicStore(&tombolo_calls[(*s).arguments], (*s).opcode ^ kind);
-    atomicStore(&tombolo_calls[(*s).arguments + 1u], words);
-    atomicStore(&tombolo_calls[(*s).arguments + 2u], request);
+    atomicStore(&tombolo_calls[arguments], (*s).opcode ^ kind);
+    atomicStore(&tombolo_calls[arguments + 1u], words);
     tombolo_call_fence();
     atomicExchange(&tombolo_calls[requests + port], request);
-    var status = 2u;
+    let held = true;
+    var done = false;
     var look = 0u;
-    loop {
-        if look >= patience || (budget != 0u && tombolo_call_looks >= budget) {
-            break;
-        }
-        if (look & 63u) == 63u && atomicLoad(&tombolo_calls[4]) != 0u {
-            status = 3u;
-            break;
-        }
-        if atomicLoad(&tombolo_calls[replies + port]) == request {
-            tombolo_call_fence();
-            status = atomicLoad(&tombolo_calls[(*s).results]);
-            break;
-        }
-        look += 1u;
-        if budget != 0u {
-            tombolo_call_looks += 1u;
-        }
-        look += tombolo_call_rest(look, calm);
+$wait$
+    tombolo_call_looks += look;
+    if done {
+        tombolo_call_fence();
+        reply.status = atomicLoad(&tombolo_calls[(*s).results]);
     }
-    (*s).status = status;
-    if status != 1u {
+    (*s).status = reply.status;
+    if reply.status != 1u {
         tombolo_call_release(s);
     }
 }
+
+struct tombolo_call_outcome { status: u32 }
 
 fn tombolo_call_release(s: ptr<function, tombolo_call_stream>) {
     tombolo_call_fence();

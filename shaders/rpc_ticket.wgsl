@@ -14,8 +14,9 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
     let arguments = atomicLoad(&tombolo_calls[11]) + port * stride;
     let results = atomicLoad(&tombolo_calls[12]) + port * stride;
     let lock = atomicLoad(&tombolo_calls[8]) + port;
+    tombolo_call_fence();
     let answered = atomicLoad(&tombolo_calls[atomicLoad(&tombolo_calls[10]) + port]);
-    let seen = atomicCompareExchangeWeak(&tombolo_calls[arguments + 3u], ticket, 0u);
+    let seen = atomicCompareExchangeWeak(&tombolo_calls[arguments + 2u], ticket, 0u);
     if !seen.exchanged {
         if seen.old_value == ticket {
             // A weak exchange may fail for nothing.
@@ -26,7 +27,7 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
     tombolo_call_fence();
     if atomicLoad(&tombolo_calls[arguments]) != $opcode$u {
         // Somebody else's function.
-        atomicStore(&tombolo_calls[arguments + 3u], ticket);
+        atomicStore(&tombolo_calls[arguments + 2u], ticket);
         return reply;
     }
     if answered != atomicLoad(&tombolo_calls[atomicLoad(&tombolo_calls[9]) + port]) {
@@ -35,7 +36,7 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
             atomicStore(&tombolo_calls[lock], 0u);
         } else {
             reply.status = 7u;
-            atomicStore(&tombolo_calls[arguments + 3u], ticket);
+            atomicStore(&tombolo_calls[arguments + 2u], ticket);
         }
         return reply;
     }
@@ -55,7 +56,7 @@ fn $name$_leave(ticket: u32) {
     }
     let arguments = atomicLoad(&tombolo_calls[11]) + port * atomicLoad(&tombolo_calls[7]);
     loop {
-        let seen = atomicCompareExchangeWeak(&tombolo_calls[arguments + 3u], ticket, 0u);
+        let seen = atomicCompareExchangeWeak(&tombolo_calls[arguments + 2u], ticket, 0u);
         if seen.exchanged {
             atomicStore(&tombolo_calls[atomicLoad(&tombolo_calls[8]) + port], 0u);
         }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::fence;
 use super::import::{probe_import, request_device};
 use super::live::{LiveBuffer, LiveError};
 use super::wait::{LostFlag, Progress, wait_for};
@@ -174,22 +175,26 @@ impl Bench<'_> {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    fn pipeline(&self, source: &'static str, entry: &str) -> wgpu::ComputePipeline {
+    fn pipeline(&self, source: &'static str, entry: &str) -> Result<wgpu::ComputePipeline, Stop> {
+        // Always: these kernels are one group of lanes, so that nobody waits at what a driver makes of a fence.
+        let mut module = naga::front::wgsl::parse_str(source)
+            .map_err(|error| Stop::Failed(error.message().to_owned()))?;
+        fence::fill(&mut module, "fence");
         let module = self
             .device
             .create_shader_module(wgpu::ShaderModuleDescriptor {
                 label: Some(entry),
-                source: wgpu::ShaderSource::Wgsl(source.into()),
+                source: wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)),
             });
-        self.device
-            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(entry),
-                layout: None,
-                module: &module,
-                entry_point: Some(entry),
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
-                cache: None,
-            })
+        let descriptor = wgpu::ComputePipelineDescriptor {
+            label: Some(entry),
+            layout: None,
+            module: &module,
+            entry_point: Some(entry),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            cache: None,
+        };
+        Ok(self.device.create_compute_pipeline(&descriptor))
     }
 
     fn bind(&self, pipeline: &wgpu::ComputePipeline, buffer: &wgpu::Buffer) -> wgpu::BindGroup {
@@ -241,7 +246,8 @@ impl Bench<'_> {
 
     fn launch_latency(&self) -> Result<Duration, Stop> {
         const LAUNCHES: usize = 9;
-        let pipeline = self.pipeline(include_str!("../../shaders/probe_loop.wgsl"), "probe_empty");
+        let pipeline =
+            self.pipeline(include_str!("../../shaders/probe_loop.wgsl"), "probe_empty")?;
         let mut times = [Duration::ZERO; LAUNCHES];
         for time in &mut times {
             let begun = Instant::now();
@@ -258,7 +264,8 @@ impl Bench<'_> {
         const SEED: u32 = 0x9E37_79B9;
         const WORDS: usize = 4;
         let bytes = size_of::<[u32; WORDS]>() as u64;
-        let pipeline = self.pipeline(include_str!("../../shaders/probe_loop.wgsl"), "probe_loop");
+        let pipeline =
+            self.pipeline(include_str!("../../shaders/probe_loop.wgsl"), "probe_loop")?;
         let buffer = |usage| {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("tombolo probe"),
@@ -288,7 +295,7 @@ impl Bench<'_> {
 
     fn live(&self, backend: wgpu::Backend) -> Result<LiveFinding, Stop> {
         let memory = LiveBuffer::new(self.device, backend, words::SIZE, "tombolo probe")?;
-        let pipeline = self.pipeline(SHADER, "probe_live");
+        let pipeline = self.pipeline(SHADER, "probe_live")?;
         let group = self.bind(&pipeline, memory.buffer());
         let mut found = LiveFinding {
             host_to_kernel: false,

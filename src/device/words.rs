@@ -29,6 +29,15 @@ pub(crate) unsafe trait Words {
         word(self, offset)?.store(value, Ordering::Release);
         Some(())
     }
+
+    /// All words, for those who use many.
+    fn words(&self) -> &[AtomicU32] {
+        let (start, len) = self.span();
+        let len = usize::try_from(len / 4).unwrap_or(0);
+        // SAFETY: so many bytes may be read and written for as long as `self` lives, and are aligned and accessed by
+        // atomic operations alone while `self` is borrowed; whoever implements the trait vouches for it.
+        unsafe { std::slice::from_raw_parts(start.cast::<AtomicU32>().as_ptr(), len) }
+    }
 }
 
 fn word<W: Words + ?Sized>(words: &W, offset: u64) -> Option<&AtomicU32> {

@@ -37,6 +37,8 @@ pub(crate) struct HeapSetup {
     pub checked: bool,
     /// Calls of the host order memory with barriers.
     pub barriers: bool,
+    /// The device rations turns of loops, so that calls take their time while they wait.
+    pub rations: bool,
     /// The kernel may get a status record, which takes a binding.
     pub may_report: bool,
     /// Storage arguments that lie in the heap, for kernels that reach the heap anyway: they are reached through
@@ -66,6 +68,7 @@ impl Default for HeapSetup {
             mode: TranslationMode::DeviceFavored,
             checked: false,
             barriers: true,
+            rations: false,
             may_report: false,
             beside: Vec::new(),
         }

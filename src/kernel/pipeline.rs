@@ -256,6 +256,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
             barriers: !device.capabilities.is_lavapipe(),
+            rations: device.capabilities.needs_loop_guard(),
             checked,
             may_report: checked || loop_budget.is_some(),
             beside: form.beside.clone(),

@@ -184,7 +184,7 @@ pub(crate) fn specialize_in(
     };
     let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
     if inner.calls.is_some() {
-        bind::complete(&mut module, &bindings, heap.barriers);
+        bind::complete(&mut module, &bindings, heap.barriers, heap.rations);
     }
     let point = compute_entry(&module, entry);
     let prints = inner.lower_prints(&mut module, point, &bindings, capabilities, reporter)?;

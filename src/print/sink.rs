@@ -109,17 +109,11 @@ impl PrintTarget {
         }
     }
 
-    pub(crate) fn record(&self, record: &PrintRecord<'_>, locate: bool) {
-        let line = || match locate {
-            true => format!("{}{}", record.location(), record.text()),
-            false => record.text(),
-        };
+    /// The target for some lines that follow each other: a sink is locked once for all of them.
+    pub(crate) fn open(&self) -> OpenTarget<'_> {
         match &self.kind {
-            // `print!` rather than the stream itself, so that test harnesses can capture it.
-            TargetKind::Stdout => println!("{}", line()),
-            TargetKind::Stderr => eprintln!("{}", line()),
-            TargetKind::Log(level) => log::log!(target: "tombolo::print", *level, "{}", line()),
-            TargetKind::Own(sink) => hold(sink).record(record),
+            TargetKind::Own(sink) => OpenTarget::Own(hold(sink)),
+            _ => OpenTarget::Text(self),
         }
     }
 
@@ -137,6 +131,31 @@ impl PrintTarget {
         if let TargetKind::Stdout = self.kind {
             // A closed pipe is nobody's mistake here.
             let _ = std::io::stdout().flush();
+        }
+    }
+}
+
+/// See [`PrintTarget::open`].
+pub(crate) enum OpenTarget<'t> {
+    Own(MutexGuard<'t, dyn PrintSink + 'static>),
+    Text(&'t PrintTarget),
+}
+
+impl OpenTarget<'_> {
+    pub(crate) fn record(&mut self, record: &PrintRecord<'_>, locate: bool) {
+        let line = || match locate {
+            true => format!("{}{}", record.location(), record.text()),
+            false => record.text(),
+        };
+        match self {
+            Self::Own(sink) => sink.record(record),
+            Self::Text(target) => match &target.kind {
+                // `print!` rather than the stream itself, so that test harnesses can capture it.
+                TargetKind::Stdout => println!("{}", line()),
+                TargetKind::Stderr => eprintln!("{}", line()),
+                TargetKind::Log(level) => log::log!(target: "tombolo::print", *level, "{}", line()),
+                TargetKind::Own(sink) => hold(sink).record(record),
+            },
         }
     }
 }

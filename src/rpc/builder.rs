@@ -131,7 +131,7 @@ impl HostServicesBuilder {
             argument_words: declaration.argument_words(),
             declaration: Arc::new(declaration),
             serve,
-            counters: Counters::default(),
+            counters: Box::default(),
         })
     }
 
@@ -186,8 +186,8 @@ impl HostServicesBuilder {
     ///
     /// # Errors
     /// [`ServiceError`], for the first thing that was wrong with what the builder was given.
-    pub fn start(self) -> Result<HostServices, ServiceError> {
-        if let Some(mistake) = self.mistake {
+    pub fn start(mut self) -> Result<HostServices, ServiceError> {
+        if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
         let words = |f: &Function| f.argument_words.max(f.declaration.result_words());
@@ -197,6 +197,9 @@ impl HostServicesBuilder {
             .flat_map(|(index, f)| f.declaration.opcodes().map(move |opcode| (opcode, index)))
             .collect();
         by_opcode.sort_unstable();
+        for function in &mut self.functions {
+            function.counters = (0..self.threads).map(|_| Counters::default()).collect();
+        }
         let calls = self.functions.iter().map(|f| Arc::clone(&f.declaration));
         let shared = Arc::new(Shared {
             calls: CallSet(calls.collect()),
@@ -206,6 +209,7 @@ impl HostServicesBuilder {
             payload,
             idle: self.idle,
             provided: self.provided,
+            threads: self.threads,
             patience: self.patience,
             mailboxes: RwLock::default(),
             version: AtomicU64::new(1),
@@ -223,7 +227,7 @@ impl HostServicesBuilder {
             // On failure the services are dropped, which stops the threads that exist.
             let thread = std::thread::Builder::new()
                 .name(format!("tombolo calls {index}"))
-                .spawn(move || shared.run())
+                .spawn(move || shared.run(index))
                 .map_err(|error| ServiceError::Thread {
                     message: error.to_string(),
                 })?;

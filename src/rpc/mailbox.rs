@@ -1,13 +1,14 @@
 //! Mailboxes: the ports of one device in its live memory, copies of ports that a device has to itself while kernels
 //! run, or ports in memory of the host.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
+use super::desk::Desk;
 use super::port::client::Client;
-use super::port::layout::{BUDGET, CALM, PATIENCE, PortLayout};
+use super::port::layout::{BUDGET, CALM, LINE, PATIENCE, PortLayout};
 use super::port::server::{Server, Sweeper};
-use super::port::words::{HostWords, Words};
-use super::services::{Desk, Shared};
+use super::port::words::{HostWords, Words, host_words};
 use super::slice::Sliced;
 use super::stream::Sessions;
 use crate::device::live::LiveBuffer;
@@ -18,7 +19,7 @@ use crate::device::{DeviceShared, LiveError, unique_id};
 pub(crate) type HostClient = Client<Arc<HostWords>>;
 
 /// Turns after which a caller on an adapter with a loop budget makes each turn take longer.
-const CALM_AFTER: u32 = 32;
+const CALM_AFTER: u32 = 24;
 
 /// Ports, and whose they are.
 pub(crate) struct Mailbox {
@@ -40,22 +41,35 @@ enum Memory {
     Host(Arc<HostWords>),
 }
 
+impl Memory {
+    fn words(&self) -> &HostWords {
+        match self {
+            Self::Live(live) => live.words(),
+            Self::Sliced(sliced) => &sliced.words,
+            Self::Host(words) => words,
+        }
+    }
+}
+
 impl Words for Memory {
     fn load(&self, index: usize) -> u32 {
-        match self {
-            Self::Live(live) => live.load_u32(index as u64 * 4).unwrap_or(0),
-            Self::Sliced(sliced) => sliced.words.load(index),
-            Self::Host(words) => words.load(index),
-        }
+        self.words().load(index)
     }
 
     fn store(&self, index: usize, value: u32) {
-        match self {
-            // Beyond the end there is nothing to write, and nobody gets there; see `Words`.
-            Self::Live(live) => drop(live.store_u32(index as u64 * 4, value)),
-            Self::Sliced(sliced) => sliced.words.store(index, value),
-            Self::Host(words) => words.store(index, value),
-        }
+        self.words().store(index, value);
+    }
+
+    fn load_all(&self, index: usize, words: &mut [u32]) {
+        self.words().load_all(index, words);
+    }
+
+    fn store_all(&self, index: usize, words: &[u32]) {
+        self.words().store_all(index, words);
+    }
+
+    fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
+        self.words().differing(index, known)
     }
 }
 
@@ -92,15 +106,16 @@ impl std::fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
-    /// Ports in the live memory of a device.
+    /// Ports in the live memory of a device. `is_alone`: one thread at most will ever serve them.
     pub fn on_device(
         device: &Arc<DeviceShared>,
         layout: PortLayout,
         patience: Patience,
+        is_alone: bool,
     ) -> Result<Self, LiveError> {
         let backend = device.capabilities.backend;
         let live = LiveBuffer::new(&device.raw, backend, layout.bytes(), "tombolo calls")?;
-        let server = Server::new(Memory::Live(live), layout);
+        let server = Server::new(Memory::Live(live), layout, is_alone);
         Ok(Self::of_device(device, server, patience))
     }
 
@@ -108,14 +123,22 @@ impl Mailbox {
     ///
     /// # Errors
     /// wgpu's own words.
-    pub fn sliced(device: &Arc<DeviceShared>, layout: PortLayout) -> Result<Self, String> {
+    pub fn sliced(
+        device: &Arc<DeviceShared>,
+        layout: PortLayout,
+        is_alone: bool,
+    ) -> Result<Self, String> {
         let patience = Patience {
             // A port that is taken stays so until the launch has ended.
             call: 2 * layout.ports as u32 + 16,
             calm: u32::MAX,
             ..Patience::of(device, None)
         };
-        let server = Server::new(Memory::Sliced(Sliced::new(device, layout)?), layout);
+        let server = Server::new(
+            Memory::Sliced(Sliced::new(device, layout)?),
+            layout,
+            is_alone,
+        );
         Ok(Self::of_device(device, server, patience))
     }
 
@@ -138,9 +161,12 @@ impl Mailbox {
     }
 
     /// Ports in the host's memory, for as long as `owner` lives.
-    pub fn on_host(owner: Weak<()>, layout: PortLayout) -> Self {
-        let words = Arc::new(HostWords::new(layout.words()));
-        Self::new(Owner::Host(owner), Server::new(Memory::Host(words), layout))
+    pub fn on_host(owner: Weak<()>, layout: PortLayout, is_alone: bool) -> Self {
+        let words = host_words(layout.words());
+        Self::new(
+            Owner::Host(owner),
+            Server::new(Memory::Host(words), layout, is_alone),
+        )
     }
 
     pub fn layout(&self) -> PortLayout {
@@ -181,7 +207,7 @@ impl Mailbox {
         let words = match self.server.words() {
             Memory::Host(words) => Arc::clone(words),
             // Never asked for; its calls find every port busy.
-            Memory::Live(_) | Memory::Sliced(_) => Arc::new(HostWords::new(0)),
+            Memory::Live(_) | Memory::Sliced(_) => host_words(0),
         };
         Client::new(words, self.layout(), start)
     }
@@ -194,12 +220,18 @@ impl Mailbox {
     }
 
     /// Looks at every port once and serves what is posted; the number of calls served.
-    pub fn sweep(&self, sweeper: &mut Sweeper, services: &Shared) -> usize {
-        let desk = Desk {
-            shared: services,
-            sessions: &self.sessions,
-        };
-        let served = self.server.sweep(sweeper, &desk);
+    pub(super) fn sweep(&self, sweeper: &mut Sweeper, desk: &Desk<'_>) -> usize {
+        let served = self.server.sweep(sweeper, &desk.at(&self.sessions));
+        self.tell(served)
+    }
+
+    /// Looks at the ports that were busy last; the number of calls served.
+    pub(super) fn glance(&self, sweeper: &mut Sweeper, desk: &Desk<'_>) -> usize {
+        let served = self.server.glance(sweeper, &desk.at(&self.sessions));
+        self.tell(served)
+    }
+
+    fn tell(&self, served: usize) -> usize {
         if let (Some(sliced), 1..) = (self.as_sliced(), served) {
             sliced.changed();
         }

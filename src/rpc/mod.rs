@@ -2,7 +2,7 @@
 //!
 //! - [`port`]: the protocol, and both of its ends over any words.
 //! - [`mailbox`]: ports in the memory of a device.
-//! - [`services`]: registered functions and the threads that serve them, put together by [`builder`]; [`loopback`]
+//! - [`services`]: registered functions and the threads that serve them (at a [`desk`]), put together by [`builder`]; [`loopback`]
 //!   calls them without a device; [`handler`] turns words into the arguments
 //!   of a Rust function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to
 //!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`statistics`]
@@ -12,6 +12,7 @@
 //! What kernels need is made by `kernel::calls`.
 
 mod builder;
+mod desk;
 mod error;
 mod handler;
 mod idle;

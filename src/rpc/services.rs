@@ -1,20 +1,19 @@
 //! The host's side: registered functions, and the threads that serve calls to them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use super::desk::Desk;
 use super::error::PortsError;
 use super::idle::{Bell, IdlePolicy, Pause};
 use super::mailbox::{Mailbox, Patience};
 use super::port::layout::PortLayout;
-use super::port::protocol::CallStatus;
-use super::port::server::{Dispatch, Sweeper};
+use super::port::server::Sweeper;
 use super::provided::Provided;
-use super::statistics::{Counters, ServiceStatistics, TIMED};
-use super::stream::{Open, Packet, Sessions};
+use super::statistics::{Counters, ServiceStatistics};
+use super::stream::Open;
 use crate::device::DeviceShared;
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
@@ -40,7 +39,8 @@ pub(super) struct Function {
     pub(super) opcode: u32,
     pub(super) argument_words: usize,
     pub(super) serve: Serve,
-    pub(super) counters: Counters,
+    /// One for each server thread, which alone writes it.
+    pub(super) counters: Box<[Counters]>,
 }
 
 /// Functions of the host that kernels call while they run, and the threads that serve them.
@@ -110,8 +110,8 @@ pub(super) struct Function {
 ///
 /// Without limit, on devices that end no loops, unless [`HostServicesBuilder::patience`](crate::HostServicesBuilder::patience) sets one; until the services
 /// are stopped at the latest. On adapters with a loop budget an invocation may take seven eighths of that for
-/// waiting, in all its calls together, and slows down between two looks so that this lasts; a call that ran out has the status
-/// `CALL_TIMED_OUT`.
+/// waiting, in all its calls together, and slows down between two looks so that this lasts (about a tenth of a second
+/// where one lane waits, longer where more do); a call that ran out has the status `CALL_TIMED_OUT`.
 ///
 /// Dropping the services stops them.
 pub struct HostServices {
@@ -128,6 +128,7 @@ pub(crate) struct Shared {
     pub(super) ports: Option<usize>,
     pub(super) payload: usize,
     pub(super) idle: IdlePolicy,
+    pub(super) threads: usize,
     pub(super) patience: Option<u32>,
     pub(super) mailboxes: RwLock<Vec<Arc<Mailbox>>>,
     /// Changes with `mailboxes`.
@@ -143,8 +144,9 @@ impl HostServices {
     /// What was served so far.
     pub fn statistics(&self) -> ServiceStatistics {
         let shared = &self.shared;
-        let read =
-            |function: &Function| function.counters.read(&function.declaration.signature.name);
+        let read = |function: &Function| {
+            Counters::read(&function.counters, &function.declaration.signature.name)
+        };
         ServiceStatistics {
             functions: shared.functions.iter().map(read).collect(),
             unknown: shared.unknown.load(Ordering::Relaxed),
@@ -264,10 +266,12 @@ impl Shared {
         let made = match live {
             true => {
                 let patience = Patience::of(device, self.patience);
-                Mailbox::on_device(device, self.layout(capabilities.software), patience)?
+                let layout = self.layout(capabilities.software);
+                Mailbox::on_device(device, layout, patience, self.threads == 1)?
             }
             // Copied around each launch, so rather few.
-            false => Mailbox::sliced(device, self.layout(true)).map_err(PortsError::Refused)?,
+            false => Mailbox::sliced(device, self.layout(true), self.threads == 1)
+                .map_err(PortsError::Refused)?,
         };
         // Two threads may come here at once: the second mailbox is then one too many, and served like any other.
         Ok(found(&self.mailboxes()).unwrap_or_else(|| self.add(made)))
@@ -275,15 +279,22 @@ impl Shared {
 
     /// A mailbox in the host's memory.
     pub(crate) fn host_mailbox(&self, owner: Weak<()>) -> Arc<Mailbox> {
-        self.add(Mailbox::on_host(owner, self.layout(true)))
+        self.add(Mailbox::on_host(
+            owner,
+            self.layout(true),
+            self.threads == 1,
+        ))
     }
 
-    /// A server thread.
-    pub(super) fn run(&self) {
+    /// A server thread, the one with that number.
+    pub(super) fn run(&self, thread: usize) {
         IS_SERVER.set(true);
+        let desk = Desk::new(self, thread);
         let mut known = 0;
         let mut mailboxes: Vec<(Arc<Mailbox>, Sweeper)> = Vec::new();
-        let mut quiet = 0u32;
+        let (mut quiet, mut naps) = (0u32, 0u32);
+        // When the last call was served, or the thread was woken; noticed when there is time to look at a clock.
+        let mut since = None;
         loop {
             let stopped = self.is_stopped();
             let rung = self.bell.count();
@@ -295,25 +306,34 @@ impl Shared {
                     .collect();
             }
             let sweeps = mailboxes.iter_mut();
-            let served: usize = sweeps
-                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, self))
+            let mut served: usize = sweeps
+                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &desk))
                 .sum();
             if stopped {
                 // One last sweep, since a client that goes on posting must not keep the thread.
                 return;
             }
+            // Who has called is likely to call again; and others are found soon enough.
+            for _ in 0..GLANCES {
+                let glances = mailboxes.iter_mut();
+                served += glances
+                    .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &desk))
+                    .sum::<usize>();
+            }
             if served > 0 {
-                quiet = 0;
+                (quiet, naps, since) = (0, 0, None);
                 continue;
             }
             quiet = quiet.saturating_add(1);
-            match self.idle.after(quiet) {
+            let idle = || since.get_or_insert_with(Instant::now).elapsed();
+            match self.idle.after(quiet, naps, idle) {
                 Pause::Spin => std::hint::spin_loop(),
                 Pause::Yield => std::thread::yield_now(),
                 Pause::Sleep(time) => {
                     self.bell.sleep(rung, time);
+                    naps = naps.saturating_add(1);
                     if self.bell.count() != rung {
-                        quiet = 0;
+                        (quiet, naps, since) = (0, 0, None);
                     }
                 }
             }
@@ -321,109 +341,8 @@ impl Shared {
     }
 }
 
-/// Services at one set of ports.
-pub(super) struct Desk<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) sessions: &'a Sessions,
-}
-
-impl Dispatch for Desk<'_> {
-    fn dispatch(
-        &self,
-        port: usize,
-        opcode: u32,
-        arguments: &[u32],
-        results: &mut Vec<u32>,
-    ) -> CallStatus {
-        self.shared
-            .serve(self.sessions, port, (opcode, arguments), results)
-    }
-
-    fn oversize(&self) {
-        if self.shared.oversize.fetch_add(1, Ordering::Relaxed) == 0 {
-            log::warn!("a kernel posted a call that is longer than its port");
-        }
-    }
-}
-
-impl Shared {
-    fn serve(
-        &self,
-        sessions: &Sessions,
-        port: usize,
-        (opcode, arguments): (u32, &[u32]),
-        results: &mut Vec<u32>,
-    ) -> CallStatus {
-        let found = self
-            .by_opcode
-            .binary_search_by_key(&opcode, |(opcode, _)| *opcode);
-        let Ok(at) = found else {
-            // The first of its kind is worth a line; a kernel that goes on must not fill the log.
-            if self.unknown.fetch_add(1, Ordering::Relaxed) == 0 {
-                log::warn!(
-                    "a kernel called the function {opcode:#010x}, which these services do not have"
-                );
-            }
-            return CallStatus::Unknown;
-        };
-        let function = &self.functions[self.by_opcode[at].1];
-        let counters = &function.counters;
-        let packet = match &function.serve {
-            Serve::Call(_) => None,
-            Serve::Stream(_) => Packet::of(function.opcode, opcode),
-        };
-        let is_fixed = matches!(packet, None | Some(Packet::Open));
-        if is_fixed && arguments.len() != function.argument_words {
-            if counters.malformed.fetch_add(1, Ordering::Relaxed) == 0 {
-                log::warn!(
-                    "a kernel called `{}` with {} words of arguments instead of {}",
-                    function.declaration.signature.name,
-                    arguments.len(),
-                    function.argument_words
-                );
-            }
-            return CallStatus::Malformed;
-        }
-        let number = counters.calls.fetch_add(1, Ordering::Relaxed);
-        let begun = number.is_multiple_of(TIMED).then(Instant::now);
-        let status = match (&function.serve, packet) {
-            (Serve::Stream(open), Some(packet)) => {
-                let packet = (function.opcode, packet);
-                sessions.serve(port, packet, open, arguments, results)
-            }
-            (Serve::Stream(_), None) => CallStatus::Unknown,
-            (Serve::Call(serve), _) => {
-                sessions.abandon(port);
-                match catch_unwind(AssertUnwindSafe(|| serve(arguments, results))) {
-                    Ok(()) => CallStatus::Done,
-                    Err(_) => CallStatus::Panicked,
-                }
-            }
-        };
-        if let Some(begun) = begun {
-            counters.time(begun.elapsed());
-        }
-        counters
-            .bytes_in
-            .fetch_add(arguments.len() as u64 * 4, Ordering::Relaxed);
-        if status == CallStatus::Panicked {
-            results.clear();
-            if counters.panics.fetch_add(1, Ordering::Relaxed) == 0 {
-                let name = &function.declaration.signature.name;
-                log::error!(
-                    "`{name}` panicked while it served a kernel; further panics are counted"
-                );
-            }
-        }
-        if status != CallStatus::Done {
-            return status;
-        }
-        counters
-            .bytes_out
-            .fetch_add(results.len() as u64 * 4, Ordering::Relaxed);
-        CallStatus::Done
-    }
-}
+/// Looks at busy ports between two at all.
+const GLANCES: usize = 8;
 
 #[cfg(test)]
 #[path = "services_tests.rs"]

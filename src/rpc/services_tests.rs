@@ -1,6 +1,7 @@
 use super::super::builder::{HostServicesBuilder, LEAST_PAYLOAD};
 use super::super::error::ServiceError;
 use super::super::idle::IdlePolicy;
+use super::super::port::protocol::CallStatus;
 use super::*;
 use crate::rpc::port::layout::PREFIX;
 use std::time::Duration;

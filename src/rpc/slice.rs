@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::mailbox::Mailbox;
 use super::port::layout::{CLOSED, PortLayout, TICKET};
-use super::port::words::{HostWords, Words};
+use super::port::words::{HostWords, Words, host_words};
 use super::services::{Shared, is_server_thread};
 use crate::device::follower::Follower;
 use crate::device::status::{Mirror, PendingMirror};
@@ -55,7 +55,7 @@ impl Sliced {
         };
         let buffer = mapped(device, "tombolo calls", layout.bytes(), usage, write)?;
         Ok(Self {
-            words: Arc::new(HostWords::new(layout.words())),
+            words: host_words(layout.words()),
             buffer,
             layout,
             fresh: AtomicBool::new(true),

@@ -243,7 +243,11 @@ fn check(ended: Result<(), WaitError>, wanted: &Wanted) {
     }
     let text = error.to_string();
     let place = format!("faults.wgsl:{}:", wanted.line);
-    for part in ["`probe`", place.as_str(), "it read as zero, and nothing was written"] {
+    for part in [
+        "`probe`",
+        place.as_str(),
+        "it read as zero, and nothing was written",
+    ] {
         assert!(text.contains(part), "`{part}` in {text}");
     }
 }

@@ -14,7 +14,7 @@ use tombolo::{
 
 cases![
     every_invocation_gets_its_own_result,
-    a_hundred_thousand_calls_are_each_served_once,
+    a_million_calls_are_each_served_once,
     few_ports_serve_many_callers,
     lanes_may_call_in_branches_and_loops,
     structures_vectors_and_matrices_travel,
@@ -75,9 +75,9 @@ fn every_invocation_gets_its_own_result(f: &Fixture) {
     assert_eq!(statistics.functions[0].bytes_in, 4096 * 4);
 }
 
-fn a_hundred_thousand_calls_are_each_served_once(f: &Fixture) {
+fn a_million_calls_are_each_served_once(f: &Fixture) {
     const INVOCATIONS: usize = 32_768;
-    const CALLS: usize = 4;
+    const CALLS: usize = 32;
     let counts: Arc<Vec<AtomicU32>> = Arc::new(
         (0..INVOCATIONS * CALLS)
             .map(|_| AtomicU32::new(0))

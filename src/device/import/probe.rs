@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{ImportError, import_host, import_limits};
-use crate::device::capture;
 use crate::device::probe::{Finding, NotProbed};
 use crate::device::wait::{LostFlag, Progress, wait_for};
 use crate::device::window::{Pinned, Window, WindowError};
 use crate::device::words::Words;
+use crate::device::{capture, fence};
 
 /// What was seen in host memory that a device had imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,9 +110,12 @@ fn attempt(
     window.commit(range.clone())?;
     let words = window.pin(range.clone())?;
     let buffer = import_host(device, &window, range, "tombolo probe")?;
+    let mut module = naga::front::wgsl::parse_str(SHADER)
+        .map_err(|error| Stop::Failed(error.message().to_owned()))?;
+    fence::fill(&mut module, "fence");
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: Some("tombolo probe"),
-        source: wgpu::ShaderSource::Wgsl(SHADER.into()),
+        source: wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)),
     });
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label: Some("tombolo probe"),

@@ -151,21 +151,25 @@ impl Job {
         drop(state);
 
         let capacity = memory.words;
+        let live = memory.live();
         let word = |index: usize| match &words {
             Some(words) => words.get(index).copied(),
-            None => memory.word(index),
+            None => Some(live.get(index)?.load(Ordering::Acquire)),
         };
         let mut cut = lost;
         let reading = Reading {
             state: &self.state,
             at: Cell::new(start),
         };
+        // Nothing is locked for a look that finds nothing.
+        let mut target = None;
         loop {
             let at = reading.at.get();
             let take = |record: &PrintRecord<'_>, next| {
                 // Before the sink is called: one that panics is not given the same line again.
                 reading.at.set(next);
-                self.options.target.record(record, self.options.locate);
+                let target = target.get_or_insert_with(|| self.options.target.open());
+                target.record(record, self.options.locate);
             };
             match read_record(&self.sites, at, capacity, word, take) {
                 Step::Next(_) => {}
@@ -179,6 +183,7 @@ impl Job {
                 }
             }
         }
+        drop(target);
         let delivered = reading.at.get() > start;
         drop(reading);
         if delivered {

@@ -1,5 +1,7 @@
 //! The buffers that kernels write their records to.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::super::live::LiveBuffer;
 use super::super::words::Words;
 use super::super::{Aspect, DeviceShared, capture, unique_id};
@@ -68,20 +70,26 @@ impl Memory {
         matches!(self.store, Store::Live(_))
     }
 
+    /// The words as they are now; only live memory has them.
+    pub(super) fn live(&self) -> &[AtomicU32] {
+        match &self.store {
+            Store::Live(live) => live.words(),
+            Store::Mirrored { .. } => &[],
+        }
+    }
+
     /// A word as it is now; only live memory has one.
     pub(super) fn word(&self, index: usize) -> Option<u32> {
-        match &self.store {
-            Store::Live(live) => live.load_u32(index as u64 * 4),
-            Store::Mirrored { .. } => None,
-        }
+        Some(self.live().get(index)?.load(Ordering::Acquire))
     }
 
     /// Makes the buffer what a new one is. Mirrored ones are cleared by the batch.
     pub(super) fn zero(&self) {
         if let Store::Live(live) = &self.store {
             let used = self.word(HEAD).unwrap_or(0) as usize;
-            for word in 0..HEADER_WORDS + used.min(self.words) {
-                let _ = live.store_u32(word as u64 * 4, 0);
+            let words = live.words().iter();
+            for word in words.take(HEADER_WORDS + used.min(self.words)) {
+                word.store(0, Ordering::Release);
             }
         }
     }

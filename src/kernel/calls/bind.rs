@@ -1,14 +1,17 @@
-//! Gives the variables of appended calls their bindings, and the fence its body.
+//! Gives the variables of appended calls their bindings, and functions the bodies that suit the device.
 
 use naga::valid::ModuleInfo;
-use naga::{Barrier, Block, GlobalVariable, Handle, Module, Span, Statement};
+use naga::{Block, GlobalVariable, Handle, Module, Span, Statement};
 
+use crate::device::fence;
 use crate::kernel::bindings::RuntimeBindings;
 
 const PORTS: &str = "tombolo_calls";
 const STATUS: &str = "tombolo_status";
 const WAITS: &str = "tombolo_call_waits";
 const FENCE: &str = "tombolo_call_fence";
+const CALM: &str = "tombolo_call_calm";
+const PAUSE: &str = "tombolo_call_pause";
 
 fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
     let mut globals = module.global_variables.iter();
@@ -23,24 +26,35 @@ fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
 /// `barrier` says whether the fence becomes a barrier of memory. On lavapipe it must not: that driver compiles one
 /// as if all of the work-group met there, and a work-group ends when its first group of lanes does. There the
 /// exchange that posts a call is a full fence, as processors have it.
-pub(crate) fn complete(module: &mut Module, bindings: &RuntimeBindings, barrier: bool) {
+///
+/// `rations` says whether callers are to take their time while they wait.
+pub(crate) fn complete(
+    module: &mut Module,
+    bindings: &RuntimeBindings,
+    barrier: bool,
+    rations: bool,
+) {
     for (name, binding) in [(PORTS, bindings.calls()), (STATUS, bindings.status())] {
         if let Some(handle) = named(module, name) {
             module.global_variables[handle].binding = Some(binding);
         }
     }
-    let fence = module
-        .functions
-        .iter_mut()
-        .find(|(_, f)| f.name.as_deref() == Some(FENCE));
-    if let Some((_, fence)) = fence.filter(|_| barrier) {
-        // Memory alone: a control barrier would wait for lanes that are elsewhere.
-        let span = Span::UNDEFINED;
-        fence.body = Block::new();
-        fence
-            .body
-            .push(Statement::MemoryBarrier(Barrier::STORAGE), span);
-        fence.body.push(Statement::Return { value: None }, span);
+    if barrier {
+        fence::fill(module, FENCE);
+    }
+    let span = Span::UNDEFINED;
+    for (_, function) in module.functions.iter_mut() {
+        let mut body = Block::new();
+        match function.name.as_deref() {
+            Some(CALM | PAUSE) if !rations => {
+                function.expressions.clear();
+                function.named_expressions.clear();
+                function.local_variables.clear();
+            }
+            _ => continue,
+        }
+        body.push(Statement::Return { value: None }, span);
+        function.body = body;
     }
 }
 

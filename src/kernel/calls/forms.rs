@@ -11,6 +11,7 @@ use super::wgsl::{spelled, transfers};
 use crate::kernel::layout::TypeLayout;
 
 pub(super) const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
+pub(super) const WAIT: &str = include_str!("../../../shaders/rpc_wait.wgsl");
 const TICKET: &str = include_str!("../../../shaders/rpc_ticket.wgsl");
 const STREAM: &str = include_str!("../../../shaders/rpc_stream_of.wgsl");
 
@@ -83,11 +84,28 @@ struct Parts<'t> {
 }
 
 /// Who waits for an answer frees the port, and so whoever waits for a port gets one.
-const PATIENCE: &str = "patience";
+const PATIENCE: &str = "most";
 /// Calls that are begun and streams hold a port until they are collected or closed, perhaps by the invocation that
 /// looks for a port here: it looks at each a few times, and not until one is free.
 const FEW_LOOKS: &str = "4u * ports + 64u";
+/// What stands in place of waiting where nobody waits: the port is given back, and is free once the call is served.
+const LEAVE: &str = "
+        if held {
+            tombolo_call_fence();
+            atomicStore(&tombolo_calls[locks + port], 0u);
+            reply.status = 1u;
+            break;
+        }";
+/// The same for a call that is collected later: the port is kept, and its ticket lies in it.
+const BEGUN: &str = "
+        if held {
+            reply.ticket = ((request & 0x7fffu) << 17u) | (port << 1u) | 1u;
+            atomicStore(&tombolo_calls[arguments + 2u], reply.ticket);
+            reply.status = 1u;
+            break;
+        }";
 const WAITS: &str = "tombolo_call_waits = 1u;";
+/// Whoever gives up leaves the call to the server: the port is free once it has answered.
 const RELEASE: &str = "atomicStore(&tombolo_calls[locks + port], 0u);";
 
 impl Mention<'_> {
@@ -145,7 +163,7 @@ impl Mention<'_> {
                 reply: &format!("{name}_reply"),
                 search: PATIENCE,
                 waits: WAITS,
-                posted: "held = true;",
+                posted: WAIT,
                 results: &loads,
                 release: RELEASE,
             }));
@@ -175,7 +193,7 @@ impl Mention<'_> {
                 reply: &reply,
                 search: PATIENCE,
                 waits: "",
-                posted: &format!("tombolo_call_fence(); {RELEASE} reply.status = 1u; break;"),
+                posted: LEAVE,
                 results: "",
                 release: RELEASE,
             }));
@@ -192,10 +210,7 @@ impl Mention<'_> {
                 reply: &reply,
                 search: FEW_LOOKS,
                 waits: "",
-                posted: "reply.ticket = ((request & 0x7fffu) << 17u) | (port << 1u) | 1u;
-                    atomicStore(&tombolo_calls[arguments + 3u], reply.ticket);
-                    reply.status = 1u;
-                    break;",
+                posted: BEGUN,
                 results: "",
                 release: RELEASE,
             }));
@@ -221,7 +236,7 @@ impl Mention<'_> {
                 reply: &format!("{name}_stream"),
                 search: FEW_LOOKS,
                 waits: WAITS,
-                posted: "held = true;",
+                posted: WAIT,
                 results: &opened,
                 release: &format!("if reply.status != 1u {{ {RELEASE} }}"),
             }));

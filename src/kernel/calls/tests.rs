@@ -1,6 +1,6 @@
 use super::*;
 use crate::kernel::calls::bind::CallUse;
-use crate::kernel::calls::forms::CALL;
+use crate::kernel::calls::forms::{CALL, WAIT};
 use crate::kernel::calls::{Signature, opcode};
 use crate::kernel::constants::Constants;
 use crate::kernel::error::KernelError;
@@ -196,15 +196,16 @@ fn kernels_and_host_agree_on_the_header() {
         (FIRST, "first"),
         (RESULTS, "first_result"),
     ] {
-        let line = CALL
-            .lines()
-            .find(|line| line.trim().starts_with(&format!("let {name} = ")));
+        let mut lines = CALL.lines().chain(COMMON.lines());
+        let line = lines.find(|line| line.trim().starts_with(&format!("let {name} = ")));
         assert!(
             line.unwrap().contains(&format!("tombolo_calls[{index}]")),
             "{name}"
         );
     }
-    assert!(CALL.contains(&format!("atomicLoad(&tombolo_calls[{CLOSED}]) != 0u")));
+    for text in [CALL, WAIT] {
+        assert!(text.contains(&format!("atomicLoad(&tombolo_calls[{CLOSED}]) != 0u")));
+    }
     assert!(COMMON.contains(&format!("atomicAdd(&tombolo_calls[{TICKET}], 1u)")));
     for (name, code) in STATUSES {
         use crate::device::CallStatus as Status;

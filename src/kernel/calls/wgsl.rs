@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::forms::{Form, Mention, TYPE_ENDINGS};
+use super::forms::{Form, Mention, TYPE_ENDINGS, WAIT};
 use super::{CallDeclaration, CallSet};
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::token::TokenStream;
@@ -346,7 +346,7 @@ pub(crate) fn appendix(
         }
     }
     if mentions.iter().any(|mention| mention.declaration.stream) {
-        appendix.add(STREAMS, origin.clone());
+        appendix.add(&STREAMS.replace("$wait$", WAIT), origin.clone());
     }
     if mentions.iter().any(Mention::is_plain) {
         let words = crate::kernel::passes::status::WORDS;

@@ -51,11 +51,8 @@ impl<W: ClientWords> Client<W> {
             let at = layout.arguments(port);
             words.store(at, opcode);
             words.store(at + 1, arguments.len() as u32);
-            words.store(at + 2, request);
-            words.store(at + 3, 1);
-            for (index, &word) in arguments.iter().enumerate().take(layout.payload) {
-                words.store(at + PREFIX + index, word);
-            }
+            let length = arguments.len().min(layout.payload);
+            words.store_all(at + PREFIX, &arguments[..length]);
             words.store(layout.request(port), request);
             self.last = port;
             return Some(Posted { port, request });
@@ -69,9 +66,8 @@ impl<W: ClientWords> Client<W> {
         next(Side::Client, words.load(layout.reply(port)), request)?;
         let at = layout.results(port);
         let status = CallStatus::from_code(words.load(at));
-        for (index, word) in results.iter_mut().enumerate().take(layout.payload) {
-            *word = words.load(at + PREFIX + index);
-        }
+        let length = results.len().min(layout.payload);
+        words.load_all(at + PREFIX, &mut results[..length]);
         words.store(layout.lock(port), 0);
         Some(status)
     }

@@ -4,20 +4,21 @@
 //!      0  ports | patience | budget | calm | closed | ticket | payload words | …         one cache line
 //!     16  locks      one word for each port                             client's own
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
-//!         arguments  { opcode, length, sequence, lanes, arguments … }   client writes
+//!         arguments  { opcode, length, ticket, scratch, arguments … }   client writes
 //!         replies    one word for each port: the server's outboxes      server writes, client polls
-//!         results    { status, length, sequence, 0, results … }         server writes
+//!         results    { status, length, 0, 0, results … }                server writes
 //! ```
 //!
 //! Each table and each port begins on a cache line, so that nothing that one side writes shares a line with
 //! what the other writes. Mailboxes of one side lie together: one line tells the server of sixteen ports. All that
-//! a side writes is one range, so that one copy carries it where the two sides share no memory.
+//! a side writes is one range, so that one copy carries it where the two sides share no memory. Lengths are in words;
+//! `ticket` is that of a call that was begun, or 0, and the clients' own; nobody reads `scratch`.
 //!
 //! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
 
 /// Words of one cache line, and of the header.
-const LINE: usize = 16;
+pub(crate) const LINE: usize = 16;
 
 /// Words in front of arguments and of results.
 pub(crate) const PREFIX: usize = 4;

@@ -11,6 +11,9 @@
 //! every state in which the servers run, the end can be reached in which every call was made (progress, none lost),
 //! and at the end all locks are free and all mailboxes agree (return to quiescent).
 //!
+//! A server may keep answers back while it serves other ports, and tell the clients of all of them then; the lock (or,
+//! where one thread serves all, what it remembers to have answered) keeps everybody from serving them again.
+//!
 //! What is left out in turn (a fence, a look, the order of two stores) must be noticed: `mutants_are_caught`.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -39,6 +42,10 @@ enum Flaw {
     NoClientLock,
     /// Clients give the lock back before they have read the result.
     EarlyRelease,
+    /// Servers give the lock back before they tell the client of an answer.
+    EarlyServerRelease,
+    /// Servers forget an answer of which they have not told the client.
+    ForgottenAnswer,
     /// Mailboxes are single bits, and the client looks at its inbox before it takes the lock.
     BitsWithEarlyLook,
 }
@@ -63,6 +70,8 @@ struct Setup {
     leaves: bool,
     /// Servers may stop for good between two calls.
     stops: bool,
+    /// Servers may serve other calls before they tell the client of an answer.
+    batches: bool,
     flaw: Flaw,
 }
 
@@ -116,6 +125,8 @@ struct State {
     ports: Vec<Port>,
     clients: Vec<(ClientAt, u32)>,
     servers: Vec<ServerAt>,
+    /// For each server, the ports whose answers lie there, and whose mailboxes do not say so yet.
+    kept: Vec<Vec<(usize, u32)>>,
     /// On their way from clients, and from servers.
     flying: [Vec<Write>; 2],
     epochs: [u8; 2],
@@ -131,6 +142,7 @@ impl State {
             ports: vec![Port::default(); setup.ports],
             clients: vec![(ClientAt::Search, 0); setup.clients],
             servers: vec![ServerAt::Search; setup.servers],
+            kept: vec![Vec::new(); setup.servers],
             flying: [Vec::new(), Vec::new()],
             epochs: [0, 0],
             served: vec![0; calls],
@@ -367,7 +379,14 @@ impl State {
                         found.push(with(&|s| go(s, ServerAt::Locked(port, early))));
                     }
                 }
-                if setup.stops {
+                if let [(port, request), ..] = self.kept[index][..] {
+                    found.push(with(&|s| {
+                        s.kept[index].remove(0);
+                        s.write(Side::Server, port, true, request);
+                        s.fence(Side::Server);
+                        s.ports[port].server_lock = false;
+                    }));
+                } else if setup.stops {
                     found.push(with(&|s| go(s, ServerAt::Stopped)));
                 }
             }
@@ -421,15 +440,26 @@ impl State {
                 };
                 go(s, ServerAt::Answered(port, then));
             })),
-            ServerAt::Answered(port, word) => found.push(with(&|s| {
-                let mailbox = setup.flaw != Flaw::ServerStoresSwapped;
-                s.write(Side::Server, port, mailbox, word);
-                if setup.flaw != Flaw::NoServerFence {
-                    s.fence(Side::Server);
+            ServerAt::Answered(port, word) => {
+                if setup.batches {
+                    found.push(with(&|s| {
+                        if setup.flaw != Flaw::ForgottenAnswer {
+                            s.kept[index].push((port, word));
+                        }
+                        s.ports[port].server_lock = setup.flaw != Flaw::EarlyServerRelease;
+                        go(s, ServerAt::Search);
+                    }));
                 }
-                s.ports[port].server_lock = false;
-                go(s, ServerAt::Search);
-            })),
+                found.push(with(&|s| {
+                    let mailbox = setup.flaw != Flaw::ServerStoresSwapped;
+                    s.write(Side::Server, port, mailbox, word);
+                    if setup.flaw != Flaw::NoServerFence {
+                        s.fence(Side::Server);
+                    }
+                    s.ports[port].server_lock = false;
+                    go(s, ServerAt::Search);
+                }));
+            }
             ServerAt::Stopped => {}
         }
         Ok(())
@@ -443,7 +473,8 @@ impl State {
             let servers = self.servers.iter().filter(|at| {
                 matches!(at, ServerAt::Working(p, _) | ServerAt::Answering(p, ..) | ServerAt::Answered(p, _) if *p == port)
             });
-            if clients.count() > 1 || servers.count() > 1 {
+            let kept = self.kept.iter().flatten().filter(|(p, _)| *p == port);
+            if clients.count() > 1 || servers.count() + kept.count() > 1 {
                 return Err(format!("two at one end of port {port}"));
             }
         }
@@ -477,6 +508,7 @@ impl State {
         self.clients.iter().all(|(_, call)| *call == setup.calls)
             && self.ports.iter().all(quiet)
             && self.flying.iter().all(Vec::is_empty)
+            && self.kept.iter().all(Vec::is_empty)
             && self.served.iter().skip(1).all(|&times| times == 1)
             && moves == calls * MOVES_PER_CALL
     }
@@ -545,6 +577,7 @@ const PLAIN: Setup = Setup {
     look: Look::Locked,
     leaves: false,
     stops: false,
+    batches: false,
     flaw: Flaw::None,
 };
 
@@ -567,6 +600,19 @@ fn setups() -> Vec<Setup> {
         setups.push(Setup {
             ports: 2,
             calls: 1,
+            ..plain
+        });
+        setups.push(Setup {
+            ports: 2,
+            calls: 1,
+            batches: true,
+            ..plain
+        });
+        setups.push(Setup {
+            ports: 2,
+            calls: 2,
+            servers: 1,
+            batches: true,
             ..plain
         });
         setups.push(Setup {
@@ -631,10 +677,16 @@ fn mutants_are_caught() {
         (Flaw::NoServerRecheck, Look::Locked),
         (Flaw::NoClientLock, Look::Locked),
         (Flaw::EarlyRelease, Look::Locked),
+        (Flaw::EarlyServerRelease, Look::Locked),
+        (Flaw::ForgottenAnswer, Look::Locked),
         (Flaw::BitsWithEarlyLook, Look::InboxFirst),
     ] {
         let caught = [
             PLAIN,
+            Setup {
+                batches: true,
+                ..PLAIN
+            },
             Setup {
                 leaves: true,
                 servers: 1,

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::layout::{CLOSED, PREFIX, PortLayout};
+use super::layout::{CLOSED, LINE, PREFIX, PortLayout};
 use super::protocol::{CallStatus, Side, next};
 use super::words::Words;
 
@@ -20,6 +20,12 @@ pub(crate) trait Dispatch {
         results: &mut Vec<u32>,
     ) -> CallStatus;
 
+    /// Whether answers to other calls may wait while this one is served.
+    fn is_quick(&self, opcode: u32) -> bool {
+        let _ = opcode;
+        false
+    }
+
     /// Hears of a call that claims to be longer than its port.
     fn oversize(&self) {}
 }
@@ -30,53 +36,64 @@ pub(crate) trait Private {
     fn try_lock(&self, port: usize) -> bool;
     /// Gives it back.
     fn unlock(&self, port: usize);
-    /// What was answered last at a port. Only with its lock.
+    /// What was answered last at a port. Only with its lock, or for a look that decides nothing.
     fn answered(&self, port: usize) -> u32;
     /// Remembers what was answered. Only with its lock.
     fn set_answered(&self, port: usize, request: u32);
-}
-
-/// One port as its server knows it.
-#[derive(Debug, Default)]
-struct Own {
-    lock: AtomicBool,
-    answered: AtomicU32,
+    /// What was answered at the ports of a line.
+    fn line(&self, line: usize) -> Option<&[AtomicU32; LINE]>;
 }
 
 /// [`Private`] in the host's memory.
 #[derive(Debug)]
-pub(crate) struct HostPrivate(Box<[Own]>);
+pub(crate) struct HostPrivate {
+    /// None where one thread serves all.
+    locks: Box<[AtomicBool]>,
+    answered: Box<[[AtomicU32; LINE]]>,
+    is_alone: bool,
+}
 
 impl HostPrivate {
-    pub fn new(ports: usize) -> Self {
-        Self((0..ports).map(|_| Own::default()).collect())
+    fn new(ports: usize, is_alone: bool) -> Self {
+        let locks = if is_alone { 0 } else { ports };
+        let line = |_| std::array::from_fn(|_| AtomicU32::new(0));
+        Self {
+            locks: (0..locks).map(|_| AtomicBool::new(false)).collect(),
+            answered: (0..ports.div_ceil(LINE)).map(line).collect(),
+            is_alone,
+        }
     }
 }
 
 impl Private for HostPrivate {
     fn try_lock(&self, port: usize) -> bool {
-        let own = self.0.get(port);
-        own.is_some_and(|own| !own.lock.swap(true, Ordering::AcqRel))
+        let lock = self.locks.get(port);
+        self.is_alone || lock.is_some_and(|lock| !lock.swap(true, Ordering::AcqRel))
     }
 
     fn unlock(&self, port: usize) {
-        if let Some(own) = self.0.get(port) {
-            own.lock.store(false, Ordering::Release);
+        if let Some(lock) = self.locks.get(port) {
+            lock.store(false, Ordering::Release);
         }
     }
 
     fn answered(&self, port: usize) -> u32 {
-        (self.0.get(port)).map_or(0, |own| own.answered.load(Ordering::Acquire))
+        let answered = self.answered.as_flattened().get(port);
+        answered.map_or(0, |answered| answered.load(Ordering::Relaxed))
     }
 
     fn set_answered(&self, port: usize, request: u32) {
-        if let Some(own) = self.0.get(port) {
-            own.answered.store(request, Ordering::Release);
+        if let Some(answered) = self.answered.as_flattened().get(port) {
+            answered.store(request, Ordering::Relaxed);
         }
+    }
+
+    fn line(&self, line: usize) -> Option<&[AtomicU32; LINE]> {
+        self.answered.get(line)
     }
 }
 
-/// The server's end of a set of ports. Any number of threads may sweep one.
+/// The server's end of a set of ports. Any number of threads may sweep one, unless it was made for one alone.
 #[derive(Debug)]
 pub(crate) struct Server<W, P = HostPrivate> {
     words: W,
@@ -84,24 +101,36 @@ pub(crate) struct Server<W, P = HostPrivate> {
     layout: PortLayout,
 }
 
+/// Lines of ports that are looked at more often than the others.
+const BUSY: usize = 8;
+
 /// What a sweeping thread keeps from one sweep to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
     /// The port served last; the next sweep begins behind it, so that no port starves.
     last: usize,
+    /// The lines in which calls were found last.
+    busy: Vec<usize>,
     arguments: Vec<u32>,
     results: Vec<u32>,
 }
 
+/// Calls of one line that were served, and whose mailboxes do not say so yet.
+struct Answers {
+    requests: [u32; LINE],
+    served: u32,
+}
+
 impl<W: Words> Server<W> {
-    /// The server of ports that nobody has used yet, and whose words are zero; writes their header.
-    pub fn new(words: W, layout: PortLayout) -> Self {
+    /// The server of ports that nobody has used yet, and whose words are zero; writes their header. `is_alone`: one
+    /// thread at most will ever serve them.
+    pub fn new(words: W, layout: PortLayout, is_alone: bool) -> Self {
         for (index, value) in layout.header() {
             words.store(index, value);
         }
         Self {
             words,
-            private: HostPrivate::new(layout.ports),
+            private: HostPrivate::new(layout.ports, is_alone),
             layout,
         }
     }
@@ -133,56 +162,146 @@ impl<W: Words, P: Private> Server<W, P> {
 
     /// Looks at every port once and serves what is posted; the number of calls served.
     pub fn sweep(&self, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> usize {
-        let ports = self.layout.ports;
-        let start = (sweeper.last + 1) % ports;
+        let lines = self.layout.ports.div_ceil(LINE);
+        let start = (sweeper.last + 1) % self.layout.ports;
+        let (first, behind) = (start / LINE, u32::MAX << (start % LINE));
+        sweeper.busy.clear();
+        let mut served = self.sweep_line(first, behind, sweeper, dispatch);
+        for line in (first + 1..lines).chain(0..first) {
+            let found = self.sweep_line(line, u32::MAX, sweeper, dispatch);
+            if found > 0 && sweeper.busy.len() < BUSY {
+                sweeper.busy.push(line);
+            }
+            served += found;
+        }
+        served += self.sweep_line(first, !behind, sweeper, dispatch);
+        if sweeper.busy.len() < BUSY {
+            sweeper.busy.push(first);
+        }
+        served
+    }
+
+    /// Looks at the ports in whose neighbourhood calls were found by the last sweep, and serves what is posted; the
+    /// number of calls served.
+    pub fn glance(&self, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> usize {
         let mut served = 0;
-        for port in (start..ports).chain(0..start) {
-            if self.serve(port, sweeper, dispatch) {
-                sweeper.last = port;
-                served += 1;
+        for index in 0..sweeper.busy.len() {
+            if let Some(&line) = sweeper.busy.get(index) {
+                served += self.sweep_line(line, u32::MAX, sweeper, dispatch);
             }
         }
         served
     }
 
-    /// Serves the call at a port, if there is one and no other thread is at it.
-    pub fn serve(&self, port: usize, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> bool {
-        let (words, layout, own) = (&self.words, self.layout, &self.private);
-        let posted = || {
-            let inbox = words.load(layout.request(port));
-            next(Side::Server, inbox, own.answered(port))
+    /// Serves what is posted at those ports of a line that have a bit in `among`.
+    fn sweep_line(
+        &self,
+        line: usize,
+        among: u32,
+        sweeper: &mut Sweeper,
+        dispatch: &impl Dispatch,
+    ) -> usize {
+        let first = line * LINE;
+        let ports = self.layout.ports.saturating_sub(first).min(LINE);
+        let Some(answered) = self.private.line(line) else {
+            return 0;
         };
-        // A cheap look first: most ports are quiet, and a lock is a write. It decides nothing.
-        if posted().is_none() || !own.try_lock(port) {
+        let requests = self.layout.request(first);
+        let mut posted = self.words.differing(requests, answered);
+        if posted == 0 {
+            return 0;
+        }
+        posted &= among & ((1 << ports) - 1);
+        if posted == 0 {
+            return 0;
+        }
+        let mut answers = Answers {
+            requests: [0; LINE],
+            served: 0,
+        };
+        let mut count = 0;
+        while posted != 0 {
+            let index = posted.trailing_zeros() as usize;
+            posted &= posted - 1;
+            if self.work(first, index, &mut answers, sweeper, dispatch) {
+                sweeper.last = first + index;
+                count += 1;
+            }
+        }
+        self.publish(first, &mut answers);
+        count
+    }
+
+    /// Serves the call at a port, if there is one and no other thread is at it.
+    #[cfg(test)]
+    pub fn serve(&self, port: usize, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> bool {
+        let mut answers = Answers {
+            requests: [0; LINE],
+            served: 0,
+        };
+        let served = self.work(port, 0, &mut answers, sweeper, dispatch);
+        self.publish(port, &mut answers);
+        served
+    }
+
+    /// Serves the call at port `first + index`, and notes it in `answers`, from which the client has yet to learn it.
+    fn work(
+        &self,
+        first: usize,
+        index: usize,
+        answers: &mut Answers,
+        sweeper: &mut Sweeper,
+        dispatch: &impl Dispatch,
+    ) -> bool {
+        let port = first + index;
+        let (words, layout, own) = (&self.words, self.layout, &self.private);
+        if !own.try_lock(port) {
             return false;
         }
-        let Some(request) = posted() else {
+        // What made the caller look was a look without the lock.
+        let inbox = words.load(layout.request(port));
+        let Some(request) = next(Side::Server, inbox, own.answered(port)) else {
             own.unlock(port);
             return false;
         };
         let at = layout.arguments(port);
         let (opcode, length) = (words.load(at), words.load(at + 1) as usize);
+        let is_quick = dispatch.is_quick(opcode);
+        if !is_quick {
+            // Whoever waits for the others is not to wait for this one.
+            self.publish(first, answers);
+        }
         sweeper.results.clear();
         let status = if length > layout.payload {
             dispatch.oversize();
             CallStatus::Malformed
         } else {
-            sweeper.arguments.clear();
-            let arguments = (0..length).map(|index| words.load(at + PREFIX + index));
-            sweeper.arguments.extend(arguments);
+            sweeper.arguments.resize(length, 0);
+            words.load_all(at + PREFIX, &mut sweeper.arguments);
             dispatch.dispatch(port, opcode, &sweeper.arguments, &mut sweeper.results)
         };
         let at = layout.results(port);
-        let results = sweeper.results.iter().take(layout.payload);
-        for (index, &word) in results.enumerate() {
-            words.store(at + PREFIX + index, word);
-        }
-        words.store(at, status.code());
-        words.store(at + 1, sweeper.results.len() as u32);
-        words.store(at + 2, request);
+        let length = sweeper.results.len().min(layout.payload);
+        words.store_all(at + PREFIX, &sweeper.results[..length]);
+        words.store_all(at, &[status.code(), sweeper.results.len() as u32]);
         own.set_answered(port, request);
-        words.store(layout.reply(port), request);
-        own.unlock(port);
+        answers.requests[index] = request;
+        answers.served |= 1 << index;
+        if !is_quick {
+            self.publish(first, answers);
+        }
         true
+    }
+
+    /// Tells the clients of answers.
+    fn publish(&self, first: usize, answers: &mut Answers) {
+        let mut served = std::mem::take(&mut answers.served);
+        while served != 0 {
+            let index = served.trailing_zeros() as usize;
+            served &= served - 1;
+            let port = first + index;
+            (self.words).store(self.layout.reply(port), answers.requests[index]);
+            self.private.unlock(port);
+        }
     }
 }

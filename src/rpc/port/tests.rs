@@ -8,7 +8,7 @@ use super::client::Client;
 use super::layout::PortLayout;
 use super::protocol::CallStatus;
 use super::server::{Dispatch, Server, Sweeper};
-use super::words::HostWords;
+use super::words::{HostWords, host_words};
 
 /// Counts each call, and answers with the sum and the first argument.
 struct Sums(Vec<AtomicU32>);
@@ -59,8 +59,8 @@ fn call(
 /// `clients` clients, shared out to `threads` threads, make `calls` calls each over `ports` ports.
 fn loopback(ports: usize, clients: usize, threads: usize, servers: usize, calls: usize) {
     let layout = PortLayout::new(ports, 8);
-    let words = Arc::new(HostWords::new(layout.words()));
-    let server = Server::new(Arc::clone(&words), layout);
+    let words = host_words(layout.words());
+    let server = Server::new(Arc::clone(&words), layout, false);
     let sums = Sums((0..clients * calls).map(|_| AtomicU32::new(0)).collect());
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -124,8 +124,8 @@ fn as_many_ports_as_clients() {
 #[test]
 fn calls_in_flight_fill_the_ports_and_no_more() {
     let layout = PortLayout::new(5, 4);
-    let words = Arc::new(HostWords::new(layout.words()));
-    let server = Server::new(Arc::clone(&words), layout);
+    let words = host_words(layout.words());
+    let server = Server::new(Arc::clone(&words), layout, false);
     let mut client = Client::new(Arc::clone(&words), layout, 3);
     let sums = Sums((0..100).map(|_| AtomicU32::new(0)).collect());
     let posted: Vec<_> = (0..5).map(|i| client.try_post(7, &[i]).unwrap()).collect();
@@ -150,8 +150,8 @@ fn calls_in_flight_fill_the_ports_and_no_more() {
 #[test]
 fn a_call_that_was_left_keeps_its_port_until_it_is_served() {
     let layout = PortLayout::new(1, 4);
-    let words = Arc::new(HostWords::new(layout.words()));
-    let server = Server::new(Arc::clone(&words), layout);
+    let words = host_words(layout.words());
+    let server = Server::new(Arc::clone(&words), layout, false);
     let mut client = Client::new(Arc::clone(&words), layout, 0);
     let sums = Sums((0..4).map(|_| AtomicU32::new(0)).collect());
     let call = client.try_post(7, &[1]).unwrap();
@@ -173,8 +173,8 @@ fn sweeps_begin_behind_the_port_served_last() {
         }
     }
     let layout = PortLayout::new(4, 4);
-    let words = Arc::new(HostWords::new(layout.words()));
-    let server = Server::new(Arc::clone(&words), layout);
+    let words = host_words(layout.words());
+    let server = Server::new(Arc::clone(&words), layout, false);
     let order = Order(std::sync::Mutex::default());
     let mut sweeper = Sweeper::default();
     let mut client = Client::new(Arc::clone(&words), layout, 2);
@@ -188,4 +188,81 @@ fn sweeps_begin_behind_the_port_served_last() {
     }
     server.sweep(&mut sweeper, &order);
     assert_eq!(*order.0.lock().unwrap(), [2, 3, 0, 1, 2]);
+}
+
+#[test]
+fn answers_are_kept_back_for_quick_calls_alone() {
+    /// Notes which of the ports have been answered, when it serves a call.
+    struct Watch {
+        words: Arc<HostWords>,
+        layout: PortLayout,
+        seen: std::sync::Mutex<Vec<(u32, Vec<u32>)>>,
+    }
+    impl Dispatch for Watch {
+        fn dispatch(&self, _: usize, opcode: u32, _: &[u32], _: &mut Vec<u32>) -> CallStatus {
+            let replies = (0..self.layout.ports).map(|port| self.layout.reply(port));
+            let replies = replies.map(|at| self.words[at].load(Ordering::Acquire));
+            self.seen.lock().unwrap().push((opcode, replies.collect()));
+            CallStatus::Done
+        }
+
+        fn is_quick(&self, opcode: u32) -> bool {
+            opcode < 100
+        }
+    }
+    let layout = PortLayout::new(4, 4);
+    let words = host_words(layout.words());
+    let server = Server::new(Arc::clone(&words), layout, true);
+    let watch = Watch {
+        words: Arc::clone(&words),
+        layout,
+        seen: std::sync::Mutex::default(),
+    };
+    let mut client = Client::new(words, layout, 0);
+    let posted: Vec<_> = [1, 2, 100, 3]
+        .map(|opcode| client.try_post(opcode, &[]).unwrap())
+        .into();
+    // The sweep begins behind port 0.
+    assert_eq!(server.sweep(&mut Sweeper::default(), &watch), 4);
+    let seen = watch.seen.into_inner().unwrap();
+    let expected: [(u32, [u32; 4]); 4] = [
+        (2, [0, 0, 0, 0]),
+        (100, [0, 1, 0, 0]),
+        (3, [0, 1, 1, 0]),
+        (1, [0, 1, 1, 1]),
+    ];
+    assert_eq!(
+        seen,
+        expected.map(|(opcode, replies)| (opcode, replies.to_vec()))
+    );
+    for call in posted {
+        assert_eq!(client.try_collect(call, &mut []), Some(CallStatus::Done));
+    }
+}
+
+#[test]
+fn busy_ports_are_looked_at_between_sweeps() {
+    let layout = PortLayout::new(100, 4);
+    let words = host_words(layout.words());
+    let server = Server::new(Arc::clone(&words), layout, true);
+    let sums = Sums((0..8).map(|_| AtomicU32::new(0)).collect());
+    let mut sweeper = Sweeper::default();
+    let call = |port: usize, id: u32| {
+        let mut client = Client::new(Arc::clone(&words), layout, port);
+        client.try_post(7, &[id]).unwrap();
+    };
+    call(40, 0);
+    call(99, 1);
+    assert_eq!(server.sweep(&mut sweeper, &sums), 2);
+    // Neighbours of those that called, and somebody else.
+    call(41, 2);
+    call(96, 3);
+    call(70, 4);
+    assert_eq!(server.glance(&mut sweeper, &sums), 2);
+    assert_eq!(server.sweep(&mut sweeper, &sums), 1);
+    call(71, 5);
+    assert_eq!(server.glance(&mut sweeper, &sums), 1);
+    for (id, count) in sums.0.iter().enumerate() {
+        assert_eq!(count.load(Ordering::Relaxed), u32::from(id < 6), "{id}");
+    }
 }

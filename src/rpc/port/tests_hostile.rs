@@ -4,7 +4,7 @@ use super::client::Client;
 use super::layout::{MAX_PAYLOAD, PREFIX, PortLayout};
 use super::protocol::CallStatus;
 use super::server::{Dispatch, Server, Sweeper};
-use super::words::{HostWords, Words};
+use super::words::{Words, host_words};
 use std::sync::Arc;
 
 /// Answers `[opcode, length]`, and as many words as the first argument asks for.
@@ -31,8 +31,8 @@ impl Dispatch for Generous {
 pub(crate) fn drive(bytes: &[u8]) {
     let layout = PortLayout::new(4, 8);
     let honest = layout.ports - 1;
-    let words = Arc::new(HostWords::new(layout.words() + 64));
-    let server = Server::new(Arc::clone(&words), layout);
+    let words = host_words(layout.words() + 64);
+    let server = Server::new(Arc::clone(&words), layout, false);
     let mut sweeper = Sweeper::default();
     let spared = |index: usize| {
         let own = [

@@ -1,6 +1,9 @@
 //! The shared words, whatever memory they are: live memory that a kernel sees, or memory of the host.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::layout::LINE;
 
 /// Words that both sides of a port see.
 ///
@@ -11,6 +14,29 @@ pub(crate) trait Words {
     fn load(&self, index: usize) -> u32;
     /// Writes a word, and releases what this thread wrote before.
     fn store(&self, index: usize, value: u32);
+
+    /// Reads words that follow each other, each as [`Words::load`] does.
+    fn load_all(&self, index: usize, words: &mut [u32]) {
+        for (word, index) in words.iter_mut().zip(index..) {
+            *word = self.load(index);
+        }
+    }
+
+    /// Writes words that follow each other, each as [`Words::store`] does.
+    fn store_all(&self, index: usize, words: &[u32]) {
+        for (&word, index) in words.iter().zip(index..) {
+            self.store(index, word);
+        }
+    }
+
+    /// Which words of the cache line at `index` differ from those of `known`, as bits: a look that decides nothing.
+    fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
+        let differs = |(word, known): (usize, &AtomicU32)| {
+            let differs = self.load(index + word) != known.load(Ordering::Relaxed);
+            u32::from(differs) << word
+        };
+        known.iter().enumerate().map(differs).sum()
+    }
 }
 
 /// Words whose memory the clients share, for their locks.
@@ -19,36 +45,63 @@ pub(crate) trait ClientWords: Words {
     fn swap(&self, index: usize, value: u32) -> u32;
 }
 
-/// Words in the host's memory.
-#[derive(Debug)]
-pub(crate) struct HostWords(Box<[AtomicU32]>);
+/// Words in the host's memory; also live memory looks like this to the host.
+pub(crate) type HostWords = [AtomicU32];
 
-impl HostWords {
-    /// `len` words, all 0.
-    pub fn new(len: usize) -> Self {
-        Self((0..len).map(|_| AtomicU32::new(0)).collect())
-    }
+/// `len` words, all 0.
+pub(crate) fn host_words(len: usize) -> Arc<HostWords> {
+    (0..len).map(|_| AtomicU32::new(0)).collect()
 }
 
 impl Words for HostWords {
     fn load(&self, index: usize) -> u32 {
-        (self.0.get(index)).map_or(0, |word| word.load(Ordering::Acquire))
+        (self.get(index)).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
     fn store(&self, index: usize, value: u32) {
-        if let Some(word) = self.0.get(index) {
+        if let Some(word) = self.get(index) {
             word.store(value, Ordering::Release);
         }
+    }
+
+    fn load_all(&self, index: usize, words: &mut [u32]) {
+        let from = self.get(index..).unwrap_or_default();
+        // Words beyond the end read as 0.
+        let mut from = from.iter().map(|word| word.load(Ordering::Acquire));
+        words.fill_with(|| from.next().unwrap_or(0));
+    }
+
+    fn store_all(&self, index: usize, words: &[u32]) {
+        let to = self.get(index..).unwrap_or_default();
+        for (to, &word) in to.iter().zip(words) {
+            to.store(word, Ordering::Release);
+        }
+    }
+
+    fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
+        let line = self.get(index..).and_then(<[_]>::first_chunk::<LINE>);
+        let Some(line) = line else {
+            return 0;
+        };
+        let differ = |word: usize| {
+            let (a, b) = (&line[word], &known[word]);
+            a.load(Ordering::Relaxed) ^ b.load(Ordering::Relaxed)
+        };
+        // Nearly always none does.
+        if (0..LINE).fold(0, |all, word| all | differ(word)) == 0 {
+            return 0;
+        }
+        (0..LINE).fold(0, |mask, word| mask | u32::from(differ(word) != 0) << word)
     }
 }
 
 impl ClientWords for HostWords {
     fn swap(&self, index: usize, value: u32) -> u32 {
-        (self.0.get(index)).map_or(0, |word| word.swap(value, Ordering::AcqRel))
+        (self.get(index)).map_or(0, |word| word.swap(value, Ordering::AcqRel))
     }
 }
 
-impl<W: Words + ?Sized> Words for std::sync::Arc<W> {
+impl<W: Words + ?Sized> Words for Arc<W> {
     fn load(&self, index: usize) -> u32 {
         (**self).load(index)
     }
@@ -56,9 +109,21 @@ impl<W: Words + ?Sized> Words for std::sync::Arc<W> {
     fn store(&self, index: usize, value: u32) {
         (**self).store(index, value);
     }
+
+    fn load_all(&self, index: usize, words: &mut [u32]) {
+        (**self).load_all(index, words);
+    }
+
+    fn store_all(&self, index: usize, words: &[u32]) {
+        (**self).store_all(index, words);
+    }
+
+    fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
+        (**self).differing(index, known)
+    }
 }
 
-impl<W: ClientWords + ?Sized> ClientWords for std::sync::Arc<W> {
+impl<W: ClientWords + ?Sized> ClientWords for Arc<W> {
     fn swap(&self, index: usize, value: u32) -> u32 {
         (**self).swap(index, value)
     }

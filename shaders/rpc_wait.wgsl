@@ -1,0 +1,44 @@
+        // Only lanes whose call is posted wait, and for nobody but the server. First they look again and again; on
+        // adapters that ration turns they take their time then.
+        var waits = held;
+        let soon = select(most, min(most, look + calm), calm < most);
+        loop {
+            if !waits {
+                break;
+            }
+            // What this processor holds of the word is older than what the host has written.
+            tombolo_call_fence();
+            if atomicLoad(&tombolo_calls[replies + port]) == request {
+                done = true;
+                waits = false;
+                break;
+            }
+            // Never two, which nobody can know: the pause has to be made.
+            look = tombolo_call_turn(look, select(1u, 2u, tombolo_call_paused == 0xffffffffu));
+            if look >= soon {
+                break;
+            }
+            if (look & 63u) == 0u && atomicLoad(&tombolo_calls[4]) != 0u {
+                reply.status = 3u;
+                waits = false;
+                break;
+            }
+            tombolo_call_pause(look);
+        }
+        loop {
+            if !waits || look >= most {
+                break;
+            }
+            tombolo_call_calm(arguments + 3u);
+            look = tombolo_call_turn(look, 1u);
+            // What this processor holds of the word is older than what the host has written.
+            tombolo_call_fence();
+            if atomicLoad(&tombolo_calls[replies + port]) == request {
+                done = true;
+                break;
+            }
+            if atomicLoad(&tombolo_calls[4]) != 0u {
+                reply.status = 3u;
+                break;
+            }
+        }

@@ -1,0 +1,169 @@
+//! What a server thread does with a call: finds its function, runs it, and counts.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::port::protocol::CallStatus;
+use super::port::server::Dispatch;
+use super::services::{Function, Serve, Shared};
+use super::statistics::TIMED;
+use super::stream::{Packet, Sessions};
+
+/// Functions that take no longer than this are served with the answers to other calls held back meanwhile.
+const QUICK: Duration = Duration::from_micros(1);
+
+/// What one server thread knows of the functions.
+pub(super) struct Desk<'s> {
+    shared: &'s Shared,
+    thread: usize,
+    /// The function called last: most calls are of the same one.
+    last: Cell<(u32, Option<usize>)>,
+    /// For each function, whether it was quick when it was timed last.
+    quick: Box<[Cell<bool>]>,
+}
+
+impl<'s> Desk<'s> {
+    pub(super) fn new(shared: &'s Shared, thread: usize) -> Self {
+        let mut desk = Self {
+            shared,
+            thread,
+            last: Cell::new((0, None)),
+            quick: shared.functions.iter().map(|_| Cell::new(false)).collect(),
+        };
+        desk.last = Cell::new((0, desk.search(0)));
+        desk
+    }
+
+    /// The desk in front of one set of ports.
+    pub(super) fn at<'d>(&'d self, sessions: &'d Sessions) -> Window<'d> {
+        Window {
+            desk: self,
+            sessions,
+        }
+    }
+
+    fn search(&self, opcode: u32) -> Option<usize> {
+        let functions = &self.shared.by_opcode;
+        let found = functions.binary_search_by_key(&opcode, |(opcode, _)| *opcode);
+        Some(functions.get(found.ok()?)?.1)
+    }
+
+    /// The index of a function.
+    fn find(&self, opcode: u32) -> Option<usize> {
+        let (last, found) = self.last.get();
+        if last == opcode {
+            return found;
+        }
+        let found = self.search(opcode);
+        self.last.set((opcode, found));
+        found
+    }
+}
+
+/// A desk in front of one set of ports.
+pub(super) struct Window<'d> {
+    desk: &'d Desk<'d>,
+    sessions: &'d Sessions,
+}
+
+impl Window<'_> {
+    /// Runs a function.
+    fn run(
+        &self,
+        port: usize,
+        function: &Function,
+        packet: Option<Packet>,
+        arguments: &[u32],
+        results: &mut Vec<u32>,
+    ) -> CallStatus {
+        match (&function.serve, packet) {
+            (Serve::Stream(open), Some(packet)) => {
+                let packet = (function.opcode, packet);
+                (self.sessions).serve(port, packet, open, arguments, results)
+            }
+            (Serve::Stream(_), None) => CallStatus::Unknown,
+            (Serve::Call(serve), _) => {
+                self.sessions.abandon(port);
+                match catch_unwind(AssertUnwindSafe(|| serve(arguments, results))) {
+                    Ok(()) => CallStatus::Done,
+                    Err(_) => CallStatus::Panicked,
+                }
+            }
+        }
+    }
+}
+
+impl Dispatch for Window<'_> {
+    fn is_quick(&self, opcode: u32) -> bool {
+        let desk = self.desk;
+        // With several threads the others rely on it that what was served is known.
+        desk.shared.threads == 1 && (desk.find(opcode)).is_none_or(|index| desk.quick[index].get())
+    }
+
+    fn dispatch(
+        &self,
+        port: usize,
+        opcode: u32,
+        arguments: &[u32],
+        results: &mut Vec<u32>,
+    ) -> CallStatus {
+        let shared = self.desk.shared;
+        let Some(index) = self.desk.find(opcode) else {
+            // The first of its kind is worth a line; a kernel that goes on must not fill the log.
+            if shared.unknown.fetch_add(1, Ordering::Relaxed) == 0 {
+                log::warn!(
+                    "a kernel called the function {opcode:#010x}, which these services do not have"
+                );
+            }
+            return CallStatus::Unknown;
+        };
+        let function = &shared.functions[index];
+        let counters = &function.counters[self.desk.thread];
+        let packet = match &function.serve {
+            Serve::Call(_) => None,
+            Serve::Stream(_) => Packet::of(function.opcode, opcode),
+        };
+        let is_fixed = matches!(packet, None | Some(Packet::Open));
+        if is_fixed && arguments.len() != function.argument_words {
+            if counters.malformed.add(1) == 0 {
+                log::warn!(
+                    "a kernel called `{}` with {} words of arguments instead of {}",
+                    function.declaration.signature.name,
+                    arguments.len(),
+                    function.argument_words
+                );
+            }
+            return CallStatus::Malformed;
+        }
+        let number = counters.calls.add(1);
+        let begun = number.is_multiple_of(TIMED).then(Instant::now);
+        let status = self.run(port, function, packet, arguments, results);
+        if let Some(begun) = begun {
+            let took = begun.elapsed();
+            counters.time(took);
+            self.desk.quick[index].set(took < QUICK);
+        }
+        counters.bytes_in.add(arguments.len() as u64 * 4);
+        if status == CallStatus::Panicked {
+            results.clear();
+            if counters.panics.add(1) == 0 {
+                let name = &function.declaration.signature.name;
+                log::error!(
+                    "`{name}` panicked while it served a kernel; further panics are counted"
+                );
+            }
+        }
+        if status == CallStatus::Done {
+            counters.bytes_out.add(results.len() as u64 * 4);
+        }
+        status
+    }
+
+    fn oversize(&self) {
+        if self.desk.shared.oversize.fetch_add(1, Ordering::Relaxed) == 0 {
+            log::warn!("a kernel posted a call that is longer than its port");
+        }
+    }
+}
