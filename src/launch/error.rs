@@ -244,6 +244,19 @@ pub enum LaunchError {
         /// Invocations in it.
         invocations: u64,
     },
+    /// The grid is cut into more dispatches than one submission has parameters for.
+    #[error(
+        "kernel `{kernel}`: the grid takes {dispatches} dispatches, and one launch has at most {limit}: split it over \
+         several launches"
+    )]
+    GridTooManyDispatches {
+        /// The kernel's entry point.
+        kernel: String,
+        /// Dispatches that the grid takes.
+        dispatches: u64,
+        /// The most for one launch on this device.
+        limit: u64,
+    },
     /// A precompiled kernel cannot be cut into several dispatches.
     #[error(
         "kernel `{kernel}` is precompiled and cannot run more than {limit} work-groups in a \

@@ -136,6 +136,15 @@ impl Launch {
             + table_bytes
             + if with_grid { tiles * grid_bytes } else { 0 }
             + if reads_info { info_bytes } else { 0 };
+        let most = device.limits.max_buffer_size.min(u64::from(u32::MAX) / 2);
+        if needed as u64 > most && with_grid {
+            self.give_back_prints(prints.as_ref());
+            return Err(LaunchError::GridTooManyDispatches {
+                kernel: shared.name.to_string(),
+                dispatches: tiles as u64,
+                limit: most / grid_bytes as u64,
+            });
+        }
         if needed > 0 {
             queue.reserve_uniforms(needed);
         }

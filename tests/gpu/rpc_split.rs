@@ -383,35 +383,35 @@ fn waiting_for_a_function_that_takes_long_has_a_deadline(f: &Fixture) {
         })
         .start()
         .unwrap();
-    let machine = Machine::new(&device, &services, 8);
+    let machine = Machine::new(&device, &services, 64);
     let event = machine.submit(&machine.kernel(BEGIN));
     let early = event.wait_timeout(Duration::from_millis(50));
     assert!(matches!(early, Err(WaitError::Deadline)), "{early:?}");
     // The launch itself has ended, and what it wrote can be read.
-    assert_eq!(machine.out.read().unwrap(), [1; 8]);
+    assert_eq!(machine.out.read().unwrap(), [1; 64]);
     drop(leave);
     event.wait_timeout(MINUTE).unwrap();
     machine.run(&machine.kernel(COLLECT));
     assert_eq!(
         machine.out.read().unwrap(),
-        (0..8).map(mix).collect::<Vec<_>>()
+        (0..64).map(mix).collect::<Vec<_>>()
     );
 }
 
 fn stopped_services_answer_no_ticket(f: &Fixture) {
     for device in devices(f) {
         let services = serving(64).start().unwrap();
-        let machine = Machine::new(&device, &services, 16);
+        let machine = Machine::new(&device, &services, 64);
         let (begin, collect) = (machine.kernel(BEGIN), machine.kernel(COLLECT));
         machine.run(&begin);
-        assert_eq!(machine.collect_all(&collect), [CallStatus::Done.code(); 16]);
+        assert_eq!(machine.collect_all(&collect), [CallStatus::Done.code(); 64]);
         services.stop();
         machine.run(&begin);
-        assert_eq!(machine.out.read().unwrap(), [0; 16]);
+        assert_eq!(machine.out.read().unwrap(), [0; 64]);
         machine.run(&collect);
         assert_eq!(
             machine.tickets.read().unwrap(),
-            [CallStatus::NoTicket.code(); 16]
+            [CallStatus::NoTicket.code(); 64]
         );
     }
 }
@@ -419,7 +419,7 @@ fn stopped_services_answer_no_ticket(f: &Fixture) {
 fn refused_launches_lose_no_answers(f: &Fixture) {
     let device = f.open(|options| options.live_memory = false);
     let services = serving(64).start().unwrap();
-    let machine = Machine::new(&device, &services, 16);
+    let machine = Machine::new(&device, &services, 64);
     machine.run(&machine.kernel(BEGIN));
     let collect = machine.kernel(COLLECT);
     // Of a grid that is too large: refused after everything else was made.
@@ -430,25 +430,29 @@ fn refused_launches_lose_no_answers(f: &Fixture) {
     let mut launch = launch
         .buffer("tickets", &machine.tickets)
         .workgroups([1, u32::MAX, u32::MAX]);
-    assert!(launch.submit().is_err());
+    let error = launch.submit().unwrap_err();
+    assert!(
+        matches!(error, LaunchError::GridTooManyDispatches { .. }),
+        "{error}"
+    );
     machine.run(&collect);
     assert_eq!(
         machine.tickets.read().unwrap(),
-        [CallStatus::Done.code(); 16]
+        [CallStatus::Done.code(); 64]
     );
 }
 
 fn kernels_that_wait_inside_are_refused_where_they_cannot(f: &Fixture) {
     let device = f.open(|options| options.live_memory = false);
     let services = serving(64).start().unwrap();
-    let machine = Machine::new(&device, &services, 16);
+    let machine = Machine::new(&device, &services, 64);
     let kernel =
         machine.kernel("out[id.x] = mix_try(id.x).value; tickets[id.x] = mix_begin(1u); }");
     let launch = kernel
         .launch()
         .services(&services)
         .buffer("out", &machine.out);
-    let mut launch = launch.buffer("tickets", &machine.tickets).invocations(16);
+    let mut launch = launch.buffer("tickets", &machine.tickets).invocations(64);
     let error = launch.submit().unwrap_err();
     assert!(
         matches!(&error, LaunchError::NeedsLiveMemory { .. }),
@@ -459,7 +463,7 @@ fn kernels_that_wait_inside_are_refused_where_they_cannot(f: &Fixture) {
         text.contains("_begin") && text.contains("_collect"),
         "{text}"
     );
-    assert_eq!(machine.out.read().unwrap(), [0xDEAD_BEEF; 16]);
+    assert_eq!(machine.out.read().unwrap(), [0xDEAD_BEEF; 64]);
 }
 
 fn garbage_in_the_ports_of_a_slice_harms_nobody(f: &Fixture) {
@@ -483,12 +487,12 @@ fn garbage_in_the_ports_of_a_slice_harms_nobody(f: &Fixture) {
     }
     // Others are not touched, and the server is alive.
     let other = f.open(|options| options.live_memory = false);
-    let honest = Machine::new(&other, &services, 32);
+    let honest = Machine::new(&other, &services, 64);
     honest.run(&honest.kernel(BEGIN));
     honest.run(&honest.kernel(COLLECT));
     assert_eq!(
         honest.out.read().unwrap(),
-        (0..32).map(mix).collect::<Vec<_>>()
+        (0..64).map(mix).collect::<Vec<_>>()
     );
     assert!(services.statistics().unknown + services.statistics().oversize > 0);
 }
