@@ -13,9 +13,15 @@ var<private> tombolo_call_waits: u32;
 // body is put in after parsing.
 fn tombolo_call_fence() {}
 
+// Writes a word that the host waits for. Where fences are barriers the second function's body replaces this one: an
+// exchange is a fence by itself on processors, but graphics processors make it in their own cache, where the host does
+// not see it.
+fn tombolo_call_publish(at: u32, value: u32) { atomicExchange(&tombolo_calls[at], value); }
+fn tombolo_call_publish_behind_fence(at: u32, value: u32) { atomicStore(&tombolo_calls[at], value); }
+
 fn tombolo_call_first_port(ports: u32) -> u32 {
     if tombolo_call_port == 0xffffffffu {
-        tombolo_call_port = atomicAdd(&tombolo_calls[5], 1u);
+        tombolo_call_port = atomicAdd(&tombolo_calls[13], 1u);
     }
     return tombolo_call_port % ports;
 }

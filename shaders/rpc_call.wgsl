@@ -41,7 +41,7 @@ $head$ {
                 atomicStore(&tombolo_calls[arguments + 1u], $words$u);
 $arguments$
                 tombolo_call_fence();
-                atomicExchange(&tombolo_calls[requests + port], request);
+                tombolo_call_publish(requests + port, request);
                 held = true;
             } else {
                 atomicStore(&tombolo_calls[locks + port], 0u);

@@ -32,7 +32,7 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     atomicStore(&tombolo_calls[arguments], (*s).opcode ^ kind);
     atomicStore(&tombolo_calls[arguments + 1u], words);
     tombolo_call_fence();
-    atomicExchange(&tombolo_calls[requests + port], request);
+    tombolo_call_publish(requests + port, request);
     let held = true;
     var done = false;
     var look = 0u;

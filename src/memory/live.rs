@@ -14,6 +14,12 @@ use crate::device::{Aspect, Device};
 /// change under them. A read sees what has arrived by then: it neither flushes nor waits. That host
 /// and kernels see each other's writes in time is what [`Aspect::LiveMemory`] says the probe measured.
 /// The words stay readable for the host when the device is lost.
+///
+/// A kernel that looks at a word again and again until the host has written it needs a `storageBarrier()` between two
+/// looks: an `atomicLoad` alone may go on giving what the processor holds of the word, and atomics that write (adds,
+/// exchanges) may be made where the host does not see them before the kernel ends, and undo what the host writes
+/// meanwhile (NVIDIA's do both, measured on an H200). One side should write a word, with `atomicStore`, and the other
+/// read it. Calls ([`HostServices`](crate::HostServices)) take care of that by themselves.
 #[derive(Debug)]
 pub struct LiveBuffer {
     words: Mapped,

@@ -32,8 +32,8 @@ pub(crate) struct Sliced {
     waiting: (Mutex<Vec<Waker>>, Condvar),
 }
 
-/// Words of the header that the host writes; behind them is one that kernels write.
-const HEADER: std::ops::Range<usize> = 0..TICKET;
+/// Words of the header that the host writes again; behind them is one that kernels write.
+const HEADER: std::ops::Range<usize> = 0..CLOSED + 1;
 const _: () = assert!(CLOSED < TICKET);
 
 fn bytes(words: &std::ops::Range<usize>) -> std::ops::Range<u64> {

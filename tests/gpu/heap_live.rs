@@ -162,12 +162,15 @@ fn both_see_each_others_writes_at_once(f: &Fixture) {
         &f.device,
         "struct Words { call: atomic<u32>, answer: atomic<u32>, token: atomic<u32>, heard: atomic<u32> }
          @group(0) @binding(0) var<uniform> words: usm_ptr;
+         var<workgroup> answer: u32;
          @compute @workgroup_size(1) fn main() {
             let w = usm_Words(words);
             let token = atomicLoad(&w.token);
             atomicStore(&w.call, token);
             for (var i = 0u; i < 60000u; i++) {
-                if atomicLoad(&w.answer) == token + 1u {
+                storageBarrier();
+                answer = atomicLoad(&w.answer);
+                if workgroupUniformLoad(&answer) == token + 1u {
                     atomicStore(&w.heard, token + 2u);
                     break;
                 }

@@ -73,11 +73,14 @@ fn a_running_kernel_and_the_host_answer_each_other(f: &Fixture) {
     let program = Program::new(
         "talk.wgsl",
         "@group(0) @binding(0) var<storage, read_write> words: array<atomic<u32>>;
+         var<workgroup> heard: u32;
          @compute @workgroup_size(1) fn main() {
             let token = atomicLoad(&words[2]);
             atomicStore(&words[0], token);
             for (var i = 0u; i < 60000u; i++) {
-                if atomicLoad(&words[1]) == token + 1u {
+                storageBarrier();
+                heard = atomicLoad(&words[1]);
+                if workgroupUniformLoad(&heard) == token + 1u {
                     atomicStore(&words[3], token + 2u);
                     break;
                 }

@@ -10,6 +10,8 @@ const PORTS: &str = "tombolo_calls";
 const STATUS: &str = "tombolo_status";
 const WAITS: &str = "tombolo_call_waits";
 const FENCE: &str = "tombolo_call_fence";
+const PUBLISH: &str = "tombolo_call_publish";
+const PUBLISH_BEHIND_FENCE: &str = "tombolo_call_publish_behind_fence";
 const CALM: &str = "tombolo_call_calm";
 const PAUSE: &str = "tombolo_call_pause";
 
@@ -25,7 +27,7 @@ fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
 ///
 /// `barrier` says whether the fence becomes a barrier of memory. On lavapipe it must not: that driver compiles one
 /// as if all of the work-group met there, and a work-group ends when its first group of lanes does. There the
-/// exchange that posts a call is a full fence, as processors have it.
+/// exchange that posts a call is a full fence, as processors have it; elsewhere a store posts it.
 ///
 /// `rations` says whether callers are to take their time while they wait.
 pub(crate) fn complete(
@@ -41,6 +43,14 @@ pub(crate) fn complete(
     }
     if barrier {
         fence::fill(module, FENCE);
+        let functions = || module.functions.iter();
+        let plain = functions().find(|(_, f)| f.name.as_deref() == Some(PUBLISH_BEHIND_FENCE));
+        let publish = functions().find(|(_, f)| f.name.as_deref() == Some(PUBLISH));
+        if let (Some((_, plain)), Some((handle, publish))) = (plain, publish) {
+            let mut plain = plain.clone();
+            plain.name.clone_from(&publish.name);
+            module.functions[handle] = plain;
+        }
     }
     let span = Span::UNDEFINED;
     for (_, function) in module.functions.iter_mut() {

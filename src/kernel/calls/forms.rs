@@ -95,6 +95,10 @@ const LEAVE: &str = "
             atomicStore(&tombolo_calls[locks + port], 0u);
             reply.status = 1u;
             break;
+        }
+        if look >= calm {
+            // All ports are taken until the server comes round, and turns may be rationed.
+            tombolo_call_calm(arguments + 3u);
         }";
 /// The same for a call that is collected later: the port is kept, and its ticket lies in it.
 const BEGUN: &str = "

@@ -1,7 +1,7 @@
 //! Where ports lie in the shared words.
 //!
 //! ```text
-//!      0  ports | patience | budget | calm | closed | ticket | payload words | …         one cache line
+//!      0  ports | patience | budget | calm | closed | … | payload words | … | ticket     one cache line
 //!     16  locks      one word for each port                             client's own
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
 //!         arguments  { opcode, length, ticket, scratch, arguments … }   client writes
@@ -33,8 +33,9 @@ pub(crate) const BUDGET: usize = 2;
 pub(crate) const CALM: usize = 3;
 /// Not 0 once the services have been stopped.
 pub(crate) const CLOSED: usize = 4;
-/// Counts the invocations that have called, to spread them over the ports: of kernels alone.
-pub(crate) const TICKET: usize = 5;
+/// Counts the invocations that have called, to spread them over the ports: of kernels alone, and 32 bytes away from what
+/// the host writes, since processors make atomics on a copy of so much.
+pub(crate) const TICKET: usize = 13;
 /// Words of payload in each direction.
 pub(crate) const PAYLOAD: usize = 6;
 /// Words from the arguments, or the results, of one port to those of the next.
