@@ -2,6 +2,9 @@
 
 // The ports; see `rpc::port::layout`.
 var<storage, read_write> tombolo_calls: array<atomic<u32>>;
+// The same words once more, for what kernels write and the host reads: requests and arguments. Where device and host
+// have one memory these are the ports themselves.
+var<storage, read_write> tombolo_posts: array<atomic<u32>>;
 // Where the search for a free port begins: the port used last, or else one that no other invocation begins with.
 var<private> tombolo_call_port: u32 = 0xffffffffu;
 // Turns of loops that this invocation has taken for its calls.
@@ -16,8 +19,8 @@ fn tombolo_call_fence() {}
 // Writes a word that the host waits for. Where fences are barriers the second function's body replaces this one: an
 // exchange is a fence by itself on processors, but graphics processors make it in their own cache, where the host does
 // not see it.
-fn tombolo_call_publish(at: u32, value: u32) { atomicExchange(&tombolo_calls[at], value); }
-fn tombolo_call_publish_behind_fence(at: u32, value: u32) { atomicStore(&tombolo_calls[at], value); }
+fn tombolo_call_publish(at: u32, value: u32) { atomicExchange(&tombolo_posts[at], value); }
+fn tombolo_call_publish_behind_fence(at: u32, value: u32) { atomicStore(&tombolo_posts[at], value); }
 
 fn tombolo_call_first_port(ports: u32) -> u32 {
     if tombolo_call_port == 0xffffffffu {

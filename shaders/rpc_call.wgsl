@@ -35,10 +35,10 @@ $head$ {
         var held = false;
         if look < most && atomicExchange(&tombolo_calls[locks + port], 1u) == 0u {
             tombolo_call_fence();
-            if atomicLoad(&tombolo_calls[requests + port]) == answered {
+            if atomicLoad(&tombolo_posts[requests + port]) == answered {
                 request = answered + 1u;
-                atomicStore(&tombolo_calls[arguments], $opcode$u);
-                atomicStore(&tombolo_calls[arguments + 1u], $words$u);
+                atomicStore(&tombolo_posts[arguments], $opcode$u);
+                atomicStore(&tombolo_posts[arguments + 1u], $words$u);
 $arguments$
                 tombolo_call_fence();
                 tombolo_call_publish(requests + port, request);

@@ -29,8 +29,8 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     let arguments = (*s).arguments;
     let request = (*s).request + 1u;
     (*s).request = request;
-    atomicStore(&tombolo_calls[arguments], (*s).opcode ^ kind);
-    atomicStore(&tombolo_calls[arguments + 1u], words);
+    atomicStore(&tombolo_posts[arguments], (*s).opcode ^ kind);
+    atomicStore(&tombolo_posts[arguments + 1u], words);
     tombolo_call_fence();
     tombolo_call_publish(requests + port, request);
     let held = true;
@@ -71,7 +71,7 @@ fn tombolo_call_put(s: ptr<function, tombolo_call_stream>, word: u32) {
         return;
     }
     (*s).status = 1u;
-    atomicStore(&tombolo_calls[(*s).arguments + 4u + (*s).put], word);
+    atomicStore(&tombolo_posts[(*s).arguments + 4u + (*s).put], word);
     (*s).put += 1u;
     if (*s).put >= (*s).room {
         tombolo_call_send(s, 1u);

@@ -25,12 +25,12 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
         return reply;
     }
     tombolo_call_fence();
-    if atomicLoad(&tombolo_calls[arguments]) != $opcode$u {
+    if atomicLoad(&tombolo_posts[arguments]) != $opcode$u {
         // Somebody else's function.
         atomicStore(&tombolo_calls[arguments + 2u], ticket);
         return reply;
     }
-    if answered != atomicLoad(&tombolo_calls[atomicLoad(&tombolo_calls[9]) + port]) {
+    if answered != atomicLoad(&tombolo_posts[atomicLoad(&tombolo_calls[9]) + port]) {
         if atomicLoad(&tombolo_calls[4]) != 0u {
             reply.status = 3u;
             atomicStore(&tombolo_calls[lock], 0u);

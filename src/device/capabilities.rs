@@ -138,6 +138,13 @@ impl Capabilities {
         self.probe.loop_budget.measured() != Some(&None)
     }
 
+    /// Whether ports lie in two memories, so that each side polls its own.
+    pub(crate) fn splits_ports(&self) -> bool {
+        // Metal has no live ports; see `Launch::services`.
+        let metal = self.backend == wgpu::Backend::Metal;
+        !self.unified_memory && !metal && self.has(super::Aspect::LiveMemory)
+    }
+
     /// Whether this is Mesa's software adapter, whose compiler has ways of its own.
     pub(crate) fn is_lavapipe(&self) -> bool {
         let text = format!("{} {} {}", self.name, self.driver, self.driver_info).to_lowercase();

@@ -252,6 +252,18 @@ impl fmt::Debug for LiveBuffer {
     }
 }
 
+/// Who polls a live buffer. It matters where the device has memory of its own: what a processor's caches hold of the
+/// other's memory does not follow what is written there. On an NVIDIA H200 a running kernel never sees what the host
+/// writes into memory of the host that it has read before, with whatever fences and atomics; the host sees what it writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// The host reads what kernels write: memory of the host.
+    Host,
+    /// Running kernels read what the host writes, which also sees what they write, though slowly: memory of the
+    /// device where it has its own.
+    Kernel,
+}
+
 impl LiveBuffer {
     /// Allocates `size` bytes, rounded up to a multiple of four, all zero, usable by kernels as
     /// storage, uniforms and indirect grids, and by copies in both directions.
@@ -262,19 +274,22 @@ impl LiveBuffer {
     pub(crate) fn new(
         device: &wgpu::Device,
         backend: wgpu::Backend,
+        reader: Reader,
         size: u64,
         label: &str,
     ) -> Result<LiveBuffer, LiveError> {
         match backend {
             #[cfg(vulkan)]
-            wgpu::Backend::Vulkan => create::<hal::api::Vulkan>(device, backend, size, label),
+            wgpu::Backend::Vulkan => {
+                create::<hal::api::Vulkan>(device, backend, reader, size, label)
+            }
             #[cfg(all(feature = "dx12", windows))]
-            wgpu::Backend::Dx12 => create::<hal::api::Dx12>(device, backend, size, label),
+            wgpu::Backend::Dx12 => create::<hal::api::Dx12>(device, backend, reader, size, label),
             #[cfg(all(feature = "metal", target_vendor = "apple"))]
-            wgpu::Backend::Metal => create::<hal::api::Metal>(device, backend, size, label),
+            wgpu::Backend::Metal => create::<hal::api::Metal>(device, backend, reader, size, label),
             _ => {
                 // Where no backend is compiled in, nothing else would use these.
-                let _ = (device, size, label);
+                let _ = (device, reader, size, label);
                 Err(LiveError::Unsupported { backend })
             }
         }
@@ -309,6 +324,7 @@ unsafe impl Words for LiveBuffer {
 fn create<A: LiveApi>(
     device: &wgpu::Device,
     backend: wgpu::Backend,
+    reader: Reader,
     size: u64,
     label: &str,
 ) -> Result<LiveBuffer, LiveError> {
@@ -324,14 +340,21 @@ fn create<A: LiveApi>(
     let hal = unsafe { device.as_hal::<A>() }.ok_or(LiveError::Unsupported { backend })?;
     let hal: HalDevice<A> = Box::new(hal);
 
+    // Only there is it known what the usages lead to.
+    let has_own_memory = device.adapter_info().device_type == wgpu::DeviceType::DiscreteGpu;
+    let over_the_bus =
+        reader == Reader::Kernel && has_own_memory && backend == wgpu::Backend::Vulkan;
     let descriptor = hal::BufferDescriptor {
         label: Some(label),
         size: len,
         // MAP_READ alone asks for memory that the host's cache serves, which is what makes polling
-        // cheap; MAP_WRITE would ask for write-combined memory or a window over the bus. The
-        // mapping may be written all the same: no supported backend maps read-only.
-        usage: wgpu::BufferUses::MAP_READ
-            | wgpu::BufferUses::STORAGE_READ_ONLY
+        // cheap; MAP_WRITE asks for the device's memory in a window over the bus, or else for
+        // write-combined memory. The mapping may be written in any case: no supported backend maps
+        // read-only.
+        usage: match over_the_bus {
+            true => wgpu::BufferUses::MAP_READ | wgpu::BufferUses::MAP_WRITE,
+            false => wgpu::BufferUses::MAP_READ,
+        } | wgpu::BufferUses::STORAGE_READ_ONLY
             | wgpu::BufferUses::STORAGE_READ_WRITE
             | wgpu::BufferUses::UNIFORM
             | wgpu::BufferUses::INDIRECT
@@ -340,7 +363,7 @@ fn create<A: LiveApi>(
         memory_flags: hal::MemoryFlags::PREFER_COHERENT,
     };
     // SAFETY: the size is neither zero nor above the device's limit; the usages are all known, and
-    // have MAP_READ without MAP_WRITE.
+    // Vulkan, which alone gets MAP_WRITE beside MAP_READ, allocates for both.
     let (owner, held) = unsafe { A::allocate(&hal, &descriptor) }.map_err(|e| failure(e, size))?;
     // SAFETY: the buffer was created with MAP_READ, and the range is all of it.
     let mapping = match unsafe { hal.map_buffer(&owner, 0..len) } {

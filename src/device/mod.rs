@@ -135,6 +135,7 @@ impl DeviceShared {
             match LiveBuffer::new(
                 &self.raw,
                 self.capabilities.backend,
+                live::Reader::Host,
                 bytes,
                 "tombolo status",
             ) {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::fence;
 use super::import::{probe_import, request_device};
-use super::live::{LiveBuffer, LiveError};
+use super::live::{LiveBuffer, LiveError, Reader};
 use super::wait::{LostFlag, Progress, wait_for};
 use super::words::Words;
 
@@ -294,7 +294,13 @@ impl Bench<'_> {
     }
 
     fn live(&self, backend: wgpu::Backend) -> Result<LiveFinding, Stop> {
-        let memory = LiveBuffer::new(self.device, backend, words::SIZE, "tombolo probe")?;
+        let memory = LiveBuffer::new(
+            self.device,
+            backend,
+            Reader::Kernel,
+            words::SIZE,
+            "tombolo probe",
+        )?;
         let pipeline = self.pipeline(SHADER, "probe_live")?;
         let group = self.bind(&pipeline, memory.buffer());
         let mut found = LiveFinding {

@@ -87,9 +87,14 @@ impl RuntimeBindings {
         self.at(6)
     }
 
+    /// What the kernel posts there, where that has memory of its own.
+    pub(crate) fn posts(&self) -> ResourceBinding {
+        self.at(7)
+    }
+
     /// A segment of the heap.
     pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
-        self.at(7 + index)
+        self.at(8 + index)
     }
 
     /// Several segments of the heap.

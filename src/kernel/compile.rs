@@ -82,6 +82,8 @@ pub(crate) struct Compiled {
     pub(crate) calls: Option<CallSet>,
     /// The kernel waits for their answers while it runs.
     pub(crate) waits: bool,
+    /// What it posts has memory of its own.
+    pub(crate) splits_ports: bool,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
 }
@@ -396,6 +398,7 @@ pub(crate) fn compile(
         globals,
         calls,
         waits: call_use.waits,
+        splits_ports: call_use.calls && options.heap.splits_ports,
         bindings,
     })
 }

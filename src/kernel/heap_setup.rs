@@ -39,6 +39,8 @@ pub(crate) struct HeapSetup {
     pub barriers: bool,
     /// The device rations turns of loops, so that calls take their time while they wait.
     pub rations: bool,
+    /// What calls post has memory of its own.
+    pub splits_ports: bool,
     /// The kernel may get a status record, which takes a binding.
     pub may_report: bool,
     /// Storage arguments that lie in the heap, for kernels that reach the heap anyway: they are reached through
@@ -69,6 +71,7 @@ impl Default for HeapSetup {
             checked: false,
             barriers: true,
             rations: false,
+            splits_ports: false,
             may_report: false,
             beside: Vec::new(),
         }

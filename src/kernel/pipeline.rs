@@ -257,6 +257,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             mode: options.pointers,
             barriers: !device.capabilities.is_lavapipe(),
             rations: device.capabilities.needs_loop_guard(),
+            splits_ports: device.capabilities.splits_ports(),
             checked,
             may_report: checked || loop_budget.is_some(),
             beside: form.beside.clone(),

@@ -44,6 +44,8 @@ pub(crate) enum Source {
     Globals,
     /// The ports of the launch's services.
     Calls,
+    /// What the kernel posts there, where that has memory of its own.
+    Posts,
 }
 
 /// Bytes of the uniform that tells where the heap lies, for a kernel that binds so many segments of the
@@ -131,6 +133,10 @@ pub(super) fn plan_groups(
     if compiled.calls.is_some() {
         let at = compiled.bindings.calls();
         wanted.push((at.group, at.binding, Source::Calls, storage(false, 4)));
+    }
+    if compiled.splits_ports {
+        let at = compiled.bindings.posts();
+        wanted.push((at.group, at.binding, Source::Posts, storage(false, 4)));
     }
     for (index, argument) in compiled.interface.arguments.iter().enumerate() {
         if compiled.table.contains(&index) {

@@ -499,7 +499,7 @@ impl Inner {
             .map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
         let bindings = RuntimeBindings::of(&module, u32::MAX);
         if self.calls.is_some() {
-            bind::complete(&mut module, &bindings, true, true);
+            bind::complete(&mut module, &bindings, true, true, false);
         }
         self.lower_prints(&mut module, None, &bindings, Capabilities::all(), reporter)?;
         // What is left without a binding is the user's.

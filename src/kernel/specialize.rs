@@ -184,7 +184,8 @@ pub(crate) fn specialize_in(
     };
     let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
     if inner.calls.is_some() {
-        bind::complete(&mut module, &bindings, heap.barriers, heap.rations);
+        let (barriers, rations) = (heap.barriers, heap.rations);
+        bind::complete(&mut module, &bindings, barriers, rations, heap.splits_ports);
     }
     let point = compute_entry(&module, entry);
     let prints = inner.lower_prints(&mut module, point, &bindings, capabilities, reporter)?;

@@ -257,6 +257,13 @@ impl Launch {
                         push_buffer(binding, mailbox.id, ports, 0, ports.size());
                     }
                 }
+                Source::Posts => {
+                    let mailbox = self.mailbox.as_ref();
+                    if let Some((id, posts)) = mailbox.and_then(|m| m.posts()) {
+                        buffers.push(id);
+                        push_buffer(binding, id, posts, 0, posts.size());
+                    }
+                }
                 Source::Grid => {
                     if let Some((ring, generation)) = ring {
                         push_buffer(binding, RING_ID | generation, ring, 0, GRID_BYTES);
@@ -324,7 +331,11 @@ pub(super) fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Ve
                 Source::HeapInfo => placement.heap_info,
                 Source::Table => placement.table,
                 // Never at a dynamic offset.
-                Source::Heap(_) | Source::Globals | Source::Print | Source::Calls => 0,
+                Source::Heap(_)
+                | Source::Globals
+                | Source::Print
+                | Source::Calls
+                | Source::Posts => 0,
             })
             .collect()
     };

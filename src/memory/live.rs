@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::buffer::{BufferView, DeviceBuffer};
-use crate::device::live::{LiveBuffer as Mapped, LiveError};
+use crate::device::live::{LiveBuffer as Mapped, LiveError, Reader};
 use crate::device::words::Words;
 use crate::device::{Aspect, Device};
 
@@ -40,7 +40,7 @@ impl Device {
             return Err(LiveError::Unsupported { backend });
         }
         let bytes = (len as u64).saturating_mul(4);
-        let words = Mapped::new(&shared.raw, backend, bytes, "live words")?;
+        let words = Mapped::new(&shared.raw, backend, Reader::Kernel, bytes, "live words")?;
         let buffer = DeviceBuffer::wrap(shared, words.buffer().clone(), len as u64);
         Ok(LiveBuffer { words, buffer })
     }

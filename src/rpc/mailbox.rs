@@ -1,7 +1,7 @@
 //! Mailboxes: the ports of one device in its live memory, copies of ports that a device has to itself while kernels
 //! run, or ports in memory of the host.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use super::desk::Desk;
@@ -11,7 +11,7 @@ use super::port::server::{Server, Sweeper};
 use super::port::words::{HostWords, Words, host_words};
 use super::slice::Sliced;
 use super::stream::Sessions;
-use crate::device::live::LiveBuffer;
+use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError, unique_id};
 
@@ -37,14 +37,26 @@ enum Owner {
 
 enum Memory {
     Live(LiveBuffer),
+    Split(Split),
     Sliced(Sliced),
     Host(Arc<HostWords>),
 }
 
+/// Ports in two memories: what kernels write where the host polls it, and what the host writes, with the locks of the
+/// kernels, where they poll it. Both hold all words of the layout, so that each has one place in it.
+struct Split {
+    /// For the bind-group cache.
+    id: u64,
+    posts: LiveBuffer,
+    answers: LiveBuffer,
+}
+
 impl Memory {
+    /// What the server reads of its clients.
     fn words(&self) -> &HostWords {
         match self {
             Self::Live(live) => live.words(),
+            Self::Split(split) => split.posts.words(),
             Self::Sliced(sliced) => &sliced.words,
             Self::Host(words) => words,
         }
@@ -57,7 +69,15 @@ impl Words for Memory {
     }
 
     fn store(&self, index: usize, value: u32) {
-        self.words().store(index, value);
+        match self {
+            Self::Split(split) => {
+                // Windows over the bus combine writes, and keep no order without a fence; the second one sends this.
+                fence(Ordering::SeqCst);
+                split.answers.words().store(index, value);
+                fence(Ordering::SeqCst);
+            }
+            _ => self.words().store(index, value),
+        }
     }
 
     fn load_all(&self, index: usize, words: &mut [u32]) {
@@ -65,7 +85,10 @@ impl Words for Memory {
     }
 
     fn store_all(&self, index: usize, words: &[u32]) {
-        self.words().store_all(index, words);
+        match self {
+            Self::Split(split) => split.answers.words().store_all(index, words),
+            _ => self.words().store_all(index, words),
+        }
     }
 
     fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
@@ -114,8 +137,18 @@ impl Mailbox {
         is_alone: bool,
     ) -> Result<Self, LiveError> {
         let backend = device.capabilities.backend;
-        let live = LiveBuffer::new(&device.raw, backend, layout.bytes(), "tombolo calls")?;
-        let server = Server::new(Memory::Live(live), layout, is_alone);
+        let make =
+            |reader, label| LiveBuffer::new(&device.raw, backend, reader, layout.bytes(), label);
+        let answers = make(Reader::Kernel, "tombolo calls")?;
+        let memory = match device.capabilities.splits_ports() {
+            false => Memory::Live(answers),
+            true => Memory::Split(Split {
+                id: unique_id(),
+                posts: make(Reader::Host, "tombolo posts")?,
+                answers,
+            }),
+        };
+        let server = Server::new(memory, layout, is_alone);
         Ok(Self::of_device(device, server, patience))
     }
 
@@ -189,8 +222,17 @@ impl Mailbox {
     pub fn buffer(&self) -> Option<&wgpu::Buffer> {
         match self.server.words() {
             Memory::Live(live) => Some(live.buffer()),
+            Memory::Split(split) => Some(split.answers.buffer()),
             Memory::Sliced(sliced) => Some(sliced.buffer()),
             Memory::Host(_) => None,
+        }
+    }
+
+    /// The buffer to bind for what kernels post, where it is another one.
+    pub fn posts(&self) -> Option<(u64, &wgpu::Buffer)> {
+        match self.server.words() {
+            Memory::Split(split) => Some((split.id, split.posts.buffer())),
+            Memory::Live(_) | Memory::Sliced(_) | Memory::Host(_) => None,
         }
     }
 
@@ -198,7 +240,7 @@ impl Mailbox {
     pub fn as_sliced(&self) -> Option<&Sliced> {
         match self.server.words() {
             Memory::Sliced(sliced) => Some(sliced),
-            Memory::Live(_) | Memory::Host(_) => None,
+            Memory::Live(_) | Memory::Split(_) | Memory::Host(_) => None,
         }
     }
 
@@ -207,7 +249,7 @@ impl Mailbox {
         let words = match self.server.words() {
             Memory::Host(words) => Arc::clone(words),
             // Never asked for; its calls find every port busy.
-            Memory::Live(_) | Memory::Sliced(_) => host_words(0),
+            Memory::Live(_) | Memory::Split(_) | Memory::Sliced(_) => host_words(0),
         };
         Client::new(words, self.layout(), start)
     }

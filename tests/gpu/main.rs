@@ -123,5 +123,6 @@ fn main() -> std::process::ExitCode {
         transfers::CASES,
     ]);
     suite.add(heap_live::again().into_iter());
+    suite.add(rpc_split::again().into_iter());
     suite.run()
 }

@@ -532,7 +532,7 @@ fn a_kernel_that_writes_garbage_harms_nobody_else(f: &Fixture) {
                 let port = (x >> 8u) % 32u;
                 let word = (x >> 16u) % (2u * stride);
                 let place = select(first + port * stride + word % 6u, requests + port, (x & 3u) == 0u);
-                atomicStore(&tombolo_calls[place], x ^ (x << 13u));
+                atomicStore(&tombolo_posts[place], x ^ (x << 13u));
             }}
             out[id.x] = x;
         }}"

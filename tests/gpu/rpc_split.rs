@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::{Fixture, kernel_of};
+use crate::{rpc, rpc_streams};
 use tombolo::{
     Aspect, CallStatus, Device, DeviceBuffer, HostServices, HostServicesBuilder, Kernel,
     LaunchError, WaitError,
@@ -35,13 +36,14 @@ fn mix(x: u32) -> u32 {
     (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13)
 }
 
-/// The device as it is, and as one that shows nothing to running kernels.
-fn devices(f: &Fixture) -> [Device; 2] {
+/// The device as it is, as one with memory of its own, and as one that shows nothing to running kernels.
+fn devices(f: &Fixture) -> [Device; 3] {
     let devices = [
         f.open(|_| {}),
+        f.open(|options| options.unified_memory = Some(false)),
         f.open(|options| options.live_memory = false),
     ];
-    assert!(!devices[1].has(Aspect::LiveMemory));
+    assert!(!devices[2].has(Aspect::LiveMemory));
     devices
 }
 
@@ -477,7 +479,7 @@ fn garbage_in_the_ports_of_a_slice_harms_nobody(f: &Fixture) {
         var x = id.x * 2654435761u + 12345u;
         for (var i = 0u; i < 64u; i++) {
             x = x * 1664525u + 1013904223u;
-            atomicStore(&tombolo_calls[16u + (x >> 8u) % (words - 16u)], x ^ (x << 13u));
+            atomicStore(&tombolo_posts[16u + (x >> 8u) % (words - 16u)], x ^ (x << 13u));
         }
         out[id.x] = x;
     }",
@@ -509,4 +511,21 @@ fn awaiting_a_launch_awaits_its_calls(f: &Fixture) {
         machine.out.read().unwrap(),
         (0..64).map(mix).collect::<Vec<_>>()
     );
+}
+
+/// The cases of calls and streams once more, on devices whose ports lie in two memories.
+pub fn again() -> Vec<(String, impl Fn(&Fixture) + Clone + Send + 'static)> {
+    let modules = [rpc::CASES, rpc_streams::CASES];
+    let cases = modules.into_iter().flatten().map(|case| {
+        let run = move |f: &Fixture| {
+            (case.run)(&Fixture {
+                context: f.context.clone(),
+                index: f.index,
+                device: f.open(|options| options.unified_memory = Some(false)),
+            });
+        };
+        let name = case.name.trim_start_matches("gpu::");
+        (format!("rpc_split::{name}"), run)
+    });
+    cases.collect()
 }

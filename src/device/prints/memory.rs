@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::live::LiveBuffer;
+use super::super::live::{LiveBuffer, Reader};
 use super::super::words::Words;
 use super::super::{Aspect, DeviceShared, capture, unique_id};
 use crate::print::record::{HEAD, HEADER_WORDS};
@@ -100,7 +100,7 @@ fn live(device: &DeviceShared, bytes: u64) -> Option<LiveBuffer> {
         return None;
     }
     let backend = device.capabilities.backend;
-    LiveBuffer::new(&device.raw, backend, bytes, "tombolo print")
+    LiveBuffer::new(&device.raw, backend, Reader::Host, bytes, "tombolo print")
         .inspect_err(|error| log::warn!("printing without live memory: {error}"))
         .ok()
 }

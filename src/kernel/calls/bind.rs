@@ -1,12 +1,13 @@
 //! Gives the variables of appended calls their bindings, and functions the bodies that suit the device.
 
 use naga::valid::ModuleInfo;
-use naga::{Block, GlobalVariable, Handle, Module, Span, Statement};
+use naga::{Block, Expression, GlobalVariable, Handle, Module, Span, Statement};
 
 use crate::device::fence;
 use crate::kernel::bindings::RuntimeBindings;
 
 const PORTS: &str = "tombolo_calls";
+const POSTS: &str = "tombolo_posts";
 const STATUS: &str = "tombolo_status";
 const WAITS: &str = "tombolo_call_waits";
 const FENCE: &str = "tombolo_call_fence";
@@ -29,16 +30,38 @@ fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
 /// as if all of the work-group met there, and a work-group ends when its first group of lanes does. There the
 /// exchange that posts a call is a full fence, as processors have it; elsewhere a store posts it.
 ///
-/// `rations` says whether callers are to take their time while they wait.
+/// `rations` says whether callers are to take their time while they wait, and `split` whether what they post has
+/// memory of its own.
 pub(crate) fn complete(
     module: &mut Module,
     bindings: &RuntimeBindings,
     barrier: bool,
     rations: bool,
+    split: bool,
 ) {
-    for (name, binding) in [(PORTS, bindings.calls()), (STATUS, bindings.status())] {
+    let bound = [
+        (PORTS, bindings.calls()),
+        (POSTS, bindings.posts()),
+        (STATUS, bindings.status()),
+    ];
+    for (name, binding) in bound {
         if let Some(handle) = named(module, name) {
             module.global_variables[handle].binding = Some(binding);
+        }
+    }
+    if let (Some(ports), Some(posts), false) = (named(module, PORTS), named(module, POSTS), split) {
+        // One memory is bound once.
+        let functions = module.functions.iter_mut().map(|(_, function)| function);
+        let points = module
+            .entry_points
+            .iter_mut()
+            .map(|point| &mut point.function);
+        for function in functions.chain(points) {
+            for (_, expression) in function.expressions.iter_mut() {
+                if *expression == Expression::GlobalVariable(posts) {
+                    *expression = Expression::GlobalVariable(ports);
+                }
+            }
         }
     }
     if barrier {

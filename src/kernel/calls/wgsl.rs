@@ -246,7 +246,7 @@ pub(super) fn transfers(
             for gap in next..until {
                 let _ = writeln!(
                     stores,
-                    "atomicStore(&tombolo_calls[arguments + {}u], 0u);",
+                    "atomicStore(&tombolo_posts[arguments + {}u], 0u);",
                     word + gap
                 );
             }
@@ -260,7 +260,7 @@ pub(super) fn transfers(
             };
             let _ = writeln!(
                 stores,
-                "atomicStore(&tombolo_calls[arguments + {}u], {value});",
+                "atomicStore(&tombolo_posts[arguments + {}u], {value});",
                 word + leaf.word
             );
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, GUARD_BYTES, HeapError, WINDOW_BYTES, segment_bytes};
-use crate::device::live::LiveBuffer;
+use crate::device::live::{LiveBuffer, Reader};
 use crate::device::window::{Window, WindowError};
 use crate::device::{DeviceShared, unique_id};
 
@@ -117,7 +117,7 @@ impl LiveMemory {
         let total = wanted + LIVE_ALIGNMENT + GUARD_BYTES;
         let total = total.min(segment_bytes(&device.limits));
         let backend = device.capabilities.backend;
-        let buffer = LiveBuffer::new(&device.raw, backend, total, "shared heap")
+        let buffer = LiveBuffer::new(&device.raw, backend, Reader::Host, total, "shared heap")
             .map_err(|error| unsupported(error.to_string()))?;
         let address = buffer.as_ptr().addr().get() as u64;
         // The base, a multiple of all of these, has to be at an offset where it may be bound.
