@@ -30,6 +30,7 @@ $head$ {
             break;
         }
         let arguments = first + port * stride;
+        tombolo_call_fence();
         let answered = atomicLoad(&tombolo_calls[replies + port]);
         var request = answered;
         var held = false;

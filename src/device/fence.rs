@@ -1,9 +1,9 @@
 //! A fence of memory for one invocation, for which WGSL has no word: its barriers are for work-groups that meet.
 //!
 //! Whoever looks at a word again and again until the host has written it needs one between two looks. Vulkan leaves it
-//! to drivers what an atomic load alone sees of the host's writes: NVIDIA's goes on seeing what the processor holds of
-//! the word, for ever (measured on an H200: 60,000 looks in 60 ms, all of them the first value; with a fence each look
-//! is a new one).
+//! to drivers what an atomic load alone sees of the host's writes: an H200 goes on seeing what the caches next to its
+//! lanes hold. With a fence a look goes as far as the cache that all lanes share; that this one follows the host takes
+//! memory of the device (`device::live::Reader`).
 
 use naga::{Barrier, Block, Module, Span, Statement};
 

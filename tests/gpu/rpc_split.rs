@@ -233,7 +233,8 @@ fn posted_calls_are_served_after_the_launch(f: &Fixture) {
 fn begun_calls_are_collected_in_the_same_kernel(f: &Fixture) {
     // Calls that wait in between: a server that has answered three of them has looked at every port meanwhile.
     let device = f.open(|_| {});
-    let services = serving(512).start().unwrap();
+    // Two for each invocation that may run at a time, and one for each that waits.
+    let services = serving(1024).start().unwrap();
     let machine = Machine::new(&device, &services, 256);
     let kernel = machine.kernel(
         "let a = mix_begin(id.x); let b = mix_begin(id.x + 1000u);

@@ -12,7 +12,8 @@ impl SharedHeap {
     ///
     /// - a host that still waits for launches to get its access is no obstacle, since the caller is what it waits for;
     /// - a device with a copy of the heap that has not come down is an error, since waiting for it could be waiting
-    ///   for the caller;
+    ///   for the caller; so is one with memory of its own that may use the heap, whose caches keep what a running
+    ///   kernel has read (an H200's do);
     /// - the last word may have bytes beyond the allocation's, which belong to nobody: the region grants multiples of
     ///   16 bytes.
     pub(crate) fn serve(
@@ -28,10 +29,11 @@ impl SharedHeap {
         let awaited = state.host_awaits.iter().flatten();
         // Not by asking the devices: whoever holds one may be the last to, and wait for what it runs, the caller.
         let mut running = state.in_flight.values().chain(awaited);
-        if state.mirror_ahead || running.any(|last| last.mirrored && !last.is_done()) {
+        if state.mirror_ahead || running.any(|last| last.is_apart && !last.is_done()) {
             return Err(HeapError::Unsupported {
                 device: "a device".to_owned(),
-                why: "it keeps a copy, which the host cannot reach while kernels run".to_owned(),
+                why: "it keeps a copy, or caches that do not follow what the host writes while kernels run"
+                    .to_owned(),
             });
         }
         let (_, found) = self.shared.locate(&state, WHAT, ptr, bytes)?;

@@ -63,8 +63,8 @@ pub(super) struct InFlight {
     pub(super) id: u64,
     /// Weak, since devices know the heap.
     pub(super) device: Weak<DeviceShared>,
-    /// It works on a copy of the heap.
-    pub(super) mirrored: bool,
+    /// It works on a copy of the heap, or has caches that do not follow what the host writes meanwhile.
+    pub(super) is_apart: bool,
     /// What its end can be seen by: launches go on when their device is dropped.
     raw: wgpu::Device,
     lost: Arc<LostFlag>,
@@ -73,11 +73,11 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    fn new(device: &Arc<DeviceShared>, mirrored: bool, batch: &Arc<Batch>) -> Self {
+    fn new(device: &Arc<DeviceShared>, is_apart: bool, batch: &Arc<Batch>) -> Self {
         Self {
             id: device.id,
             device: Arc::downgrade(device),
-            mirrored,
+            is_apart,
             raw: device.raw.clone(),
             lost: Arc::clone(&device.lost),
             end: Arc::clone(&device.queue_end),
@@ -188,7 +188,9 @@ impl HeapShared {
         if state.host.is_some() {
             return Err(HeapError::HostAccess { what });
         }
-        let last = InFlight::new(device, self.is_mirrored(device), batch);
+        // Where the device has memory of its own, its caches do not follow what the host writes meanwhile.
+        let is_apart = self.is_mirrored(device) || !device.capabilities.unified_memory;
+        let last = InFlight::new(device, is_apart, batch);
         if state.in_flight.insert(last.id, last).is_none() {
             // Devices that come and go leave nothing behind.
             let gone = |last: &InFlight| last.device.strong_count() == 0;
