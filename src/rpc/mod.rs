@@ -1,4 +1,4 @@
-//! Calls from kernels to the host: ports in live memory, and the services behind them.
+//! Calls from kernels to the host: ports, and the services behind them.
 //!
 //! - [`port`]: the protocol, and both of its ends over any words.
 //! - [`mailbox`]: ports in the memory of a device.

@@ -74,11 +74,11 @@ pub(super) struct Function {
 ///   `CALL_PANICKED`, and `value` is zero unless it is `CALL_DONE`.
 /// - `f_post(x)`: posts the call and goes on. Its result is dropped. Gives `CALL_DONE` once the call is posted;
 ///   it is served at most once, and exactly once if the services run on.
-///
 /// - `f_begin(x)`: posts the call and gives a *ticket* for its answer; 0 if no port was free. `f_collect(ticket)` gives
 ///   `f_reply`, with the status `CALL_PENDING` while there is no answer: ask again. Any invocation may collect, one at a
 ///   time, in the same kernel or in a later launch; each ticket is good for one answer (`CALL_NO_TICKET` afterwards, and
-///   for what is no ticket of `f`). A port is taken until its call is collected, or left with `f_leave(ticket)`.
+///   for what is no ticket of `f`). A port is taken until its call is collected, or left with `f_leave(ticket)`: have
+///   more ports than tickets, or calls that wait find none.
 ///
 /// Calls may stand anywhere, in branches and loops, for one lane or all. Arguments and results are host-shareable
 /// types without atomics, at most as long as a port
@@ -159,9 +159,10 @@ impl HostServices {
         }
     }
 
-    /// Bytes that each device takes for its ports, in live memory:
+    /// Bytes that each device takes for its ports:
     /// `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)` for `N` ports of `M` bytes a direction, where `pad` rounds up to
-    /// 64. `ports` is the number of ports, by default 512 on software adapters and 4,096 elsewhere.
+    /// 64; twice as much where it has memory of its own beside the host's. `ports` is the number of ports, by default
+    /// 4,096 on hardware with live memory, and 512 on software adapters and without it.
     pub fn port_bytes(&self, ports: usize) -> u64 {
         PortLayout::new(ports, self.shared.payload).bytes()
     }
