@@ -155,3 +155,40 @@ fn what_is_got_fits_the_packet() {
     sessions.serve(0, (0, Packet::Get), &open, &[], &mut results);
     assert_eq!(results, [7; 5]);
 }
+
+#[path = "port/tests_streams.rs"]
+mod hostile;
+
+// What the driver finds in its parent.
+use crate::rpc::{port, stream};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// At the desk where kernels' calls arrive, too.
+    #[test]
+    fn hostile_packets_harm_nobody_else(bytes in prop::collection::vec(any::<u8>(), 0..800)) {
+        let tapes = Arc::new(hostile::Tapes::default());
+        let opener = || {
+            let tapes = Arc::clone(&tapes);
+            move |word: u32| hostile::Tape::open(&tapes, word)
+        };
+        let services = crate::HostServices::builder()
+            .call("fn sum(a: u32, b: u32) -> u32", |a: u32, b: u32| a.wrapping_add(b))
+            .stream("fn first(word: u32) -> u32", opener())
+            .stream("fn second(word: u32) -> u32", opener())
+            .start()
+            .unwrap();
+        // Its own threads have nothing to do with this.
+        services.stop();
+        let numbers = hostile::Numbers {
+            call: crate::kernel::calls::opcode("sum"),
+            streams: ["first", "second"].map(crate::kernel::calls::opcode),
+        };
+        let layout = hostile::layout();
+        let sessions = Sessions::new(layout.ports, layout.payload);
+        let desk = crate::rpc::desk::Desk::new(&services.shared, 0);
+        let window = desk.at(&sessions);
+        hostile::drive(&bytes, numbers, &tapes, &window, |port| sessions.abandon(port));
+    }
+}
