@@ -1,0 +1,78 @@
+use super::super::explore;
+use super::*;
+
+const RACE: Setup = Setup {
+    clients: &[&[Hand], &[Collect], &[Collect], &[Leave], &[Call]],
+    closes: false,
+    watched: true,
+    flaw: Flaw::None,
+};
+
+/// Who wants the port beside them: those who wait, those who do not, and those who leave tickets of their own there.
+const SETUPS: [&[&[Step]]; 4] = [
+    RACE.clients,
+    &[&[Hand], &[Collect], &[Collect], &[Begin]],
+    &[&[Hand], &[Collect], &[Collect], &[Post, Begin]],
+    &[&[Hand], &[Collect], &[Leave], &[Post, Begin]],
+];
+
+#[test]
+fn each_ticket_gives_one_answer_and_its_port_back() {
+    for clients in SETUPS {
+        for closes in [false, true] {
+            let setup = Setup {
+                clients,
+                closes,
+                ..RACE
+            };
+            let states =
+                explore::<State>(&setup).unwrap_or_else(|error| panic!("{setup:?}: {error}"));
+            assert!(states > 1000, "{setup:?}: only {states} states");
+        }
+    }
+}
+
+#[test]
+fn mutants_are_caught() {
+    for (flaw, complaint) in [
+        (Flaw::LookedAndTook, "got"),
+        (Flaw::NotPutBack, "are stuck"),
+        (Flaw::PortPutBack, "got"),
+        (Flaw::EarlyRelease, "got"),
+        (Flaw::OneBit, "got"),
+        (Flaw::TicketLeft, "given twice"),
+        (Flaw::LeftWithTicket, "got"),
+        (Flaw::NoLook, "got 0"),
+        (Flaw::NoServerFence, "got 0"),
+    ] {
+        // By what clients are given alone, not by who holds the lock.
+        let caught: Vec<String> = (SETUPS.into_iter())
+            .filter_map(|clients| {
+                explore::<State>(&Setup {
+                    clients,
+                    watched: false,
+                    flaw,
+                    ..RACE
+                })
+                .err()
+            })
+            .collect();
+        assert!(
+            caught.iter().any(|error| error.contains(complaint)),
+            "{flaw:?}: {caught:?}"
+        );
+    }
+}
+
+#[test]
+fn a_port_that_is_nobodys_is_noticed() {
+    for flaw in [
+        Flaw::NotPutBack,
+        Flaw::PortPutBack,
+        Flaw::TicketLeft,
+        Flaw::LeftWithTicket,
+    ] {
+        let error = explore::<State>(&Setup { flaw, ..RACE }).unwrap_err();
+        assert!(error.contains("owners"), "{flaw:?}: {error}");
+    }
+}
