@@ -24,6 +24,7 @@ $head$ {
     let search = $search$;
     var port = tombolo_call_first_port(ports);
     var look = 0u;
+    var over = false;
     loop {
         if atomicLoad(&tombolo_calls[4]) != 0u {
             reply.status = 3u;
@@ -63,12 +64,15 @@ $results$
                 tombolo_call_fence();
             }
             $release$
-            break;
+            over = true;
+        } else if look >= min(most, search) {
+            over = true;
+        } else {
+            port = (port + 1u) % ports;
         }
-        if look >= min(most, search) {
-            break;
-        }
-        port = (port + 1u) % ports;
+        // Not from where the port is given back: what stands on the way out of a loop may be done when the last lane of
+        // a group is out, and that one waits for the port.
+        continuing { break if over; }
     }
     tombolo_call_looks += look;
     tombolo_call_port = port;

@@ -16,6 +16,14 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
     let lock = atomicLoad(&tombolo_calls[8]) + port;
     tombolo_call_fence();
     let answered = atomicLoad(&tombolo_calls[atomicLoad(&tombolo_calls[10]) + port]);
+    let is_closed = atomicLoad(&tombolo_calls[4]) != 0u;
+    if (answered & 0x7fffu) != (ticket >> 17u) && !is_closed {
+        // No answer yet, or no such call: a look at the ticket that takes nothing from others, who may leave it.
+        if atomicLoad(&tombolo_calls[arguments + 2u]) == ticket && atomicLoad(&tombolo_posts[arguments]) == $opcode$u {
+            reply.status = 7u;
+        }
+        return reply;
+    }
     let seen = atomicCompareExchangeWeak(&tombolo_calls[arguments + 2u], ticket, 0u);
     if !seen.exchanged {
         if seen.old_value == ticket {
@@ -31,7 +39,7 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
         return reply;
     }
     if answered != atomicLoad(&tombolo_posts[atomicLoad(&tombolo_calls[9]) + port]) {
-        if atomicLoad(&tombolo_calls[4]) != 0u {
+        if is_closed {
             reply.status = 3u;
             atomicStore(&tombolo_calls[lock], 0u);
         } else {

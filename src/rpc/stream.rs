@@ -191,10 +191,14 @@ impl Sessions {
                     Packet::Open | Packet::Close => {
                         slot.taken.store(false, Ordering::Release);
                         match held.take() {
-                            Some((_, mut session)) => guarded(|| {
-                                session.put(words);
-                                session.close(results);
-                            }),
+                            // Apart, since a destructor must not run while something else panics.
+                            Some((_, mut session)) => match guarded(|| session.put(words)) {
+                                Some(()) => guarded(|| session.close(results)),
+                                None => {
+                                    let _ = guarded(|| drop(session));
+                                    None
+                                }
+                            },
                             None => Some(()),
                         }
                     }
@@ -210,6 +214,14 @@ impl Sessions {
         drop(held);
         let _ = guarded(|| drop(broken));
         CallStatus::Panicked
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        for port in 0..self.slots.len() {
+            self.abandon(port);
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    Aspect, CallStatus, Constants, DeviceBuffer, ExecutionError, HostServices, Kernel, LaunchError,
-    Program, Ptr, WaitError,
+    Aspect, CallStatus, Constants, DeviceBuffer, ExecutionError, HostServices, IdlePolicy, Kernel,
+    LaunchError, Program, Ptr, WaitError,
 };
 
 cases![
@@ -124,6 +124,8 @@ fn few_ports_serve_many_callers(f: &Fixture) {
         let services = HostServices::builder()
             .call("fn mix(x: u32) -> u32", mix)
             .ports(ports)
+            // One call at a time, and turns may be rationed for all that wait: the server keeps its core.
+            .idle(IdlePolicy::new().looks(1_000_000, 2_000))
             .start()
             .unwrap();
         let kernel = kernel(f, &services, &format!("{HEAD} out[id.x] = mix(id.x); }}"));

@@ -94,9 +94,10 @@ const LEAVE: &str = "
             tombolo_call_fence();
             atomicStore(&tombolo_calls[locks + port], 0u);
             reply.status = 1u;
-            break;
+            held = false;
+            over = true;
         }
-        if look >= calm {
+        if !over && look >= calm {
             // All ports are taken until the server comes round, and turns may be rationed.
             tombolo_call_calm(arguments + 3u);
         }";
@@ -106,7 +107,8 @@ const BEGUN: &str = "
             reply.ticket = ((request & 0x7fffu) << 17u) | (port << 1u) | 1u;
             atomicStore(&tombolo_calls[arguments + 2u], reply.ticket);
             reply.status = 1u;
-            break;
+            held = false;
+            over = true;
         }";
 const WAITS: &str = "tombolo_call_waits = 1u;";
 /// Whoever gives up leaves the call to the server: the port is free once it has answered.
