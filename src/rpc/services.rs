@@ -19,8 +19,11 @@ use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
 
 /// What runs a call: arguments in, results out.
+pub(super) type Call = Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>;
+
+/// What serves a function.
 pub(super) enum Serve {
-    Call(Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>),
+    Call(Call),
     Stream(Open),
 }
 
@@ -66,7 +69,7 @@ pub(super) struct Function {
 /// A program made by [`Program::with_services`](crate::Program::with_services) calls the functions by their names.
 /// For a function `fn f(x: X) -> R` it may call
 ///
-/// - `f(x)`: waits for the result. A call that fails (see [`CallStatus`]) gives a zero value and *fails the launch*
+/// - `f(x)`: waits for the result. A call that fails (see [`CallStatus`](crate::CallStatus)) gives a zero value and *fails the launch*
 ///   with [`ExecutionError::CallFailed`](crate::ExecutionError::CallFailed), so that no such value is taken for a
 ///   result.
 /// - `f_try(x)`: gives `f_reply { status: u32, value: R }` and leaves it to the kernel what a failure means;
@@ -167,7 +170,7 @@ impl HostServices {
         PortLayout::new(ports, self.shared.payload).bytes()
     }
 
-    /// Stops the services: kernels that call get the status [`CallStatus::Stopped`], those that wait too, unless
+    /// Stops the services: kernels that call get the status [`CallStatus::Stopped`](crate::CallStatus::Stopped), those that wait too, unless
     /// their answer is there already. Returns when the last call that was being served has ended. Stopping twice
     /// does nothing.
     pub fn stop(&self) {
