@@ -75,6 +75,15 @@ fn main() -> std::process::ExitCode {
         return status;
     }
     let _ = env_logger::builder().is_test(true).try_init();
+    // Functions of the host panic on purpose in some cases. To print where takes longer than kernels may wait on adapters
+    // that ration turns of loops.
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let thread = std::thread::current();
+        if !(thread.name()).is_some_and(|name| name.starts_with("tombolo calls")) {
+            print(info);
+        }
+    }));
     let mut suite = Suite::new();
     suite.add_all(&[
         allocations::CASES,
