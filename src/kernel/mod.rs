@@ -31,6 +31,7 @@ mod specialize;
 mod token;
 pub(crate) mod twin;
 mod usm;
+mod values;
 mod walk;
 
 #[cfg(test)]

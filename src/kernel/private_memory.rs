@@ -13,7 +13,7 @@ use super::error::KernelError;
 use super::evaluate::{Unevaluated, expression};
 use super::private_array::PrivateArrayInfo;
 use super::program::Inner;
-use super::specialize::Values;
+use super::values::Values;
 use super::walk::{AlignAttribute, ArrayUse, Variable};
 
 /// Alignments must be below this: 2^31 / 8, the bound of `aligned_private_alloca`.

@@ -17,7 +17,7 @@ use super::declarations::DeclarationKind;
 use super::diagnostic::{Reporter, line_and_column};
 use super::edit::EditedText;
 use super::error::KernelError;
-use super::evaluate::{Unevaluated, known, reason, validator};
+use super::evaluate::{known, reason, validator};
 use super::globals::GlobalUse;
 use super::heap_setup::HeapSetup;
 use super::layout::TypeLayout;
@@ -56,27 +56,6 @@ pub(crate) struct Specialized {
     pub tabled_globals: bool,
     /// What it does with functions of the host.
     pub calls: CallUse,
-}
-
-/// Values of a program's constants during one specialization.
-pub(crate) struct Values {
-    /// Per declaration: the value that was set.
-    set: Vec<Option<ConstantValue>>,
-    /// The same as naga takes them, by id or name.
-    pub pipeline: PipelineConstants,
-    /// Per declaration that sizes arrays and is used: its value.
-    sizing: Vec<Option<ConstantValue>>,
-}
-
-impl Values {
-    /// What declaration `index` stands for in the text, if it sizes arrays.
-    pub fn sizing(&self, index: usize) -> Option<ConstantValue> {
-        self.sizing.get(index).copied().flatten()
-    }
-
-    fn is_set(&self, index: usize) -> bool {
-        self.set.get(index).is_some_and(Option::is_some)
-    }
 }
 
 /// Specializes the entry point `entry` of `program`. `auto_workgroup` is the value for an override without default
@@ -359,11 +338,6 @@ impl Inner {
         uses.collect()
     }
 
-    fn constant(&self, declaration: usize) -> Option<&ConstantInfo> {
-        let at = self.declaration_of.iter().position(|&d| d == declaration)?;
-        self.declared.infos().get(at)
-    }
-
     pub(super) fn place(
         &self,
         declaration: usize,
@@ -374,139 +348,6 @@ impl Inner {
             .map(|d| (d.name_span.clone(), text.to_owned()))
             .into_iter()
             .collect()
-    }
-
-    fn set_values(&self, constants: &Constants) -> Result<Values, KernelError> {
-        let none = vec![None; self.analysis.declarations.len()];
-        let mut values = Values {
-            set: none.clone(),
-            pipeline: PipelineConstants::default(),
-            sizing: none,
-        };
-        for (constant, value) in self.declared.check(&self.name, constants)? {
-            if let Some(&declaration) = self.declaration_of.get(constant) {
-                self.set(&mut values, declaration, value);
-            }
-        }
-        Ok(values)
-    }
-
-    fn set(&self, values: &mut Values, declaration: usize, value: ConstantValue) {
-        let Some(info) = self.constant(declaration) else {
-            return;
-        };
-        let key = info
-            .id
-            .map_or_else(|| info.name.clone(), |id| id.to_string());
-        values.pipeline.insert(key, value.as_f64());
-        if let Some(slot) = values.set.get_mut(declaration) {
-            *slot = Some(value);
-        }
-    }
-
-    /// Gives the work-group size its value, if it is left to the runtime.
-    fn choose_workgroup(&self, entry: usize, size: Option<u32>, values: &mut Values) {
-        let linear = self
-            .analysis
-            .get(entry)
-            .and_then(|d| d.entry.as_ref())
-            .and_then(|e| e.linear_size);
-        let Some((linear, size)) = linear.zip(size) else {
-            return;
-        };
-        if let Some(info) = self.constant(linear)
-            && !info.has_initializer
-            && !values.is_set(linear)
-            && let Ok(value) = info.convert(ConstantValue::Integer(size.into()))
-        {
-            self.set(values, linear, value);
-        }
-    }
-
-    /// Computes the constants that size arrays and that the entry point uses.
-    fn size_values(
-        &self,
-        name: &str,
-        entry: usize,
-        values: &mut Values,
-    ) -> Result<(), KernelError> {
-        let analysis = &self.analysis;
-        let aligns = analysis
-            .aligned()
-            .flat_map(|(v, align)| align.mentions.iter().map(move |&m| (v.declaration, m)));
-        let aligns = aligns.collect::<Vec<_>>();
-        let stop = |i: usize| analysis.is_sizing(i) && values.is_set(i);
-        let mut used = analysis.reach([entry], stop);
-        let aligned = aligns
-            .iter()
-            .filter(|(declaration, _)| used.get(*declaration) == Some(&true))
-            .map(|a| a.1);
-        let wanted_by_aligns = aligned.collect::<Vec<_>>();
-        for (mark, more) in used
-            .iter_mut()
-            .zip(analysis.reach(wanted_by_aligns.iter().copied(), stop))
-        {
-            *mark |= more;
-        }
-        let lacking = |i: usize| {
-            used.get(i) == Some(&true)
-                && !values.is_set(i)
-                && self.constant(i).is_some_and(|c| !c.has_initializer)
-        };
-        let missing = self
-            .declaration_of
-            .iter()
-            .copied()
-            .filter(|&i| lacking(i))
-            .collect::<Vec<_>>();
-        if missing
-            .iter()
-            .any(|&i| analysis.is_sizing(i) || wanted_by_aligns.contains(&i))
-        {
-            let names = missing
-                .iter()
-                .filter_map(|&i| self.constant(i))
-                .map(|c| c.name.clone());
-            return Err(self.missing(name, &names.collect::<Vec<_>>()));
-        }
-        for (index, declaration) in analysis.declarations.iter().enumerate() {
-            if used.get(index) != Some(&true)
-                || !analysis.is_sizing(index)
-                || self.evaluator.ty(index).is_none()
-            {
-                continue;
-            }
-            let value = match values.set.get(index).copied().flatten() {
-                Some(value) => value,
-                None => self
-                    .evaluator
-                    .value(index, &declaration.name, &values.pipeline)
-                    .map_err(|e| {
-                        let text = EditedText::unchanged(Arc::clone(&self.source));
-                        let reporter = Reporter {
-                            file: &self.name,
-                            text: &text,
-                        };
-                        let why = match e {
-                            Unevaluated::Missing => {
-                                "a constant that it depends on has no value".to_owned()
-                            }
-                            Unevaluated::Failed(why) => why,
-                        };
-                        let message =
-                            format!("the constant `{}` has no value: {why}", declaration.name);
-                        KernelError::Type(reporter.at(
-                            message,
-                            self.place(index, "cannot be evaluated"),
-                            Vec::new(),
-                        ))
-                    })?,
-            };
-            if let Some(slot) = values.sizing.get_mut(index) {
-                *slot = Some(value);
-            }
-        }
-        Ok(())
     }
 
     /// The declarations that the entry point needs in the text: everything it mentions, but not what only the
@@ -554,20 +395,6 @@ impl Inner {
         kept
     }
 
-    fn missing(&self, entry: &str, names: &[String]) -> KernelError {
-        let infos = self.declared.infos();
-        KernelError::MissingConstant {
-            program: self.name.clone(),
-            entry: entry.to_owned(),
-            missing: infos
-                .iter()
-                .filter(|c| names.contains(&c.name))
-                .cloned()
-                .collect(),
-            available: infos.to_vec(),
-        }
-    }
-
     fn pipeline_error(
         &self,
         reporter: Reporter<'_>,
@@ -582,30 +409,6 @@ impl Inner {
             "in this entry point, with the constants it was given",
         );
         KernelError::Validation(reporter.at(reason(error), place, Vec::new()))
-    }
-
-    /// The constants that have a value, for reflection.
-    fn report(&self, values: &Values) -> Vec<(ConstantInfo, ConstantValue)> {
-        let known = |(info, &declaration): (&ConstantInfo, &usize)| {
-            let set = values
-                .set
-                .get(declaration)
-                .copied()
-                .flatten()
-                .or_else(|| values.sizing(declaration));
-            let value = set.or_else(|| {
-                self.evaluator
-                    .value(declaration, &info.name, &values.pipeline)
-                    .ok()
-            })?;
-            Some((info.clone(), value))
-        };
-        self.declared
-            .infos()
-            .iter()
-            .zip(&self.declaration_of)
-            .filter_map(known)
-            .collect()
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::harness::{Case, Fixture};
 use crate::{
-    cases, device_memory, heap, heap_api, pointer_checks, pointer_helpers, pointer_types, pointers,
+    cases, device_memory, heap, heap_api, pointer_atomics, pointer_checks, pointer_helpers,
+    pointer_types, pointers,
 };
 use tombolo::{
     Aspect, Capability, Constants, Context, Device, DeviceOptions, HeapError, HeapSize, Kernel,
@@ -49,6 +50,7 @@ pub fn again() -> Vec<(String, impl Fn(&Fixture) + Clone + Send + 'static)> {
         heap::CASES,
         heap_api::CASES,
         pointers::CASES,
+        pointer_atomics::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,
         pointer_types::CASES,

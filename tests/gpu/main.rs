@@ -10,6 +10,7 @@ mod harness;
 mod allocations;
 mod arguments;
 mod beside;
+mod beside_functions;
 mod bindings;
 mod buffers;
 mod byte_copies;
@@ -35,6 +36,7 @@ mod loops;
 mod mirror;
 mod mirror_memory;
 mod mirror_transfers;
+mod pointer_atomics;
 mod pointer_checks;
 mod pointer_helpers;
 mod pointer_types;
@@ -47,11 +49,13 @@ mod private_arrays;
 mod rpc;
 mod rpc_split;
 mod rpc_streams;
+mod segment_lists;
 mod segments;
 mod services;
 mod table;
 mod threads;
 mod transfers;
+mod wgsl_types;
 
 /// The examples whose parts are tested here.
 #[path = "../../examples/support/mod.rs"]
@@ -89,6 +93,7 @@ fn main() -> std::process::ExitCode {
         allocations::CASES,
         arguments::CASES,
         beside::CASES,
+        beside_functions::CASES,
         bindings::CASES,
         buffers::CASES,
         byte_copies::CASES,
@@ -113,6 +118,7 @@ fn main() -> std::process::ExitCode {
         mirror::CASES,
         mirror_memory::CASES,
         mirror_transfers::CASES,
+        pointer_atomics::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,
         pointer_types::CASES,
