@@ -138,11 +138,27 @@ impl Capabilities {
         self.probe.loop_budget.measured() != Some(&None)
     }
 
+    /// Whether calls of kernels are served while they run.
+    pub(crate) fn live_calls(&self) -> bool {
+        // Metal promises to show memory to the other side between command buffers only, and has no fence that a
+        // single invocation may use.
+        self.backend != wgpu::Backend::Metal && self.live_memory()
+    }
+
+    /// In one sentence, why [`Capabilities::live_calls`] is what it is.
+    pub(crate) fn why_live_calls(&self) -> String {
+        match self.backend {
+            wgpu::Backend::Metal => {
+                "Metal orders memory between host and kernel only where a command buffer ends"
+                    .to_owned()
+            }
+            _ => self.why_live(),
+        }
+    }
+
     /// Whether ports lie in two memories, so that each side polls its own.
     pub(crate) fn splits_ports(&self) -> bool {
-        // Metal has no live ports; see `Launch::services`.
-        let metal = self.backend == wgpu::Backend::Metal;
-        !self.unified_memory && !metal && self.has(super::Aspect::LiveMemory)
+        !self.unified_memory && self.live_calls()
     }
 
     /// Whether this is Mesa's software adapter, whose compiler has ways of its own.
@@ -166,11 +182,17 @@ impl Capabilities {
         let import = &self.probe.host_import;
         match (import.measured(), import.why_not()) {
             (Some(found), _) => match (found.shared, found.live) {
-                (true, true) => "host and kernels use one memory, also while kernels run",
-                (true, false) => "host and kernels use one memory, but not while kernels run",
-                (false, _) => "a kernel and the host did not see the same in imported memory",
-            }
-            .to_owned(),
+                (true, true) if self.unified_memory => {
+                    "host and kernels use one memory, also while kernels run".to_owned()
+                }
+                (true, true) => format!("host and kernels use one memory, but {READ_BEFORE}"),
+                (true, false) => {
+                    "host and kernels use one memory, but not while kernels run".to_owned()
+                }
+                (false, _) => {
+                    "a kernel and the host did not see the same in imported memory".to_owned()
+                }
+            },
             (None, why) => format!(
                 "host memory is not imported: {}",
                 why.unwrap_or_else(|| "no reason was given".to_owned())
@@ -196,6 +218,10 @@ impl Capabilities {
         }
     }
 }
+
+/// What devices with memory of their own do with the host's: an NVIDIA H200 keeps it in caches that do not follow it.
+pub(super) const READ_BEFORE: &str =
+    "a running kernel may go on seeing what it has read of it before";
 
 /// The names of some flags, for messages.
 pub(crate) fn names<T>(flags: impl Iterator<Item = (&'static str, T)>) -> String {
@@ -372,6 +398,39 @@ mod tests {
                 _ => Tier::CoarseGrained,
             };
             assert_eq!(report.tier, expected, "{report}");
+            // The device has memory of its own.
+            assert_eq!(report.why.contains(READ_BEFORE), live == (true, true));
+        }
+    }
+
+    #[test]
+    fn calls_are_never_served_while_kernels_run_on_metal() {
+        let mut capabilities = probed((true, true), None);
+        assert!(capabilities.splits_ports());
+        capabilities.backend = wgpu::Backend::Metal;
+        assert!(capabilities.live_memory() && !capabilities.splits_ports());
+        let report = capabilities.tier(Capability::HostCalls);
+        assert!(report.available && report.tier == Tier::Sliced, "{report}");
+        assert!(report.why.contains("Metal"), "{report}");
+    }
+
+    #[test]
+    fn running_kernels_follow_the_hosts_memory_where_it_is_theirs() {
+        use wgpu::DeviceType as Type;
+        for (of, shared) in [(Type::IntegratedGpu, true), (Type::DiscreteGpu, false)] {
+            let mut probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+            probe.host_import = Finding::Measured(ImportFinding {
+                shared: true,
+                live: true,
+                alignment: 4096,
+                longest: 1 << 30,
+            });
+            let capabilities = with(&info("a GPU", of), wgpu::Features::empty(), probe);
+            assert_eq!(capabilities.unified_memory, shared);
+            let why = capabilities.tier(Capability::Pointers).why;
+            assert_eq!(why, capabilities.explain(Aspect::HostImport));
+            assert_eq!(why.contains("also while kernels run"), shared, "{why}");
+            assert_eq!(why.contains(READ_BEFORE), !shared, "{why}");
         }
     }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::aspect::Aspect;
-use super::capabilities::{Capabilities, names};
+use super::capabilities::{Capabilities, READ_BEFORE, names};
 
 /// A capability of the runtime that depends on the device; see [`Capabilities::tier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -110,7 +110,8 @@ impl fmt::Display for Capability {
 pub enum Tier {
     /// It works in its only form.
     Full,
-    /// Memory that both sides see while kernels run.
+    /// One memory for both sides, without copies; what either writes while kernels run reaches the other as far as the
+    /// reason says.
     FineGrained,
     /// Memory that is brought up to date between launches.
     CoarseGrained,
@@ -223,10 +224,13 @@ impl Capabilities {
                 if self.has(Aspect::HostImport) {
                     (Tier::FineGrained, why)
                 } else if self.has(Aspect::LiveMemory) {
-                    let why = format!(
+                    let mut why = format!(
                         "{why}; the heap lies in memory that the device maps, unless another device of \
                          the context imports it or maps it first, and the device has a copy then"
                     );
+                    if !self.unified_memory {
+                        why = format!("{why}; {READ_BEFORE}");
+                    }
                     (Tier::FineGrained, why)
                 } else {
                     let why = format!("{why}; the device has a copy, to which changes travel");
@@ -245,8 +249,12 @@ impl Capabilities {
                 };
                 (Tier::Full, why.to_owned())
             }
-            Capability::HostCalls if !self.live_memory() => {
-                let why = format!("{}; no kernel can wait for an answer", self.why_live());
+            Capability::HostCalls if !self.live_calls() => {
+                let why = format!(
+                    "{}; calls leave behind a launch, and answers arrive in front of the next one: no \
+                     kernel can wait for them",
+                    self.why_live_calls()
+                );
                 (Tier::Sliced, why)
             }
             Capability::HostCalls | Capability::PersistentKernels => {

@@ -353,7 +353,7 @@ pub enum LaunchError {
         functions: String,
         /// The device's name.
         device: String,
-        /// Why it has no live memory.
+        /// Why it shows none.
         why: String,
     },
     /// There is no memory for the ports of the services.

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::{Launch, LaunchError};
-use crate::device::Aspect;
 use crate::rpc::{HostServices, Slice};
 
 impl Launch {
     /// Gives the services that the kernel calls. They serve it from threads of their own, while it runs where the
-    /// device has live memory, and when it has ended elsewhere (see [`HostServices`]); the launch does not keep them
-    /// alive, and calls made after they were dropped have the status
+    /// device has live memory, and when it has ended elsewhere and on Metal (see [`HostServices`]); the launch does
+    /// not keep them alive, and calls made after they were dropped have the status
     /// [`CallStatus::Stopped`](crate::CallStatus::Stopped).
     pub fn services(mut self, services: &HostServices) -> Self {
         self.services = Some(Arc::clone(&services.shared));
@@ -48,23 +47,13 @@ impl Launch {
         }
         let device = &self.kernel.device;
         let capabilities = &device.capabilities;
-        // Metal promises to show memory to the other side between command buffers only, and has no fence that a
-        // single invocation may use.
-        let metal = capabilities.backend == wgpu::Backend::Metal;
-        let live = !metal && capabilities.has(Aspect::LiveMemory);
+        let live = capabilities.live_calls();
         if !live && self.kernel.shared.compiled.waits {
-            let why = match metal {
-                true => {
-                    "Metal orders memory between host and kernel only where a command buffer ends"
-                        .to_owned()
-                }
-                false => capabilities.explain(Aspect::LiveMemory),
-            };
             return Err(LaunchError::NeedsLiveMemory {
                 kernel: kernel(),
                 functions: names(),
                 device: capabilities.name.clone(),
-                why,
+                why: capabilities.why_live_calls(),
             });
         }
         if self.mailbox.is_none() {
