@@ -137,7 +137,8 @@ impl HostServicesBuilder {
 
     /// Sets the number of ports on each device: the number of calls that can be on their way at once (1 to 65,536).
     /// More callers are served too, but wait for each other. Default: 512 on software adapters, which run few
-    /// invocations at a time, and 4,096 elsewhere; no graphics interface tells how many a device runs at once.
+    /// invocations at a time, and where calls leave behind a launch, which copies all ports; 4,096 elsewhere. No
+    /// graphics interface tells how many invocations a device runs at once.
     pub fn ports(mut self, ports: usize) -> Self {
         if ports == 0 || ports > MAX_PORTS {
             self.mistake.get_or_insert(ServiceError::Ports {
@@ -175,8 +176,8 @@ impl HostServicesBuilder {
         self
     }
 
-    /// Lets each call wait for at most so many looks at its port, instead of until it is served. How long a look
-    /// takes is up to the device: some ten nanoseconds to microseconds.
+    /// Lets each call wait for at most so many looks at its port, instead of until it is served, on devices that serve
+    /// calls while kernels run. How long a look takes is up to the device.
     pub fn patience(mut self, looks: u32) -> Self {
         self.patience = Some(looks);
         self

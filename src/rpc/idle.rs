@@ -8,7 +8,7 @@ use std::time::Duration;
 /// looks, and then sleep, twice as long each time. A call that is served starts it all over, and so does a launch.
 ///
 /// With the defaults a server that has nothing to do sleeps a millisecond at a time; a call that arrives then waits up
-/// to that long. That costs two to three hundredths of a processor (the bench `rpc_host` measures it).
+/// to that long. That costs one to three hundredths of a processor (the bench `rpc_host` measures it).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdlePolicy {

@@ -206,6 +206,15 @@ impl Mailbox {
         self.server.layout()
     }
 
+    /// Bytes that the ports take, in all memories that have them.
+    pub fn bytes(&self) -> u64 {
+        let memories = match self.server.words() {
+            Memory::Live(_) | Memory::Host(_) => 1,
+            Memory::Split(_) | Memory::Sliced(_) => 2,
+        };
+        memories * self.layout().bytes()
+    }
+
     /// Whether anybody is left who may call.
     pub fn is_alive(&self) -> bool {
         match &self.owner {

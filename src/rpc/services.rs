@@ -46,7 +46,7 @@ pub(super) struct Function {
     pub(super) counters: Box<[Counters]>,
 }
 
-/// Functions of the host that kernels call while they run, and the threads that serve them.
+/// Functions of the host that kernels call, and the threads that serve them.
 ///
 /// ```
 /// use tombolo::{HostServices, Program};
@@ -104,7 +104,7 @@ pub(super) struct Function {
 ///
 /// On devices with [live memory](crate::Aspect::LiveMemory) calls are served while the kernel runs. On others, and on
 /// Metal, requests leave when the launch has ended and answers arrive in front of the next launch that is submitted:
-/// `f_post`, `f_begin` and `f_collect` are the same there, and kernels that use another form, which has to wait inside,
+/// `f_post`, `f_begin`, `f_collect` and `f_leave` are the same there, and kernels that use another form, which has to wait inside,
 /// are refused with [`LaunchError::NeedsLiveMemory`](crate::LaunchError::NeedsLiveMemory). One launch can post as many
 /// calls there as there are ports; what finds none is told so (`CALL_TIMED_OUT`, or the ticket 0).
 /// [`Event::wait`](crate::Event::wait) waits until they are served, too.
@@ -157,15 +157,16 @@ impl HostServices {
             port_bytes: shared
                 .mailboxes()
                 .iter()
-                .map(|mailbox| mailbox.layout().bytes())
+                .map(|mailbox| mailbox.bytes())
                 .sum(),
         }
     }
 
-    /// Bytes that each device takes for its ports:
+    /// Bytes that `ports` ports take on a device:
     /// `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)` for `N` ports of `M` bytes a direction, where `pad` rounds up to
-    /// 64; twice as much where it has memory of its own beside the host's. `ports` is the number of ports, by default
-    /// 4,096 on hardware with live memory, and 512 on software adapters and without it.
+    /// 64. Where the device has memory of its own, or calls are not served while kernels run, host and device have so
+    /// much each. By default ([`HostServicesBuilder::ports`](crate::HostServicesBuilder::ports)) a device has 512 or
+    /// 4,096.
     pub fn port_bytes(&self, ports: usize) -> u64 {
         PortLayout::new(ports, self.shared.payload).bytes()
     }

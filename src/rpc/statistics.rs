@@ -55,7 +55,7 @@ pub struct ServiceStatistics {
     pub unknown: u64,
     /// Calls whose length did not even fit the port.
     pub oversize: u64,
-    /// Bytes of memory that the ports take, on all devices together.
+    /// Bytes of memory that the ports take, for all devices together: those of the host and those of the devices.
     pub port_bytes: u64,
 }
 

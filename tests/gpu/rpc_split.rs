@@ -154,6 +154,15 @@ fn begun_calls_are_collected_by_the_next_launch(f: &Fixture) {
                 (0..128).map(mix).collect::<Vec<_>>()
             );
         }
+        // They lie in one memory, or host and device have them each.
+        let capabilities = device.capabilities();
+        let memories = match capabilities.backend {
+            tombolo::wgpu::Backend::Metal => 2,
+            _ if capabilities.unified_memory && capabilities.live_memory() => 1,
+            _ => 2,
+        };
+        let bytes = services.statistics().port_bytes;
+        assert_eq!(bytes, memories * services.port_bytes(256));
     }
 }
 

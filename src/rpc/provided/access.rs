@@ -79,7 +79,7 @@ impl FileAccess {
     /// names lead into that begin with no other's name.
     ///
     /// # Errors
-    /// [`ServiceError::Root`] when the folder cannot be opened, or the name is taken or has a `/` in it.
+    /// [`ServiceError::Root`] when the folder cannot be opened, or the name is taken or has a `/` or `\` in it.
     pub fn root(
         mut self,
         name: &str,

@@ -63,9 +63,11 @@ impl HostServicesBuilder {
     /// The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an argument or
     /// one that the kernel has made ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard streams,
     /// where they are granted; they have no positions, and reads of them may give less than was wanted.
-    /// Offsets and sizes are `vec2<u32>`, low word first. A read that ends early, at the end of the file, is no error.
+    /// A read that ends early, at the end of the file, is no error.
     ///
-    /// Functions with a pointer need [`HostServicesBuilder::heap`]. What they write is there when they return, but
+    /// Functions with a pointer need [`HostServicesBuilder::heap`], and a device that uses the heap in place and has no
+    /// memory of its own: the caches of others do not follow what the host writes while kernels run, and such a call
+    /// gets [`FileStatus::NoPointers`]. Blocks go everywhere. What was written is there when the call returns, but
     /// drivers may give a kernel what an earlier load of the same place gave: load each place once, or as an atomic.
     ///
     /// Files that are still open when the services end are closed then.

@@ -23,7 +23,8 @@ pub(super) struct Arena {
 
 impl HostServicesBuilder {
     /// Gives kernels pointers to hand over: into this heap. [`HostServicesBuilder::files`] and
-    /// [`HostServicesBuilder::texts`] read and write there, in live allocations alone. The first heap counts.
+    /// [`HostServicesBuilder::texts`] read and write there, in live allocations alone, where
+    /// [`HostServicesBuilder::files`] says that they can. The first heap counts.
     pub fn heap(self, heap: &SharedHeap) -> Self {
         self.provided.door.heap.get_or_init(|| heap.clone());
         self

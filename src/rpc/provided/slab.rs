@@ -10,7 +10,7 @@ const GENERATIONS: u32 = 1 << (31 - INDEX_BITS);
 pub(super) const MOST: usize = 1 << INDEX_BITS;
 
 /// Things with handles. A handle is a place and its generation: once a thing is removed its handle leads nowhere,
-/// until its place was used 2^19 times more, and places take turns. Handles are at least [`MOST`], so
+/// for 2^19 - 2 more uses of its place, and places take turns. Handles are at least [`MOST`], so
 /// that small numbers are none.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
