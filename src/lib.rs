@@ -1,7 +1,8 @@
 //! Tombolo is a portable compute runtime on [wgpu](https://docs.rs/wgpu). It takes ordinary WGSL
 //! kernels and ordinary Rust values and adds what wgpu leaves out: typed launches by name,
-//! specialization that reaches into private arrays, failures that are told instead of swallowed, and
-//! devices that say what they really do.
+//! specialization that reaches into private arrays, pointers that Rust and kernels both follow, variables
+//! that stay on a device, printing, calls from kernels to Rust, failures that are told instead of swallowed,
+//! and devices that say what they really do.
 //!
 //! ```no_run
 //! use tombolo::{Constants, Context, Program};
@@ -37,6 +38,10 @@
 //! [`Launch::submit`] returns an [`Event`]: wait for it, with or without a deadline, `.await` it, or
 //! ignore it. What fails after submission is that event's [`ExecutionError`], and also the answer of
 //! every read of what the launch would have written, until it is overwritten.
+//!
+//! Memory that kernels and host share is a [`SharedHeap`], or, a few words at a time, a [`LiveBuffer`]. A
+//! [`DeviceGlobal`] stays on its device between launches. What kernels print goes to a [`PrintTarget`], and what they
+//! call are [`HostServices`], which a [`Launch`] is given.
 //!
 //! # Private arrays sized at run time
 //!
@@ -111,8 +116,11 @@
 //!
 //! # Calls to the host
 //!
-//! [`HostServices`] are Rust functions that kernels call while they run, by their names and with arguments of any
-//! host-shareable type. Files ([`HostServicesBuilder::files`]), texts and string literals ([`HostServicesBuilder::texts`]), `malloc`
+//! [`HostServices`] are Rust functions that kernels call by their names, with arguments of any host-shareable type: they
+//! wait for the answer, collect it later, or post the call and go on. Streams carry words of any number both ways
+//! ([`HostServicesBuilder::stream`]). Calls are served while the kernel runs where the device has
+//! [`Aspect::LiveMemory`]; elsewhere, and on Metal, they leave behind a launch and answers arrive in front of the next
+//! one, and a kernel that would have to wait inside is refused ([`LaunchError::NeedsLiveMemory`]). Files ([`HostServicesBuilder::files`]), texts and string literals ([`HostServicesBuilder::texts`]), `malloc`
 //! ([`HostServicesBuilder::memory`]), arguments, the clock, seeds and an exit status come with the runtime; kernels have
 //! what a program grants them.
 //!
