@@ -191,39 +191,40 @@ impl Mention<'_> {
                 }}"
             );
         }
-        if self.has(Form::Post) {
-            let reply = format!("tombolo_post_{name}");
-            let _ = writeln!(text, "struct {reply} {{ status: u32 }}");
+        // What does not wait answers with one word.
+        let asides = [
+            (Form::Post, "post", "status: u32", "status", PATIENCE, LEAVE),
+            (
+                Form::Split,
+                "begin",
+                "status: u32, ticket: u32",
+                "ticket",
+                FEW_LOOKS,
+                BEGUN,
+            ),
+        ];
+        for (form, what, members, answer, search, posted) in asides {
+            if !self.has(form) {
+                continue;
+            }
+            let reply = format!("tombolo_{what}_{name}");
+            let head = format!("fn tombolo_{what}_of_{name}({parameters}) -> {reply}");
+            let _ = writeln!(text, "struct {reply} {{ {members} }}");
             text.push_str(&call(Parts {
-                head: &format!("fn tombolo_post_of_{name}({parameters}) -> {reply}"),
+                head: &head,
                 reply: &reply,
-                search: PATIENCE,
+                search,
                 waits: "",
-                posted: LEAVE,
+                posted,
                 results: "",
                 release: RELEASE,
             }));
             let _ = writeln!(
                 text,
-                "fn {name}_post({parameters}) -> u32 {{ return tombolo_post_of_{name}({names}).status; }}"
+                "fn {name}_{what}({parameters}) -> u32 {{ return tombolo_{what}_of_{name}({names}).{answer}; }}"
             );
         }
         if self.has(Form::Split) {
-            let reply = format!("tombolo_begin_{name}");
-            let _ = writeln!(text, "struct {reply} {{ status: u32, ticket: u32 }}");
-            text.push_str(&call(Parts {
-                head: &format!("fn tombolo_begin_of_{name}({parameters}) -> {reply}"),
-                reply: &reply,
-                search: FEW_LOOKS,
-                waits: "",
-                posted: BEGUN,
-                results: "",
-                release: RELEASE,
-            }));
-            let _ = writeln!(
-                text,
-                "fn {name}_begin({parameters}) -> u32 {{ return tombolo_begin_of_{name}({names}).ticket; }}"
-            );
             text.push_str(&common(TICKET));
         }
         if self.has(Form::Stream) {
