@@ -53,22 +53,8 @@ fn tombolo_call_pause(seed: u32) {
 
 // Takes as much time as it can, where turns are rationed; the body is dropped elsewhere. Lanes that need it not must
 // hardly pay for it, where nothing but the end of a loop is a branch: a processor skips the atomic of a lane that is
-// masked out, and takes its time over the others. `at` is a word that nobody reads.
+// masked out, and takes its time over the others. `at` is a word that nobody reads. What stands in dollar signs is put in
+// by `kernel::calls::wgsl`.
 fn tombolo_call_calm(at: u32) {
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u); atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);
+$calm$
 }
