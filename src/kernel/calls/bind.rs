@@ -16,7 +16,7 @@ const PUBLISH_BEHIND_FENCE: &str = "tombolo_call_publish_behind_fence";
 const CALM: &str = "tombolo_call_calm";
 const PAUSE: &str = "tombolo_call_pause";
 
-fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
+pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
     let mut globals = module.global_variables.iter();
     globals
         .find(|(_, global)| global.name.as_deref() == Some(name))
@@ -75,19 +75,16 @@ pub(crate) fn complete(
             module.functions[handle] = plain;
         }
     }
-    let span = Span::UNDEFINED;
-    for (_, function) in module.functions.iter_mut() {
-        let mut body = Block::new();
-        match function.name.as_deref() {
-            Some(CALM | PAUSE) if !rations => {
-                function.expressions.clear();
-                function.named_expressions.clear();
-                function.local_variables.clear();
-            }
-            _ => continue,
+    let functions = module.functions.iter_mut().map(|(_, function)| function);
+    for function in functions.filter(|_| !rations) {
+        if matches!(function.name.as_deref(), Some(CALM | PAUSE)) {
+            function.expressions.clear();
+            function.named_expressions.clear();
+            function.local_variables.clear();
+            function.body = Block::new();
+            let end = Statement::Return { value: None };
+            function.body.push(end, Span::UNDEFINED);
         }
-        body.push(Statement::Return { value: None }, span);
-        function.body = body;
     }
 }
 

@@ -9,6 +9,7 @@ use naga::{
     Statement, TypeInner,
 };
 
+use super::bind::named;
 use crate::kernel::passes::{prepend, type_of};
 
 /// Lanes of a group.
@@ -20,15 +21,9 @@ const LOOKS: &str = "tombolo_call_looks";
 /// Puts the test in front of an entry point whose work-groups do not fill their groups of lanes, if it calls the host.
 /// Whether it did.
 pub(crate) fn dismiss(module: &mut Module, entry: usize) -> bool {
-    let looks = {
-        let mut globals = module.global_variables.iter();
-        globals
-            .find(|(_, v)| v.name.as_deref() == Some(LOOKS))
-            .map(|(handle, _)| handle)
-    };
     let size = module.entry_points[entry].workgroup_size;
     let lanes = size.iter().fold(1u32, |all, &n| all.saturating_mul(n));
-    let Some(looks) = looks.filter(|_| !lanes.is_multiple_of(GROUP)) else {
+    let Some(looks) = named(module, LOOKS).filter(|_| !lanes.is_multiple_of(GROUP)) else {
         return false;
     };
     let span = Span::UNDEFINED;

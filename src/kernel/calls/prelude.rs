@@ -36,7 +36,8 @@ fn items<'a>(stream: &TokenStream<'a>) -> Vec<Item<'a>> {
     found
 }
 
-fn declares(stream: &TokenStream<'_>, name: &str) -> bool {
+/// Whether a program declares `name` itself.
+pub(super) fn declares(stream: &TokenStream<'_>, name: &str) -> bool {
     let declares =
         |before: &str| matches!(before, "const" | "struct" | "alias" | "override" | "fn");
     (0..stream.len()).any(|at| declares(stream.text(at)) && stream.text(at + 1) == name)

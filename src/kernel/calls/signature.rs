@@ -62,7 +62,7 @@ impl Signature {
         Ok(signature)
     }
 
-    /// naga's opinion of the form; types may be any names.
+    /// What would else be told of text that the user has not written. Types may be any names.
     fn check(&self) -> Result<(), String> {
         for reserved in ["usm_", "tombolo_"] {
             if self.name.starts_with(reserved) {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::forms::{Form, Mention, TYPE_ENDINGS, WAIT};
+use super::prelude::{declares, needed};
 use super::{CallDeclaration, CallSet};
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::token::TokenStream;
@@ -306,7 +307,7 @@ pub(crate) fn appendix(
         return Ok(None);
     }
     let signatures = mentions.iter().map(|m| &m.declaration.signature);
-    let prelude = super::prelude::needed(&stream, signatures);
+    let prelude = needed(&stream, signatures);
     // One by one, so that a type that the program lacks is told with its function.
     let mut layouts = Vec::new();
     for mention in &mentions {
@@ -348,7 +349,7 @@ pub(crate) fn appendix(
     appendix.add(&COMMON.replace("$calm$", &calm), origin.clone());
     appendix.add(&prelude, origin.clone());
     for (name, code) in STATUSES {
-        if !(0..stream.len()).any(|at| stream.text(at) == "const" && stream.text(at + 1) == name) {
+        if !declares(&stream, name) {
             appendix.add(&format!("const {name} = {code}u;"), origin.clone());
         }
     }
