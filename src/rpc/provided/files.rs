@@ -31,8 +31,27 @@ pub(super) struct Block {
     pub words: [u32; BLOCK / 4],
 }
 
+impl Block {
+    /// Of up to [`BLOCK`] bytes; what is beyond them is left out.
+    pub fn new(status: u32, bytes: &[u8]) -> Self {
+        let bytes = &bytes[..bytes.len().min(BLOCK)];
+        let mut block = Self {
+            status,
+            bytes: bytes.len() as u32,
+            words: [0; BLOCK / 4],
+        };
+        for (word, bytes) in block.words.iter_mut().zip(bytes.chunks(4)) {
+            let mut four = [0; 4];
+            four[..bytes.len()].copy_from_slice(bytes);
+            *word = u32::from_le_bytes(four);
+        }
+        block
+    }
+}
+
 /// `FilePlace` in WGSL.
 type FilePlace = [u32; 4];
+
 /// What kernels may open, and have opened.
 pub(super) struct Files {
     roots: Vec<Root>,
@@ -309,15 +328,7 @@ impl Files {
             }),
             Err(status) => reply(status, 0),
         };
-        let mut block = Block {
-            status,
-            bytes: len,
-            words: [0; BLOCK / 4],
-        };
-        for (word, bytes) in block.words.iter_mut().zip(bytes.as_chunks::<4>().0) {
-            *word = u32::from_le_bytes(*bytes);
-        }
-        block
+        Block::new(status, bytes.get(..len as usize).unwrap_or_default())
     }
 
     pub fn write_from(&self, file: u32, at: Option<u64>, from: Ptr<u32>, bytes: u32) -> Reply {

@@ -1,10 +1,9 @@
 //! Texts by number: the literals of programs, the program's arguments, and what kernels have put together.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use super::door::Door;
-use super::files::{BLOCK, Block};
+use super::files::Block;
 use super::slab::Slab;
 use super::status::FileStatus;
 use crate::device::wait::lock;
@@ -160,10 +159,10 @@ impl HostServices {
 
 impl Texts {
     /// The bytes of a text.
-    pub fn get(&self, id: u32) -> Option<Cow<'static, [u8]>> {
+    pub fn get(&self, id: u32) -> Option<Vec<u8>> {
         match id & LITERAL {
-            0 => lock(&self.made).get(id).map(|text| text.clone().into()),
-            _ => literal(id).map(|text| text.as_bytes().to_vec().into()),
+            0 => lock(&self.made).get(id).cloned(),
+            _ => literal(id).map(|text| text.as_bytes().to_vec()),
         }
     }
 
@@ -193,24 +192,11 @@ impl Texts {
     }
 
     fn block(&self, id: u32, start: u32) -> Block {
-        let mut block = Block {
-            status: FileStatus::UnknownText.code(),
-            bytes: 0,
-            words: [0; BLOCK / 4],
-        };
         let Some(text) = self.get(id) else {
-            return block;
+            return Block::new(FileStatus::UnknownText.code(), &[]);
         };
         let bytes = text.get(start as usize..).unwrap_or_default();
-        let bytes = &bytes[..bytes.len().min(BLOCK)];
-        block.status = FileStatus::Ok.code();
-        block.bytes = bytes.len() as u32;
-        for (word, bytes) in block.words.iter_mut().zip(bytes.chunks(4)) {
-            let mut four = [0; 4];
-            four[..bytes.len()].copy_from_slice(bytes);
-            *word = u32::from_le_bytes(four);
-        }
-        block
+        Block::new(FileStatus::Ok.code(), bytes)
     }
 
     fn read(&self, door: &Door, id: u32, to: Ptr<u32>, bytes: u32) -> Result<u32, FileStatus> {
