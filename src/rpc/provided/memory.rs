@@ -39,6 +39,10 @@ impl HostServicesBuilder {
     /// and lives until the services, and launches that have them, are dropped. What
     /// `malloc` gives is not zeroed, and what was freed may be given to others at once, as in C.
     ///
+    /// That is so on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
+    /// pointer are refused while kernels run ([`FileStatus::NoPointers`](crate::FileStatus::NoPointers)), what was
+    /// allocated is for kernels to read and write, and for the host once they have ended, and not to read files into.
+    ///
     /// Implies [`HostServicesBuilder::heap`].
     pub fn memory(mut self, heap: &SharedHeap, bytes: u64) -> Self {
         let arena = match Arena::new(heap, bytes) {

@@ -59,8 +59,8 @@ statuses! {
         BadLength = 13, "FILE_BAD_LENGTH";
         /// The pointer is not aligned to four bytes, or the bytes do not lie in one live allocation.
         BadPointer = 14, "FILE_BAD_POINTER";
-        /// The services have no heap, or the host is looking at it, or a device may be using it that has a copy, or
-        /// memory of its own.
+        /// The services have no heap, or the host is looking at it, or a kernel that uses it runs on a device that
+        /// has a copy of it, or memory of its own: blocks go there.
         NoPointers = 15, "FILE_NO_POINTERS";
         /// A stream, or a file that is appended to, has no positions.
         NotSeekable = 16, "FILE_NOT_SEEKABLE";

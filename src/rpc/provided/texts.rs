@@ -61,6 +61,8 @@ impl HostServicesBuilder {
     /// | `text_size(text: u32) -> FileReply { status, bytes }` | its length |
     /// | `text_block(text: u32, start: u32) -> FileBlock` | up to 256 bytes of it |
     /// | `text_read(text: u32, to: usm_ptr, bytes: u32) -> FileReply` | up to so many bytes of it, into the heap |
+    ///
+    /// Functions with a pointer work as those of [`HostServicesBuilder::files`].
     pub fn texts(self) -> Self {
         if self.provided.has_texts.set(()).is_err() {
             return self;
