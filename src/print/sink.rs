@@ -10,8 +10,8 @@ use super::record::PrintRecord;
 /// in the order of its calls. Lines of different invocations come in no particular order.
 ///
 /// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by whichever thread finds that lines have arrived
-/// (one that waits for an event or a read-back, or the runtime's own), and by one at a time; it may use the
-/// device, except that waiting inside it delivers no further lines.
+/// (one that waits for an event or a read-back, or the runtime's own), and by one at a time; it may use
+/// this device and others, except that waiting inside it delivers no further lines.
 pub trait PrintSink: Send {
     /// Takes a line.
     fn record(&mut self, record: &PrintRecord<'_>);

@@ -1,6 +1,6 @@
 //! Launches that print: their order, what they share, where their lines go.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cases;
 use crate::harness::Fixture;
@@ -13,6 +13,7 @@ cases![
     a_launch_may_be_submitted_again_and_again,
     a_dropped_device_has_printed_everything,
     sinks_may_use_the_device,
+    a_sink_of_two_devices_may_wait_for_either,
     a_sink_that_panics_gets_the_next_line,
     places_are_those_of_the_source,
     too_much_room_is_refused,
@@ -146,6 +147,33 @@ fn sinks_may_use_the_device(f: &Fixture) {
         lines(&taken),
         ["inner 1", "inner 2", "inner 3", "inner 4", "inner 5"]
     );
+}
+
+fn a_sink_of_two_devices_may_wait_for_either(f: &Fixture) {
+    let other = f.open(|_| {});
+    let says = |device, text: &str| {
+        let source = format!("@compute @workgroup_size(1) fn main() {{ print(\"{text}\"); }}");
+        kernel(device, &source)
+    };
+    let (outer, inner) = (says(&f.device, "outer"), says(&other, "inner"));
+    let target = Arc::<OnceLock<PrintTarget>>::default();
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    let (own, into) = (Arc::downgrade(&target), Arc::clone(&seen));
+    let options = PrintOptions::sink(move |record: &PrintRecord<'_>| {
+        into.lock().unwrap().push(record.text());
+        if record.text() == "outer" {
+            let own = own.upgrade().unwrap();
+            let options = PrintOptions::to(own.get().unwrap().clone());
+            let launch = inner.launch().workgroups(1).print_to(options);
+            launch.submit().unwrap().wait().unwrap();
+        }
+    });
+    target.set(options.target.clone()).unwrap();
+    let launch = outer.launch().workgroups(1).print_to(options);
+    launch.submit().unwrap().wait().unwrap();
+    // The sink could not be given this line while it waited for it.
+    other.finish().unwrap();
+    assert_eq!(*seen.lock().unwrap(), ["outer", "inner"]);
 }
 
 fn a_sink_that_panics_gets_the_next_line(f: &Fixture) {

@@ -13,11 +13,11 @@
 mod job;
 mod memory;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use super::DeviceShared;
@@ -50,7 +50,6 @@ struct Hub {
     changed: Condvar,
     /// Held by the thread that delivers.
     delivery: Mutex<()>,
-    deliverer: Mutex<Option<ThreadId>>,
     spare: Mutex<Vec<Arc<Memory>>>,
     /// Buffers that the bind-group cache may forget.
     gone: Mutex<Vec<u64>>,
@@ -65,7 +64,6 @@ impl Default for Prints {
                 jobs: Mutex::default(),
                 changed: Condvar::new(),
                 delivery: Mutex::default(),
-                deliverer: Mutex::default(),
                 spare: Mutex::default(),
                 gone: Mutex::default(),
                 has_worker: AtomicBool::new(false),
@@ -165,19 +163,13 @@ impl Hub {
         spare.push(memory);
     }
 
-    /// Whether the calling thread is delivering: it is in a sink.
-    fn is_mine(&self) -> bool {
-        *lock(&self.deliverer) == Some(std::thread::current().id())
-    }
-
     /// Delivers, in order, whatever is there; true if there was something.
     fn deliver(&self) -> bool {
-        if lock(&self.jobs).is_empty() || self.is_mine() {
+        if IN_SINK.get() || lock(&self.jobs).is_empty() {
             return false;
         }
         let _turn = lock(&self.delivery);
-        *lock(&self.deliverer) = Some(std::thread::current().id());
-        let _end = Turn(self);
+        let _inside = InSink::new();
         let mut any = false;
         loop {
             let Some(job) = lock(&self.jobs).front().cloned() else {
@@ -262,12 +254,25 @@ fn sleep<'a, T>(
     }
 }
 
-/// The turn of a thread that delivers; it ends even if a sink panics.
-struct Turn<'h>(&'h Hub);
+thread_local! {
+    /// Whether this thread delivers, and so may be in a sink. It counts for all devices: sinks may be shared by
+    /// them, and two threads in the sinks of two devices may each wait for the other device.
+    static IN_SINK: Cell<bool> = const { Cell::new(false) };
+}
 
-impl Drop for Turn<'_> {
+/// The time in which a thread delivers; it ends even if a sink panics.
+struct InSink;
+
+impl InSink {
+    fn new() -> Self {
+        IN_SINK.set(true);
+        Self
+    }
+}
+
+impl Drop for InSink {
     fn drop(&mut self) {
-        *lock(&self.0.deliverer) = None;
+        IN_SINK.set(false);
     }
 }
 
@@ -283,7 +288,7 @@ impl DeviceShared {
     /// Waits while too many launches that print are under way, so that their buffers stay within bounds. Not
     /// inside a sink, where nothing can be delivered.
     pub(crate) fn limit_prints(&self) {
-        while self.prints.in_flight() >= IN_FLIGHT && !self.prints.hub.is_mine() {
+        while self.prints.in_flight() >= IN_FLIGHT && !IN_SINK.get() {
             let first = self.queue.lock(self).first_unsettled();
             if first
                 .as_ref()
