@@ -206,6 +206,8 @@ impl Hub {
             };
             match look {
                 Look::Now => {}
+                // A device that is gone settles nothing any more.
+                Look::Soon | Look::Later if self.is_closed.load(Ordering::Acquire) => return,
                 Look::Soon => {
                     nap = match found {
                         Ok(false) => (nap * 2).min(NAP.1),
@@ -213,8 +215,6 @@ impl Hub {
                     };
                     drop(sleep(&self.changed, jobs, Some(nap)));
                 }
-                // A device that is gone settles nothing any more.
-                Look::Later if self.is_closed.load(Ordering::Acquire) => return,
                 Look::Later => {
                     nap = NAP.0;
                     drop(sleep(&self.changed, jobs, None));
