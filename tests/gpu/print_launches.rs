@@ -164,12 +164,12 @@ fn a_sink_of_two_devices_may_wait_for_either(f: &Fixture) {
         if record.text() == "outer" {
             let own = own.upgrade().unwrap();
             let options = PrintOptions::to(own.get().unwrap().clone());
-            let launch = inner.launch().workgroups(1).print_to(options);
+            let mut launch = inner.launch().workgroups(1).print_to(options);
             launch.submit().unwrap().wait().unwrap();
         }
     });
     target.set(options.target.clone()).unwrap();
-    let launch = outer.launch().workgroups(1).print_to(options);
+    let mut launch = outer.launch().workgroups(1).print_to(options);
     launch.submit().unwrap().wait().unwrap();
     // The sink could not be given this line while it waited for it.
     other.finish().unwrap();

@@ -89,11 +89,6 @@ impl HostServicesBuilder {
     /// gets [`FileStatus::NoPointers`]. Blocks go everywhere. What was written is there when the call returns, but
     /// drivers may give a kernel what an earlier load of the same place gave: load each place once, or as an atomic.
     ///
-    /// They are refused ([`FileStatus::NoPointers`]) while a kernel that uses the heap runs on a device that does not
-    /// use it in place, or has memory of its own ([`Capabilities::unified_memory`](crate::Capabilities::unified_memory)
-    /// is false: discrete GPUs): such a kernel does not see what the host writes into the heap meanwhile, nor the
-    /// host what the kernel does. Blocks go everywhere.
-    ///
     /// Files that are still open when the services end are closed then.
     pub fn files(self, access: FileAccess) -> Self {
         let builder = self.texts();
