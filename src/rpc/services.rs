@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::desk::Desk;
 use super::error::PortsError;
-use super::idle::{Bell, IdlePolicy, Pause};
+use super::idle::{Bell, IdlePolicy};
 use super::mailbox::{Mailbox, Patience};
 use super::port::layout::PortLayout;
 use super::port::server::Sweeper;
@@ -331,16 +331,14 @@ impl Shared {
             }
             quiet = quiet.saturating_add(1);
             let idle = || since.get_or_insert_with(Instant::now).elapsed();
-            match self.idle.after(quiet, naps, idle) {
-                Pause::Spin => std::hint::spin_loop(),
-                Pause::Yield => std::thread::yield_now(),
-                Pause::Sleep(time) => {
-                    self.bell.sleep(rung, time);
-                    naps = naps.saturating_add(1);
-                    if self.bell.count() != rung {
-                        (quiet, naps, since) = (0, 0, None);
-                    }
-                }
+            let Some(time) = self.idle.after(quiet, naps, idle) else {
+                std::hint::spin_loop();
+                continue;
+            };
+            self.bell.sleep(rung, time);
+            naps = naps.saturating_add(1);
+            if self.bell.count() != rung {
+                (quiet, naps, since) = (0, 0, None);
             }
         }
     }

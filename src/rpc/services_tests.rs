@@ -219,7 +219,7 @@ fn sizes_are_what_was_asked_for() {
 fn idle_servers_wake_for_calls() {
     // They go to sleep at once, and for an hour.
     let hour = Duration::from_secs(3600);
-    let idle = IdlePolicy::new().looks(0, 0).sleeps(hour, hour);
+    let idle = IdlePolicy::new().looks(0).sleeps(hour, hour);
     let services = arithmetic().idle(idle).start().unwrap();
     let mut loopback = services.loopback();
     for round in 0..20 {

@@ -125,7 +125,7 @@ fn few_ports_serve_many_callers(f: &Fixture) {
             .call("fn mix(x: u32) -> u32", mix)
             .ports(ports)
             // One call at a time, and turns may be rationed for all that wait: the server keeps its core.
-            .idle(IdlePolicy::new().looks(1_000_000, 2_000))
+            .idle(IdlePolicy::new().looks(1_000_000))
             .start()
             .unwrap();
         let kernel = kernel(f, &services, &format!("{HEAD} out[id.x] = mix(id.x); }}"));
