@@ -72,7 +72,7 @@ fn main() -> Result<(), Error> {
                 note("rate loopback_1_M".into(), None, loopback / 1e6);
                 note("time relaunch_us".into(), None, relaunch * 1e6);
                 for (index, (groups, _)) in GRIDS.into_iter().enumerate() {
-                    let rate = bench.calls(index)?;
+                    let rate = bench.calls(index, false)?;
                     note(format!("rate calls_{groups}_M"), Some(goal), rate / 1e6);
                     note(
                         format!("ratio relaunch_{groups}"),
@@ -80,6 +80,8 @@ fn main() -> Result<(), Error> {
                         relaunch * rate,
                     );
                     note(format!("ratio loopback_{groups}"), None, rate / loopback);
+                    let together = bench.calls(index, true)?;
+                    note(format!("ratio group_{groups}"), None, together / rate);
                     if wanted("relaunch_all") {
                         // All invocations ask at once, and are answered at once.
                         let all = bench.relaunch_all(index)?;
@@ -112,8 +114,11 @@ fn main() -> Result<(), Error> {
 struct Bench {
     device: Device,
     services: HostServices,
+    _wide: HostServices,
     /// For each of [`GRIDS`]: calls, and the launch without any of one that answers all.
     calls: Vec<Launch>,
+    /// The same, with a packet for each work-group.
+    groups: Vec<Launch>,
     all: Vec<(Launch, tombolo::DeviceBuffer<u32>)>,
     outs: Vec<tombolo::DeviceBuffer<u32>>,
     one: Launch,
@@ -121,6 +126,9 @@ struct Bench {
     prints: Launch,
     printed: Arc<AtomicU64>,
 }
+
+/// How an invocation calls for itself alone.
+const SINGLE: &str = "bump(x)";
 
 /// Calls of the invocation that measures a round trip.
 const TRIPS: u32 = 1000;
@@ -130,17 +138,23 @@ impl Bench {
         let services = HostServices::builder()
             .call("fn bump(x: u32) -> u32", |x: u32| x.wrapping_add(1))
             .start()?;
-        let calling = |lanes: u32, calls: u32| -> Result<Kernel, Error> {
+        // Ports with room for a whole work-group.
+        let wide = HostServices::builder()
+            .call("fn bump(x: u32) -> u32", |x: u32| x.wrapping_add(1))
+            .payload(LANES as usize * 8)
+            .start()?;
+        let calling = |lanes: u32, calls: u32, call: &str| -> Result<Kernel, Error> {
             let source = format!(
                 "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
                 @compute @workgroup_size({lanes})
                 fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
                     var x = id.x;
-                    for (var i = 0u; i < {calls}u; i++) {{ x = bump(x); }}
+                    for (var i = 0u; i < {calls}u; i++) {{ x = {call}; }}
                     out[id.x] = x;
                 }}"
             );
-            let program = Program::with_services("bench.wgsl", source, &services)?;
+            let of = if call == SINGLE { &services } else { &wide };
+            let program = Program::with_services("bench.wgsl", source, of)?;
             Ok(device.kernel(&program, "main", &Constants::new())?)
         };
         let plain = |lanes: u32| -> Result<Kernel, Error> {
@@ -157,15 +171,18 @@ impl Bench {
             launch.workgroups(groups)
         };
         let (mut calls, mut all, mut outs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut together = Vec::new();
         for (groups, count) in GRIDS {
             let out = device.zeroed::<u32>((groups * LANES) as usize)?;
-            calls.push(launch(calling(LANES, count)?, &out, groups).services(&services));
+            calls.push(launch(calling(LANES, count, SINGLE)?, &out, groups).services(&services));
+            let group = calling(LANES, count, "bump_group(true, x)")?;
+            together.push(launch(group, &out, groups).services(&wide));
             outs.push(out);
             let out = device.zeroed::<u32>((groups * LANES) as usize)?;
             all.push((launch(plain(LANES)?, &out, groups), out));
         }
         let out = device.zeroed::<u32>(1)?;
-        let one = launch(calling(1, TRIPS)?, &out, 1).services(&services);
+        let one = launch(calling(1, TRIPS, SINGLE)?, &out, 1).services(&services);
         let single = (launch(plain(1)?, &out, 1), out);
         let printed = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&printed);
@@ -184,6 +201,7 @@ impl Bench {
         Ok(Self {
             device: device.clone(),
             calls,
+            groups: together,
             all,
             outs,
             one,
@@ -191,13 +209,17 @@ impl Bench {
             prints,
             printed,
             services,
+            _wide: wide,
         })
     }
 
-    /// Calls a second of the grid with that index.
-    fn calls(&mut self, index: usize) -> Result<f64, Error> {
+    /// Calls a second of the grid with that index, one by one or by work-groups.
+    fn calls(&mut self, index: usize, is_group: bool) -> Result<f64, Error> {
         let (groups, calls) = GRIDS[index];
-        let launch = &mut self.calls[index];
+        let launch = match is_group {
+            true => &mut self.groups[index],
+            false => &mut self.calls[index],
+        };
         let took = seconds(|| Ok(launch.submit()?.wait()?))?;
         for (id, value) in (0..).zip(self.outs[index].read()?) {
             assert_eq!(value, id + calls);

@@ -191,7 +191,8 @@ impl HostServicesBuilder {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
-        let words = |f: &Function| f.argument_words.max(f.declaration.result_words());
+        // One more for the count, or the status, of a group of one.
+        let words = |f: &Function| 1 + f.argument_words.max(f.declaration.result_words());
         let longest = self.functions.iter().map(words).max().unwrap_or(0);
         let payload = longest.max(self.payload.max(LEAST_PAYLOAD).div_ceil(4));
         let mut by_opcode: Vec<(u32, usize)> = (self.functions.iter().enumerate())

@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::port::layout::MAX_PAYLOAD;
 use super::port::protocol::CallStatus;
 use super::port::server::Dispatch;
-use super::services::{Function, Serve, Shared};
+use super::services::{Call, Function, Serve, Shared};
 use super::statistics::TIMED;
 use super::stream::{Packet, Sessions};
 
@@ -86,13 +87,51 @@ impl Window<'_> {
             (Serve::Stream(_), None) => CallStatus::Unknown,
             (Serve::Call(serve), _) => {
                 self.sessions.abandon(port);
-                match catch_unwind(AssertUnwindSafe(|| serve(arguments, results))) {
-                    Ok(()) => CallStatus::Done,
-                    Err(_) => CallStatus::Panicked,
-                }
+                attempt(serve, arguments, results)
             }
         }
     }
+
+    /// Serves the calls of a group, each with a status and a result of its own; how many panicked.
+    fn run_group(
+        &self,
+        port: usize,
+        (function, serve): (&Function, &Call),
+        records: &[u32],
+        count: usize,
+        results: &mut Vec<u32>,
+    ) -> usize {
+        self.sessions.abandon(port);
+        let words = function.argument_words;
+        let mut panics = 0;
+        for index in 0..count {
+            let at = results.len();
+            results.push(0);
+            // `count` was held against the length; what has no arguments has no words.
+            let record = records.get(index * words..(index + 1) * words);
+            let status = attempt(serve, record.unwrap_or_default(), results);
+            results[at] = status.code();
+            panics += usize::from(status == CallStatus::Panicked);
+            results.resize(at + 1 + function.declaration.result_words(), 0);
+        }
+        panics
+    }
+}
+
+/// Runs a function of the program, which may panic.
+fn attempt(serve: &Call, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
+    match catch_unwind(AssertUnwindSafe(|| serve(arguments, results))) {
+        Ok(()) => CallStatus::Done,
+        Err(_) => CallStatus::Panicked,
+    }
+}
+
+/// The number of calls in a packet of a group: what it says, if its length says so too and the answers fit in a port.
+fn group_of(function: &Function, arguments: &[u32]) -> Option<usize> {
+    let count = *arguments.first()? as usize;
+    let answers = count.checked_mul(1 + function.declaration.result_words())?;
+    let words = count.checked_mul(function.argument_words)?.checked_add(1)?;
+    (words == arguments.len() && answers <= MAX_PAYLOAD).then_some(count)
 }
 
 impl Dispatch for Window<'_> {
@@ -125,8 +164,16 @@ impl Dispatch for Window<'_> {
             Serve::Call(_) => None,
             Serve::Stream(_) => Packet::of(function.opcode, opcode),
         };
+        let group = match &function.serve {
+            Serve::Call(serve) if opcode != function.opcode => Some(serve),
+            _ => None,
+        };
         let is_fixed = matches!(packet, None | Some(Packet::Open));
-        if is_fixed && arguments.len() != function.argument_words {
+        let count = match group {
+            Some(_) => group_of(function, arguments),
+            None => (!is_fixed || arguments.len() == function.argument_words).then_some(1),
+        };
+        let Some(count) = count else {
             if counters.malformed.add(1) == 0 {
                 log::warn!(
                     "a kernel called `{}` with {} words of arguments instead of {}",
@@ -136,19 +183,31 @@ impl Dispatch for Window<'_> {
                 );
             }
             return CallStatus::Malformed;
-        }
-        let number = counters.calls.add(1);
+        };
+        let number = counters.calls.add(count as u64);
         let begun = number.is_multiple_of(TIMED).then(Instant::now);
-        let status = self.run(port, function, packet, arguments, results);
+        let (status, panics) = match group {
+            Some(serve) => {
+                let records = &arguments[1..];
+                let panics = self.run_group(port, (function, serve), records, count, results);
+                (CallStatus::Done, panics)
+            }
+            None => {
+                let status = self.run(port, function, packet, arguments, results);
+                (status, usize::from(status == CallStatus::Panicked))
+            }
+        };
         if let Some(begun) = begun {
             let took = begun.elapsed();
             counters.time(took);
             self.desk.quick[index].set(took < QUICK);
         }
         counters.bytes_in.add(arguments.len() as u64 * 4);
-        if status == CallStatus::Panicked {
-            results.clear();
-            if counters.panics.add(1) == 0 {
+        if panics > 0 {
+            if status == CallStatus::Panicked {
+                results.clear();
+            }
+            if counters.panics.add(panics as u64) == 0 {
                 let name = &function.declaration.signature.name;
                 log::error!(
                     "`{name}` panicked while it served a kernel; further panics are counted"

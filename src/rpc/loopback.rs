@@ -57,6 +57,17 @@ impl Loopback {
             Some(call) => (call.opcode(), call.result_words()),
             None => (crate::kernel::calls::opcode(name), 0),
         };
+        self.exchange(opcode, arguments, words, timeout)
+    }
+
+    /// Hands over a packet, and gives `words` of the answer.
+    pub(super) fn exchange(
+        &mut self,
+        opcode: u32,
+        arguments: &[u32],
+        words: usize,
+        timeout: Duration,
+    ) -> Result<Vec<u32>, CallStatus> {
         if arguments.len() > self.shared.payload {
             return Err(CallStatus::Malformed);
         }
@@ -78,9 +89,10 @@ impl Loopback {
                 std::hint::spin_loop();
                 continue;
             }
+            let waited = begun.elapsed();
             let failed = match self.client.is_closed() {
                 true => Some(CallStatus::Stopped),
-                false => (begun.elapsed() >= timeout).then_some(CallStatus::TimedOut),
+                false => (waited >= timeout).then_some(CallStatus::TimedOut),
             };
             if let Some(failed) = failed {
                 if let Some(call) = posted {
@@ -89,10 +101,16 @@ impl Loopback {
                 return Err(failed);
             }
             self.shared.bell.ring_if_asleep();
-            std::thread::yield_now();
+            if waited >= AWAKE {
+                std::thread::sleep(NAP);
+            }
         }
     }
 }
+
+/// A caller looks again and again for this long, as servers do, and then sleeps between two looks.
+const AWAKE: Duration = Duration::from_micros(50);
+const NAP: Duration = Duration::from_micros(20);
 
 impl std::fmt::Debug for Loopback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -75,6 +75,12 @@ pub(super) struct Function {
 /// - `f_try(x)`: gives `f_reply { status: u32, value: R }` and leaves it to the kernel what a failure means;
 ///   `status` is one of `CALL_DONE`, `CALL_TIMED_OUT`, `CALL_STOPPED`, `CALL_UNKNOWN`, `CALL_MALFORMED` and
 ///   `CALL_PANICKED`, and `value` is zero unless it is `CALL_DONE`.
+/// - `f_group(takes_part, x)` and `f_group_try(takes_part, x)`: the same for a whole work-group at once, in as few packets
+///   as the calls fit in: only one invocation waits at a port, and the others at a barrier. Like
+///   `workgroupBarrier`, it has to be reached by all invocations of the work-group; those with `takes_part = false` make
+///   no call, and get `CALL_DONE` and zeros. A packet holds a word more than the arguments of its calls, and its
+///   answer a word more for each: give ports room with
+///   [`HostServicesBuilder::payload`](crate::HostServicesBuilder::payload).
 /// - `f_post(x)`: posts the call and goes on. Its result is dropped. Gives `CALL_DONE` once the call is posted;
 ///   it is served at most once, and exactly once if the services run on.
 /// - `f_begin(x)`: posts the call and gives a *ticket* for its answer; 0 if no port was free. `f_collect(ticket)` gives

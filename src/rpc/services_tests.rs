@@ -35,6 +35,64 @@ fn functions_are_served() {
 }
 
 #[test]
+fn groups_are_served_and_hostile_ones_refused() {
+    use crate::kernel::calls::{GROUP, opcode};
+    let services = HostServices::builder()
+        .call("fn sum(a: u32, b: u32) -> u32", u32::wrapping_add)
+        .call("fn touchy(x: u32)", |x: u32| assert_ne!(x, 3, "on purpose"))
+        .call("fn ring()", || ())
+        .start()
+        .unwrap();
+    let mut loopback = services.loopback();
+    let mut call = |name: &str, words: &[u32]| {
+        let count = words.first().map_or(0, |&count| count.min(4)) as usize;
+        let each = if name == "sum" { 2 } else { 1 };
+        loopback.exchange(opcode(name) ^ GROUP, words, count * each, MINUTE)
+    };
+    let done = CallStatus::Done.code();
+    assert_eq!(
+        call("sum", &[3, 1, 2, 3, 4, 5, 6]),
+        Ok(vec![done, 3, done, 7, done, 11])
+    );
+    let panicked = CallStatus::Panicked.code();
+    assert_eq!(
+        call("touchy", &[3, 2, 3, 4]),
+        Ok(vec![done, panicked, done])
+    );
+    assert_eq!(call("ring", &[4]), Ok(vec![done; 4]));
+    assert_eq!(call("sum", &[0]), Ok(vec![]));
+    // Counts that do not fit the length, and many times nothing.
+    let hostile: [(&str, &[u32]); 8] = [
+        ("sum", &[]),
+        ("sum", &[2, 1, 2, 3]),
+        ("sum", &[1, 1, 2, 3]),
+        ("sum", &[u32::MAX, 1, 2]),
+        ("sum", &[0x8000_0001, 1, 2]),
+        ("ring", &[u32::MAX]),
+        ("ring", &[20_000]),
+        ("ring", &[1, 1]),
+    ];
+    for (name, words) in hostile {
+        assert_eq!(
+            call(name, words),
+            Err(CallStatus::Malformed),
+            "{name} {words:?}"
+        );
+    }
+    let statistics = services.statistics();
+    let of = |name| {
+        statistics
+            .functions
+            .iter()
+            .find(|f| f.name == name)
+            .unwrap()
+    };
+    assert_eq!((of("sum").calls, of("sum").malformed), (3, 5));
+    assert_eq!((of("touchy").calls, of("touchy").panics), (3, 1));
+    assert_eq!(of("ring").calls, 4);
+}
+
+#[test]
 fn what_cannot_be_served_is_a_status() {
     let services = arithmetic().start().unwrap();
     let mut loopback = services.loopback();

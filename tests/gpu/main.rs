@@ -47,6 +47,7 @@ mod print_launches;
 mod print_live;
 mod private_arrays;
 mod rpc;
+mod rpc_groups;
 mod rpc_split;
 mod rpc_streams;
 mod segment_lists;
@@ -129,6 +130,7 @@ fn main() -> std::process::ExitCode {
         print_live::CASES,
         private_arrays::CASES,
         rpc::CASES,
+        rpc_groups::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
         segments::CASES,

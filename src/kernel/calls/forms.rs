@@ -1,17 +1,18 @@
 //! The WGSL functions that stand for one function of the host, by the forms in which a program calls it: written from
-//! `shaders/rpc_call.wgsl`, `rpc_ticket.wgsl` and `rpc_stream_of.wgsl`.
+//! `shaders/rpc_call.wgsl`, `rpc_group_of.wgsl`, `rpc_ticket.wgsl` and `rpc_stream_of.wgsl`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::CallDeclaration;
 use super::wgsl::{spelled, transfers};
+use super::{CallDeclaration, GROUP};
 use crate::kernel::layout::TypeLayout;
 
 pub(super) const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
 pub(super) const WAIT: &str = include_str!("../../../shaders/rpc_wait.wgsl");
+const GROUP_CALL: &str = include_str!("../../../shaders/rpc_group_of.wgsl");
 const TICKET: &str = include_str!("../../../shaders/rpc_ticket.wgsl");
 const STREAM: &str = include_str!("../../../shaders/rpc_stream_of.wgsl");
 
@@ -24,6 +25,10 @@ pub(super) enum Form {
     Attempt,
     /// `f_post`: does not wait; the result is dropped.
     Post,
+    /// `f_group`: the work-group waits together, and the launch fails where there is no result.
+    Group,
+    /// `f_group_try`: the work-group waits together, and each is told what became of its call.
+    GroupAttempt,
     /// `f_begin`, `f_collect` and `f_leave`: does not wait; the result is asked for later.
     Split,
     /// `f_open`, `f_put`, `f_get` and `f_close`, of streams.
@@ -31,10 +36,12 @@ pub(super) enum Form {
 }
 
 /// What stands behind the name of a call, and of a stream.
-const CALL_ENDINGS: [(&str, Form); 7] = [
+const CALL_ENDINGS: [(&str, Form); 9] = [
     ("", Form::Plain),
     ("_try", Form::Attempt),
     ("_post", Form::Post),
+    ("_group", Form::Group),
+    ("_group_try", Form::GroupAttempt),
     ("_begin", Form::Split),
     ("_collect", Form::Split),
     ("_leave", Form::Split),
@@ -121,7 +128,12 @@ impl Mention<'_> {
 
     /// Whether the program reports a failed call.
     pub(super) fn is_plain(&self) -> bool {
-        self.has(Form::Plain)
+        self.has(Form::Plain) || self.has(Form::Group)
+    }
+
+    /// Whether work-groups call it as one.
+    pub(super) fn is_group(&self) -> bool {
+        self.has(Form::Group) || self.has(Form::GroupAttempt)
     }
 
     /// The functions that are called of this one, `number` in the order of the program's.
@@ -174,7 +186,42 @@ impl Mention<'_> {
                 release: RELEASE,
             }));
         }
-        if self.has(Form::Plain) {
+        let takes_part = match parameters.is_empty() {
+            true => "takes_part: bool".to_owned(),
+            false => format!("takes_part: bool, {parameters}"),
+        };
+        let all_names = match names.is_empty() {
+            true => "takes_part".to_owned(),
+            false => format!("takes_part, {names}"),
+        };
+        if self.is_group() {
+            let opcode = declaration.opcode() ^ GROUP;
+            let group = GROUP_CALL
+                .replace(
+                    "$head$",
+                    &format!("fn {name}_group_try({takes_part}) -> {name}_reply"),
+                )
+                .replace("$reply$", &format!("{name}_reply"))
+                .replace("$opcode$", &opcode.to_string())
+                .replace("$words$", &declaration.argument_words().to_string())
+                .replace(
+                    "$result_words$",
+                    &(1 + declaration.result_words()).to_string(),
+                )
+                .replace("$arguments$", &stores)
+                .replace("$posted$", WAIT)
+                .replace("$results$", &loads);
+            text.push_str(&group);
+        }
+        // Those that fail the launch where there is no result.
+        let plain = [
+            (Form::Plain, "", &parameters, &names),
+            (Form::Group, "_group", &takes_part, &all_names),
+        ];
+        for (form, ending, parameters, names) in plain {
+            if !self.has(form) {
+                continue;
+            }
             let (arrow, back) = match &signature.result {
                 Some(ty) => (format!(" -> {}", spelled(ty)), "return reply.value;"),
                 None => (String::new(), ""),
@@ -182,8 +229,8 @@ impl Mention<'_> {
             let word = crate::kernel::passes::status::CALL;
             let _ = writeln!(
                 text,
-                "fn {name}({parameters}){arrow} {{
-                    let reply = {name}_try({names});
+                "fn {name}{ending}({parameters}){arrow} {{
+                    let reply = {name}{ending}_try({names});
                     if reply.status != 1u {{
                         atomicMax(&tombolo_status[{word}], (min(reply.status, 0xffffu) << 16u) | {number}u);
                     }}

@@ -17,6 +17,9 @@ use std::sync::Arc;
 pub(crate) use signature::Signature;
 pub(crate) use wgsl::CallAppendix;
 
+/// In the number of a function: the packet has a count and the arguments of so many calls.
+pub(crate) const GROUP: u32 = 1;
+
 /// A function of the host, as kernels see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallDeclaration {
@@ -36,9 +39,10 @@ impl CallDeclaration {
         opcode(&self.signature.name)
     }
 
-    /// The numbers that mean the function: of a stream one for opening it and one for each kind of packet.
+    /// The numbers that mean the function: of a stream one for opening it and one for each kind of packet, of others one
+    /// for a single call and one for many ([`GROUP`]).
     pub fn opcodes(&self) -> impl Iterator<Item = u32> {
-        let kinds = if self.stream { 4 } else { 1 };
+        let kinds = if self.stream { 4 } else { 2 };
         (0..kinds).map(|kind| self.opcode() ^ kind)
     }
 

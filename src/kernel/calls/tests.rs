@@ -271,6 +271,23 @@ fn only_entry_points_that_call_need_the_ports() {
 }
 
 #[test]
+fn groups_call_where_all_of_them_come() {
+    let calls = set(&[
+        ("fn f(x: u32, v: vec2<f32>) -> u32", &[4, 8], 4),
+        ("fn g()", &[], 0),
+    ]);
+    let used = format!(
+        "{KERNEL}
+            data[id.x] = f_group(id.x < 9u, id.x, vec2<f32>()) + f_group_try(true, 1u, vec2<f32>()).value;
+            g_group(true);
+            data[0] = f(1u, vec2<f32>());
+        }}"
+    );
+    let used = program(&used, &calls).unwrap();
+    used.interface("main", &Constants::new()).unwrap();
+}
+
+#[test]
 fn streams_have_functions_of_their_own() {
     let declaration = CallDeclaration {
         signature: Signature::parse("fn up(x: u32) -> vec2<u32>").unwrap(),

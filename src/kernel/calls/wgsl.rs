@@ -13,6 +13,7 @@ use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::token::TokenStream;
 
 const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
+const GROUPS: &str = include_str!("../../../shaders/rpc_group.wgsl");
 const STREAMS: &str = include_str!("../../../shaders/rpc_stream.wgsl");
 
 /// What a caller does that takes its time, and how often. Not in a loop: the turns of loops are what it saves.
@@ -355,6 +356,9 @@ pub(crate) fn appendix(
     }
     if mentions.iter().any(|mention| mention.declaration.stream) {
         appendix.add(&STREAMS.replace("$wait$", WAIT), origin.clone());
+    }
+    if mentions.iter().any(Mention::is_group) {
+        appendix.add(GROUPS, origin.clone());
     }
     if mentions.iter().any(Mention::is_plain) {
         let words = crate::kernel::passes::status::WORDS;

@@ -1,0 +1,139 @@
+// One function of the host, called by a whole work-group in as few packets as its records fit in: a count, then the
+// arguments of so many calls; back come as many times a status and a result. The invocation that comes first takes the
+// port, posts and waits; the others wait at a barrier, so that only one invocation's turns are spent. What stands in
+// dollar signs is put in by `kernel::calls::forms`.
+//
+// What decides whether a barrier is reached has to be uniform: so the first invocation tells the others by a word.
+$head$ {
+    var reply: $reply$;
+    reply.status = 1u;
+    tombolo_call_waits = 1u;
+    atomicStore(&tombolo_group_count, 0u);
+    workgroupBarrier();
+    var slot = 0xffffffffu;
+    if takes_part {
+        slot = atomicAdd(&tombolo_group_count, 1u);
+    }
+    let count = workgroupUniformLoad(&tombolo_group_count);
+    if count != 0u {
+        let ports = max(atomicLoad(&tombolo_calls[0]), 1u);
+        let calm = atomicLoad(&tombolo_calls[3]);
+        let room = atomicLoad(&tombolo_calls[6]);
+        let stride = atomicLoad(&tombolo_calls[7]);
+        let locks = atomicLoad(&tombolo_calls[8]);
+        let requests = atomicLoad(&tombolo_calls[9]);
+        let replies = atomicLoad(&tombolo_calls[10]);
+        let first = atomicLoad(&tombolo_calls[11]);
+        let first_result = atomicLoad(&tombolo_calls[12]);
+        let most = tombolo_call_most();
+        // Records that fit in one packet, both ways.
+        let records = min((max(room, 1u) - 1u) / max($words$u, 1u), room / $result_words$u);
+        var port = 0u;
+        var request = 0u;
+        var look = 0u;
+        var base = 0u;
+        if slot == 0u {
+            port = tombolo_call_first_port(ports);
+        }
+        loop {
+            var held = false;
+            if slot == 0u {
+                // A status, or the port and 0x100.
+                var taken = 2u;
+                if records == 0u {
+                    taken = 5u;
+                    look = most;
+                }
+                loop {
+                    if held || look >= most {
+                        break;
+                    }
+                    if atomicLoad(&tombolo_calls[4]) != 0u {
+                        taken = 3u;
+                        break;
+                    }
+                    tombolo_call_fence();
+                    let answered = atomicLoad(&tombolo_calls[replies + port]);
+                    if atomicExchange(&tombolo_calls[locks + port], 1u) == 0u {
+                        tombolo_call_fence();
+                        if atomicLoad(&tombolo_posts[requests + port]) == answered {
+                            request = answered + 1u;
+                            held = true;
+                        } else {
+                            atomicStore(&tombolo_calls[locks + port], 0u);
+                        }
+                    }
+                    if !held {
+                        port = (port + 1u) % ports;
+                    }
+                    look = tombolo_call_turn(look, 2u);
+                }
+                tombolo_group_word = select(taken, 0x100u + port, held);
+            }
+            let found = workgroupUniformLoad(&tombolo_group_word);
+            var status = found;
+            if found >= 0x100u {
+                let packet = first + (found - 0x100u) * stride;
+                let answers = first_result + (found - 0x100u) * stride;
+                let record = slot - base;
+                let is_mine = slot != 0xffffffffu && slot >= base && record < records;
+                if is_mine {
+                    let arguments = packet + 1u + record * $words$u;
+$arguments$
+                }
+                // For the first invocation, which posts for all.
+                tombolo_call_fence();
+                workgroupBarrier();
+                if slot == 0u {
+                    let arguments = packet;
+                    let now = min(count - base, records);
+                    atomicStore(&tombolo_posts[arguments], $opcode$u);
+                    atomicStore(&tombolo_posts[arguments + 1u], 1u + now * $words$u);
+                    atomicStore(&tombolo_posts[arguments + 4u], now);
+                    tombolo_call_fence();
+                    tombolo_call_publish(requests + port, request);
+                    var reply: tombolo_group_outcome;
+                    reply.status = 2u;
+                    var done = false;
+$posted$
+                    if done {
+                        tombolo_call_fence();
+                        reply.status = atomicLoad(&tombolo_calls[answers]);
+                    }
+                    tombolo_group_word = reply.status;
+                }
+                status = workgroupUniformLoad(&tombolo_group_word);
+                if is_mine && status == 1u {
+                    tombolo_call_fence();
+                    let results = answers + 1u + record * $result_words$u;
+                    reply.status = atomicLoad(&tombolo_calls[results + 3u]);
+                    if reply.status == 1u {
+$results$
+                    }
+                }
+            }
+            if slot != 0xffffffffu && slot >= base && status != 1u {
+                // Whoever comes later is not called either.
+                reply.status = status;
+            }
+            base += records;
+            if slot == 0u {
+                tombolo_group_word = select(0u, 1u, status == 1u && base < count);
+            }
+            // Everybody has what the port holds.
+            let more = workgroupUniformLoad(&tombolo_group_word);
+            if held {
+                tombolo_call_fence();
+                atomicStore(&tombolo_calls[locks + port], 0u);
+            }
+            if more == 0u {
+                break;
+            }
+        }
+        if slot == 0u {
+            tombolo_call_looks += look;
+            tombolo_call_port = port;
+        }
+    }
+    return reply;
+}
