@@ -65,8 +65,12 @@ $head$ {
                     }
                     if !held {
                         port = (port + 1u) % ports;
+                        if look >= calm {
+                            // All ports are taken until the server comes round, and turns may be rationed.
+                            tombolo_call_calm(first + port * stride + 3u);
+                        }
                     }
-                    look = tombolo_call_turn(look, 2u);
+                    look = tombolo_call_turn(look, 1u);
                 }
                 tombolo_group_word = select(taken, 0x100u + port, held);
             }
