@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
-use tombolo::{Constants, Context, FileAccess, HostServices, Program};
+use tombolo::{Constants, Context, DeviceOptions, FileAccess, HostServices, Program};
 
 use reference::Counts;
 use support::text::grouped;
@@ -33,6 +33,10 @@ struct Arguments {
     /// Bytes of that text, in MB.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=4096))]
     size: u64,
+    /// Treat the device as one with memory of its own, where a kernel does not see what the host writes meanwhile:
+    /// the file then travels in the calls themselves, by blocks.
+    #[arg(long)]
+    blocks: bool,
 }
 
 fn main() -> ExitCode {
@@ -41,7 +45,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
-    let device = Context::new()?.device()?;
+    let context = Context::new()?;
+    let mut options = DeviceOptions::default();
+    options.unified_memory = arguments.blocks.then_some(false);
+    let device = context.device_with(options)?;
     show("adapter", device.name());
     let made = tempfile::tempdir()?;
     let path = match &arguments.file {

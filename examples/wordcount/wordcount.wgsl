@@ -13,8 +13,6 @@ const MOST: u32 = 64u;
 // What a piece's memory has in front of it and behind it: a word may begin before it, or go on behind.
 const FRONT: u32 = 4u;
 const ROOM: u32 = FRONT + PIECE + MOST;
-const LINE: u32 = GROUPS * ROOM;
-const SCRATCH: u32 = LINE + 256u;
 // Places for different words, and how many a word may try. The table takes 24 bytes for each.
 const SLOTS: u32 = 262144u;
 const TRIES: u32 = 64u;
@@ -41,7 +39,7 @@ struct State {
     next: vec2<u32>,
     // Where the pieces that are being counted begin.
     base: vec2<u32>,
-    // One after the other: room for each of the pieces, for a line and for a word.
+    // One after the other: room for each of the pieces.
     memory: usm_ptr,
     // The last line of the table, and how many there are.
     last_count: u32,
@@ -99,17 +97,17 @@ var<private> say_length: u32;
 var<private> ends: bool;
 var<private> code: u32;
 
-var<private> line_bytes: u32;
+// The line.
+var<private> line: FileBlock;
 
 fn put(at: u32, byte: u32) {
-    let line = usm_Words(usm_add(state.memory, LINE));
-    line[at / 4u] |= byte << (8u * (at % 4u));
+    line.words[at / 4u] |= byte << (8u * (at % 4u));
 }
 
 // A number of 64 bits, to the right of so many columns, by long division from its last digit on.
 fn put_number(number: vec2<u32>, columns: u32) {
     var digits = 1u;
-    var at = line_bytes;
+    var at = line.bytes;
     // First how many digits there are, then the digits.
     for (var pass_number = 0u; pass_number < 2u; pass_number++) {
         var rest = number;
@@ -118,40 +116,39 @@ fn put_number(number: vec2<u32>, columns: u32) {
             // The low word in halves, so that nothing overflows.
             let upper = ((rest.y % 10u) << 16u) | (rest.x >> 16u);
             let lower = ((upper % 10u) << 16u) | (rest.x & 0xffffu);
-            if pass_number == 1u { put(line_bytes - i, 0x30u + lower % 10u); }
+            if pass_number == 1u { put(line.bytes - i, 0x30u + lower % 10u); }
             rest = vec2(((upper / 10u) << 16u) | (lower / 10u), high);
             digits = i;
             if (rest.x | rest.y) == 0u { break; }
         }
         if pass_number == 0u {
-            for (; digits + (at - line_bytes) < columns; at++) { put(at, 0x20u); }
-            line_bytes = at + digits;
+            for (; digits + (at - line.bytes) < columns; at++) { put(at, 0x20u); }
+            line.bytes = at + digits;
         }
     }
 }
 
 fn say() {
-    let line = usm_Words(usm_add(state.memory, LINE));
-    let scratch = usm_Words(usm_add(state.memory, SCRATCH));
-    for (var i = 0u; i < 64u; i++) { line[i] = 0u; }
     for (var part = 0u; part < 3u; part++) {
-        var bytes = 0u;
+        var text: FileBlock;
         if say_texts[part] != 0u {
-            bytes = text_read(say_texts[part], usm_add(state.memory, SCRATCH), MOST).bytes;
+            text = text_block(say_texts[part], 0u);
         } else if part == 2u && say_length > 0u {
             // The word is where it was found.
-            bytes = file_read_at(state.file, say_place, usm_add(state.memory, SCRATCH), say_length).bytes;
+            text = file_read_block(state.file, say_place);
+            text.bytes = min(text.bytes, say_length);
         }
-        for (var i = 0u; i < bytes; i++) {
-            put(line_bytes, lower((scratch[i / 4u] >> (8u * (i % 4u))) & 0xffu));
-            line_bytes += 1u;
+        for (var i = 0u; i < min(text.bytes, MOST); i++) {
+            put(line.bytes, lower((text.words[i / 4u] >> (8u * (i % 4u))) & 0xffu));
+            line.bytes += 1u;
         }
         if part < say_count {
             put_number(select(say_numbers.zw, say_numbers.xy, part == 0u), select(0u, say_columns, part == 0u));
         }
     }
-    put(line_bytes, 0x0au);
-    if file_write(say_to, usm_add(state.memory, LINE), line_bytes + 1u).status != FILE_OK {
+    put(line.bytes, 0x0au);
+    line.bytes += 1u;
+    if file_put_block(say_to, line).status != FILE_OK {
         ends = true;
         code = 3u;
     }
@@ -167,9 +164,9 @@ fn give_up(what: u32, number: u32, with_code: u32) {
     code = with_code;
 }
 
-// The beginning: finds room for pieces of the file and for lines, and opens the file.
+// The beginning: finds room for pieces of the file, and opens the file.
 fn begin() {
-    state.memory = malloc(SCRATCH + MOST);
+    state.memory = malloc(GROUPS * ROOM);
     if usm_is_null(state.memory) {
         ends = true;
         code = 4u;
@@ -328,7 +325,8 @@ fn insert(key: u32, check: u32, place: vec2<u32>, length: u32) {
     atomicAdd(&state.lost, 1u);
 }
 
-var<workgroup> filled: u32;
+var<workgroup> filled: atomic<u32>;
+var<workgroup> by_blocks: u32;
 
 // Reads a piece and counts the words that begin in it.
 @compute @workgroup_size(LANES)
@@ -336,14 +334,25 @@ fn count(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
     let buffer = usm_add(state.memory, group.x * ROOM);
     let start = plus(state.base, group.x * PIECE);
     let words = usm_Words(buffer);
+    // Nothing is in front of the first piece.
+    let front = select(FRONT, 0u, (start.x | start.y) == 0u);
     if lane == 0u {
-        // Nothing is in front of the first piece.
-        let front = select(FRONT, 0u, (start.x | start.y) == 0u);
         if front == 0u { words[0] = 0x20202020u; }
         let to = usm_add(buffer, FRONT - front);
         let reply = file_read_at(state.file, minus(start, front), to, front + PIECE + MOST);
-        if reply.status != FILE_OK { atomicMax(&state.failed, reply.status); }
-        filled = FRONT - front + reply.bytes;
+        by_blocks = select(0u, 1u, reply.status == FILE_NO_POINTERS);
+        if by_blocks == 0u && reply.status != FILE_OK { atomicMax(&state.failed, reply.status); }
+        atomicStore(&filled, FRONT - front + reply.bytes);
+    }
+    if workgroupUniformLoad(&by_blocks) != 0u {
+        // The host cannot write where this device sees it: all fetch blocks of 256 bytes.
+        for (var at = lane * FILE_BLOCK_BYTES; at < front + PIECE + MOST; at += LANES * FILE_BLOCK_BYTES) {
+            let block = file_read_block(state.file, plus(minus(start, front), at));
+            if block.status != FILE_OK { atomicMax(&state.failed, block.status); }
+            let bytes = min(block.bytes, front + PIECE + MOST - at);
+            for (var i = 0u; i < bytes; i += 4u) { words[(FRONT - front + at + i) / 4u] = block.words[i / 4u]; }
+            atomicMax(&filled, FRONT - front + at + bytes);
+        }
     }
     storageBarrier();
     let end = workgroupUniformLoad(&filled);

@@ -54,6 +54,10 @@ const EXAMPLES: &[Example] = &[
         name: "wordcount",
         args: &["--size", "3"],
     },
+    Example {
+        name: "wordcount",
+        args: &["--size", "1", "--blocks"],
+    },
 ];
 
 /// Features that the library is built with one at a time; what else it has is for other systems.
