@@ -24,7 +24,7 @@ cases![
     a_kernel_reads_stdin_and_writes_stdout,
     many_invocations_allocate_and_free,
     what_was_not_allocated_is_not_freed,
-    copies_of_the_heap_are_told,
+    copies_and_memory_of_the_devices_own_are_told,
     names_of_the_program_come_first,
     a_single_invocation_keeps_its_loops,
 ];
@@ -180,6 +180,15 @@ fn pieces_of_a_file_arrive_in_the_heap_while_the_kernel_runs(f: &Fixture) {
     launch.submit().unwrap();
     // The host already waits for its turn with the heap while the calls are served.
     let arrived = heap.read(room, PIECE * GROUPS).unwrap();
+    if !f.device.capabilities().unified_memory {
+        // Running kernels do not see there what the host writes.
+        let refused = FileStatus::NoPointers.code();
+        assert!(arrived.iter().all(|&byte| byte == 0xEE));
+        for found in out.read().unwrap().chunks(4) {
+            assert_eq!(found[..3], [refused, 0, 1]);
+        }
+        return;
+    }
     assert!(arrived[..content.len()] == content);
     assert!(arrived[content.len()..].iter().all(|&byte| byte == 0xEE));
     let out = out.read().unwrap();
@@ -511,10 +520,14 @@ fn what_was_not_allocated_is_not_freed(f: &Fixture) {
     heap.free(foreign).unwrap();
 }
 
-fn copies_of_the_heap_are_told(f: &Fixture) {
+fn copies_and_memory_of_the_devices_own_are_told(f: &Fixture) {
+    refuses_pointers(&f.open(|options| options.import_host_memory = false));
+    refuses_pointers(&f.open(|options| options.unified_memory = Some(false)));
+}
+
+fn refuses_pointers(device: &Device) {
     let folder = folder();
     fs::write(folder.path().join("a"), "12345678").unwrap();
-    let device = f.open(|options| options.import_host_memory = false);
     let heap = device.heap().unwrap();
     let room = heap.alloc_slice(&[7u32; 4]).unwrap();
     let services = HostServices::builder();
@@ -537,7 +550,7 @@ fn copies_of_the_heap_are_told(f: &Fixture) {
             out[3] = block.bytes;
             out[4] = block.words[0];
         }"#;
-    let [kernel] = kernels(&device, &services, source, ["main"]);
+    let [kernel] = kernels(device, &services, source, ["main"]);
     let out = device.buffer(&[POISON; 5]).unwrap();
     let launch = kernel.launch().services(&services).buffer("out", &out);
     let event = launch.value("room", &room).invocations(1).submit().unwrap();
