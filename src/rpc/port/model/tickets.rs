@@ -1,12 +1,12 @@
 //! Calls that are begun: whoever has the ticket may collect the answer or leave it, while others want the port.
 //!
-//! A ticket lies in its port. Whoever exchanges it there for 0 has the port, and puts the ticket back if there is no
-//! answer yet. In every reachable state the lock is held by exactly one, somebody at the port or a ticket that lies
+//! A ticket lies in its port. Whoever exchanges it there for 0 has the port; a collector does so once it has seen an
+//! answer, or that the services are closed, and puts the ticket back if there is none for it. In every reachable state the lock is held by exactly one, somebody at the port or a ticket that lies
 //! there (no lock lost, none held twice); an answer is given at most once, and is that of the call that the ticket was
 //! given for. From every state the end can be reached at which the ticket was collected or left, all other calls were
 //! made, and the port is as at the start.
 //!
-//! Who is told that there is no answer yet comes again: a leaver that meets a collector at the port finds no ticket.
+//! Who is told that there is no answer yet comes again.
 
 use super::super::protocol::{Side, next};
 use super::{ANSWER, Machine, Memory};
@@ -32,6 +32,14 @@ enum Flaw {
     NoLook,
     /// The server's mailbox may arrive before its results.
     NoServerFence,
+}
+
+/// The bits of a request that its ticket has.
+fn bits(flaw: Flaw) -> u32 {
+    match flaw {
+        Flaw::OneBit => 1,
+        _ => 0x7fff,
+    }
 }
 
 /// What somebody does next.
@@ -233,11 +241,7 @@ impl State {
                 go(s, At::Posted(request));
             })),
             At::Posted(request) => found.push(with(&|s| {
-                let bits = match flaw {
-                    Flaw::OneBit => 1,
-                    _ => 0x7fff,
-                };
-                let ticket = (request & bits) << 17 | 1;
+                let ticket = (request & bits(flaw)) << 17 | 1;
                 match step {
                     Begin | Hand => s.word = ticket,
                     Post => s.lock(false),
@@ -271,6 +275,14 @@ impl State {
                 found.push(with(&|s| go(s, At::Asked(ticket, inbox))));
             }
             At::Asked(ticket, _) if self.word != ticket => found.push(with(&done)),
+            // No answer yet: the ticket stays where it is, for others.
+            At::Asked(ticket, inbox)
+                if flaw != Flaw::NoLook
+                    && !self.is_closed
+                    && inbox & bits(flaw) != ticket >> 17 =>
+            {
+                found.push(with(&|s| go(s, At::Asking(ticket))));
+            }
             At::Asked(ticket, inbox) if flaw == Flaw::LookedAndTook => {
                 found.push(with(&|s| go(s, At::Saw(ticket, inbox))));
             }

@@ -27,7 +27,7 @@ fn each_ticket_gives_one_answer_and_its_port_back() {
             };
             let states =
                 explore::<State>(&setup).unwrap_or_else(|error| panic!("{setup:?}: {error}"));
-            assert!(states > 1000, "{setup:?}: only {states} states");
+            assert!(states > 900, "{setup:?}: only {states} states");
         }
     }
 }
@@ -35,7 +35,7 @@ fn each_ticket_gives_one_answer_and_its_port_back() {
 #[test]
 fn mutants_are_caught() {
     for (flaw, complaint) in [
-        (Flaw::LookedAndTook, "got"),
+        (Flaw::LookedAndTook, "given twice"),
         (Flaw::NotPutBack, "are stuck"),
         (Flaw::PortPutBack, "got"),
         (Flaw::EarlyRelease, "got"),
@@ -46,13 +46,15 @@ fn mutants_are_caught() {
         (Flaw::NoServerFence, "got 0"),
     ] {
         // By what clients are given alone, not by who holds the lock.
-        let caught: Vec<String> = (SETUPS.into_iter())
-            .filter_map(|clients| {
+        let setups =
+            (SETUPS.into_iter()).flat_map(|clients| [false, true].map(|closes| (clients, closes)));
+        let caught: Vec<String> = setups
+            .filter_map(|(clients, closes)| {
                 explore::<State>(&Setup {
                     clients,
+                    closes,
                     watched: false,
                     flaw,
-                    ..RACE
                 })
                 .err()
             })
@@ -72,7 +74,13 @@ fn a_port_that_is_nobodys_is_noticed() {
         Flaw::TicketLeft,
         Flaw::LeftWithTicket,
     ] {
-        let error = explore::<State>(&Setup { flaw, ..RACE }).unwrap_err();
+        // A ticket is taken for nothing only where the services are closed.
+        let setup = Setup {
+            flaw,
+            closes: true,
+            ..RACE
+        };
+        let error = explore::<State>(&setup).unwrap_err();
         assert!(error.contains("owners"), "{flaw:?}: {error}");
     }
 }
