@@ -14,7 +14,6 @@ use super::passes::pointers::{
     self, ArgumentTable, HeapMemory, PointerFacts, PointerOptions, TableRow, TranslationMode,
 };
 use super::reflect::{ArgumentKind, Interface};
-use crate::memory::heap::device_memory::FIRST_TAG;
 
 /// How the heap is bound to kernels that follow pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,6 +26,8 @@ pub(crate) struct HeapSetup {
     pub segment_bytes: u32,
     /// Segments of the device's own memory.
     pub device_segments: u32,
+    /// The upper 16 bits of pointers into the first of them.
+    pub first_tag: u16,
     /// The heap begins where the low word of an address is zero.
     pub window_aligned: bool,
     /// Storage bindings that a kernel may have; more go through the heap, if there is one.
@@ -65,6 +66,7 @@ impl Default for HeapSetup {
             segments: 1,
             segment_bytes: 1 << 31,
             device_segments: 0,
+            first_tag: 1,
             window_aligned: true,
             storage_bindings: None,
             mode: TranslationMode::DeviceFavored,
@@ -130,7 +132,7 @@ impl HeapSetup {
                 own => HeapMemory::Split {
                     shared: bindings.segments(0..self.segments),
                     device: bindings.segments(self.segments..self.segments + own),
-                    first_tag: FIRST_TAG,
+                    first_tag: self.first_tag,
                 },
             },
             segment_bytes: self.segment_bytes,

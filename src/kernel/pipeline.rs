@@ -251,6 +251,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             max_bind_groups: device.limits.max_bind_groups,
             segments: form.segments.shared,
             device_segments: form.segments.own,
+            first_tag: crate::memory::heap::device_memory::first_tag(device),
             window_aligned: form.segments.window_aligned,
             storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
             segment_bytes: segment_bytes(&device.limits) as u32,

@@ -15,6 +15,7 @@ cases![
     lists_of_device_and_shared_nodes,
     device_pointers_are_arguments,
     memory_is_reused_and_grows,
+    memory_of_another_device_is_not_ones_own,
     wrong_pointers_are_refused,
 ];
 
@@ -203,6 +204,39 @@ fn memory_is_reused_and_grows(f: &Fixture) {
         device.malloc::<u64>(usize::MAX).unwrap_err(),
         HeapError::TooLarge { .. }
     ));
+}
+
+fn memory_of_another_device_is_not_ones_own(f: &Fixture) {
+    // In contexts of their own: what follows fails a launch.
+    let open = || {
+        f.open_alone(|options| {
+            options.unified_memory = Some(false);
+            options.checked_pointers = true;
+        })
+    };
+    let (device, other) = (open(), open());
+    let own = [&device, &other].map(|device| device.malloc::<u32>(4).unwrap());
+    assert_ne!(own[0], own[1]);
+    assert_eq!(device.find(own[1]), None);
+    assert!(matches!(
+        device.free(own[1]).unwrap_err(),
+        HeapError::NotAllocated { .. }
+    ));
+    let source = "@group(0) @binding(0) var<uniform> at: usm_ptr;
+        @compute @workgroup_size(1) fn main() { let n = usm_Number(at); n.value += 1u; }
+        struct Number { value: u32 }";
+    let program = Program::new("tags.wgsl", source).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let run = |at: Ptr<u32>| {
+        let mut launch = kernel.launch().value("at", &at).workgroups(1);
+        launch.submit().unwrap().wait()
+    };
+    device.heap_fill(own[0], 5u32, 1).unwrap().wait().unwrap();
+    run(own[0]).unwrap();
+    let value: DeviceBuffer<u32> = device.zeroed(1).unwrap();
+    value.copy_from_heap(0, own[0], 1).unwrap();
+    assert_eq!(value.read().unwrap(), [6]);
+    assert!(run(own[1]).is_err());
 }
 
 fn wrong_pointers_are_refused(f: &Fixture) {

@@ -3,9 +3,11 @@
 //!
 //! Where host and device share all memory this is memory of the shared heap, under pointers that carry a
 //! tag: kernels follow them with the same instructions as any other. Elsewhere it is buffers of the
-//! device, each a segment that the tag selects.
+//! device, each a segment that the tag selects; no two devices have a tag in common, so that one does not take
+//! another's pointer for its own.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
@@ -18,8 +20,11 @@ use crate::memory::buffer::{BufferShared, BufferView};
 use crate::memory::pointer::{PointerKind, Ptr};
 use crate::memory::region::{Region, RegionOptions};
 
-/// The upper 16 bits of pointers into the first segment; the others follow.
-pub(crate) const FIRST_TAG: u16 = 1;
+/// The upper 16 bits of pointers into a device's own memory where that is memory of the heap.
+const UNIFIED_TAG: u16 = 1;
+/// Tags of one device, and the most segments that it has; the tags of the next device follow. They begin again
+/// after a thousand devices of one process.
+const TAGS: u16 = 64;
 /// Bits of a pointer below the tag.
 const ADDRESS_BITS: u64 = 48;
 pub(crate) const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
@@ -28,8 +33,21 @@ pub(crate) const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The segments of one device.
-#[derive(Default)]
-pub(crate) struct DeviceMemory(Mutex<Segments>);
+pub(crate) struct DeviceMemory {
+    segments: Mutex<Segments>,
+    first_tag: u16,
+}
+
+impl Default for DeviceMemory {
+    fn default() -> Self {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % (u16::MAX / TAGS);
+        Self {
+            segments: Mutex::default(),
+            first_tag: 1 + number * TAGS,
+        }
+    }
+}
 
 #[derive(Default)]
 struct Segments {
@@ -42,7 +60,7 @@ struct Segments {
 impl std::fmt::Debug for DeviceMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DeviceMemory")
-            .field("segments", &lock(&self.0).buffers.len())
+            .field("segments", &lock(&self.segments).buffers.len())
             .finish_non_exhaustive()
     }
 }
@@ -70,17 +88,25 @@ fn most_segments(limits: &wgpu::Limits) -> usize {
     limits
         .max_storage_buffers_per_shader_stage
         .saturating_sub(2)
-        .max(1) as usize
+        .clamp(1, TAGS.into()) as usize
 }
 
 fn memory(device: &DeviceShared) -> &DeviceMemory {
     &device.memory_room.get::<MemoryRoom>().device_memory
 }
 
+/// The upper 16 bits of pointers into the first segment of a device's own memory; those of the others follow.
+pub(crate) fn first_tag(device: &DeviceShared) -> u16 {
+    match device.capabilities.unified_memory {
+        true => UNIFIED_TAG,
+        false => memory(device).first_tag,
+    }
+}
+
 impl DeviceMemory {
     /// The segments as kernels bind them, each with its identity for the bind-group cache.
     pub(crate) fn segments(device: &DeviceShared) -> Vec<(u64, wgpu::Buffer)> {
-        lock(&memory(device).0).buffers.clone()
+        lock(&memory(device).segments).buffers.clone()
     }
 
     /// Resolves a device pointer, which has to lie with `bytes` bytes in one live allocation.
@@ -96,13 +122,13 @@ impl DeviceMemory {
             bytes,
         };
         if device.capabilities.unified_memory {
-            return match address >> ADDRESS_BITS == u64::from(FIRST_TAG) {
+            return match address >> ADDRESS_BITS == u64::from(UNIFIED_TAG) {
                 true => Ok(DevicePlace::Shared(address & ADDRESS_MASK)),
                 false => Err(missing),
             };
         }
-        let state = lock(&memory(device).0);
-        let segment = (address >> ADDRESS_BITS).wrapping_sub(u64::from(FIRST_TAG));
+        let state = lock(&memory(device).segments);
+        let segment = (address >> ADDRESS_BITS).wrapping_sub(u64::from(first_tag(device)));
         let offset = address & ADDRESS_MASK;
         let (Some(region), Some((id, buffer))) =
             (&state.region, state.buffers.get(segment as usize))
@@ -126,7 +152,7 @@ impl DeviceMemory {
     }
 
     fn allocate(device: &DeviceShared, bytes: u64, align: u64) -> Result<u64, HeapError> {
-        let mut state = lock(&memory(device).0);
+        let mut state = lock(&memory(device).segments);
         let state = &mut *state;
         let step = segment_bytes(&device.limits);
         let region = state.region.get_or_insert_with(|| {
@@ -188,7 +214,7 @@ impl DeviceMemory {
             }
         };
         let segment = allocation.address >> 32;
-        let tag = u64::from(FIRST_TAG) + segment;
+        let tag = u64::from(first_tag(device)) + segment;
         Ok(tag << ADDRESS_BITS | (allocation.address & 0xffff_ffff))
     }
 }
@@ -246,8 +272,8 @@ impl Device {
         let address = if shared.capabilities.unified_memory {
             let heap: SharedHeap = heap_of(shared)?;
             let address = heap.alloc_bytes(bytes, align)?.address();
-            lock(&memory(shared).0).unified.insert(address);
-            u64::from(FIRST_TAG) << ADDRESS_BITS | address
+            lock(&memory(shared).segments).unified.insert(address);
+            u64::from(UNIFIED_TAG) << ADDRESS_BITS | address
         } else {
             DeviceMemory::allocate(shared, bytes, align)?
         };
@@ -264,12 +290,12 @@ impl Device {
             PointerKind::Null => None,
             PointerKind::Shared => heap_of(shared).ok()?.find(ptr),
             PointerKind::Device if shared.capabilities.unified_memory => {
-                if tag != u64::from(FIRST_TAG) << ADDRESS_BITS {
+                if tag != u64::from(UNIFIED_TAG) << ADDRESS_BITS {
                     return None;
                 }
                 let heap = heap_of(shared).ok()?;
                 let found = heap.find(Ptr::<u8>::from_address(address & ADDRESS_MASK))?;
-                let is_own = lock(&memory(shared).0)
+                let is_own = lock(&memory(shared).segments)
                     .unified
                     .contains(&found.base.address());
                 is_own.then(|| HeapAllocation {
@@ -278,8 +304,9 @@ impl Device {
                 })
             }
             PointerKind::Device => {
-                let state = lock(&memory(shared).0);
-                let segment = (address >> ADDRESS_BITS).checked_sub(u64::from(FIRST_TAG))?;
+                let state = lock(&memory(shared).segments);
+                let segment =
+                    (address >> ADDRESS_BITS).checked_sub(u64::from(first_tag(shared)))?;
                 let offset = u32::try_from(address & ADDRESS_MASK).ok()?;
                 let found = state
                     .region
@@ -322,12 +349,12 @@ impl Device {
                 let base = found.base.address();
                 // An allocation of the shared heap does not become the device's by its tag. Nothing else
                 // is locked while the heap is: it may ask this room for its segments.
-                let mut state = lock(&memory(shared).0);
+                let mut state = lock(&memory(shared).segments);
                 match (state.unified.contains(&base), base == address) {
                     (false, _) => return Err(missing),
                     (true, false) => {
-                        let base = u64::from(FIRST_TAG) << ADDRESS_BITS | base;
-                        let address = ptr.address() | u64::from(FIRST_TAG) << ADDRESS_BITS;
+                        let base = u64::from(UNIFIED_TAG) << ADDRESS_BITS | base;
+                        let address = ptr.address() | u64::from(UNIFIED_TAG) << ADDRESS_BITS;
                         return Err(HeapError::Interior { address, base });
                     }
                     (true, true) => state.unified.remove(&address),
@@ -336,8 +363,9 @@ impl Device {
                 heap.free(ptr)
             }
             DevicePlace::Own { offset, .. } => {
-                let mut state = lock(&memory(shared).0);
-                let segment = (address >> ADDRESS_BITS) - u64::from(FIRST_TAG);
+                let mut state = lock(&memory(shared).segments);
+                // It was resolved.
+                let segment = (address >> ADDRESS_BITS) - u64::from(first_tag(shared));
                 let Some(region) = &mut state.region else {
                     return Err(missing);
                 };
