@@ -140,11 +140,13 @@ impl Event {
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
-        let Some(index) = self.submitted()? else {
+        let begun = Instant::now();
+        let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+        let Some(index) = self.submitted(deadline)? else {
             return Ok(());
         };
-        let begun = Instant::now();
-        match wait_for(&self.device.raw, &self.device.lost, &index, timeout) {
+        let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+        match wait_for(&self.device.raw, &self.device.lost, &index, left) {
             Progress::Done => {
                 let verdict = self.verdict().map_err(WaitError::Failed);
                 let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
@@ -161,11 +163,17 @@ impl Event {
     }
 
     /// The submission that the command went with, after flushing; `None` when there was none.
-    fn submitted(&self) -> Result<Option<wgpu::SubmissionIndex>, WaitError> {
+    fn submitted(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<wgpu::SubmissionIndex>, WaitError> {
         let Some(batch) = &self.batch else {
             return Ok(None);
         };
         if batch.submission().is_none() {
+            if !self.device.open_gates(deadline) {
+                return Err(WaitError::Deadline);
+            }
             let _ = self.device.queue.lock(&self.device).flush();
         }
         match batch.submission() {
@@ -182,6 +190,7 @@ impl Event {
         };
         if !outcome.is_settled() {
             self.device.queue.lock(&self.device).settle();
+            outcome.resolve();
         }
         if self.prints.is_some() {
             self.device.prints.deliver();
@@ -260,7 +269,7 @@ impl Device {
         let foreign = |event: &&&Event| !Arc::ptr_eq(&event.device, &self.shared);
         for event in events.iter().filter(foreign) {
             // What goes wrong here is what waiting tells.
-            let _ = event.submitted();
+            let _ = event.submitted(None);
         }
         let ends: Vec<_> = events.iter().filter(foreign).map(|e| e.wait()).collect();
         ends.into_iter().collect::<Result<(), _>>()?;
@@ -291,7 +300,15 @@ impl Future for EventFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let event = &self.0;
-        let index = match event.submitted() {
+        let unsent = (event.batch.as_ref()).is_some_and(|batch| batch.submission().is_none());
+        if unsent {
+            let closed = event.device.queue.lock(&event.device).closed_gates();
+            if let Some(gate) = closed.last() {
+                gate.wake(context.waker());
+                return Poll::Pending;
+            }
+        }
+        let index = match event.submitted(None) {
             Ok(Some(index)) => index,
             Ok(None) => return Poll::Ready(Ok(())),
             Err(error) => return Poll::Ready(Err(error)),

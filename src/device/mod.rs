@@ -9,6 +9,7 @@ pub(crate) mod end;
 pub(crate) mod event;
 pub(crate) mod fence;
 pub(crate) mod follower;
+pub(crate) mod gate;
 #[cfg(test)]
 pub(crate) mod hooks;
 pub(crate) mod import;
@@ -155,6 +156,7 @@ impl DeviceShared {
 impl DeviceShared {
     /// Submits what was recorded and waits until the device is idle.
     pub(crate) fn finish(self: &Arc<Self>) -> Result<(), Arc<ExecutionError>> {
+        self.open_gates(None);
         let batch = {
             let mut queue = self.queue.lock(self);
             // An empty encoder still gives an index to wait for what was submitted before.
@@ -183,7 +185,7 @@ impl Drop for DeviceShared {
         // What was recorded and never waited for still has its effect on buffers that were exported, and on
         // the shared heap.
         let _ended = self.queue_end.approach();
-        let _ = self.queue.lock(self).flush();
+        let _ = self.flush();
         self.end_prints();
         if let Some(cache) = &self.pipeline_cache
             && let Err(error) = cache.save()
@@ -232,7 +234,7 @@ impl Device {
     /// [`ExecutionError::Refused`] when wgpu refused the commands, [`ExecutionError::DeviceLost`]; the
     /// events of the batch report the same.
     pub fn flush(&self) -> Result<(), Arc<ExecutionError>> {
-        self.shared.queue.lock(&self.shared).flush()
+        self.shared.flush()
     }
 
     /// Submits everything recorded so far and waits until the device has finished it.

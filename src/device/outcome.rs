@@ -5,9 +5,9 @@
 //! are overwritten, and a launch that reads such a buffer inherits it. Once the batch has completed,
 //! the outcome is resolved from the status record that the kernel left behind.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-use super::CallStatus;
+use super::{CallStatus, DeviceShared};
 
 /// Why a launch failed after it had been submitted.
 ///
@@ -120,59 +120,108 @@ pub enum ExecutionError {
     },
 }
 
-/// What one launch has left behind; `None` inside means that it is not known yet.
+/// What one launch, or one transfer between devices, has left behind.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     kernel: Arc<str>,
+    /// What the launch itself reported.
+    own: OnceLock<Result<(), Arc<ExecutionError>>>,
+    /// With what it inherits; known once both are.
     verdict: OnceLock<Result<(), Arc<ExecutionError>>>,
     inherits: Vec<Arc<Outcome>>,
+    /// The device that settles what is inherited, where that is another one than the launch's.
+    foreign: Option<Weak<DeviceShared>>,
 }
 
 impl Outcome {
     pub(crate) fn new(kernel: Arc<str>, inherits: Vec<Arc<Outcome>>) -> Arc<Self> {
         Arc::new(Self {
             kernel,
+            own: OnceLock::new(),
             verdict: OnceLock::new(),
             inherits,
+            foreign: None,
+        })
+    }
+
+    /// The outcome of bytes that leave `device` for another one, and depend on `inherits` there.
+    pub(crate) fn of_transfer(device: &Arc<DeviceShared>, inherits: Vec<Arc<Outcome>>) -> Arc<Self> {
+        Arc::new(Self {
+            kernel: "a transfer between devices".into(),
+            own: OnceLock::new(),
+            verdict: OnceLock::new(),
+            inherits,
+            foreign: Some(Arc::downgrade(device)),
         })
     }
 
     /// Settles the outcome with what the launch itself reported; failures of its inputs win, since
     /// they came first. Settling twice keeps the first verdict.
     pub(crate) fn settle(&self, own: Result<(), ExecutionError>) {
-        let inherited = self
-            .inherits
-            .iter()
-            .find_map(|input| input.failure())
-            .map(|cause| {
-                // A chain of launches reports the launch that broke it, not the chain's length.
-                let cause = match &*cause {
-                    ExecutionError::Inherited { cause, .. } => Arc::clone(cause),
-                    _ => cause,
-                };
-                Arc::new(ExecutionError::Inherited {
-                    kernel: self.kernel.to_string(),
-                    cause,
-                })
-            });
+        let _ = self.own.set(own.map_err(Arc::new));
+        // Inputs from another device may not be settled yet: whoever settles here holds a queue, and must not ask for
+        // another one.
+        let _ = self.verdict();
+    }
+
+    /// What is known of the launch, with its inputs: `None` until all of it is.
+    fn verdict(&self) -> Option<&Result<(), Arc<ExecutionError>>> {
+        if let Some(known) = self.verdict.get() {
+            return Some(known);
+        }
+        let own = self.own.get()?;
+        let mut inherited = None;
+        for input in &self.inherits {
+            match input.verdict()? {
+                Err(cause) if inherited.is_none() => inherited = Some(cause),
+                _ => {}
+            }
+        }
+        let inherited = inherited.map(|cause| match &**cause {
+            // Nothing was done with the bytes on the way.
+            _ if self.foreign.is_some() => Arc::clone(cause),
+            // A chain of launches reports the launch that broke it, not the chain's length.
+            ExecutionError::Inherited { cause, .. } => self.inherited(Arc::clone(cause)),
+            _ => self.inherited(Arc::clone(cause)),
+        });
         let verdict = match inherited {
             Some(error) => Err(error),
-            None => own.map_err(Arc::new),
+            None => own.clone(),
         };
-        let _ = self.verdict.set(verdict);
+        Some(self.verdict.get_or_init(|| verdict))
+    }
+
+    fn inherited(&self, cause: Arc<ExecutionError>) -> Arc<ExecutionError> {
+        Arc::new(ExecutionError::Inherited {
+            kernel: self.kernel.to_string(),
+            cause,
+        })
+    }
+
+    /// Has the devices settle what this depends on and they know the end of. No queue may be held.
+    pub(crate) fn resolve(&self) {
+        if self.verdict().is_some() {
+            return;
+        }
+        for input in &self.inherits {
+            input.resolve();
+        }
+        if let Some(device) = self.foreign.as_ref().and_then(Weak::upgrade) {
+            device.settle();
+        }
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        self.verdict.get().is_some()
+        self.verdict().is_some()
     }
 
     /// True once the launch is known to have done what it was asked to.
     pub(crate) fn succeeded(&self) -> bool {
-        matches!(self.verdict.get(), Some(Ok(())))
+        matches!(self.verdict(), Some(Ok(())))
     }
 
     pub(crate) fn failure(&self) -> Option<Arc<ExecutionError>> {
-        match self.verdict.get() {
+        match self.verdict() {
             Some(Err(error)) => Some(Arc::clone(error)),
             _ => None,
         }

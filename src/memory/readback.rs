@@ -139,6 +139,7 @@ impl<T: Pod> DeviceBuffer<T> {
                 message: error.to_string(),
             });
         }
+        device.open_gates(None);
         let (batch, depends_on) = {
             let mut queue = device.queue.lock(&device);
             queue.encode(|encoder| {
@@ -282,6 +283,7 @@ impl<T: Pod> ReadBack<T> {
     fn open(&self, bytes: Option<Result<Vec<u8>, String>>) -> Result<Vec<T>, ReadError> {
         if !self.depends_on.is_empty() {
             self.device.settle();
+            self.depends_on.iter().for_each(|outcome| outcome.resolve());
             if let Some(error) = self.depends_on.iter().find_map(|o| o.failure()) {
                 return Err(error.into());
             }

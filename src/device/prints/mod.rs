@@ -294,7 +294,7 @@ impl DeviceShared {
                 .as_ref()
                 .is_some_and(|batch| batch.submission().is_none())
             {
-                let _ = self.queue.lock(self).flush();
+                let _ = self.flush();
             }
             if let Some(Ok(index)) = first.as_ref().and_then(|batch| batch.submission()) {
                 let _ = wait_for(&self.raw, &self.lost, index, None);

@@ -47,6 +47,7 @@ impl SharedHeap {
         for last in &waited {
             last.settle();
         }
+        outcomes.iter().for_each(|outcome| outcome.resolve());
         // Told once: whoever asks again takes the heap as it is.
         match outcomes.iter().find_map(|outcome| outcome.failure()) {
             Some(error) => Err(error.into()),

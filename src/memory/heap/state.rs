@@ -104,6 +104,9 @@ impl InFlight {
         match self.device.upgrade() {
             // Failures are the events' to tell; what matters here is that nothing stays behind.
             Some(device) => {
+                if !device.open_gates(deadline) {
+                    return Err(HeapError::Deadline);
+                }
                 let _ = device.queue.lock(&device).flush();
                 Ok(())
             }

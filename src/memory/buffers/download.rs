@@ -1,0 +1,157 @@
+//! Bytes of a device on their way to the host: copied into mappable memory, in pieces, so that the host can go on with
+//! the first one while the device copies the next.
+
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use crate::device::outcome::ExecutionError;
+use crate::device::wait::{LostFlag, Progress, lock, wait_for};
+use crate::device::{DeviceShared, capture};
+use crate::memory::MemoryRoom;
+use crate::memory::buffer::{BufferShared, MemoryError};
+
+/// Bytes of one piece: enough that what a piece costs by itself does not show.
+const PIECE: u64 = 8 << 20;
+
+/// How the mapping of a piece ended.
+type Mapping = Arc<(Mutex<Option<Result<(), String>>>, Condvar)>;
+
+/// One piece, submitted and on its way.
+pub(super) struct Download {
+    raw: wgpu::Device,
+    lost: Arc<LostFlag>,
+    owner: Weak<DeviceShared>,
+    index: wgpu::SubmissionIndex,
+    staging: wgpu::Buffer,
+    mapping: Mapping,
+    /// The bytes of the buffer.
+    pub range: Range<u64>,
+}
+
+/// Why bytes did not arrive.
+pub(super) enum Missed {
+    Deadline,
+    Failed(ExecutionError),
+}
+
+impl Download {
+    /// Starts to bring down `range` of a buffer, which is not empty. Commands that were recorded before and are not
+    /// submitted yet need not be waited for, unless `after_recorded` says that they write there.
+    pub(super) fn start(
+        buffer: &BufferShared,
+        range: Range<u64>,
+        after_recorded: bool,
+    ) -> Result<Vec<Self>, MemoryError> {
+        let device = &buffer.device;
+        device.lost.check().map_err(Arc::new)?;
+        if after_recorded {
+            device.flush()?;
+        }
+        let mut pieces = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let end = (at / 4 * 4 + PIECE).min(range.end);
+            pieces.push(Self::piece(buffer, at..end)?);
+            at = end;
+        }
+        Ok(pieces)
+    }
+
+    fn piece(buffer: &BufferShared, range: Range<u64>) -> Result<Self, MemoryError> {
+        let device = &buffer.device;
+        let pool = &device.memory_room.get::<MemoryRoom>().staging;
+        // Whole words are copied; what surrounds the range is left out by whoever takes the bytes.
+        let words = range.start / 4 * 4..range.end.next_multiple_of(4);
+        let bytes = words.end - words.start;
+        // Held, so that nothing is submitted in between that was not looked at.
+        let queue = device.queue.lock(device);
+        let ((staging, index), error) = capture(&device.raw, || {
+            let staging = pool.take(&device.raw, bytes);
+            let mut encoder = (device.raw)
+                .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+            encoder.copy_buffer_to_buffer(&buffer.raw, words.start, &staging, 0, bytes);
+            let index = device.queue_raw.submit([encoder.finish()]);
+            (staging, index)
+        });
+        drop(queue);
+        let refused = |error: wgpu::Error| match device.lost.check() {
+            Err(lost) => MemoryError::Execution(Arc::new(lost)),
+            Ok(()) => MemoryError::Refused {
+                what: "a copy to the host",
+                message: error.to_string(),
+            },
+        };
+        if let Some(error) = error {
+            return Err(refused(error));
+        }
+        let mapping = Mapping::default();
+        let told = Arc::clone(&mapping);
+        let ((), error) = capture(&device.raw, || {
+            staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| {
+                *lock(&told.0) = Some(result.map_err(|error| error.to_string()));
+                told.1.notify_all();
+            });
+        });
+        if let Some(error) = error {
+            return Err(refused(error));
+        }
+        Ok(Self {
+            raw: device.raw.clone(),
+            lost: Arc::clone(&device.lost),
+            owner: Arc::downgrade(device),
+            index,
+            staging,
+            mapping,
+            range,
+        })
+    }
+
+    /// Waits for the bytes and hands them to `use_them`; once.
+    pub(super) fn take(
+        &self,
+        deadline: Option<Instant>,
+        use_them: impl FnOnce(&[u8]),
+    ) -> Result<(), Missed> {
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        match wait_for(&self.raw, &self.lost, &self.index, left) {
+            Progress::Done => {}
+            Progress::Pending => return Err(Missed::Deadline),
+            Progress::Lost(reason) => {
+                return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
+            }
+        }
+        // Another thread's poll may have collected the callback and not yet run it.
+        let mut mapped = lock(&self.mapping.0);
+        while mapped.is_none() {
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                return Err(Missed::Deadline);
+            }
+            if let Some(reason) = self.lost.get() {
+                return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
+            }
+            let waited = self.mapping.1.wait_timeout(mapped, Duration::from_millis(1));
+            mapped = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let refused = |message| Missed::Failed(ExecutionError::Refused { message });
+        if let Some(Err(message)) = mapped.take() {
+            return Err(refused(message));
+        }
+        drop(mapped);
+        let skip = self.range.start % 4;
+        let end = skip + (self.range.end - self.range.start);
+        let seen = match self.staging.get_mapped_range(0..end.next_multiple_of(4)) {
+            Ok(view) => {
+                use_them(&view[skip as usize..end as usize]);
+                Ok(())
+            }
+            Err(error) => Err(refused(error.to_string())),
+        };
+        self.staging.unmap();
+        if let (Some(device), Ok(())) = (self.owner.upgrade(), &seen) {
+            let room = device.memory_room.get::<MemoryRoom>();
+            room.staging.give(self.staging.clone());
+        }
+        seen
+    }
+}

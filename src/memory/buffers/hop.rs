@@ -1,0 +1,284 @@
+//! Bytes on their way from one device to another, through the host, and the order between two devices' batches.
+//!
+//! The copy out of the source is submitted when the hop is made; the copy into the target is recorded in the target's
+//! open batch, out of memory that the host fills when the bytes arrive. Until then that batch is held back ([`Gate`]):
+//! the thread that recorded it goes on. A thread of the context opens the gates in their order and submits the batches.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::download::{Download, Missed};
+use crate::device::gate::Gate;
+use crate::device::outcome::{ExecutionError, Outcome};
+use crate::device::queue::Batch;
+use crate::device::wait::{LostFlag, Progress, lock, wait_for};
+use crate::device::{DeviceShared, capture};
+use crate::memory::buffer::MemoryError;
+
+/// What the host has to do before a batch is submitted.
+pub(super) struct Hop {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// What becomes of the bytes.
+    outcome: Arc<Outcome>,
+}
+
+struct State {
+    work: Work,
+    wakers: Vec<Waker>,
+    /// The batch that waited was submitted.
+    sent: bool,
+}
+
+enum Work {
+    /// Nobody is at it; these pieces are left.
+    Left(VecDeque<Piece>),
+    Busy,
+    Done,
+}
+
+/// One thing that has to happen.
+pub(super) enum Piece {
+    /// Bytes come down, and go to mapped memory.
+    Bytes { from: Download, to: wgpu::Buffer },
+    /// A batch of another device, which was submitted, ends.
+    End(End),
+}
+
+/// How the end of a batch is seen without its device.
+pub(super) struct End {
+    raw: wgpu::Device,
+    lost: Arc<LostFlag>,
+    batch: Arc<Batch>,
+}
+
+impl End {
+    pub(super) fn of(device: &DeviceShared, batch: Arc<Batch>) -> Self {
+        Self {
+            raw: device.raw.clone(),
+            lost: Arc::clone(&device.lost),
+            batch,
+        }
+    }
+
+    pub(super) fn is_reached(&self) -> bool {
+        self.wait(Some(Instant::now())).is_ok()
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Result<(), Missed> {
+        let index = match self.batch.submission() {
+            Some(Ok(index)) => index,
+            Some(Err(error)) => return Err(Missed::Failed((**error).clone())),
+            // Whoever makes the piece has it submitted first.
+            None => return Ok(()),
+        };
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        match wait_for(&self.raw, &self.lost, index, left) {
+            Progress::Done => Ok(()),
+            Progress::Pending => Err(Missed::Deadline),
+            Progress::Lost(reason) => Err(Missed::Failed(ExecutionError::DeviceLost { reason })),
+        }
+    }
+}
+
+impl Piece {
+    fn happen(&self, deadline: Option<Instant>) -> Result<(), Missed> {
+        let (from, to) = match self {
+            Self::End(end) => return end.wait(deadline),
+            Self::Bytes { from, to } => (from, to),
+        };
+        let mut filled = Ok(());
+        let skip = from.range.start % 4;
+        from.take(deadline, |bytes| {
+            let end = skip + bytes.len() as u64;
+            filled = match to.get_mapped_range_mut(0..end.next_multiple_of(4)) {
+                Ok(mut view) => {
+                    view.slice(skip as usize..end as usize)
+                        .copy_from_slice(bytes);
+                    Ok(())
+                }
+                Err(error) => Err(error.to_string()),
+            };
+        })?;
+        to.unmap();
+        filled.map_err(|message| Missed::Failed(ExecutionError::Refused { message }))
+    }
+
+    /// It will not happen.
+    fn give_up(&self) {
+        if let Self::Bytes { to, .. } = self {
+            // wgpu submits nothing that uses mapped memory.
+            to.unmap();
+        }
+    }
+}
+
+impl Hop {
+    pub(super) fn new(pieces: Vec<Piece>, outcome: Arc<Outcome>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                work: Work::Left(pieces.into()),
+                wakers: Vec::new(),
+                sent: false,
+            }),
+            changed: Condvar::new(),
+            outcome,
+        })
+    }
+
+    fn happen(pieces: &mut VecDeque<Piece>, deadline: Option<Instant>) -> Result<(), Missed> {
+        while let Some(piece) = pieces.front() {
+            piece.happen(deadline)?;
+            pieces.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The batch that waited is on its way.
+    fn sent(&self) {
+        let mut state = lock(&self.state);
+        state.sent = true;
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Gate for Hop {
+    fn open(&self, deadline: Option<Instant>) -> bool {
+        let mut state = lock(&self.state);
+        let mut pieces = loop {
+            match std::mem::replace(&mut state.work, Work::Busy) {
+                Work::Left(pieces) => break pieces,
+                Work::Done => {
+                    state.work = Work::Done;
+                    return true;
+                }
+                Work::Busy => {}
+            }
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                return false;
+            }
+            let slice = Duration::from_millis(20);
+            let waited = self.changed.wait_timeout(state, slice);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        drop(state);
+        let moved = Self::happen(&mut pieces, deadline);
+        let (work, done) = match moved {
+            Ok(()) => {
+                self.outcome.settle(Ok(()));
+                (Work::Done, true)
+            }
+            Err(Missed::Deadline) => (Work::Left(pieces), false),
+            Err(Missed::Failed(error)) => {
+                pieces.iter().for_each(Piece::give_up);
+                self.outcome.settle(Err(error));
+                (Work::Done, true)
+            }
+        };
+        lock(&self.state).work = work;
+        self.changed.notify_all();
+        done
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(lock(&self.state).work, Work::Done)
+    }
+
+    fn wake(&self, waker: &Waker) {
+        let mut state = lock(&self.state);
+        if !state.sent {
+            state.wakers.push(waker.clone());
+            return;
+        }
+        drop(state);
+        waker.wake_by_ref();
+    }
+}
+
+/// A buffer of `device` that the host fills before the device copies out of it.
+pub(super) fn upload_memory(
+    device: &DeviceShared,
+    bytes: u64,
+) -> Result<wgpu::Buffer, MemoryError> {
+    let (buffer, error) = capture(&device.raw, || {
+        device.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tombolo upload"),
+            size: bytes.next_multiple_of(4),
+            usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: true,
+        })
+    });
+    match error {
+        None => Ok(buffer),
+        Some(wgpu::Error::OutOfMemory { .. }) => Err(MemoryError::OutOfMemory {
+            bytes,
+            device: device.capabilities.name.clone(),
+        }),
+        Some(error) => Err(MemoryError::Refused {
+            what: "a copy to a device",
+            message: error.to_string(),
+        }),
+    }
+}
+
+/// The thread that opens gates, started by the first one.
+#[derive(Default)]
+pub(super) struct Porter {
+    sender: OnceLock<Mutex<Sender<Errand>>>,
+}
+
+struct Errand {
+    hop: Arc<Hop>,
+    source: Weak<DeviceShared>,
+    target: Weak<DeviceShared>,
+}
+
+impl Porter {
+    /// Has the hop made, and what waits for it on `target` submitted.
+    pub(super) fn send(
+        &self,
+        hop: &Arc<Hop>,
+        source: &Arc<DeviceShared>,
+        target: &Arc<DeviceShared>,
+    ) {
+        let sender = self.sender.get_or_init(|| {
+            let (sender, receiver) = channel();
+            let thread = std::thread::Builder::new().name("tombolo porter".into());
+            if let Err(error) = thread.spawn(move || serve(&receiver)) {
+                log::warn!("buffers move when somebody waits, for want of a thread: {error}");
+            }
+            Mutex::new(sender)
+        });
+        let errand = Errand {
+            hop: Arc::clone(hop),
+            source: Arc::downgrade(source),
+            target: Arc::downgrade(target),
+        };
+        if let Err(unsent) = lock(sender).send(errand) {
+            // Without the thread futures are polled busily.
+            unsent.0.hop.sent();
+        }
+    }
+}
+
+fn serve(errands: &Receiver<Errand>) {
+    while let Ok(errand) = errands.recv() {
+        errand.hop.open(None);
+        if let Some(source) = errand.source.upgrade() {
+            source.settle();
+        }
+        if let Some(target) = errand.target.upgrade() {
+            let mut queue = target.queue.lock(&target);
+            if queue.is_held() && queue.closed_gates().is_empty() {
+                // The batch's events carry what went wrong.
+                let _ = queue.flush();
+            }
+        }
+        errand.hop.sent();
+    }
+}
