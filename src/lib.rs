@@ -179,12 +179,12 @@ pub use kernel::{
     TypeLayout,
 };
 pub use launch::{Extent, Launch, LaunchError};
-pub use memory::region;
 pub use memory::{
     AtomicView, BufferView, DeviceBuffer, HeapAllocation, HeapAllocator, HeapBound, HeapError,
     HeapSize, HostAccess, LiveBuffer, MemoryError, MirrorStatistics, PointerKind, Ptr, ReadBack,
     ReadError, SharedHeap,
 };
+pub use memory::{migrate, region};
 
 pub use print::{PrintLoss, PrintOptions, PrintRecord, PrintSink, PrintTarget};
 pub use rpc::{

@@ -5,6 +5,7 @@ pub(crate) mod buffer;
 pub(crate) mod fill;
 pub(crate) mod heap;
 pub(crate) mod live;
+pub mod migrate;
 pub(crate) mod pointer;
 pub(crate) mod readback;
 pub mod region;

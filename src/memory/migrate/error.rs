@@ -1,0 +1,100 @@
+//! Why the planner refuses.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::Place;
+
+/// Why the planner refused. Nothing has changed then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MigrateError {
+    /// There are more places than a set of places can hold.
+    #[error(
+        "migrate: place {index} is beyond the {limit} that a buffer can be at (the host and {} devices): \
+         use fewer devices in one context",
+        limit - 1
+    )]
+    TooManyPlaces {
+        /// The place asked for.
+        index: u32,
+        /// The most places.
+        limit: u32,
+    },
+    /// The range does not lie in the buffer, or ends before it starts.
+    #[error(
+        "migrate: bytes {start}..{end} are not within the {len} bytes there are: shorten the range"
+    )]
+    OutOfRange {
+        /// First byte.
+        start: u64,
+        /// One past the last byte.
+        end: u64,
+        /// Bytes of the buffer or view.
+        len: u64,
+    },
+    /// A sub-buffer of no bytes.
+    #[error("migrate: a sub-buffer of 0 bytes at {offset} holds nothing: give it 1 byte or more")]
+    EmptyView {
+        /// Where it would start, in bytes of its parent.
+        offset: u64,
+    },
+    /// A view starts where the adapter cannot bind.
+    #[error(
+        "migrate: the sub-buffer starts at byte {offset} of its root, which is no multiple of {align}: start it \
+         at {below} or {above}",
+        below = offset / align * align,
+        above = (offset / align * align).saturating_add(*align)
+    )]
+    Misaligned {
+        /// Where it starts, in bytes of the root buffer.
+        offset: u64,
+        /// What the adapter needs, in bytes.
+        align: u64,
+    },
+    /// Bytes that are wanted were only on a device that is gone.
+    #[error(
+        "migrate: the latest bytes {} were only at {place}, which was lost: overwrite or discard them before they \
+         are read",
+        Ranges(ranges)
+    )]
+    Lost {
+        /// The first place that they were lost with.
+        place: Place,
+        /// All lost bytes among those wanted.
+        ranges: Vec<Range<u64>>,
+    },
+    /// The residency has changed since the plan was made, or the plan is of another buffer.
+    #[error("migrate: the plan is of another buffer or of an earlier state: plan again")]
+    StalePlan,
+    /// Bytes that were to be dropped are nowhere else.
+    #[error(
+        "migrate: the latest bytes {} are only at {place}: copy them elsewhere before they are dropped there",
+        Ranges(ranges)
+    )]
+    OnlyCopy {
+        /// Where they are.
+        place: Place,
+        /// Which.
+        ranges: Vec<Range<u64>>,
+    },
+}
+
+/// The most ranges that are written out.
+const SHOWN: usize = 4;
+
+/// Writes ranges for people.
+pub(super) struct Ranges<'a>(pub &'a [Range<u64>]);
+
+impl fmt::Display for Ranges<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, range) in self.0.iter().take(SHOWN).enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{}..{}", range.start, range.end)?;
+        }
+        match self.0.len().checked_sub(SHOWN) {
+            None | Some(0) => Ok(()),
+            Some(more) => write!(f, " and {more} more ranges"),
+        }
+    }
+}

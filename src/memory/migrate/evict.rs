@@ -1,0 +1,84 @@
+//! Giving up the memory of a place.
+
+use std::ops::Range;
+
+use super::plan::{Plan, Planner, Why};
+use super::residency::{Residency, clip, push};
+use super::routes::Routes;
+use super::{MigrateError, Place, Places};
+
+/// What it takes to give up the memory that a buffer has at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Eviction {
+    /// What can be dropped at once: the place is current there and others are, too.
+    pub clean: Vec<Range<u64>>,
+    /// The copies to the host that must come first. Commit them before [`Residency::evicted`].
+    pub plan: Plan,
+    /// What cannot be moved to the host, because it is the host's own memory already.
+    pub kept: Vec<Range<u64>>,
+}
+
+impl Residency {
+    /// What it takes to give up the memory at `place`: older versions are dropped, the latest bytes that are nowhere
+    /// else are copied to the host first.
+    #[must_use]
+    pub fn evictable(&self, place: Place, routes: &Routes) -> Eviction {
+        let memory = self.memory_of(place);
+        let host = memory.contains(Place::HOST);
+        let mut planner = Planner::new(self, routes);
+        let (mut clean, mut kept) = (Vec::new(), Vec::new());
+        for (range, extent) in self.extents.iter() {
+            if extent.current.common(memory).is_empty() {
+                continue;
+            }
+            if !extent.current.without(memory).is_empty() {
+                push(&mut clean, range.clone());
+            } else if host {
+                push(&mut kept, range.clone());
+            } else {
+                planner.copy(
+                    range.clone(),
+                    extent.current,
+                    Places::of(Place::HOST),
+                    &|_| Why::Evicted { from: place },
+                );
+            }
+        }
+        let mut plan = planner.finish();
+        if !host && !plan.whole.is_empty() && plan.whole.without(memory).is_empty() {
+            plan.whole_buffer = self.len();
+            plan.whole = plan.whole.union(self.memory_of(Place::HOST));
+        }
+        Eviction { clean, plan, kept }
+    }
+
+    /// The memory that the buffer had for `range` at `place` was given up, older versions included, and with it that
+    /// of all places that are the same memory.
+    ///
+    /// # Errors
+    ///
+    /// [`MigrateError::OnlyCopy`] if latest bytes are nowhere else, and [`MigrateError::OutOfRange`]; nothing is
+    /// forgotten then.
+    pub fn evicted(&mut self, place: Place, range: Range<u64>) -> Result<(), MigrateError> {
+        self.check(&range)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let memory = self.memory_of(place);
+        let mut only = Vec::new();
+        for (part, extent) in self.extents.overlapping(range.clone()) {
+            if extent.is_only_at(memory) {
+                push(&mut only, clip(part, &range));
+            }
+        }
+        if !only.is_empty() {
+            return Err(MigrateError::OnlyCopy {
+                place,
+                ranges: only,
+            });
+        }
+        self.drop_memory(memory, range);
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! The migration planner: it knows where the latest bytes of a buffer are, and decides which copies a
+//! command needs. It touches no memory and no device.
+//!
+//! A buffer belongs to a context, and every [`Place`] (the host, and each device) may have memory for it.
+//! [`Residency`] remembers, for each range of bytes, which places hold the latest version, and how far the
+//! others are behind. Only writes make a version; a copy makes one more place current.
+//!
+//! ```text
+//!              0          256         512         768         1024
+//!              +-----------+-----------+-----------+------------+
+//!   latest at  | {1}       | {1, 2}    | {0, 2}    | (undefined)|
+//!              +-----------+-----------+-----------+------------+
+//!                           \_ 2 reads 0..1024 _/
+//!   plan       | 1 -> 2    | current   | current   | undefined  |      256 bytes move
+//! ```
+//!
+//! - **[`Residency::plan`]** is pure: wants and [`Routes`] in, [`Plan`] out. What is copied is exactly what a want
+//!   reads, what was ever written, and what the place does not have; the source is the cheapest one.
+//! - **[`Residency::commit`]** is called when the copies are enqueued, [`Residency::wrote`] when the command is.
+//!   So decisions are made at enqueue time, and the order of enqueuing is the order of versions.
+//! - **Sub-buffers** are [`View`]s, an offset and a length: there is one residency for each root buffer, so that a
+//!   parent and all its parts always agree.
+//! - **Hazards**: events of unfinished commands are remembered for each range ([`Residency::begin`]), so that the
+//!   runtime can ask what a copy or a command has to wait for. Memory of different places never conflicts: a
+//!   kernel may go on reading an old version on one device while another device writes the next one.
+//!
+//! ```
+//! use tombolo::migrate::{Access, Place, Residency, Routes, Want};
+//!
+//! let (left, right) = (Place::new(1)?, Place::new(2)?);
+//! let mut buffer = Residency::new(1024);
+//! buffer.wrote(left, 0..1024)?;
+//! // The right half goes to the other device, through the host, and stays there.
+//! let want = Want { place: right, range: 512..1024, access: Access::ReadWrite };
+//! let plan = buffer.plan(&[want.clone()], &Routes::new())?;
+//! assert_eq!(plan.steps.len(), 2);
+//! assert_eq!(plan.moved(), 2 * 512);
+//! buffer.commit(&plan)?;
+//! buffer.wrote(right, 512..1024)?;
+//! // From now on each device has its half, and nothing moves.
+//! assert_eq!(buffer.plan(&[want], &Routes::new())?.moved(), 0);
+//! # Ok::<(), tombolo::migrate::MigrateError>(())
+//! ```
+
+mod error;
+mod evict;
+mod explain;
+mod extent;
+mod place;
+mod plan;
+mod residency;
+mod routes;
+mod uses;
+mod view;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_model;
+#[cfg(test)]
+mod tests_text;
+
+pub use error::MigrateError;
+pub use evict::Eviction;
+pub use explain::{Explanation, Movement};
+pub use extent::{Content, Held};
+pub use place::{Place, Places};
+pub use plan::{Avoided, Counters, Plan, Step, Why};
+pub use residency::Residency;
+pub use routes::{Route, Routes};
+pub use uses::{Hazard, HazardKind, Use};
+pub use view::View;
+
+use std::ops::Range;
+
+/// What a command does with a range of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// It reads. Makes no version.
+    Read,
+    /// It writes some of the range, nobody knows which part: the rest must be current.
+    Write,
+    /// It reads, and writes some of the range.
+    ReadWrite,
+    /// It writes every byte of the range and reads none that it has not written: the content before is undefined.
+    Overwrite,
+}
+
+impl Access {
+    /// Whether the bytes must be current first.
+    #[must_use]
+    pub fn needs_content(self) -> bool {
+        self != Self::Overwrite
+    }
+
+    /// Whether it makes a version.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
+
+    /// What both together do, where both need the content.
+    pub(crate) fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::ReadWrite }
+    }
+}
+
+/// A range of a buffer that a command uses somewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Want {
+    /// Where.
+    pub place: Place,
+    /// Bytes of the root buffer.
+    pub range: Range<u64>,
+    /// How.
+    pub access: Access,
+}

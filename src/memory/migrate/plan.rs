@@ -1,0 +1,437 @@
+//! Which copies a command needs.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::extent::Held;
+use super::residency::{Residency, clip, push};
+use super::routes::{Route, Routes, Way};
+use super::{Access, MigrateError, Place, Places, Want};
+
+/// Why a copy is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Why {
+    /// A command uses the bytes somewhere. That is where the copy goes, or where one goes that waits for it.
+    Wanted {
+        /// Where the command is.
+        at: Place,
+        /// What it does with them.
+        access: Access,
+        /// What the place has instead of the latest version.
+        held: Held,
+    },
+    /// The memory of a place is to be given up, and the bytes are nowhere else.
+    Evicted {
+        /// The place.
+        from: Place,
+    },
+}
+
+/// One copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// Where the bytes are read.
+    pub from: Place,
+    /// Where they are written. Its memory is current there from then on, the host's too.
+    pub to: Place,
+    /// Bytes of the root buffer, any that are needed: neither end need be aligned.
+    pub range: Range<u64>,
+    /// How they get there. [`Route::ThroughHost`] is one hop here: one end is the host.
+    pub route: Route,
+    /// What for.
+    pub why: Why,
+    /// The earlier step of the plan, by its index, that brings these bytes to where this one reads them.
+    pub after: Option<usize>,
+}
+
+impl Step {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
+/// Bytes that were wanted at places and need not be copied, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Avoided {
+    /// The place has them.
+    pub current: u64,
+    /// They were never written, or were discarded.
+    pub undefined: u64,
+    /// The command overwrites them, and they are not at the place.
+    pub overwritten: u64,
+}
+
+impl Avoided {
+    /// All together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.current + self.undefined + self.overwritten
+    }
+}
+
+/// The copies that commands need, in an order in which they can be made one by one.
+///
+/// A plan that needs none allocates nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The copies. Those through the host alternate by chunks.
+    pub steps: Vec<Step>,
+    /// What need not be copied.
+    pub avoided: Avoided,
+    /// Bytes that would move if buffers were always moved whole, with one version for each place.
+    pub whole_buffer: u64,
+    /// Who would be current then.
+    pub(super) whole: Places,
+    pub(super) stamp: u64,
+}
+
+impl Plan {
+    pub(super) fn empty(residency: &Residency) -> Self {
+        Self {
+            steps: Vec::new(),
+            avoided: Avoided::default(),
+            whole_buffer: 0,
+            whole: residency.whole,
+            stamp: residency.stamp,
+        }
+    }
+
+    /// Bytes that its steps copy; on the way through the host each byte counts twice, once for each hop.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.steps.iter().map(Step::bytes).sum()
+    }
+}
+
+/// What was copied for one buffer and what was not, since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Bytes copied, each hop counted.
+    pub moved: u64,
+    /// Copies made.
+    pub steps: u64,
+    /// Bytes that needed no copy.
+    pub avoided: Avoided,
+    /// Bytes that would have moved if buffers were always moved whole, with one version for each place.
+    pub whole_buffer: u64,
+}
+
+impl Counters {
+    pub(super) fn add(&mut self, plan: &Plan) {
+        self.moved += plan.moved();
+        self.steps += plan.steps.len() as u64;
+        self.avoided.current += plan.avoided.current;
+        self.avoided.undefined += plan.avoided.undefined;
+        self.avoided.overwritten += plan.avoided.overwritten;
+        self.whole_buffer += plan.whole_buffer;
+    }
+}
+
+impl Residency {
+    /// The copies that must come before commands that want these ranges. Nothing changes.
+    ///
+    /// Wants may overlap, and be at several places: all of them see the contents of now, so the writes of one are
+    /// not what another reads.
+    ///
+    /// # Errors
+    ///
+    /// [`MigrateError::OutOfRange`], and [`MigrateError::Lost`] if bytes whose content is needed were lost.
+    pub fn plan(&self, wants: &[Want], routes: &Routes) -> Result<Plan, MigrateError> {
+        let mut planner = Planner::new(self, routes);
+        match wants {
+            [want] => {
+                self.check(&want.range)?;
+                planner.piece(want.range.clone(), wants);
+            }
+            _ => {
+                // Between two neighbouring ends of wants, the same places want the bytes.
+                let mut ends: SmallVec<[u64; 16]> = SmallVec::new();
+                for want in wants {
+                    self.check(&want.range)?;
+                    ends.extend([want.range.start, want.range.end]);
+                }
+                ends.sort_unstable();
+                for pair in ends.windows(2) {
+                    planner.piece(pair[0]..pair[1], wants);
+                }
+            }
+        }
+        planner.count_whole(wants);
+        match planner.lost_with {
+            Some(place) => Err(MigrateError::Lost {
+                place,
+                ranges: planner.lost,
+            }),
+            None => Ok(planner.plan),
+        }
+    }
+}
+
+/// One copy of a solution for bytes that are at the same places and wanted at the same ones.
+#[derive(Debug, Clone, Copy)]
+struct Move {
+    from: Place,
+    to: Place,
+    route: Route,
+    /// The place that wants the bytes.
+    at: Place,
+    /// The move that brings them to `from`.
+    after: Option<usize>,
+}
+
+type Moves = SmallVec<[Move; 4]>;
+
+pub(super) struct Planner<'a> {
+    residency: &'a Residency,
+    routes: &'a Routes,
+    plan: Plan,
+    lost: Vec<Range<u64>>,
+    lost_with: Option<Place>,
+    /// The last question and its answer: neighbours often alternate between few.
+    solved: Option<(Places, Places)>,
+    moves: Moves,
+    /// The steps made for the bytes just before, which can be made longer.
+    previous: SmallVec<[usize; 4]>,
+    previous_cut: bool,
+}
+
+impl<'a> Planner<'a> {
+    pub(super) fn new(residency: &'a Residency, routes: &'a Routes) -> Self {
+        Self {
+            residency,
+            routes,
+            plan: Plan::empty(residency),
+            lost: Vec::new(),
+            lost_with: None,
+            solved: None,
+            moves: Moves::new(),
+            previous: SmallVec::new(),
+            previous_cut: false,
+        }
+    }
+
+    pub(super) fn finish(self) -> Plan {
+        self.plan
+    }
+
+    /// Plans bytes that each want has all of or none.
+    fn piece(&mut self, range: Range<u64>, wants: &[Want]) {
+        if range.is_empty() {
+            return;
+        }
+        let here = |want: &&Want| want.range.start < range.end && range.start < want.range.end;
+        let mut needed = Places::EMPTY;
+        let mut wanted = Places::EMPTY;
+        for want in wants.iter().filter(here) {
+            wanted.insert(want.place);
+            if want.access.needs_content() {
+                needed.insert(want.place);
+            }
+        }
+        if wanted.is_empty() {
+            return;
+        }
+        let mut defined = 0;
+        for (part, extent) in self.residency.extents.overlapping(range.clone()) {
+            let part = clip(part, &range);
+            let bytes = part.end - part.start;
+            defined += bytes;
+            if let (Some(place), false) = (extent.lost, needed.is_empty()) {
+                self.lost_with.get_or_insert(place);
+                push(&mut self.lost, part);
+                continue;
+            }
+            let current = wanted.common(extent.current);
+            let missing = needed.without(extent.current);
+            let rest = wanted.without(current).without(missing);
+            self.plan.avoided.current += bytes * u64::from(current.len());
+            self.plan.avoided.overwritten += bytes * u64::from(rest.len());
+            if !missing.is_empty() {
+                self.copy(part, extent.current, missing, &|at| Why::Wanted {
+                    at,
+                    access: wants
+                        .iter()
+                        .filter(here)
+                        .filter(|want| want.place == at && want.access.needs_content())
+                        .map(|want| want.access)
+                        .reduce(Access::and)
+                        .unwrap_or(Access::Read),
+                    held: extent.held(at),
+                });
+            }
+        }
+        let undefined = range.end - range.start - defined;
+        self.plan.avoided.undefined += undefined * u64::from(wanted.len());
+    }
+
+    /// Adds the steps that bring bytes from where they are to all places that miss them.
+    pub(super) fn copy(
+        &mut self,
+        range: Range<u64>,
+        have: Places,
+        missing: Places,
+        why: &dyn Fn(Place) -> Why,
+    ) {
+        if self.solved != Some((have, missing)) {
+            self.solve(have, missing);
+            self.solved = Some((have, missing));
+        }
+        // Copies that wait for one another go chunk by chunk, so that they can overlap.
+        let cut = self.moves.iter().any(|step| step.after.is_some()) && self.routes.chunk() > 0;
+        let chunk = if cut { self.routes.chunk() } else { u64::MAX };
+        let mut start = range.start;
+        while start < range.end {
+            let end = (start / chunk + 1).saturating_mul(chunk).min(range.end);
+            self.emit(start..end, cut, why);
+            start = end;
+        }
+    }
+
+    /// The cheapest copies, one place after the other: each source is one that has the bytes by then.
+    fn solve(&mut self, have: Places, missing: Places) {
+        self.moves.clear();
+        let mut have = have;
+        let mut missing = missing;
+        while !missing.is_empty() {
+            // A place gets what any place with the same memory gets.
+            let targets: Places = missing
+                .iter()
+                .map(|place| self.residency.memory_of(place))
+                .fold(Places::EMPTY, Places::union);
+            let Some(way) = self.routes.best(have, targets) else {
+                return;
+            };
+            let memory = self.residency.memory_of(way.to);
+            let at = missing.common(memory).iter().next().unwrap_or(way.to);
+            self.add(way, at);
+            for step in &self.moves {
+                have = have.union(self.residency.memory_of(step.to));
+            }
+            missing = missing.without(have);
+        }
+    }
+
+    fn add(&mut self, way: Way, at: Place) {
+        let brought = |place: Place| {
+            self.moves
+                .iter()
+                .position(|step| self.residency.memory_of(step.to).contains(place))
+        };
+        let after = brought(way.from);
+        if way.hops() == 1 {
+            self.moves.push(Move {
+                from: way.from,
+                to: way.to,
+                route: way.route,
+                at,
+                after,
+            });
+            return;
+        }
+        let host = Place::HOST;
+        let export = self.moves.len();
+        self.moves.push(Move {
+            from: way.from,
+            to: host,
+            route: self.routes.host_route(way.from, host),
+            at,
+            after,
+        });
+        self.moves.push(Move {
+            from: host,
+            to: way.to,
+            route: self.routes.host_route(host, way.to),
+            at,
+            after: Some(export),
+        });
+    }
+
+    fn emit(&mut self, range: Range<u64>, cut: bool, why: &dyn Fn(Place) -> Why) {
+        let joins =
+            self.previous_cut == cut && !(cut && range.start.is_multiple_of(self.routes.chunk()));
+        let mut made: SmallVec<[usize; 4]> = SmallVec::new();
+        for step in &self.moves {
+            let after = step.after.map(|earlier| made[earlier]);
+            let why = why(step.at);
+            let longer = self.previous.iter().copied().find(|&index| {
+                let old = &self.plan.steps[index];
+                joins
+                    && old.range.end == range.start
+                    && (old.from, old.to, old.route, old.after)
+                        == (step.from, step.to, step.route, after)
+                    && old.why.and(why).is_some()
+            });
+            made.push(match longer {
+                Some(index) => {
+                    let old = &mut self.plan.steps[index];
+                    old.range.end = range.end;
+                    old.why = old.why.and(why).unwrap_or(why);
+                    index
+                }
+                None => {
+                    self.plan.steps.push(Step {
+                        from: step.from,
+                        to: step.to,
+                        range: range.clone(),
+                        route: step.route,
+                        why,
+                        after,
+                    });
+                    self.plan.steps.len() - 1
+                }
+            });
+        }
+        self.previous = made;
+        self.previous_cut = cut;
+    }
+
+    /// What a scheme that knows one version for each place and buffer would do.
+    fn count_whole(&mut self, wants: &[Want]) {
+        let len = self.residency.len();
+        for want in wants.iter().filter(|want| !want.range.is_empty()) {
+            let overwrites = !want.access.needs_content() && want.range == (0..len);
+            let plan = &mut self.plan;
+            if overwrites || plan.whole.is_empty() || plan.whole.contains(want.place) {
+                continue;
+            }
+            let targets = self.residency.memory_of(want.place);
+            let Some(way) = self.routes.best(plan.whole, targets) else {
+                continue;
+            };
+            plan.whole_buffer += len * way.hops();
+            plan.whole = plan.whole.union(self.residency.memory_of(way.to));
+            if way.hops() > 1 {
+                plan.whole = plan.whole.union(self.residency.memory_of(Place::HOST));
+            }
+        }
+    }
+}
+
+impl Why {
+    /// The reason of two copies that become one, if they are made for the same place.
+    pub(super) fn and(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (
+                Self::Wanted { at, access, held },
+                Self::Wanted {
+                    at: other_at,
+                    access: other_access,
+                    held: other_held,
+                },
+            ) if at == other_at => Some(Self::Wanted {
+                at,
+                access: access.and(other_access),
+                held: held.and(other_held),
+            }),
+            (Self::Evicted { from }, Self::Evicted { from: other }) if from == other => Some(self),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Which unfinished commands use which bytes: what a new one has to wait for, and who disagrees with it.
+
+use std::ops::Range;
+
+use super::residency::Residency;
+use super::{Access, MigrateError, Place, Places};
+
+/// A command that has not ended yet, as far as anybody said, and bytes that it uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Use {
+    /// What the runtime calls the command's event.
+    pub token: u64,
+    /// Whose memory it uses.
+    pub place: Place,
+    /// Bytes of the root buffer.
+    pub range: Range<u64>,
+    /// Whether it writes them.
+    pub writes: bool,
+}
+
+/// How two commands that use the same bytes meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HazardKind {
+    /// The new one reads what the earlier one writes.
+    ReadAfterWrite,
+    /// The new one writes what the earlier one reads.
+    WriteAfterRead,
+    /// Both write.
+    WriteAfterWrite,
+}
+
+/// Bytes that an unfinished command and a new one both use, one of them writing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hazard {
+    /// How they meet.
+    pub kind: HazardKind,
+    /// The unfinished command, with its whole range.
+    pub earlier: Use,
+    /// The bytes that both use.
+    pub range: Range<u64>,
+}
+
+/// The unfinished commands of a buffer. There are few: those that are finished are forgotten, and those that a later
+/// writer waits for are represented by it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Uses(Vec<Use>);
+
+impl Uses {
+    fn begin(&mut self, new: Use, memory: Places) {
+        if new.writes {
+            // Whoever waits for the new one waits for these, too.
+            self.0.retain(|old| {
+                let within = new.range.start <= old.range.start && old.range.end <= new.range.end;
+                !(within && memory.contains(old.place))
+            });
+        } else {
+            // A command often reads neighbours one by one.
+            let same = |old: &&mut Use| {
+                old.token == new.token
+                    && old.place == new.place
+                    && !old.writes
+                    && old.range.start <= new.range.end
+                    && new.range.start <= old.range.end
+            };
+            if let Some(old) = self.0.iter_mut().find(same) {
+                old.range.start = old.range.start.min(new.range.start);
+                old.range.end = old.range.end.max(new.range.end);
+                return;
+            }
+        }
+        self.0.push(new);
+    }
+
+    fn meeting(
+        &self,
+        range: Range<u64>,
+        access: Access,
+        places: Places,
+    ) -> impl Iterator<Item = Hazard> + '_ {
+        self.0.iter().filter_map(move |old| {
+            let both = old.range.start.max(range.start)..old.range.end.min(range.end);
+            if both.is_empty() || !places.contains(old.place) {
+                return None;
+            }
+            let kind = match (old.writes, access.writes()) {
+                (false, false) => return None,
+                (true, false) => HazardKind::ReadAfterWrite,
+                (false, true) => HazardKind::WriteAfterRead,
+                (true, true) => HazardKind::WriteAfterWrite,
+            };
+            Some(Hazard {
+                kind,
+                earlier: old.clone(),
+                range: both,
+            })
+        })
+    }
+}
+
+impl Residency {
+    /// Remembers that a command uses bytes of the memory at a place until it is finished. It must wait for what
+    /// [`hazards`](Self::hazards) names: a writer stands for those whose ranges it covers from then on.
+    ///
+    /// A copy of a plan is two: it reads where it comes from, and overwrites where it goes to.
+    ///
+    /// # Errors
+    ///
+    /// [`MigrateError::OutOfRange`].
+    pub fn begin(
+        &mut self,
+        token: u64,
+        place: Place,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(), MigrateError> {
+        self.check(&range)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let memory = self.memory_of(place);
+        let writes = access.writes();
+        let new = Use {
+            token,
+            place,
+            range,
+            writes,
+        };
+        self.uses.begin(new, memory);
+        Ok(())
+    }
+
+    /// The unfinished commands that a new one at `place` has to wait for, because they use the same bytes of the
+    /// same memory, and one of the two writes. Other places' memory is no hazard: versions there are their own.
+    pub fn hazards(
+        &self,
+        place: Place,
+        range: Range<u64>,
+        access: Access,
+    ) -> impl Iterator<Item = Hazard> + '_ {
+        self.uses.meeting(range, access, self.memory_of(place))
+    }
+
+    /// The unfinished commands at *other* places that use the same bytes, one of the two writing, without an order
+    /// between them: `ordered` says of a token whether the new command comes behind it.
+    ///
+    /// The residency takes commands in the order in which it is told of them, so that the last writer has the latest
+    /// version. Where nobody asked for that order, such a pair is a mistake of the program, above all if both write.
+    pub fn conflicts<'a>(
+        &'a self,
+        place: Place,
+        range: Range<u64>,
+        access: Access,
+        mut ordered: impl FnMut(u64) -> bool + 'a,
+    ) -> impl Iterator<Item = Hazard> + 'a {
+        let others = Places::EVERY.without(Places::of(place));
+        self.uses
+            .meeting(range, access, others)
+            .filter(move |hazard| !ordered(hazard.earlier.token))
+    }
+
+    /// Forgets a finished command.
+    pub fn finished(&mut self, token: u64) {
+        self.uses.0.retain(|old| old.token != token);
+    }
+
+    /// Forgets all commands that are finished, as `is_finished` says of their tokens.
+    pub fn forget_finished(&mut self, mut is_finished: impl FnMut(u64) -> bool) {
+        self.uses.0.retain(|old| !is_finished(old.token));
+    }
+
+    /// All commands that are not finished, the oldest first.
+    pub fn unfinished(&self) -> impl Iterator<Item = &Use> + '_ {
+        self.uses.0.iter()
+    }
+}
