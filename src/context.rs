@@ -3,12 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytemuck::Pod;
+
 use crate::device::open::{ContextRooms, adopt, open};
 use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
 use crate::device::wait::lock;
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
+use crate::memory::buffers::{ContextBuffers, Rooms};
 use crate::memory::heap::{ContextHeap, segment_bytes};
-use crate::memory::{HeapError, HeapSize, SharedHeap};
+use crate::memory::{
+    Buffer, BufferError, BufferStatistics, HeapError, HeapSize, Placement, Ptr, SharedHeap,
+};
 
 /// The adapters of this machine, hardware and software, and what the devices opened on them share.
 ///
@@ -147,6 +152,88 @@ impl Context {
     /// [`HeapError::NoWindow`] where the system has no address space for it.
     pub fn heap(&self) -> Result<SharedHeap, HeapError> {
         self.shared.rooms.heap.get::<ContextHeap>().heap()
+    }
+
+    /// A buffer of `len` zeroed values that every device of this context can use. Nothing is allocated before the first
+    /// command uses it.
+    ///
+    /// # Errors
+    /// [`BufferError::ZeroSized`].
+    pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>, BufferError> {
+        self.buffer_with(len, Placement::Auto)
+    }
+
+    /// As [`Context::buffer`], and says where its bytes are to live.
+    ///
+    /// # Errors
+    /// As [`Context::buffer`].
+    pub fn buffer_with<T: Pod>(
+        &self,
+        len: usize,
+        placement: Placement,
+    ) -> Result<Buffer<T>, BufferError> {
+        Buffer::new(&self.buffer_rooms(), len, placement, None)
+    }
+
+    /// A buffer with a copy of `values`, in memory of the host until a device uses it.
+    ///
+    /// # Errors
+    /// As [`Context::buffer`].
+    pub fn buffer_from<T: Pod + Send + Sync>(
+        &self,
+        values: &[T],
+    ) -> Result<Buffer<T>, BufferError> {
+        self.buffer_from_vec(values.to_vec())
+    }
+
+    /// A buffer that takes `values`, without a copy: they are its memory on the host.
+    ///
+    /// # Errors
+    /// As [`Context::buffer`].
+    pub fn buffer_from_vec<T: Pod + Send + Sync>(
+        &self,
+        values: Vec<T>,
+    ) -> Result<Buffer<T>, BufferError> {
+        self.buffer_from_vec_with(values, Placement::Auto)
+    }
+
+    /// As [`Context::buffer_from_vec`], and says where the bytes are to live.
+    ///
+    /// # Errors
+    /// As [`Context::buffer`].
+    pub fn buffer_from_vec_with<T: Pod + Send + Sync>(
+        &self,
+        values: Vec<T>,
+        placement: Placement,
+    ) -> Result<Buffer<T>, BufferError> {
+        let len = values.len();
+        Buffer::new(&self.buffer_rooms(), len, placement, Some(Box::new(values)))
+    }
+
+    /// A buffer over `len` values of this context's heap, where they stay (`use host pointer`): kernels that follow
+    /// pointers to them see the same values. The allocation has to live as long as launches use the buffer.
+    ///
+    /// # Errors
+    /// [`BufferError::Heap`] where the values do not lie in one live allocation; [`BufferError::ZeroSized`].
+    pub fn buffer_in<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Buffer<T>, BufferError> {
+        Buffer::in_heap(&self.buffer_rooms(), self.heap()?, ptr, len)
+    }
+
+    /// What was moved for all buffers of this context, and what was not.
+    pub fn buffer_statistics(&self) -> BufferStatistics {
+        self.shared
+            .rooms
+            .buffers
+            .get::<ContextBuffers>()
+            .statistics()
+    }
+
+    fn buffer_rooms(&self) -> Rooms {
+        let rooms = &self.shared.rooms;
+        Rooms {
+            buffers: Arc::clone(&rooms.buffers),
+            heap: Arc::clone(&rooms.heap),
+        }
     }
 
     /// The backends that were searched.

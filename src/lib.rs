@@ -180,9 +180,10 @@ pub use kernel::{
 };
 pub use launch::{Extent, Launch, LaunchError};
 pub use memory::{
-    AtomicView, BufferView, DeviceBuffer, HeapAllocation, HeapAllocator, HeapBound, HeapError,
-    HeapSize, HostAccess, LiveBuffer, MemoryError, MirrorStatistics, PointerKind, Ptr, ReadBack,
-    ReadError, SharedHeap,
+    ArgumentMoves, AtomicView, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
+    BufferView, DeviceBuffer, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize,
+    HostAccess, LaunchExplanation, LiveBuffer, MappedRead, MappedWrite, MemoryError,
+    MirrorStatistics, Placement, PointerKind, Ptr, ReadBack, ReadError, SharedHeap,
 };
 pub use memory::{migrate, region};
 

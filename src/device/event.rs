@@ -1,5 +1,6 @@
 //! Events: the handle by which a program learns that a command is done, and how it ended.
 
+use std::any::Any;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct Event {
     timing: Option<TimingSlot>,
     prints: Option<Arc<Job>>,
     follower: Option<Arc<dyn Follower>>,
+    /// What a room above has to say of the command.
+    note: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Event {
@@ -67,6 +70,7 @@ impl Event {
             timing: None,
             prints: None,
             follower: None,
+            note: None,
         }
     }
 
@@ -79,6 +83,7 @@ impl Event {
             timing: None,
             prints: None,
             follower: None,
+            note: None,
         }
     }
 
@@ -100,6 +105,15 @@ impl Event {
     pub(crate) fn with_follower(mut self, follower: Option<Arc<dyn Follower>>) -> Self {
         self.follower = follower;
         self
+    }
+
+    pub(crate) fn with_note(mut self, note: Option<Arc<dyn Any + Send + Sync>>) -> Self {
+        self.note = note;
+        self
+    }
+
+    pub(crate) fn note(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.note.as_deref()
     }
 
     /// Waits for the launch, and tells how many lines that it printed did not fit into

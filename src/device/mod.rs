@@ -90,6 +90,8 @@ pub(crate) struct DeviceShared {
     pub(crate) heap_room: Arc<Room>,
     /// What the kernel room knows of global variables, for all devices of the context.
     pub(crate) global_names: Arc<Room>,
+    /// What the memory room keeps for the buffers of the context.
+    pub(crate) buffers_room: Arc<Room>,
     /// Where the device's global variables lie.
     pub(crate) globals_room: Room,
     /// What the launch room keeps for the device.

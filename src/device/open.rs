@@ -57,6 +57,10 @@ pub struct DeviceOptions {
     /// Bytes that kernels of the device can have in memory at once (default: what its interface says, see
     /// [`Capabilities::working_set_bytes`]). The context's heap is sized by it.
     pub working_set_bytes: Option<u64>,
+    /// Bytes of the device's memory that buffers of the context ([`Buffer`](crate::Buffer)) may have together (default:
+    /// no limit but the driver's). Beyond it buffers that were not used for longest move to the host; a launch whose own
+    /// buffers need more is refused.
+    pub buffer_bytes: Option<u64>,
     /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
     /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.
     pub checked_pointers: bool,
@@ -96,6 +100,7 @@ impl Default for DeviceOptions {
             storage_binding_bytes: None,
             unified_memory: None,
             working_set_bytes: None,
+            buffer_bytes: None,
             checked_pointers: cfg!(debug_assertions),
             loop_guard: LoopGuardPolicy::WhereNeeded,
             print: PrintOptions::default(),
@@ -206,6 +211,7 @@ pub(crate) struct ContextRooms {
     pub(crate) kernel: Arc<Room>,
     pub(crate) heap: Arc<Room>,
     pub(crate) globals: Arc<Room>,
+    pub(crate) buffers: Arc<Room>,
 }
 
 /// Opens a device on `adapter`; `probe` is what an earlier scratch device measured there.
@@ -341,6 +347,7 @@ fn assemble(
         context_room: rooms.kernel,
         heap_room: rooms.heap,
         global_names: rooms.globals,
+        buffers_room: rooms.buffers,
         globals_room: Room::default(),
         launch_room: Room::default(),
         buffer_gone: OnceLock::new(),

@@ -145,7 +145,10 @@ impl Outcome {
     }
 
     /// The outcome of bytes that leave `device` for another one, and depend on `inherits` there.
-    pub(crate) fn of_transfer(device: &Arc<DeviceShared>, inherits: Vec<Arc<Outcome>>) -> Arc<Self> {
+    pub(crate) fn of_transfer(
+        device: &Arc<DeviceShared>,
+        inherits: Vec<Arc<Outcome>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             kernel: "a transfer between devices".into(),
             own: OnceLock::new(),

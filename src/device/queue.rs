@@ -27,6 +27,13 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    /// One that went without being recorded here.
+    pub(crate) fn sent(index: wgpu::SubmissionIndex) -> Self {
+        Self {
+            submitted: OnceLock::from(Ok(index)),
+        }
+    }
+
     /// `None` while the batch is still open.
     pub(crate) fn submission(&self) -> Option<&Result<wgpu::SubmissionIndex, Arc<ExecutionError>>> {
         self.submitted.get()

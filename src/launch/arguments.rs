@@ -7,6 +7,7 @@ use crate::device::DeviceShared;
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind, Interface};
 use crate::memory::BufferView;
+use crate::memory::buffers::board::PartView;
 
 /// One argument as the program gave it.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub(crate) enum Given {
         /// The launch promises to write all of it, whatever it held.
         overwrites: bool,
     },
+    /// A part of a buffer of the context, before it was brought to the device.
+    Elsewhere(PartView),
     Value {
         bytes: Vec<u8>,
         rust: &'static str,
@@ -27,10 +30,37 @@ pub(crate) enum Given {
 impl Given {
     fn noun(&self) -> &'static str {
         match self {
-            Self::Buffer { .. } => "a buffer",
+            Self::Buffer { .. } | Self::Elsewhere(_) => "a buffer",
             Self::Value { .. } => "a value",
             Self::Texture(_) => "a texture view",
             Self::Sampler(_) => "a sampler",
+        }
+    }
+}
+
+/// What is known of a buffer wherever it lies.
+struct Span {
+    bytes: u64,
+    element_bytes: usize,
+    element: &'static str,
+}
+
+impl From<&BufferView> for Span {
+    fn from(view: &BufferView) -> Self {
+        Self {
+            bytes: view.bytes,
+            element_bytes: view.element_bytes,
+            element: view.element,
+        }
+    }
+}
+
+impl From<&PartView> for Span {
+    fn from(part: &PartView) -> Self {
+        Self {
+            bytes: part.bytes,
+            element_bytes: part.element_bytes,
+            element: part.element,
         }
     }
 }
@@ -56,8 +86,8 @@ pub(crate) fn check(
             };
             let usage = wgpu::BufferUsages::STORAGE;
             check_placement(device, kernel, info, view, limit, alignment, usage)?;
-            check_elements(kernel, info, layout, view)?;
-            check_size(kernel, info, layout, view)
+            check_elements(kernel, info, layout, &view.into())?;
+            check_size(kernel, info, layout, &view.into())
         }
         (ArgumentKind::Uniform { layout }, Given::Buffer { view, .. }) => {
             let limit = device.limits.max_uniform_buffer_binding_size;
@@ -67,7 +97,24 @@ pub(crate) fn check(
             let mut bound = view.clone();
             bound.bytes = bound.bytes.min(u64::from(layout.size));
             check_placement(device, kernel, info, &bound, limit, alignment, usage)?;
-            check_size(kernel, info, layout, view)
+            check_size(kernel, info, layout, &view.into())
+        }
+        (ArgumentKind::Storage { layout, .. }, Given::Elsewhere(part)) => {
+            let limit = device.limits.max_storage_buffer_binding_size;
+            if part.bytes > limit {
+                return Err(LaunchError::BindingTooLarge {
+                    kernel: kernel(),
+                    argument: argument(),
+                    bytes: part.bytes,
+                    limit,
+                    device: device.capabilities.name.clone(),
+                });
+            }
+            check_elements(kernel, info, layout, &part.into())?;
+            check_size(kernel, info, layout, &part.into())
+        }
+        (ArgumentKind::Uniform { layout }, Given::Elsewhere(part)) => {
+            check_size(kernel, info, layout, &part.into())
         }
         (ArgumentKind::Uniform { layout }, Given::Value { bytes, rust }) => {
             let size = layout.size as usize;
@@ -167,7 +214,7 @@ fn check_elements(
     kernel: impl Fn() -> String,
     info: &ArgumentInfo,
     layout: &TypeLayout,
-    view: &BufferView,
+    view: &Span,
 ) -> Result<(), LaunchError> {
     let element = view.element_bytes;
     if element == 1 {
@@ -199,7 +246,7 @@ fn check_size(
     kernel: impl Fn() -> String,
     info: &ArgumentInfo,
     layout: &TypeLayout,
-    view: &BufferView,
+    view: &Span,
 ) -> Result<(), LaunchError> {
     let needed = u64::from(layout.size);
     if view.bytes < needed {

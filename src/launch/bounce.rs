@@ -20,6 +20,8 @@ pub(super) struct Bounce {
     home: BufferView,
     /// What is bound in their place.
     stand_in: wgpu::Buffer,
+    /// Its identity.
+    id: u64,
     writable: bool,
 }
 
@@ -80,21 +82,40 @@ fn detour(
             message: error.to_string(),
         });
     }
-    let bound = BufferView {
-        shared: BufferShared::new(device, stand_in.clone(), unique_id(), false),
-        offset: 0,
-        ..home.clone()
-    };
     let bounce = Bounce {
         argument,
         home,
         stand_in,
+        id: unique_id(),
         writable: matches!(info.kind, ArgumentKind::Storage { writable: true, .. }),
     };
-    Ok((bound, Some(bounce)))
+    Ok((bounce.stand_in(), Some(bounce)))
 }
 
 impl Bounce {
+    /// Whether it is the detour of these values.
+    pub(super) fn is_of(&self, argument: usize, home: &BufferView) -> bool {
+        let known = &self.home;
+        self.argument == argument
+            && (known.shared.id, known.offset, known.bytes)
+                == (home.shared.id, home.offset, home.bytes)
+    }
+
+    /// What is bound in their place.
+    pub(super) fn stand_in(&self) -> BufferView {
+        let shared = BufferShared::new(
+            &self.home.shared.device,
+            self.stand_in.clone(),
+            self.id,
+            false,
+        );
+        BufferView {
+            shared,
+            offset: 0,
+            ..self.home.clone()
+        }
+    }
+
     /// Replaces where the values are, if they are elsewhere now.
     pub(super) fn follow(&mut self, now: impl FnOnce(&BufferView) -> Option<BufferView>) {
         if let Some(home) = now(&self.home) {

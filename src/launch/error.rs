@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::device::{ExecutionError, ProfilingError};
 use crate::globals::GlobalError;
 use crate::kernel::error::KernelError;
-use crate::memory::{HeapError, MemoryError};
+use crate::memory::{BufferError, HeapError, MemoryError};
 use crate::rpc::PortsError;
 
 /// Why a launch was refused. Nothing has been recorded then.
@@ -21,6 +21,16 @@ pub enum LaunchError {
         argument: String,
         /// The arguments that exist, with their types.
         available: String,
+    },
+    /// A buffer of the context could not be brought to the device. Nothing is lost by that.
+    #[error("kernel `{kernel}`: `{argument}`: {source}")]
+    Buffer {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// Why.
+        source: Box<BufferError>,
     },
     /// Arguments were left out.
     #[error("kernel `{kernel}` was launched without {missing}")]

@@ -11,6 +11,7 @@ mod groups;
 mod services;
 mod submit;
 mod table;
+mod travel;
 
 use std::sync::Arc;
 
@@ -21,8 +22,9 @@ pub use grid::Extent;
 
 use crate::kernel::pipeline::Kernel;
 use crate::kernel::reflect::Interface;
+use crate::memory::buffers::Passing;
 use crate::memory::heap::heap_of;
-use crate::memory::{BufferView, Ptr};
+use crate::memory::{BufferArgument, BufferView, Ptr};
 use crate::print::PrintOptions;
 use crate::rpc::{Mailbox, Services};
 use arguments::{Given, check, check_aliases, describe};
@@ -47,6 +49,8 @@ pub struct Launch {
     /// True while the arguments are known to be good.
     checked: bool,
     bound: Option<groups::BoundGroups>,
+    /// Arguments that are buffers of the context.
+    travellers: Vec<travel::Traveller>,
     /// Pointer arguments that the adapter cannot bind where they are.
     bounces: Vec<Bounce>,
     /// The kernel's device globals, once they are known to be there.
@@ -82,6 +86,7 @@ impl Kernel {
             mistake: None,
             checked: false,
             bound: None,
+            travellers: Vec::new(),
             bounces: Vec::new(),
             globals: None,
             scratches: table::Scratches::new(),
@@ -133,23 +138,32 @@ impl Launch {
         self
     }
 
-    /// Gives a buffer, or a slice of one, for a storage or uniform variable.
-    pub fn buffer(self, argument: &str, buffer: impl Into<BufferView>) -> Self {
-        let given = Given::Buffer {
-            view: buffer.into(),
-            overwrites: false,
-        };
-        self.give(argument, given)
+    /// Gives a buffer, or a slice of one, for a storage or uniform variable. The latest bytes of a [`Buffer`](crate::Buffer) of
+    /// the context are brought to the kernel's device when the launch is submitted.
+    pub fn buffer(self, argument: &str, buffer: impl Into<BufferArgument>) -> Self {
+        self.pass(argument, buffer.into(), false)
+    }
+
+    fn pass(self, argument: &str, buffer: BufferArgument, overwrites: bool) -> Self {
+        match buffer.0 {
+            Passing::Here(view) => self.give(argument, Given::Buffer { view, overwrites }),
+            Passing::Wherever(part) => {
+                let mut launch = self.give(argument, Given::Elsewhere(part.clone()));
+                if let (Ok(slot), None) = (launch.slot(argument), &launch.mistake) {
+                    launch
+                        .travellers
+                        .push(travel::Traveller::new(slot, part, overwrites));
+                }
+                launch
+            }
+        }
     }
 
     /// As [`Launch::buffer`], promising that the launch writes every byte of it without reading what
     /// it held: a failure of an earlier launch that wrote there does not spread to this one.
-    pub fn overwrite(self, argument: &str, buffer: impl Into<BufferView>) -> Self {
-        let given = Given::Buffer {
-            view: buffer.into(),
-            overwrites: true,
-        };
-        self.give(argument, given)
+    /// What a [`Buffer`](crate::Buffer) of the context held is not brought to the device.
+    pub fn overwrite(self, argument: &str, buffer: impl Into<BufferArgument>) -> Self {
+        self.pass(argument, buffer.into(), true)
     }
 
     /// Gives the `len` values at `ptr`, in the shared heap of the kernel's device, for a storage or
@@ -276,6 +290,7 @@ impl Launch {
 
     fn replace(&mut self, slot: usize, given: Given) {
         self.bounces.retain(|bounce| bounce.argument != slot);
+        self.travellers.retain(|traveller| traveller.slot != slot);
         self.given[slot] = Some(given);
         self.checked = false;
         self.bound = None;
@@ -288,14 +303,20 @@ impl Launch {
     pub fn set_buffer(
         &mut self,
         argument: &str,
-        buffer: impl Into<BufferView>,
+        buffer: impl Into<BufferArgument>,
     ) -> Result<(), LaunchError> {
         let slot = self.slot(argument)?;
-        let given = Given::Buffer {
-            view: buffer.into(),
-            overwrites: false,
-        };
-        self.replace(slot, given);
+        match buffer.into().0 {
+            Passing::Here(view) => {
+                let overwrites = false;
+                self.replace(slot, Given::Buffer { view, overwrites });
+            }
+            Passing::Wherever(part) => {
+                self.replace(slot, Given::Elsewhere(part.clone()));
+                self.travellers
+                    .push(travel::Traveller::new(slot, part, false));
+            }
+        }
         Ok(())
     }
 

@@ -58,6 +58,19 @@ impl Launch {
     fn attempt(&mut self) -> Result<Attempt, LaunchError> {
         self.check()?;
         self.kernel.device.lost.check().map_err(Arc::new)?;
+        let room = Arc::clone(&self.kernel.device.buffers_room);
+        let (roots, uses) = (self.roots(), self.uses());
+        // Held until the launch is recorded: the order of launches is the order of versions.
+        let mut boarding = None;
+        if !roots.is_empty() {
+            let owner = Arc::clone(&self.kernel.device);
+            if let (Some(groups), _) = self.dispatches()?
+                && groups.is_empty()
+            {
+                return Ok(Attempt::Submitted(Event::complete(&owner)));
+            }
+            boarding = Some(self.board(&owner, &room, &roots, &uses)?);
+        }
         let reach = self.reach();
         let shared_heap = match reach == Reach::Heap || self.uses_heap() {
             true => Some(heap_of(&self.kernel.device)?),
@@ -117,7 +130,10 @@ impl Launch {
             return Ok(Attempt::Overtaken);
         }
         // With the queue in hand, so that nobody else's launch comes between.
-        let (inherits, touched) = self.inputs();
+        let (mut inherits, touched) = self.inputs();
+        if let Some((boarding, _)) = &mut boarding {
+            self.boarded_inputs(boarding, &mut inherits);
+        }
         let outcome =
             (report.is_some() || prints.is_some() || slice.is_some() || !inherits.is_empty())
                 .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
@@ -178,6 +194,7 @@ impl Launch {
         let bound = self.bind(&mut queue, form, built, variant, &placement, &memory);
         // The last that may refuse: nothing of the launch is recorded yet.
         let ready = bound.and_then(|bound| {
+            self.arrive(&mut queue, device)?;
             if let Some(heap) = &shared_heap {
                 heap.shared
                     .enter(device, &queue.batch(), outcome.as_ref())?;
@@ -244,6 +261,7 @@ impl Launch {
             bounce.after(&mut queue);
         }
         table.copy_out(&mut queue);
+        let departed = self.depart(&mut queue, device);
         if let Some(outcome) = &outcome {
             let watch = report.zip(record).map(|(report, (record, _))| Watch {
                 record,
@@ -252,7 +270,8 @@ impl Launch {
             let follower = slice.clone().map(|slice| slice as Arc<dyn Follower>);
             queue.watch(outcome, watch, prints.clone(), follower);
         }
-        for index in touched {
+        let travels = |index| (self.travellers.iter()).any(|traveller| traveller.slot == index);
+        for index in touched.into_iter().filter(|&index| !travels(index)) {
             self.mark_written(index, outcome.as_ref());
         }
         if let (Some(globals), Some(outcome)) = (&self.globals, &outcome) {
@@ -263,6 +282,10 @@ impl Launch {
         let batch = queue.batch();
         queue.commit();
         drop(queue);
+        let told = boarding.map(|(mut boarding, told)| {
+            self.boarded(&mut boarding, &uses, &batch, outcome.as_ref(), departed);
+            Arc::new(told) as Arc<dyn std::any::Any + Send + Sync>
+        });
         if let (Some(services), Some(_)) = (&self.services, &shared.compiled.calls) {
             services.bell.ring();
         }
@@ -270,6 +293,7 @@ impl Launch {
             .with_outcome(outcome)
             .with_timing(timing)
             .with_prints(prints)
+            .with_note(told)
             .with_follower(slice.map(|slice| slice as Arc<dyn Follower>));
         Ok(Attempt::Submitted(event))
     }

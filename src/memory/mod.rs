@@ -2,6 +2,7 @@
 //! read-backs that wait for nothing. Pointers, shared heaps and migration build on this room.
 
 pub(crate) mod buffer;
+pub(crate) mod buffers;
 pub(crate) mod fill;
 pub(crate) mod heap;
 pub(crate) mod live;
@@ -14,6 +15,10 @@ pub(crate) mod staging;
 pub(crate) mod transfer;
 
 pub use buffer::{BufferView, DeviceBuffer, MemoryError};
+pub use buffers::{
+    ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
+    LaunchExplanation, MappedRead, MappedWrite, Placement,
+};
 pub use heap::{
     AtomicView, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize, HostAccess,
     MirrorStatistics, SharedHeap,
@@ -27,6 +32,8 @@ pub use readback::{ReadBack, ReadError};
 pub(crate) struct MemoryRoom {
     staging: staging::StagingPool,
     device_memory: heap::device_memory::DeviceMemory,
+    /// What buffers of the context have on the device.
+    buffers: std::sync::Mutex<buffers::BufferMemory>,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,
     /// The pipeline of `shaders/copy_bytes.wgsl`.

@@ -13,6 +13,7 @@ mod beside;
 mod beside_functions;
 mod bindings;
 mod buffers;
+mod buffers_moving;
 mod byte_copies;
 mod device_memory;
 mod devices;
@@ -97,6 +98,7 @@ fn main() -> std::process::ExitCode {
         beside_functions::CASES,
         bindings::CASES,
         buffers::CASES,
+        buffers_moving::CASES,
         byte_copies::CASES,
         device_memory::CASES,
         devices::CASES,

@@ -29,6 +29,17 @@ pub(super) struct Download {
     pub range: Range<u64>,
 }
 
+/// wgpu's refusal of a copy, which may be its way to say that the device is gone.
+pub(super) fn refused(device: &DeviceShared, error: &wgpu::Error) -> MemoryError {
+    match device.lost.check() {
+        Err(lost) => MemoryError::Execution(Arc::new(lost)),
+        Ok(()) => MemoryError::Refused {
+            what: "a copy to the host",
+            message: error.to_string(),
+        },
+    }
+}
+
 /// Why bytes did not arrive.
 pub(super) enum Missed {
     Deadline,
@@ -75,15 +86,8 @@ impl Download {
             (staging, index)
         });
         drop(queue);
-        let refused = |error: wgpu::Error| match device.lost.check() {
-            Err(lost) => MemoryError::Execution(Arc::new(lost)),
-            Ok(()) => MemoryError::Refused {
-                what: "a copy to the host",
-                message: error.to_string(),
-            },
-        };
         if let Some(error) = error {
-            return Err(refused(error));
+            return Err(refused(device, &error));
         }
         let mapping = Mapping::default();
         let told = Arc::clone(&mapping);
@@ -94,7 +98,7 @@ impl Download {
             });
         });
         if let Some(error) = error {
-            return Err(refused(error));
+            return Err(refused(device, &error));
         }
         Ok(Self {
             raw: device.raw.clone(),
@@ -130,7 +134,10 @@ impl Download {
             if let Some(reason) = self.lost.get() {
                 return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
             }
-            let waited = self.mapping.1.wait_timeout(mapped, Duration::from_millis(1));
+            let waited = self
+                .mapping
+                .1
+                .wait_timeout(mapped, Duration::from_millis(1));
             mapped = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let refused = |message| Missed::Failed(ExecutionError::Refused { message });

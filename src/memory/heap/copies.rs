@@ -6,7 +6,7 @@
 //! are none go through a third buffer too, and a kernel shifts them into place ([`crate::memory::shift`]).
 
 pub(crate) mod direct;
-mod places;
+pub(crate) mod places;
 
 use std::ops::Range;
 use std::sync::Arc;

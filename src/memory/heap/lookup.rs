@@ -8,7 +8,7 @@ use crate::memory::region::Allocation;
 impl HeapShared {
     /// Checks that `bytes` bytes at `ptr` lie in one live allocation and are aligned for a `T`; gives
     /// their offset from the heap's base.
-    pub(super) fn check_live<T>(
+    pub(crate) fn check_live<T>(
         &self,
         what: &'static str,
         ptr: Ptr<T>,

@@ -14,7 +14,7 @@ const BETWEEN_BYTES: u64 = 16 << 20;
 const FEW_BYTES: u64 = 64 << 10;
 
 /// Where a transfer reads or writes.
-pub(super) struct Place {
+pub(crate) struct Place {
     pub buffers: Buffers,
     /// First byte.
     pub start: u64,
@@ -22,7 +22,7 @@ pub(super) struct Place {
     pub padded: bool,
 }
 
-pub(super) enum Buffers {
+pub(crate) enum Buffers {
     One(wgpu::Buffer),
     /// The heap, and bytes of a whole segment.
     Segments(DeviceView, u64),
@@ -87,7 +87,7 @@ impl Pieces {
 }
 
 /// Records the copy of `bytes` bytes between places that share none.
-pub(super) fn copy(
+pub(crate) fn copy(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
     from: &Place,

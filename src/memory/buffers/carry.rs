@@ -1,0 +1,361 @@
+//! Plans become commands: copies out of the places that have the bytes, and into the one that wants them.
+//!
+//! Copies out of a device are submitted at once, in front of what is recorded there and not submitted, unless that
+//! writes the bytes. Copies into a device are recorded in its open batch, which waits for what is still on its way
+//! ([`Hop`]); what was recorded there before is submitted first, so that it waits for nothing.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::download::Download;
+use super::error::BufferError;
+use super::exchange::{Crate, MOST_BYTES};
+use super::hop::{End, Hop, Piece, upload_memory};
+use super::root::{Root, State};
+use crate::device::outcome::Outcome;
+use crate::device::queue::{Batch, Recorder};
+use crate::device::{DeviceShared, capture};
+use crate::memory::buffer::{BufferShared, MemoryError};
+use crate::memory::heap::copies::places::{Buffers, Place as Spot, copy};
+use crate::memory::migrate::{Place, Plan, Route};
+
+/// Bytes of one buffer that go to one device in one way.
+struct Haul {
+    way: Way,
+    range: Range<u64>,
+}
+
+#[derive(PartialEq, Clone, Copy)]
+enum Way {
+    /// The host has them.
+    Host,
+    /// A device has them; through copies of the host.
+    Through(Place),
+    /// A device has them; through memory that both see.
+    Exchange(Place),
+}
+
+/// Bytes that are to be recorded, or that wait for the host.
+struct Load {
+    range: Range<u64>,
+    /// Where they lie, and where in it.
+    memory: wgpu::Buffer,
+    at: u64,
+    outcomes: Vec<Arc<Outcome>>,
+    /// Made when they have arrived.
+    hop: Option<(Arc<Hop>, Arc<DeviceShared>)>,
+    /// Given back when the batch has ended.
+    used: Option<Crate>,
+}
+
+/// What the plan brings to `place`, in pieces as long as can be.
+fn hauls(plan: &Plan, place: Place) -> Vec<Haul> {
+    let mut hauls: Vec<Haul> = Vec::new();
+    for step in &plan.steps {
+        if step.to != place {
+            continue;
+        }
+        let way = match (step.after, step.route) {
+            (Some(earlier), _) => Way::Through(plan.steps[earlier].from),
+            _ if step.from.is_host() => Way::Host,
+            (None, Route::SharedHost) => Way::Exchange(step.from),
+            (None, _) => Way::Through(step.from),
+        };
+        let most = match way {
+            Way::Exchange(_) => MOST_BYTES,
+            _ => u64::MAX,
+        };
+        match hauls.last_mut() {
+            Some(last)
+                if last.way == way
+                    && last.range.end == step.range.start
+                    && step.range.end - last.range.start <= most =>
+            {
+                last.range.end = step.range.end;
+            }
+            _ => {
+                let mut start = step.range.start;
+                while start < step.range.end {
+                    let end = (step.range.end).min(start.saturating_add(most) / 4 * 4);
+                    let end = if end <= start { step.range.end } else { end };
+                    hauls.push(Haul {
+                        way,
+                        range: start..end,
+                    });
+                    start = end;
+                }
+            }
+        }
+    }
+    hauls
+}
+
+impl Root {
+    /// Makes the copies of a plan that bring bytes to `device`, whose memory is there. Not yet in the books.
+    pub(super) fn carry(
+        &self,
+        state: &mut State,
+        plan: &Plan,
+        device: &Arc<DeviceShared>,
+        place: Place,
+    ) -> Result<Option<Arc<Batch>>, BufferError> {
+        let mut loads = Vec::new();
+        for haul in hauls(plan, place) {
+            let made = match haul.way {
+                Way::Host => self.load_host(state, device, haul.range, &mut loads),
+                Way::Through(from) => {
+                    self.load_through(state, device, from, haul.range, &mut loads)
+                }
+                Way::Exchange(from) => {
+                    self.load_exchange(state, device, from, place, haul.range, &mut loads)
+                }
+            };
+            if let Err(error) = made {
+                self.give_back(loads, None);
+                return Err(error);
+            }
+        }
+        if loads.is_empty() {
+            return Ok(None);
+        }
+        let Some(target) = state.copy(place).map(|copy| Arc::clone(&copy.shared)) else {
+            return Ok(None);
+        };
+        let mut queue = device.queue.lock(device);
+        let waits = loads.iter().any(|load| load.hop.is_some());
+        if waits && queue.has_commands() && !queue.is_held() {
+            // What was recorded before does not wait.
+            let _ = queue.flush();
+        }
+        let mut failed = None;
+        for load in &loads {
+            if let Err(error) = self.record(&mut queue, device, &target, load) {
+                failed.get_or_insert(error);
+            }
+            if let Some((hop, _)) = &load.hop {
+                queue.hold_for(Arc::clone(hop) as _);
+            }
+        }
+        let batch = queue.batch();
+        queue.commit();
+        drop(queue);
+        let now = self.context().tick();
+        for load in &loads {
+            if let Some(copy) = state.copy_mut(place) {
+                copy.filled(&load.range, &load.outcomes);
+                copy.used(&batch, Some(load.range.clone()), now);
+            }
+            if let Some((hop, source)) = &load.hop {
+                self.context().porter.send(hop, source, device);
+            }
+        }
+        self.give_back(loads, Some((device, &batch)));
+        match failed {
+            Some(error) => Err(error.into()),
+            None => Ok(Some(batch)),
+        }
+    }
+
+    fn record(
+        &self,
+        queue: &mut Recorder<'_>,
+        device: &Arc<DeviceShared>,
+        target: &Arc<BufferShared>,
+        load: &Load,
+    ) -> Result<(), MemoryError> {
+        let from = Spot {
+            buffers: Buffers::One(load.memory.clone()),
+            start: load.at,
+            padded: true,
+        };
+        let to = Spot {
+            buffers: Buffers::One(target.raw.clone()),
+            start: load.range.start,
+            padded: load.range.end == self.bytes,
+        };
+        let bytes = load.range.end - load.range.start;
+        copy(queue, device, &from, &to, bytes).map_err(|error| match error {
+            crate::memory::HeapError::Buffer(error) => error,
+            other => MemoryError::Refused {
+                what: "a copy to a device",
+                message: other.to_string(),
+            },
+        })
+    }
+
+    fn give_back(&self, loads: Vec<Load>, user: Option<(&Arc<DeviceShared>, &Arc<Batch>)>) {
+        for load in loads {
+            // Where nothing was recorded the source may still write there, and nobody sees when it has ended.
+            if let (Some(used), Some((device, batch))) = (load.used, user) {
+                let end = End::of(device, Arc::clone(batch));
+                self.context().exchange.give(used, Some(end));
+            }
+        }
+    }
+
+    /// What the host has goes into memory of the device at once.
+    fn load_host(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        range: Range<u64>,
+        loads: &mut Vec<Load>,
+    ) -> Result<(), BufferError> {
+        let at = range.start % 4;
+        let bytes = at + (range.end - range.start);
+        let memory = upload_memory(device, bytes)?;
+        let whole = self.bytes;
+        let source = &state.host_bytes(whole)[range.start as usize..range.end as usize];
+        let (filled, error) = capture(&device.raw, || {
+            let view = memory.get_mapped_range_mut(0..bytes.next_multiple_of(4));
+            let filled = view.map(|mut view| {
+                view.slice(at as usize..bytes as usize)
+                    .copy_from_slice(source);
+            });
+            memory.unmap();
+            filled.map_err(|error| error.to_string())
+        });
+        let refused = |message| MemoryError::Refused {
+            what: "a copy to a device",
+            message,
+        };
+        match (error, filled) {
+            (Some(error), _) => return Err(refused(error.to_string()).into()),
+            (None, Err(message)) => return Err(refused(message).into()),
+            (None, Ok(())) => {}
+        }
+        let outcomes = state.host_taint.touching(&range);
+        loads.push(Load {
+            range,
+            memory,
+            at,
+            outcomes,
+            hop: None,
+            used: None,
+        });
+        Ok(())
+    }
+
+    /// Through memory that the source writes and the host reads, and memory that the host writes and the target reads.
+    fn load_through(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        from: Place,
+        range: Range<u64>,
+        loads: &mut Vec<Load>,
+    ) -> Result<(), BufferError> {
+        let Some((source, depends_on, pieces)) = state.export(from, &range)? else {
+            return Ok(());
+        };
+        let owner = Arc::clone(&source.device);
+        let outcome = Outcome::of_transfer(&owner, depends_on);
+        let mut parts = Vec::with_capacity(pieces.len());
+        let mut memories = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let at = piece.range.start % 4;
+            let memory = upload_memory(device, at + piece.range.end - piece.range.start)?;
+            memories.push((piece.range.clone(), memory.clone(), at));
+            parts.push(Piece::Bytes {
+                from: piece,
+                to: memory,
+            });
+        }
+        let hop = Hop::new(parts, Arc::clone(&outcome));
+        for (index, (range, memory, at)) in memories.into_iter().enumerate() {
+            loads.push(Load {
+                range,
+                memory,
+                at,
+                outcomes: vec![Arc::clone(&outcome)],
+                // One gate for all of them.
+                hop: (index == 0).then(|| (Arc::clone(&hop), Arc::clone(&owner))),
+                used: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// Through memory that both devices see.
+    fn load_exchange(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        from: Place,
+        place: Place,
+        range: Range<u64>,
+        loads: &mut Vec<Load>,
+    ) -> Result<(), BufferError> {
+        let Some(source) = state.copy(from).map(|copy| Arc::clone(&copy.shared)) else {
+            return Ok(());
+        };
+        let owner = Arc::clone(&source.device);
+        let words = range.start / 4 * 4..range.end.next_multiple_of(4);
+        let bytes = words.end - words.start;
+        let exchange = &self.context().exchange;
+        let Some(taken) = exchange.take(bytes, &owner, device) else {
+            // It is not to be had: from now on bytes go the other way.
+            self.context().close_route(from, place);
+            return self.load_through(state, device, from, range, loads);
+        };
+        let (Some(seen), Some(memory)) = (taken.seen_by(&owner), taken.seen_by(device)) else {
+            return Ok(());
+        };
+        let (seen, memory) = (seen.clone(), memory.clone());
+        owner.lost.check().map_err(Arc::new)?;
+        if state
+            .copy_mut(from)
+            .is_some_and(|copy| copy.is_unsent(&range))
+        {
+            owner.flush()?;
+        }
+        let depends_on = source.depends_on(&range);
+        // Held, so that nothing is submitted in between that was not looked at.
+        let queue = owner.queue.lock(&owner);
+        let (index, error) = capture(&owner.raw, || {
+            let mut encoder =
+                (owner.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+            encoder.copy_buffer_to_buffer(&source.raw, words.start, &seen, 0, bytes);
+            owner.queue_raw.submit([encoder.finish()])
+        });
+        drop(queue);
+        if let Some(error) = error {
+            exchange.give(taken, None);
+            return Err(super::download::refused(&owner, &error).into());
+        }
+        let batch = Arc::new(Batch::sent(index));
+        let outcome = Outcome::of_transfer(&owner, depends_on);
+        let piece = Piece::End(End::of(&owner, batch));
+        let hop = Hop::new(vec![piece], Arc::clone(&outcome));
+        loads.push(Load {
+            at: range.start % 4,
+            range,
+            memory,
+            outcomes: vec![outcome],
+            hop: Some((hop, owner)),
+            used: Some(taken),
+        });
+        Ok(())
+    }
+}
+
+/// A buffer, the outcomes that decide about a range of it, and that range on its way to the host.
+type Export = (Arc<BufferShared>, Vec<Arc<Outcome>>, Vec<Download>);
+
+impl State {
+    /// Starts to bring `range` down from a device.
+    pub(super) fn export(
+        &mut self,
+        from: Place,
+        range: &Range<u64>,
+    ) -> Result<Option<Export>, BufferError> {
+        let Some(copy) = self.copy_mut(from) else {
+            return Ok(None);
+        };
+        let unsent = copy.is_unsent(range);
+        let shared = Arc::clone(&copy.shared);
+        let pieces = Download::start(&shared, range.clone(), unsent)?;
+        let depends_on = shared.depends_on(range);
+        Ok(Some((shared, depends_on, pieces)))
+    }
+}

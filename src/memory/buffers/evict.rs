@@ -1,0 +1,236 @@
+//! Memory on devices: had when it is first needed, and given up when others need it more.
+
+use std::sync::Arc;
+
+use super::download::Missed;
+use super::error::BufferError;
+use super::root::{Home, Root, State, allocate, count_memory};
+use crate::device::outcome::ExecutionError;
+use crate::device::wait::lock;
+use crate::device::{Device, DeviceShared};
+use crate::memory::heap::SharedHeap;
+use crate::memory::migrate::Place;
+use crate::memory::{MemoryError, MemoryRoom};
+
+use super::statistics::BufferMemory;
+
+/// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
+const BINDABLE: u64 = 256;
+
+impl Root {
+    /// Sees to it that the buffer has memory at `place`, which is `device`'s. Others may lose theirs; nobody loses
+    /// contents.
+    pub(super) fn settle_in(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        place: Place,
+    ) -> Result<(), BufferError> {
+        if self.settle_in_heap(state)? {
+            // What one device has there the others have, and the host.
+            if !state.residency.memory_of(place).contains(Place::HOST) {
+                state.residency.share(Place::HOST, place);
+            }
+            return Ok(());
+        }
+        if state.copy(place).is_some() {
+            return Ok(());
+        }
+        let size = self.bytes.next_multiple_of(4).max(4);
+        let cap = device.options.buffer_bytes;
+        loop {
+            let used = lock(&device.memory_room.get::<MemoryRoom>().buffers).used;
+            let fits = cap.is_none_or(|cap| used + size <= cap);
+            if fits {
+                match allocate(device, self.bytes) {
+                    Ok(shared) => {
+                        count_memory(device, size, true);
+                        state.put_copy(place, shared);
+                        return Ok(());
+                    }
+                    Err(MemoryError::OutOfMemory { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if !self.make_room(device, place)? {
+                return Err(BufferError::NoRoom {
+                    device: device.capabilities.name.clone(),
+                    bytes: self.bytes,
+                    used,
+                    cap: cap.filter(|_| !fits),
+                });
+            }
+        }
+    }
+
+    /// Has memory allocated in the heap, if the buffer lives there.
+    pub(super) fn settle_in_heap(&self, state: &mut State) -> Result<bool, BufferError> {
+        let Home::Heap { heap, ptr, owned } = &mut state.home else {
+            return Ok(false);
+        };
+        if ptr.is_null() && *owned {
+            let found = self.heap()?;
+            *ptr = found.alloc_bytes(self.bytes.max(1), BINDABLE)?;
+            if let Some(host) = state.host.take() {
+                found.write(*ptr, host.bytes())?;
+            }
+            *heap = Some(found);
+        }
+        Ok(true)
+    }
+
+    /// Has the buffer that was not used for longest give up its memory at `place`; false if none could. Buffers that
+    /// somebody works with at this moment are left alone, as are those of the same launch.
+    fn make_room(&self, device: &Arc<DeviceShared>, place: Place) -> Result<bool, BufferError> {
+        let mut victims: Vec<(u64, Arc<Root>)> = Vec::new();
+        for root in self.context().roots() {
+            if root.id == self.id {
+                continue;
+            }
+            let used_at = root
+                .try_lock()
+                .and_then(|state| Some(state.copy(place)?.used_at));
+            victims.extend(used_at.map(|used_at| (used_at, root)));
+        }
+        victims.sort_by_key(|(used_at, _)| *used_at);
+        for (_, victim) in victims {
+            if let Some(mut state) = victim.try_lock()
+                && state.copy(place).is_some()
+            {
+                victim.evict(&mut state, device, place)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives up the memory at `place`, after what is nowhere else has come to the host. Waits for that.
+    pub(super) fn evict(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        place: Place,
+    ) -> Result<(), BufferError> {
+        if state.copy(place).is_none() {
+            return Ok(());
+        }
+        let eviction = state.residency.evictable(place, &self.context().routes());
+        self.bring_down(state, &eviction.plan)?;
+        self.commit(state, &eviction.plan)?;
+        state
+            .residency
+            .evicted(place, 0..self.bytes)
+            .map_err(|error| self.refusal(error))?;
+        if let Some(copy) = state.take_copy(place) {
+            let unsent = (copy.last.as_ref()).is_some_and(|batch| batch.submission().is_none());
+            if unsent {
+                // wgpu refuses batches that use what was destroyed; failures are their events' to tell.
+                let _ = device.flush();
+            }
+            copy.shared.raw.destroy();
+        }
+        state.statistics.evictions += 1;
+        self.context().count(|totals| totals.evictions += 1);
+        Ok(())
+    }
+
+    /// Makes the copies of a plan that lead to the host's memory, and waits for them. Not yet in the books.
+    pub(super) fn bring_down(
+        &self,
+        state: &mut State,
+        plan: &crate::memory::migrate::Plan,
+    ) -> Result<(), BufferError> {
+        let mut under_way = Vec::new();
+        for step in plan.steps.iter().filter(|step| step.to.is_host()) {
+            if let Some((_, depends_on, pieces)) = state.export(step.from, &step.range)? {
+                under_way.push((step.range.clone(), depends_on, pieces));
+            }
+        }
+        for (range, depends_on, pieces) in under_way {
+            for piece in pieces {
+                let target = state.host_bytes(self.bytes);
+                let part = piece.range.start as usize..piece.range.end as usize;
+                let taken = piece.take(None, |bytes| target[part].copy_from_slice(bytes));
+                taken.map_err(missed)?;
+            }
+            state.host_taint.overwrite(&range);
+            for outcome in &depends_on {
+                state.host_taint.add(range.clone(), outcome);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that did not arrive although nobody was in a hurry.
+pub(super) fn missed(why: Missed) -> BufferError {
+    let error = match why {
+        Missed::Failed(error) => error,
+        Missed::Deadline => ExecutionError::Refused {
+            message: "a copy to the host did not arrive".to_owned(),
+        },
+    };
+    BufferError::Execution(Arc::new(error))
+}
+
+impl State {
+    /// Where the buffer lies in the heap, if it lives there and was used before.
+    pub(super) fn in_heap(&self) -> Option<(&SharedHeap, crate::memory::Ptr<u8>)> {
+        match &self.home {
+            Home::Heap {
+                heap: Some(heap),
+                ptr,
+                ..
+            } if !ptr.is_null() => Some((heap, *ptr)),
+            _ => None,
+        }
+    }
+
+    /// Whether it lives in the heap, used or not.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.home, Home::Heap { .. })
+    }
+}
+
+impl Device {
+    /// The memory that buffers of the context ([`Buffer`](crate::Buffer)) have on this device.
+    pub fn buffer_memory(&self) -> BufferMemory {
+        let mut memory = *lock(&self.shared.memory_room.get::<MemoryRoom>().buffers);
+        memory.cap = self.shared.options.buffer_bytes;
+        memory
+    }
+}
+
+impl State {
+    /// A part as a device sees it where the buffer has memory.
+    pub(super) fn view_on(
+        &self,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        part: &super::board::PartView,
+    ) -> Result<crate::memory::BufferView, BufferError> {
+        if let Some((heap, ptr)) = self.in_heap() {
+            let mut view = (heap.shared).argument(device, ptr.byte_add(part.offset), part.bytes)?;
+            (view.element_bytes, view.element) = (part.element_bytes, part.element);
+            return Ok(view);
+        }
+        let Some(copy) = self.copy(place) else {
+            // Never: whoever asks has had the memory made under the same lock.
+            return Err(BufferError::NoRoom {
+                device: device.capabilities.name.clone(),
+                bytes: part.bytes,
+                used: 0,
+                cap: None,
+            });
+        };
+        Ok(crate::memory::BufferView {
+            shared: Arc::clone(&copy.shared),
+            offset: part.offset,
+            bytes: part.bytes,
+            element_bytes: part.element_bytes,
+            element: part.element,
+            address: 0,
+            out_of_range: None,
+        })
+    }
+}

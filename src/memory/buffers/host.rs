@@ -1,0 +1,362 @@
+//! The host's side of buffers: reading, writing, filling, and telling them where to be.
+
+use std::ops::{Range, RangeBounds};
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::error::BufferError;
+use super::evict::missed;
+use super::root::{Root, State};
+use super::{Buffer, ContextBuffers};
+use crate::device::outcome::Outcome;
+use crate::device::queue::Batch;
+use crate::device::{Device, DeviceShared, Event};
+use crate::memory::fill::fill_bytes;
+use crate::memory::migrate::{Access, Place, Want};
+
+impl<T: Pod> Buffer<T> {
+    /// Reads the whole buffer, or this part; waits for everything that writes there.
+    ///
+    /// # Errors
+    /// [`BufferError::Execution`] with the failure of the launch that should have written the values;
+    /// [`BufferError::Lost`]; [`BufferError::Mapped`] while it is mapped for writing.
+    pub fn read(&self) -> Result<Vec<T>, BufferError> {
+        self.read_range(..)
+    }
+
+    /// Reads a range of elements; waits for everything that writes there.
+    ///
+    /// # Errors
+    /// As [`Buffer::read`], and [`BufferError::OutOfRange`].
+    pub fn read_range(&self, range: impl RangeBounds<u64>) -> Result<Vec<T>, BufferError> {
+        const WHAT: &str = "read";
+        let range = self.byte_range(WHAT, range)?;
+        let count = (range.end - range.start) as usize / size_of::<T>();
+        let mut values = vec![T::zeroed(); count];
+        self.root
+            .read_into(WHAT, range, bytemuck::cast_slice_mut(&mut values), None)?;
+        Ok(values)
+    }
+
+    /// Writes `values` from element `start` on. They are taken at once: commands enqueued before read what was there,
+    /// and commands enqueued later read these.
+    ///
+    /// # Errors
+    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`].
+    pub fn write(&self, start: u64, values: &[T]) -> Result<(), BufferError> {
+        const WHAT: &str = "write";
+        let range = self.byte_range(WHAT, start..start.saturating_add(values.len() as u64))?;
+        let mut state = self.root.lock();
+        state.check_maps(WHAT, &range, true, None)?;
+        self.root
+            .write(&mut state, range, bytemuck::cast_slice(values))
+    }
+
+    /// Sets a range of elements to `value`: on a device that has memory for the buffer, where one does, and on the host
+    /// else. Works for every element size and alignment.
+    ///
+    /// # Errors
+    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] when the device refuses.
+    pub fn fill(&self, value: T, range: impl RangeBounds<u64>) -> Result<(), BufferError> {
+        const WHAT: &str = "fill";
+        let range = self.byte_range(WHAT, range)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.root.lock();
+        state.check_maps(WHAT, &range, true, None)?;
+        state.notice_losses();
+        let pattern = bytemuck::bytes_of(&value);
+        let places = state.places();
+        let most = |place: &&Place| state.copy(**place).map_or(0, |copy| copy.used_at);
+        let Some(place) = places.iter().max_by_key(most).copied() else {
+            let count = (range.end - range.start) as usize / size_of::<T>();
+            let values = vec![value; count];
+            return self
+                .root
+                .write(&mut state, range, bytemuck::cast_slice(&values));
+        };
+        let Some(shared) = state.copy(place).map(|copy| Arc::clone(&copy.shared)) else {
+            return Ok(());
+        };
+        let device = &shared.device;
+        let mut queue = device.queue.lock(device);
+        fill_bytes(&mut queue, device, &shared.raw, pattern, &range)?;
+        let batch = queue.batch();
+        queue.commit();
+        drop(queue);
+        state.wrote_on_device(self.root.context(), device, place, range, &batch);
+        Ok(())
+    }
+
+    /// Brings the latest bytes of the buffer, or of this part, to `device`; other places keep what they have. Nothing
+    /// moves where they are already. Launches do this by themselves: asked for early, bytes travel while the devices do
+    /// something else.
+    ///
+    /// # Errors
+    /// [`BufferError::NoRoom`], [`BufferError::Lost`], [`BufferError::OtherContext`]; [`BufferError::Mapped`] while it
+    /// is mapped for writing.
+    pub fn prefetch(&self, device: &Device) -> Result<Event, BufferError> {
+        let mut state = self.root.lock();
+        self.bring_to(&mut state, device)
+    }
+
+    /// Brings the latest bytes of the buffer, or of this part, to `device`, as [`Buffer::prefetch`] does, and gives up the
+    /// memory of the whole buffer everywhere else, unless bytes of it are latest only there.
+    ///
+    /// # Errors
+    /// As [`Buffer::prefetch`].
+    pub fn migrate(&self, device: &Device) -> Result<Event, BufferError> {
+        let mut state = self.root.lock();
+        let event = self.bring_to(&mut state, device)?;
+        let here = self.root.context().place_of(&device.shared)?;
+        for place in state.places() {
+            let Some(owner) = state
+                .copy(place)
+                .map(|copy| Arc::clone(&copy.shared.device))
+            else {
+                continue;
+            };
+            let eviction = state
+                .residency
+                .evictable(place, &self.root.context().routes());
+            if place != here && eviction.plan.steps.is_empty() {
+                self.root.evict(&mut state, &owner, place)?;
+            }
+        }
+        let host = state.residency.evicted(Place::HOST, 0..self.root.bytes);
+        if host.is_ok() && !state.is_shared() {
+            state.host = None;
+        }
+        Ok(event)
+    }
+
+    /// Has memory made on `device` for contents that nobody needs: what this part holds is undefined afterwards, and
+    /// nothing is copied.
+    ///
+    /// # Errors
+    /// As [`Buffer::prefetch`].
+    pub fn migrate_undefined(&self, device: &Device) -> Result<(), BufferError> {
+        self.root.check_device(&device.shared)?;
+        self.discard()?;
+        let mut state = self.root.lock();
+        let place = self.root.context().place_of(&device.shared)?;
+        self.root.settle_in(&mut state, &device.shared, place)
+    }
+
+    /// Says that nobody needs what this part holds: it is undefined until it is written, and is not copied anywhere.
+    /// Failures of launches that wrote there are forgotten.
+    ///
+    /// # Errors
+    /// [`BufferError::Mapped`].
+    pub fn discard(&self) -> Result<(), BufferError> {
+        let range = self.bytes();
+        let mut state = self.root.lock();
+        state.check_maps("discard", &range, true, None)?;
+        let discarded = state.residency.discard(range.clone());
+        discarded.map_err(|error| self.root.refusal(error))?;
+        state.overwritten_everywhere(&range);
+        Ok(())
+    }
+
+    /// Declares the contents good again after a failed launch, whatever they are: the error that reading them would yield
+    /// is dropped.
+    pub fn forgive(&self) {
+        let range = self.bytes();
+        self.root.lock().overwritten_everywhere(&range);
+    }
+
+    /// Gives up the memory of the whole buffer on `device`; what is latest only there comes to the host first.
+    ///
+    /// # Errors
+    /// [`BufferError::OtherContext`], and failures of the device.
+    pub fn evict(&self, device: &Device) -> Result<(), BufferError> {
+        self.root.check_device(&device.shared)?;
+        let place = self.root.context().place_of(&device.shared)?;
+        let mut state = self.root.lock();
+        state.notice_losses();
+        self.root.evict(&mut state, &device.shared, place)
+    }
+
+    fn bring_to(&self, state: &mut State, device: &Device) -> Result<Event, BufferError> {
+        let device = &device.shared;
+        let root = &self.root;
+        root.check_device(device)?;
+        device.lost.check().map_err(Arc::new)?;
+        let range = self.bytes();
+        state.check_maps("a move", &range, false, None)?;
+        state.notice_losses();
+        let place = root.context().place_of(device)?;
+        root.settle_in(state, device, place)?;
+        let want = Want {
+            place,
+            range,
+            access: Access::Read,
+        };
+        let plan = root.bring(state, &[want], device, place)?;
+        if plan.steps.is_empty() {
+            return Ok(Event::complete(device));
+        }
+        let batch = state.copy(place).and_then(|copy| copy.last.clone());
+        Ok(match batch {
+            Some(batch) => Event::of_batch(device, batch),
+            None => Event::complete(device),
+        })
+    }
+}
+
+impl Root {
+    /// Reads bytes; waits for them with the buffer unlocked.
+    pub(super) fn read_into(
+        &self,
+        what: &'static str,
+        range: Range<u64>,
+        bytes: &mut [u8],
+        own: Option<u64>,
+    ) -> Result<(), BufferError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut under_way = Vec::new();
+        let mut outcomes: Vec<Arc<Outcome>> = Vec::new();
+        let mut sources: Vec<Arc<DeviceShared>> = Vec::new();
+        {
+            let mut state = self.lock();
+            state.check_maps(what, &range, false, own)?;
+            state.notice_losses();
+            if state.is_shared() {
+                return self.read_heap(&mut state, range, bytes);
+            }
+            let want = Want {
+                place: Place::HOST,
+                range: range.clone(),
+                access: Access::Read,
+            };
+            let plan = state.residency.plan(&[want], &self.context().routes());
+            let plan = plan.map_err(|error| self.refusal(error))?;
+            // What is latest on the host, and zeros where nothing was ever written.
+            if let Some(host) = &state.host {
+                bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
+            }
+            outcomes.extend(state.host_taint.touching(&range));
+            for step in &plan.steps {
+                if let Some((source, depends_on, pieces)) = state.export(step.from, &step.range)? {
+                    if !depends_on.is_empty() {
+                        sources.push(Arc::clone(&source.device));
+                    }
+                    outcomes.extend(depends_on);
+                    under_way.extend(pieces);
+                }
+            }
+            self.commit(&mut state, &plan)?;
+            for step in &plan.steps {
+                let dropped = state.residency.evicted(Place::HOST, step.range.clone());
+                dropped.map_err(|error| self.refusal(error))?;
+            }
+        }
+        for piece in under_way {
+            let at = (piece.range.start - range.start) as usize;
+            let end = (piece.range.end - range.start) as usize;
+            let taken = piece.take(None, |from| bytes[at..end].copy_from_slice(from));
+            taken.map_err(missed)?;
+        }
+        sources.iter().for_each(|device| device.settle());
+        failure_of(&outcomes)
+    }
+
+    /// Reads what lies in the heap, after everything that writes there.
+    fn read_heap(
+        &self,
+        state: &mut State,
+        range: Range<u64>,
+        bytes: &mut [u8],
+    ) -> Result<(), BufferError> {
+        let Some((heap, ptr)) = state.in_heap() else {
+            // Nothing was ever written.
+            return Ok(());
+        };
+        let host = heap.host()?;
+        bytes.copy_from_slice(host.slice(ptr.byte_add(range.start), bytes.len())?);
+        drop(host);
+        failure_of(&state.host_taint.touching(&range))
+    }
+
+    /// Makes `bytes` the latest of `range`.
+    pub(super) fn write(
+        &self,
+        state: &mut State,
+        range: Range<u64>,
+        bytes: &[u8],
+    ) -> Result<(), BufferError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        if state.is_shared() {
+            self.write_heap(state, &range, bytes)?;
+        } else {
+            let to = range.start as usize..range.end as usize;
+            state.host_bytes(self.bytes)[to].copy_from_slice(bytes);
+        }
+        state.host_taint.overwrite(&range);
+        let wrote = state.residency.wrote(Place::HOST, range);
+        wrote.map_err(|error| self.refusal(error))
+    }
+
+    fn write_heap(
+        &self,
+        state: &mut State,
+        range: &Range<u64>,
+        bytes: &[u8],
+    ) -> Result<(), BufferError> {
+        self.settle_in_heap(state)?;
+        if let Some((heap, ptr)) = state.in_heap() {
+            let mut host = heap.host()?;
+            let at = ptr.byte_add(range.start);
+            host.slice_mut(at, bytes.len())?.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+}
+
+/// The first failure among launches, after all of them have told.
+pub(super) fn failure_of(outcomes: &[Arc<Outcome>]) -> Result<(), BufferError> {
+    for outcome in outcomes {
+        outcome.resolve();
+    }
+    match outcomes.iter().find_map(|outcome| outcome.failure()) {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+impl State {
+    /// A command of the runtime has written on a device.
+    fn wrote_on_device(
+        &mut self,
+        context: &ContextBuffers,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        range: Range<u64>,
+        batch: &Arc<Batch>,
+    ) {
+        // Within the buffer, since parts are.
+        let _ = self.residency.wrote(place, range.clone());
+        let now = context.tick();
+        if let Some(copy) = self.copy_mut(place) {
+            copy.shared.overwritten(&range);
+            copy.used(batch, Some(range.clone()), now);
+        }
+        self.begin(device, place, &range, Access::Overwrite, batch);
+    }
+
+    /// No failure is to be told of the range any more.
+    fn overwritten_everywhere(&mut self, range: &Range<u64>) {
+        self.host_taint.overwrite(range);
+        for place in self.places() {
+            if let Some(copy) = self.copy(place) {
+                copy.shared.overwritten(range);
+            }
+        }
+    }
+}

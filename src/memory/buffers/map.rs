@@ -1,0 +1,244 @@
+//! Mapped ranges: bytes of a buffer as values that the host borrows, until they are unmapped.
+
+use std::ops::{
+    Deref, Index, IndexMut, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo,
+};
+
+use bytemuck::Pod;
+
+use super::Buffer;
+use super::error::BufferError;
+use super::root::Mapping;
+use crate::device::unique_id;
+
+/// Values of a [`Buffer`] as they were when they were mapped: it dereferences to a slice. While it lives, launches that
+/// write to the range are refused.
+#[derive(Debug)]
+pub struct MappedRead<T: Pod> {
+    values: Vec<T>,
+    hold: Hold<T>,
+}
+
+/// Values of a [`Buffer`], to be changed: it dereferences to a slice, and elements and ranges are changed through
+/// `mapped[i]` and `mapped[a..b]`. While it lives, launches that use the range are refused.
+///
+/// What was touched that way, and nothing else, is written back by [`MappedWrite::unmap`], or when it is dropped.
+#[derive(Debug)]
+pub struct MappedWrite<T: Pod> {
+    values: Vec<T>,
+    /// In rising order, apart from each other.
+    touched: Vec<Range<usize>>,
+    hold: Hold<T>,
+}
+
+/// The mapping in the buffer's books, until it is dropped.
+#[derive(Debug)]
+struct Hold<T: Pod> {
+    buffer: Buffer<T>,
+    id: u64,
+    /// The first element, in the buffer.
+    start: u64,
+}
+
+impl<T: Pod> Buffer<T> {
+    /// Maps a range of elements for reading; waits for everything that writes there.
+    ///
+    /// # Errors
+    /// As [`Buffer::read_range`].
+    pub fn map(&self, range: impl RangeBounds<u64>) -> Result<MappedRead<T>, BufferError> {
+        let (hold, values) = self.hold("map", range, false, true)?;
+        Ok(MappedRead { values, hold })
+    }
+
+    /// Maps a range of elements for reading and writing; waits for everything that writes there.
+    ///
+    /// # Errors
+    /// As [`Buffer::read_range`], and [`BufferError::Mapped`] where it is mapped in any way.
+    pub fn map_mut(&self, range: impl RangeBounds<u64>) -> Result<MappedWrite<T>, BufferError> {
+        let (hold, values) = self.hold("map for writing", range, true, true)?;
+        Ok(MappedWrite {
+            values,
+            touched: Vec::new(),
+            hold,
+        })
+    }
+
+    /// Maps a range of elements for writing, whatever it held: nothing is read and nobody is waited for, and the values
+    /// begin as zeros.
+    ///
+    /// # Errors
+    /// [`BufferError::OutOfRange`], and [`BufferError::Mapped`] where it is mapped in any way.
+    pub fn map_overwrite(
+        &self,
+        range: impl RangeBounds<u64>,
+    ) -> Result<MappedWrite<T>, BufferError> {
+        let (hold, values) = self.hold("map for writing", range, true, false)?;
+        Ok(MappedWrite {
+            values,
+            touched: Vec::new(),
+            hold,
+        })
+    }
+
+    fn hold(
+        &self,
+        what: &'static str,
+        range: impl RangeBounds<u64>,
+        writing: bool,
+        reads: bool,
+    ) -> Result<(Hold<T>, Vec<T>), BufferError> {
+        let elements = self.elements(what, range)?;
+        let bytes = self.byte_range(what, elements.clone())?;
+        let id = unique_id();
+        {
+            let mut state = self.root.lock();
+            state.check_maps(what, &bytes, writing, None)?;
+            state.maps.push(Mapping {
+                id,
+                range: bytes.clone(),
+                writing,
+            });
+        }
+        // From here on it is let go of whatever happens.
+        let hold = Hold {
+            buffer: self.clone(),
+            id,
+            start: elements.start,
+        };
+        let mut values = vec![T::zeroed(); (elements.end - elements.start) as usize];
+        if reads {
+            let into = bytemuck::cast_slice_mut(&mut values);
+            self.root.read_into(what, bytes, into, Some(id))?;
+        }
+        Ok((hold, values))
+    }
+}
+
+impl<T: Pod> Drop for Hold<T> {
+    fn drop(&mut self) {
+        let mut state = self.buffer.root.lock();
+        state.maps.retain(|map| map.id != self.id);
+    }
+}
+
+impl<T: Pod> Deref for MappedRead<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.values
+    }
+}
+
+impl<T: Pod> MappedRead<T> {
+    /// The buffer.
+    pub fn buffer(&self) -> &Buffer<T> {
+        &self.hold.buffer
+    }
+}
+
+impl<T: Pod> Deref for MappedWrite<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.values
+    }
+}
+
+impl<T: Pod> MappedWrite<T> {
+    /// The buffer.
+    pub fn buffer(&self) -> &Buffer<T> {
+        &self.hold.buffer
+    }
+
+    /// The elements that were touched, counted from the beginning of the mapped range.
+    pub fn touched(&self) -> &[Range<usize>] {
+        &self.touched
+    }
+
+    /// Writes back what was touched, and ends the mapping.
+    ///
+    /// # Errors
+    /// [`BufferError::Heap`] for a buffer in the heap that cannot be had now.
+    pub fn unmap(mut self) -> Result<(), BufferError> {
+        self.write_back()
+    }
+
+    fn write_back(&mut self) -> Result<(), BufferError> {
+        let touched = std::mem::take(&mut self.touched);
+        let (buffer, element) = (&self.hold.buffer, size_of::<T>() as u64);
+        let mut state = buffer.root.lock();
+        for range in touched {
+            let start = buffer.offset + (self.hold.start + range.start as u64) * element;
+            let bytes: &[u8] = bytemuck::cast_slice(&self.values[range]);
+            let range = start..start + bytes.len() as u64;
+            buffer.root.write(&mut state, range, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, new: Range<usize>) {
+        if new.is_empty() || new.end > self.values.len() {
+            return;
+        }
+        let first = self.touched.partition_point(|old| old.end < new.start);
+        let last = self.touched.partition_point(|old| old.start <= new.end);
+        let mut whole = new;
+        if let Some(old) = self.touched.get(first..last)
+            && let (Some(a), Some(b)) = (old.first(), old.last())
+        {
+            whole = whole.start.min(a.start)..whole.end.max(b.end);
+        }
+        self.touched.splice(first..last, [whole]);
+    }
+}
+
+impl<T: Pod> Drop for MappedWrite<T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.write_back() {
+            log::error!("what was mapped for writing did not come back: {error}");
+        }
+    }
+}
+
+impl<T: Pod> Index<usize> for MappedWrite<T> {
+    type Output = T;
+
+    fn index(&self, at: usize) -> &T {
+        &self.values[at]
+    }
+}
+
+impl<T: Pod> IndexMut<usize> for MappedWrite<T> {
+    fn index_mut(&mut self, at: usize) -> &mut T {
+        self.touch(at..at.saturating_add(1));
+        &mut self.values[at]
+    }
+}
+
+macro_rules! by_range {
+    ($($range:ty: |$of:ident, $len:ident| $bounds:expr),* $(,)?) => {$(
+        impl<T: Pod> Index<$range> for MappedWrite<T> {
+            type Output = [T];
+
+            fn index(&self, at: $range) -> &[T] {
+                &self.values[at]
+            }
+        }
+
+        impl<T: Pod> IndexMut<$range> for MappedWrite<T> {
+            fn index_mut(&mut self, $of: $range) -> &mut [T] {
+                let $len = self.values.len();
+                self.touch($bounds);
+                &mut self.values[$of]
+            }
+        }
+    )*};
+}
+
+by_range! {
+    Range<usize>: |range, _len| range.clone(),
+    RangeFrom<usize>: |range, len| range.start..len,
+    RangeTo<usize>: |range, _len| 0..range.end,
+    RangeInclusive<usize>: |range, _len| *range.start()..range.end().saturating_add(1),
+    RangeFull: |range, len| 0..len,
+}

@@ -1,0 +1,468 @@
+//! A whole buffer of a context: what is known of its bytes, and the memory that it has in each place.
+//!
+//! One lock for each buffer. Who needs several takes them in the order of their numbers, before anything of a device or
+//! of the heap; nothing that is done for somebody who holds a queue ever asks for them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::ThreadId;
+
+use bytemuck::Pod;
+
+use super::Placement;
+use super::context::ContextBuffers;
+use super::error::BufferError;
+use super::hop::End;
+use super::statistics::BufferStatistics;
+use crate::device::outcome::{Outcome, Taint};
+use crate::device::queue::Batch;
+use crate::device::room::Room;
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, unique_id};
+use crate::memory::buffer::{BufferShared, DeviceBuffer};
+use crate::memory::heap::{ContextHeap, SharedHeap};
+use crate::memory::migrate::{Access, MigrateError, Place, Plan, Residency};
+use crate::memory::pointer::Ptr;
+use crate::memory::{HeapError, MemoryError, MemoryRoom};
+
+/// A buffer, with all its parts.
+pub(crate) struct Root {
+    pub(super) id: u64,
+    pub(super) bytes: u64,
+    /// The context's, for its buffers.
+    pub(super) room: Arc<Room>,
+    /// The context's, for its heap.
+    heap_room: Arc<Room>,
+    state: Mutex<State>,
+}
+
+/// What is known of a buffer at one moment.
+pub(crate) struct State {
+    pub(super) residency: Residency,
+    pub(super) home: Home,
+    /// The host's own memory, once it has some. Everything that was never written is zero.
+    pub(super) host: Option<Box<dyn HostBytes>>,
+    /// Launches of uncertain outcome whose results the host has.
+    pub(super) host_taint: Taint,
+    /// By place, without the host's.
+    copies: Vec<Option<DeviceCopy>>,
+    pub(super) maps: Vec<Mapping>,
+    /// Commands that may not have ended, by the numbers that the residency knows them by.
+    uses: HashMap<u64, InUse>,
+    pub(super) statistics: BufferStatistics,
+}
+
+/// Where a buffer lives.
+pub(super) enum Home {
+    /// Each device that uses it has memory of its own.
+    Apart,
+    /// In the context's heap, which all devices see.
+    Heap {
+        heap: Option<SharedHeap>,
+        /// Null before it is first used.
+        ptr: Ptr<u8>,
+        /// It is freed with the buffer.
+        owned: bool,
+    },
+}
+
+/// Memory of one device for the whole buffer.
+pub(super) struct DeviceCopy {
+    pub(super) shared: Arc<BufferShared>,
+    /// What batches write that may not be submitted yet.
+    unsent: Vec<(Range<u64>, Arc<Batch>)>,
+    /// The last batch that uses it.
+    pub(super) last: Option<Arc<Batch>>,
+    pub(super) used_at: u64,
+}
+
+/// Bytes that the host has mapped.
+pub(super) struct Mapping {
+    pub(super) id: u64,
+    pub(super) range: Range<u64>,
+    pub(super) writing: bool,
+}
+
+/// A command that may not have ended.
+pub(super) struct InUse {
+    pub(super) end: End,
+    pub(super) device: Arc<DeviceShared>,
+    pub(super) batch: Arc<Batch>,
+    thread: ThreadId,
+}
+
+/// Memory of the host, of whatever type it was.
+pub(crate) trait HostBytes: Send + Sync {
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+impl<T: Pod + Send + Sync> HostBytes for Vec<T> {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(self)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(self)
+    }
+}
+
+/// The rooms of a context that a buffer needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Rooms {
+    pub(crate) buffers: Arc<Room>,
+    pub(crate) heap: Arc<Room>,
+}
+
+impl Root {
+    pub(super) fn new(
+        rooms: &Rooms,
+        bytes: u64,
+        placement: Placement,
+        host: Option<Box<dyn HostBytes>>,
+    ) -> Arc<Self> {
+        let home = match placement {
+            Placement::Auto | Placement::Device => Home::Apart,
+            Placement::Shared => Home::Heap {
+                heap: None,
+                ptr: Ptr::null(),
+                owned: true,
+            },
+        };
+        Self::with_home(rooms, bytes, home, host)
+    }
+
+    pub(super) fn with_home(
+        rooms: &Rooms,
+        bytes: u64,
+        home: Home,
+        host: Option<Box<dyn HostBytes>>,
+    ) -> Arc<Self> {
+        let mut residency = Residency::new(bytes);
+        let is_written = host.is_some() || matches!(home, Home::Heap { owned: false, .. });
+        if is_written {
+            // The whole range: it cannot be outside.
+            let _ = residency.wrote(Place::HOST, 0..bytes);
+        }
+        let root = Arc::new(Self {
+            id: unique_id(),
+            bytes,
+            room: Arc::clone(&rooms.buffers),
+            heap_room: Arc::clone(&rooms.heap),
+            state: Mutex::new(State {
+                residency,
+                home,
+                host,
+                host_taint: Taint::default(),
+                copies: Vec::new(),
+                maps: Vec::new(),
+                uses: HashMap::new(),
+                statistics: BufferStatistics::default(),
+            }),
+        });
+        root.context().join(&root);
+        root
+    }
+
+    /// The heap of the context.
+    pub(super) fn heap(&self) -> Result<SharedHeap, HeapError> {
+        self.heap_room.get::<ContextHeap>().heap()
+    }
+
+    pub(super) fn context(&self) -> &ContextBuffers {
+        self.room.get()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// `None` while somebody else is at it.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        use std::sync::TryLockError;
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Puts a plan that was carried out into the books.
+    pub(super) fn commit(&self, state: &mut State, plan: &Plan) -> Result<(), BufferError> {
+        state.residency.commit(plan).map_err(BufferError::Migrate)?;
+        state.statistics.add(plan);
+        self.context().count(|totals| totals.add(plan));
+        Ok(())
+    }
+
+    /// The planner's refusal, in the words of devices.
+    pub(super) fn refusal(&self, error: MigrateError) -> BufferError {
+        match error {
+            MigrateError::Lost { place, ranges } => BufferError::Lost {
+                device: self.context().name_of(place),
+                ranges,
+            },
+            other => BufferError::Migrate(other),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn copy(&self, place: Place) -> Option<&DeviceCopy> {
+        let at = (place.index() as usize).checked_sub(1)?;
+        self.copies.get(at)?.as_ref()
+    }
+
+    pub(super) fn copy_mut(&mut self, place: Place) -> Option<&mut DeviceCopy> {
+        let at = (place.index() as usize).checked_sub(1)?;
+        self.copies.get_mut(at)?.as_mut()
+    }
+
+    pub(super) fn put_copy(&mut self, place: Place, shared: Arc<BufferShared>) {
+        let Some(at) = (place.index() as usize).checked_sub(1) else {
+            return;
+        };
+        if self.copies.len() <= at {
+            self.copies.resize_with(at + 1, || None);
+        }
+        self.copies[at] = Some(DeviceCopy {
+            shared,
+            unsent: Vec::new(),
+            last: None,
+            used_at: 0,
+        });
+    }
+
+    pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceCopy> {
+        let at = (place.index() as usize).checked_sub(1)?;
+        self.copies.get_mut(at)?.take()
+    }
+
+    /// The places that have memory, the host's not among them.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let with = (self.copies.iter().enumerate()).filter(|(_, copy)| copy.is_some());
+        with.filter_map(|(at, _)| Place::new(at as u32 + 1).ok())
+            .collect()
+    }
+
+    /// The host's memory, made if there is none.
+    pub(super) fn host_bytes(&mut self, bytes: u64) -> &mut [u8] {
+        let host = self
+            .host
+            .get_or_insert_with(|| Box::new(vec![0u8; bytes as usize]));
+        host.bytes_mut()
+    }
+
+    /// Takes note of devices that are gone.
+    pub(super) fn notice_losses(&mut self) {
+        for place in self.places() {
+            let gone = self
+                .copy(place)
+                .is_some_and(|copy| copy.shared.device.lost.is_raised());
+            if gone {
+                self.residency.lost(place);
+                self.take_copy(place);
+            }
+        }
+    }
+
+    /// The first mapping that `range` meets and a command that `writes` it, or reads it, must not.
+    pub(super) fn check_maps(
+        &self,
+        what: &'static str,
+        range: &Range<u64>,
+        writes: bool,
+        own: Option<u64>,
+    ) -> Result<(), BufferError> {
+        let meets = |map: &&Mapping| {
+            Some(map.id) != own
+                && map.range.start < range.end
+                && range.start < map.range.end
+                && (map.writing || writes)
+        };
+        match self.maps.iter().find(meets) {
+            None => Ok(()),
+            Some(map) => Err(BufferError::Mapped {
+                what,
+                range: map.range.clone(),
+                writing: map.writing,
+            }),
+        }
+    }
+
+    /// Remembers a command until it has ended.
+    pub(super) fn begin(
+        &mut self,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        range: &Range<u64>,
+        access: Access,
+        batch: &Arc<Batch>,
+    ) {
+        let token = unique_id();
+        if self
+            .residency
+            .begin(token, place, range.clone(), access)
+            .is_ok()
+        {
+            let in_use = InUse {
+                end: End::of(device, Arc::clone(batch)),
+                device: Arc::clone(device),
+                batch: Arc::clone(batch),
+                thread: std::thread::current().id(),
+            };
+            self.uses.insert(token, in_use);
+        }
+    }
+
+    /// Forgets the commands that have ended, and those that a later one stands for.
+    pub(super) fn forget_ended(&mut self) {
+        let State {
+            residency, uses, ..
+        } = self;
+        residency.forget_finished(|token| uses.get(&token).is_none_or(InUse::is_over));
+        let live: Vec<u64> = residency.unfinished().map(|used| used.token).collect();
+        uses.retain(|token, _| live.contains(token));
+    }
+
+    /// The commands of other devices that one of `device` has to come behind in memory that both use.
+    pub(super) fn before(
+        &self,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        range: &Range<u64>,
+        access: Access,
+    ) -> Vec<(Arc<DeviceShared>, Arc<Batch>)> {
+        let hazards = self.residency.hazards(place, range.clone(), access);
+        let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
+        let foreign = uses.filter(|used| !Arc::ptr_eq(&used.device, device));
+        foreign
+            .map(|used| (Arc::clone(&used.device), Arc::clone(&used.batch)))
+            .collect()
+    }
+
+    /// Writes of other devices and threads to the same bytes that may not have ended.
+    pub(super) fn rivals(
+        &self,
+        place: Place,
+        range: &Range<u64>,
+        access: Access,
+    ) -> Vec<Range<u64>> {
+        if !access.writes() {
+            return Vec::new();
+        }
+        let this = std::thread::current().id();
+        let ordered = |token: u64| {
+            (self.uses.get(&token)).is_none_or(|used| used.thread == this || used.is_over())
+        };
+        let meetings = self
+            .residency
+            .conflicts(place, range.clone(), access, ordered);
+        meetings
+            .filter(|hazard| hazard.earlier.writes)
+            .map(|hazard| hazard.range)
+            .collect()
+    }
+}
+
+impl InUse {
+    fn is_over(&self) -> bool {
+        match self.batch.submission() {
+            None => false,
+            Some(_) => self.end.is_reached(),
+        }
+    }
+}
+
+impl DeviceCopy {
+    /// Whether something writes there that was recorded and not submitted.
+    pub(super) fn is_unsent(&mut self, range: &Range<u64>) -> bool {
+        self.unsent
+            .retain(|(_, batch)| batch.submission().is_none());
+        let meets =
+            |(known, _): &(Range<u64>, _)| known.start < range.end && range.start < known.end;
+        self.unsent.iter().any(meets)
+    }
+
+    /// `batch`, which is open, uses the memory, and writes `range` of it.
+    pub(super) fn used(&mut self, batch: &Arc<Batch>, written: Option<Range<u64>>, now: u64) {
+        if let Some(range) = written {
+            let same =
+                |(known, of): &(Range<u64>, Arc<Batch>)| *known == range && Arc::ptr_eq(of, batch);
+            if !self.unsent.iter().any(same) {
+                self.unsent
+                    .retain(|(_, batch)| batch.submission().is_none());
+                self.unsent.push((range, Arc::clone(batch)));
+            }
+        }
+        self.last = Some(Arc::clone(batch));
+        self.used_at = now;
+    }
+
+    /// `range` holds bytes that these outcomes decide about.
+    pub(super) fn filled(&self, range: &Range<u64>, outcomes: &[Arc<Outcome>]) {
+        self.shared.overwritten(range);
+        for outcome in outcomes {
+            self.shared.poison(range.clone(), outcome);
+        }
+    }
+}
+
+/// Counts the memory that buffers have on a device.
+pub(super) fn count_memory(device: &DeviceShared, bytes: u64, is_new: bool) {
+    let mut memory = lock(&device.memory_room.get::<MemoryRoom>().buffers);
+    match is_new {
+        true => {
+            memory.used += bytes;
+            memory.buffers += 1;
+            memory.peak = memory.peak.max(memory.used);
+        }
+        false => {
+            memory.used = memory.used.saturating_sub(bytes);
+            memory.buffers = memory.buffers.saturating_sub(1);
+        }
+    }
+}
+
+/// Memory of a device for a whole buffer.
+pub(super) fn allocate(
+    device: &Arc<DeviceShared>,
+    bytes: u64,
+) -> Result<Arc<BufferShared>, MemoryError> {
+    let made = DeviceBuffer::<u8>::allocate(device, bytes)?;
+    Ok(made.shared)
+}
+
+impl Drop for DeviceCopy {
+    fn drop(&mut self) {
+        count_memory(&self.shared.device, self.shared.raw.size(), false);
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let state = self
+            .state
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Home::Heap {
+            heap: Some(heap),
+            ptr,
+            owned: true,
+        } = &state.home
+            && !ptr.is_null()
+        {
+            // It was allocated for this buffer; whoever frees waits for launches in flight by himself.
+            let _ = heap.free(*ptr);
+        }
+    }
+}
+
+impl std::fmt::Debug for Root {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Root")
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
