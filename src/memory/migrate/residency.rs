@@ -150,6 +150,9 @@ impl Residency {
 
     fn lose(&mut self, place: Place, memory: Places, range: Range<u64>) -> Vec<Range<u64>> {
         let mut lost: Vec<Range<u64>> = Vec::new();
+        if range.is_empty() {
+            return lost;
+        }
         for (part, extent) in self.extents.overlapping(range.clone()) {
             if extent.is_only_at(memory) {
                 push(&mut lost, clip(part, &range));

@@ -1,1 +1,189 @@
+//! The planner against the whole machine of the model.
 
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::model::{LEN, Machine, PLACES, Wires, place};
+use super::*;
+
+#[derive(Debug, Clone)]
+enum Operation {
+    /// Several wants at one place.
+    Launch(usize, Vec<(Range<u64>, Access)>),
+    /// Reads at several places at once.
+    Prefetch(Vec<usize>, Range<u64>),
+    Discard(Range<u64>),
+    Evict(usize),
+    Lose(usize),
+    Fail(usize, Range<u64>),
+}
+
+/// A part of a part of the buffer, often at an end of another one, seldom aligned.
+fn range() -> impl Strategy<Value = Range<u64>> {
+    let end = prop_oneof![
+        0..=LEN as u64,
+        Just(0),
+        Just(LEN as u64),
+        Just(LEN as u64 / 2)
+    ];
+    (end.clone(), end.clone(), end.clone(), end).prop_map(|(a, b, c, d)| {
+        let root = View::root(LEN as u64);
+        let Ok(part) = root.part(a.min(b)..a.max(b)) else {
+            return a..a;
+        };
+        let (c, d) = (c.min(part.len()), d.min(part.len()));
+        match part.part(c.min(d)..c.max(d)) {
+            Ok(part) => part.bytes(),
+            Err(_) => part.bytes(),
+        }
+    })
+}
+
+fn access() -> impl Strategy<Value = Access> {
+    prop_oneof![
+        3 => Just(Access::Read),
+        1 => Just(Access::Write),
+        2 => Just(Access::ReadWrite),
+        1 => Just(Access::Overwrite),
+    ]
+}
+
+fn commands(devices: usize) -> impl Strategy<Value = Operation> {
+    let wants = prop::collection::vec((range(), access()), 1..4);
+    prop_oneof![
+        8 => (0..=devices, wants).prop_map(|(at, wants)| Operation::Launch(at, wants)),
+        2 => (prop::collection::vec(0..=devices, 1..4), range())
+            .prop_map(|(at, range)| Operation::Prefetch(at, range)),
+        1 => range().prop_map(Operation::Discard),
+    ]
+}
+
+fn anything(devices: usize) -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        8 => commands(devices),
+        1 => (0..=devices).prop_map(Operation::Evict),
+        1 => (1..=devices).prop_map(Operation::Lose),
+        1 => (0..=devices, range()).prop_map(|(at, range)| Operation::Fail(at, range)),
+    ]
+}
+
+fn wires() -> impl Strategy<Value = Wires> {
+    let cost = prop::option::weighted(0.4, 0u32..12);
+    (
+        prop::array::uniform5(prop::array::uniform5(cost)),
+        prop::sample::select(vec![0, 1, 4, 7, 16, 1000]),
+    )
+        .prop_map(|(cost, chunk)| Wires { cost, chunk })
+}
+
+/// As devices really are: some are one device of wgpu, some of these see one memory of the host, and a kind of hop
+/// costs the same everywhere.
+fn real_wires() -> impl Strategy<Value = Wires> {
+    let groups = prop::array::uniform5((0..3usize, 0..2usize));
+    let costs = prop::array::uniform3(0u32..12);
+    let chunk = prop::sample::select(vec![0, 1, 4, 7, 16, 1000]);
+    (groups, costs, chunk).prop_map(|(groups, [same, shared, host], chunk)| {
+        let mut cost = [[None; PLACES]; PLACES];
+        for from in 0..PLACES {
+            for to in 0..PLACES {
+                let (a, b) = (groups[from], groups[to]);
+                // A device of wgpu is in one group of those that share memory.
+                cost[from][to] = match (from, to) {
+                    (0, _) | (_, 0) => Some(host),
+                    _ if a == b => Some(same),
+                    _ if a.1 == b.1 && a.1 == 0 => Some(shared),
+                    _ => None,
+                };
+            }
+        }
+        Wires { cost, chunk }
+    })
+}
+
+fn apply(machine: &mut Machine, operation: &Operation) {
+    match operation {
+        Operation::Launch(at, wants) => {
+            let wants: Vec<Want> = wants
+                .iter()
+                .map(|(range, access)| Want {
+                    place: place(*at),
+                    range: range.clone(),
+                    access: *access,
+                })
+                .collect();
+            machine.launch(&wants);
+        }
+        Operation::Prefetch(places, range) => {
+            let wants: Vec<Want> = places
+                .iter()
+                .map(|&at| Want {
+                    place: place(at),
+                    range: range.clone(),
+                    access: Access::Read,
+                })
+                .collect();
+            machine.launch(&wants);
+        }
+        Operation::Discard(range) => machine.discard(range.clone()),
+        Operation::Evict(at) => machine.evict(*at),
+        Operation::Lose(at) => machine.lose_device(*at),
+        Operation::Fail(at, range) => machine.fail(*at, range.clone()),
+    }
+    machine.check();
+}
+
+fn script<S: Strategy<Value = Operation>>(
+    operations: impl Fn(usize) -> S,
+) -> impl Strategy<Value = Vec<Operation>> {
+    (1..PLACES).prop_flat_map(move |devices| prop::collection::vec(operations(devices), 1..40))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    /// Nothing goes wrong here, so that whole buffers can be compared with, too.
+    #[test]
+    fn the_right_bytes_and_never_more_than_whole_buffers(
+        wires in real_wires(),
+        operations in script(commands),
+        seed in any::<u64>(),
+    ) {
+        let mut machine = Machine::new(wires, &[], seed);
+        for operation in &operations {
+            apply(&mut machine, operation);
+            prop_assert!(machine.moved <= machine.whole_moved);
+        }
+        prop_assert!(!machine.broken);
+        prop_assert_eq!(machine.residency.counters().whole_buffer, machine.whole_moved);
+    }
+
+    /// Where going around by a third device would be cheaper, whole buffers may have gone there by chance, and one
+    /// hop more through the host is possible; but never do more bytes arrive where they are wanted.
+    #[test]
+    fn no_more_arrives_than_whole_buffers_move_whatever_hops_cost(
+        wires in wires(),
+        operations in script(commands),
+        seed in any::<u64>(),
+    ) {
+        let mut machine = Machine::new(wires, &[], seed);
+        for operation in &operations {
+            apply(&mut machine, operation);
+            prop_assert!(machine.arrived <= machine.whole_moved);
+        }
+        prop_assert_eq!(machine.residency.counters().whole_buffer, machine.whole_moved);
+    }
+
+    #[test]
+    fn the_right_bytes_whatever_happens(
+        wires in wires(),
+        shared in prop::collection::vec((0..PLACES, 0..PLACES), 0..3),
+        operations in script(anything),
+        seed in any::<u64>(),
+    ) {
+        let mut machine = Machine::new(wires, &shared, seed);
+        for operation in &operations {
+            apply(&mut machine, operation);
+        }
+    }
+}
