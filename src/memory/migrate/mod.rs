@@ -61,6 +61,8 @@ mod tests;
 mod tests_model;
 #[cfg(test)]
 mod tests_text;
+#[cfg(test)]
+mod tests_uses;
 
 pub use error::MigrateError;
 pub use evict::Eviction;

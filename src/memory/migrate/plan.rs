@@ -71,7 +71,9 @@ impl Avoided {
     /// All together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.current + self.undefined + self.overwritten
+        self.current
+            .saturating_add(self.undefined)
+            .saturating_add(self.overwritten)
     }
 }
 
@@ -105,7 +107,8 @@ impl Plan {
     /// Bytes that its steps copy; on the way through the host each byte counts twice, once for each hop.
     #[must_use]
     pub fn moved(&self) -> u64 {
-        self.steps.iter().map(Step::bytes).sum()
+        let bytes = self.steps.iter().map(Step::bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 }
 
@@ -125,13 +128,18 @@ pub struct Counters {
 
 impl Counters {
     pub(super) fn add(&mut self, plan: &Plan) {
-        self.moved += plan.moved();
-        self.steps += plan.steps.len() as u64;
-        self.avoided.current += plan.avoided.current;
-        self.avoided.undefined += plan.avoided.undefined;
-        self.avoided.overwritten += plan.avoided.overwritten;
-        self.whole_buffer += plan.whole_buffer;
+        count(&mut self.moved, plan.moved(), 1);
+        count(&mut self.steps, plan.steps.len() as u64, 1);
+        count(&mut self.avoided.current, plan.avoided.current, 1);
+        count(&mut self.avoided.undefined, plan.avoided.undefined, 1);
+        count(&mut self.avoided.overwritten, plan.avoided.overwritten, 1);
+        count(&mut self.whole_buffer, plan.whole_buffer, 1);
     }
+}
+
+/// Counts bytes a number of times. Buffers of absurd lengths must not overflow a counter.
+fn count(counter: &mut u64, bytes: u64, times: u32) {
+    *counter = counter.saturating_add(bytes.saturating_mul(u64::from(times)));
 }
 
 impl Residency {
@@ -251,8 +259,8 @@ impl<'a> Planner<'a> {
             let current = wanted.common(extent.current);
             let missing = needed.without(extent.current);
             let rest = wanted.without(current).without(missing);
-            self.plan.avoided.current += bytes * u64::from(current.len());
-            self.plan.avoided.overwritten += bytes * u64::from(rest.len());
+            count(&mut self.plan.avoided.current, bytes, current.len());
+            count(&mut self.plan.avoided.overwritten, bytes, rest.len());
             if !missing.is_empty() {
                 self.copy(part, extent.current, missing, &|at| Why::Wanted {
                     at,
@@ -268,7 +276,7 @@ impl<'a> Planner<'a> {
             }
         }
         let undefined = range.end - range.start - defined;
-        self.plan.avoided.undefined += undefined * u64::from(wanted.len());
+        count(&mut self.plan.avoided.undefined, undefined, wanted.len());
     }
 
     /// Adds the steps that bring bytes from where they are to all places that miss them.
@@ -405,7 +413,7 @@ impl<'a> Planner<'a> {
             let Some(way) = self.routes.best(plan.whole, targets) else {
                 continue;
             };
-            plan.whole_buffer += len * way.hops();
+            count(&mut plan.whole_buffer, len, way.hops());
             plan.whole = plan.whole.union(self.residency.memory_of(way.to));
             if way.hops() > 1 {
                 plan.whole = plan.whole.union(self.residency.memory_of(Place::HOST));

@@ -45,7 +45,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    pub fn hops(&self) -> u64 {
+    pub fn hops(&self) -> u32 {
         if self.route == Route::ThroughHost && !self.from.is_host() && !self.to.is_host() {
             2
         } else {

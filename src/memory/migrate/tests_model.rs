@@ -140,8 +140,6 @@ fn script<S: Strategy<Value = Operation>>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
-
     /// Nothing goes wrong here, so that whole buffers can be compared with, too.
     #[test]
     fn the_right_bytes_and_never_more_than_whole_buffers(
