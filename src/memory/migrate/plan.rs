@@ -196,15 +196,18 @@ struct Move {
 
 type Moves = SmallVec<[Move; 4]>;
 
+/// How many answers a planner remembers. Beyond, asking again is no dearer than looking through them.
+const MOST_SOLVED: usize = 8;
+
 pub(super) struct Planner<'a> {
     residency: &'a Residency,
     routes: &'a Routes,
     plan: Plan,
     lost: Vec<Range<u64>>,
     lost_with: Option<Place>,
-    /// The last question and its answer: neighbours often alternate between few.
-    solved: Option<(Places, Places)>,
-    moves: Moves,
+    /// Questions and answers: where bytes are, where they are missing, and the copies. Ranges often alternate between
+    /// few of them.
+    solved: SmallVec<[(Places, Places, Moves); 2]>,
     /// The steps made for the bytes just before, which can be made longer.
     previous: SmallVec<[usize; 4]>,
     previous_cut: bool,
@@ -218,8 +221,7 @@ impl<'a> Planner<'a> {
             plan: Plan::empty(residency),
             lost: Vec::new(),
             lost_with: None,
-            solved: None,
-            moves: Moves::new(),
+            solved: SmallVec::new(),
             previous: SmallVec::new(),
             previous_cut: false,
         }
@@ -287,24 +289,35 @@ impl<'a> Planner<'a> {
         missing: Places,
         why: &dyn Fn(Place) -> Why,
     ) {
-        if self.solved != Some((have, missing)) {
-            self.solve(have, missing);
-            self.solved = Some((have, missing));
-        }
+        let known = self
+            .solved
+            .iter()
+            .find(|known| (known.0, known.1) == (have, missing));
+        let moves = match known {
+            Some(known) => Moves::from_slice(&known.2),
+            None => {
+                let moves = self.solve(have, missing);
+                if self.solved.len() >= MOST_SOLVED {
+                    self.solved.clear();
+                }
+                self.solved.push((have, missing, moves.clone()));
+                moves
+            }
+        };
         // Copies that wait for one another go chunk by chunk, so that they can overlap.
-        let cut = self.moves.iter().any(|step| step.after.is_some()) && self.routes.chunk() > 0;
+        let cut = moves.iter().any(|step| step.after.is_some()) && self.routes.chunk() > 0;
         let chunk = if cut { self.routes.chunk() } else { u64::MAX };
         let mut start = range.start;
         while start < range.end {
             let end = (start / chunk + 1).saturating_mul(chunk).min(range.end);
-            self.emit(start..end, cut, why);
+            self.emit(start..end, &moves, cut, why);
             start = end;
         }
     }
 
     /// The cheapest copies, one place after the other: each source is one that has the bytes by then.
-    fn solve(&mut self, have: Places, missing: Places) {
-        self.moves.clear();
+    fn solve(&self, have: Places, missing: Places) -> Moves {
+        let mut moves = Moves::new();
         let mut have = have;
         let mut missing = missing;
         while !missing.is_empty() {
@@ -314,27 +327,28 @@ impl<'a> Planner<'a> {
                 .map(|place| self.residency.memory_of(place))
                 .fold(Places::EMPTY, Places::union);
             let Some(way) = self.routes.best(have, targets) else {
-                return;
+                break;
             };
             let memory = self.residency.memory_of(way.to);
             let at = missing.common(memory).iter().next().unwrap_or(way.to);
-            self.add(way, at);
-            for step in &self.moves {
+            self.add(&mut moves, way, at);
+            for step in &moves {
                 have = have.union(self.residency.memory_of(step.to));
             }
             missing = missing.without(have);
         }
+        moves
     }
 
-    fn add(&mut self, way: Way, at: Place) {
+    fn add(&self, moves: &mut Moves, way: Way, at: Place) {
         let brought = |place: Place| {
-            self.moves
+            moves
                 .iter()
                 .position(|step| self.residency.memory_of(step.to).contains(place))
         };
         let after = brought(way.from);
         if way.hops() == 1 {
-            self.moves.push(Move {
+            moves.push(Move {
                 from: way.from,
                 to: way.to,
                 route: way.route,
@@ -344,15 +358,15 @@ impl<'a> Planner<'a> {
             return;
         }
         let host = Place::HOST;
-        let export = self.moves.len();
-        self.moves.push(Move {
+        let export = moves.len();
+        moves.push(Move {
             from: way.from,
             to: host,
             route: self.routes.host_route(way.from, host),
             at,
             after,
         });
-        self.moves.push(Move {
+        moves.push(Move {
             from: host,
             to: way.to,
             route: self.routes.host_route(host, way.to),
@@ -361,11 +375,11 @@ impl<'a> Planner<'a> {
         });
     }
 
-    fn emit(&mut self, range: Range<u64>, cut: bool, why: &dyn Fn(Place) -> Why) {
+    fn emit(&mut self, range: Range<u64>, moves: &[Move], cut: bool, why: &dyn Fn(Place) -> Why) {
         let joins =
             self.previous_cut == cut && !(cut && range.start.is_multiple_of(self.routes.chunk()));
         let mut made: SmallVec<[usize; 4]> = SmallVec::new();
-        for step in &self.moves {
+        for step in moves {
             let after = step.after.map(|earlier| made[earlier]);
             let why = why(step.at);
             let longer = self.previous.iter().copied().find(|&index| {
