@@ -1,9 +1,12 @@
 //! Buffers of a context on two devices: of different adapters, and of one.
 
+use std::future::IntoFuture;
+
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
     Buffer, BufferError, Constants, Device, Event, Kernel, LaunchError, Placement, Program,
+    WaitError,
 };
 
 cases![
@@ -12,6 +15,17 @@ cases![
     readers_make_no_version,
     ping_pong_moves_what_changed,
     explanations_say_what_moves,
+    large_buffers_arrive_whole,
+    undefined_content_is_not_moved,
+    buffers_are_told_where_to_be,
+    fills_of_every_size,
+    copies_of_parts,
+    failures_travel_with_what_was_written,
+    a_lost_device_takes_only_what_was_there_alone,
+    memory_moves_to_the_host_under_pressure,
+    rivals_on_two_devices_are_told,
+    who_enqueues_does_not_wait_for_other_devices,
+    anything_in_any_order_is_right,
 ];
 
 /// Kernels of a device that work on `data`.
@@ -245,4 +259,492 @@ fn explanations_say_what_moves(f: &Fixture) {
         0
     );
     assert_eq!(placed.read().unwrap(), vec![9; 16]);
+}
+
+/// `x * 3 + amount`, as the kernel does it.
+pub fn added(values: &mut [u32], amount: u32) {
+    for value in values {
+        *value = value.wrapping_mul(3).wrapping_add(amount);
+    }
+}
+
+fn large_buffers_arrive_whole(f: &Fixture) {
+    // More than is moved at once in every way, and no multiple of anything.
+    let len = (70 << 18) + 3;
+    let (one, other) = pairs(f).swap_remove(0);
+    let far = Kernels::new(&f.open(|options| options.import_host_memory = false));
+    let mut values: Vec<u32> = (0..len as u32)
+        .map(|i| i.wrapping_mul(2_654_435_761))
+        .collect();
+    let buffer = f.context.buffer_from(&values).unwrap();
+    for (turn, kernels) in [&one, &other, &far].into_iter().enumerate() {
+        kernels.add(&buffer, turn as u32).unwrap();
+        added(&mut values, turn as u32);
+    }
+    let found = buffer.read().unwrap();
+    let wrong = found.iter().zip(&values).position(|(a, b)| a != b);
+    assert_eq!(wrong, None);
+}
+
+fn undefined_content_is_not_moved(f: &Fixture) {
+    for (one, other) in pairs(f) {
+        let source = f.context.buffer_from_vec(vec![9u32; 2048]).unwrap();
+        let target = f.context.buffer_from_vec(vec![1u32; 2048]).unwrap();
+        one.add(&target, 0).unwrap();
+        let before = target.statistics().moves;
+        // The launch says that it writes everything.
+        let launch = other
+            .copy
+            .launch()
+            .overwrite("data", &target)
+            .buffer("source", &source);
+        launch.invocations(2048).submit().unwrap();
+        let after = target.statistics().moves;
+        assert_eq!(after.moved, before.moved);
+        assert_eq!(after.avoided.overwritten, before.avoided.overwritten + 8192);
+        assert_eq!(target.read().unwrap(), vec![9; 2048]);
+        // Half of it is declared to be nobody's: only the other half moves.
+        let before = target.statistics().moves;
+        target.slice(..1024).unwrap().discard().unwrap();
+        one.copy(
+            &source.slice(..1024).unwrap(),
+            &target.slice(..1024).unwrap(),
+        )
+        .unwrap();
+        one.add(&target.slice(1024..).unwrap(), 0).unwrap();
+        let after = target.statistics().moves;
+        assert_eq!(after.moved, before.moved + 4096 * hops(&one, &other));
+        assert_eq!(after.avoided.undefined, before.avoided.undefined + 4096);
+        assert_eq!(target.read().unwrap(), [[9; 1024], [27; 1024]].concat());
+        // Memory without contents.
+        let empty: Buffer<u32> = f.context.buffer(64).unwrap();
+        let used = other.device.buffer_memory().used;
+        empty.migrate_undefined(&other.device).unwrap();
+        assert_eq!(other.device.buffer_memory().used, used + 256);
+        assert_eq!(empty.statistics().moves.moved, 0);
+    }
+}
+
+fn buffers_are_told_where_to_be(f: &Fixture) {
+    for (one, other) in pairs(f) {
+        let hops = hops(&one, &other);
+        let buffer = f.context.buffer_from_vec((0..999u32).collect()).unwrap();
+        let moved = || buffer.statistics().moves.moved;
+        buffer.prefetch(&one.device).unwrap().wait().unwrap();
+        assert_eq!(moved(), 3996);
+        one.add(&buffer, 1).unwrap();
+        assert_eq!(moved(), 3996);
+        let memory = other.device.buffer_memory().used;
+        buffer.migrate(&other.device).unwrap().wait().unwrap();
+        assert_eq!(moved(), 3996 * (1 + hops));
+        assert_eq!(other.device.buffer_memory().used, memory + 3996);
+        // The other device is the only one that has it now.
+        let here = buffer.whereabouts();
+        assert_eq!(here.len(), 1);
+        assert_eq!((here[0].0.clone(), here[0].1.len()), (0..3996, 1));
+        other.add(&buffer, 2).unwrap();
+        buffer.evict(&other.device).unwrap();
+        assert_eq!(moved(), 3996 * (2 + hops));
+        assert_eq!(other.device.buffer_memory().used, memory);
+        assert_eq!(
+            buffer.whereabouts(),
+            [(0..3996, vec!["the host".to_owned()])]
+        );
+        let mut expected: Vec<u32> = (0..999).collect();
+        added(&mut expected, 1);
+        added(&mut expected, 2);
+        assert_eq!(buffer.read().unwrap(), expected);
+        assert_eq!(moved(), 3996 * (2 + hops));
+    }
+}
+
+fn fills_of_every_size(f: &Fixture) {
+    fn filled<T>(f: &Fixture, value: T, start: u64, end: u64)
+    where
+        T: tombolo::bytemuck::Pod + Send + Sync + PartialEq + std::fmt::Debug,
+    {
+        let old: T = tombolo::bytemuck::pod_read_unaligned(&vec![0xee; size_of::<T>()]);
+        let mut expected = vec![old; 300];
+        expected[start as usize..end as usize].fill(value);
+        let buffer = f.context.buffer_from_vec(vec![old; 300]).unwrap();
+        buffer.fill(value, start..end).unwrap();
+        assert_eq!(buffer.read().unwrap(), expected);
+        // On a device, where the buffer is.
+        let buffer = f.context.buffer_from_vec(vec![old; 300]).unwrap();
+        buffer.migrate(&f.device).unwrap();
+        buffer.fill(value, start..end).unwrap();
+        assert_eq!(buffer.read().unwrap(), expected);
+        let part = buffer.slice(start..end).unwrap();
+        assert_eq!(part.read().unwrap(), vec![value; (end - start) as usize]);
+    }
+    for (start, end) in [(0, 300), (3, 7), (1, 299), (299, 300)] {
+        filled(f, 0xabu8, start, end);
+        filled(f, 0x1234u16, start, end);
+        filled(f, [1u8, 2, 3], start, end);
+        filled(f, 0x1234_5678u32, start, end);
+        filled(f, [7u32, 8, 9, 10], start, end);
+        filled(f, [0x5au8; 37], start, end);
+    }
+}
+
+fn copies_of_parts(f: &Fixture) {
+    for (one, other) in pairs(f) {
+        let values: Vec<u8> = (0..200).collect();
+        let source = f.context.buffer_from(&values).unwrap();
+        let target: Buffer<u8> = f.context.buffer(200).unwrap();
+        let mut expected = vec![0u8; 200];
+        let devices = [
+            None,
+            Some(&one.device),
+            Some(&other.device),
+            Some(&one.device),
+        ];
+        for (turn, device) in devices.into_iter().enumerate() {
+            if let Some(device) = device {
+                source.prefetch(device).unwrap();
+            }
+            let (from, to, len) = (turn * 3 + 1, turn * 41 + 2, 37 + turn);
+            let range = |at: usize| at as u64..(at + len) as u64;
+            let part = source.slice(range(from)).unwrap();
+            part.copy_to(&target.slice(range(to)).unwrap()).unwrap();
+            expected[to..to + len].copy_from_slice(&values[from..from + len]);
+        }
+        assert_eq!(target.read().unwrap(), expected);
+        // Within one buffer, if the parts are apart.
+        let part = |range: std::ops::Range<u64>| source.slice(range).unwrap();
+        part(0..50).copy_to(&part(101..151)).unwrap();
+        assert_eq!(part(101..151).read().unwrap(), values[..50]);
+        let refused = part(0..50).copy_to(&part(49..99));
+        assert!(matches!(refused.unwrap_err(), BufferError::Overlap { .. }));
+        let refused = part(0..50).copy_to(&part(100..151));
+        assert!(matches!(
+            refused.unwrap_err(),
+            BufferError::OutOfRange { .. }
+        ));
+    }
+}
+
+fn failures_travel_with_what_was_written(f: &Fixture) {
+    for (one, other) in pairs(f) {
+        let program = Program::new(
+            "fail.wgsl",
+            "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+             @compute @workgroup_size(1) fn fail() { data[0] = 1u; assert(data[1] > 100u, \"too small\"); }",
+        )
+        .unwrap();
+        let kernel = one
+            .device
+            .kernel(&program, "fail", &Constants::new())
+            .unwrap();
+        let buffer = f.context.buffer_from_vec(vec![50u32; 100]).unwrap();
+        let part = buffer.slice(10..20).unwrap();
+        let event = kernel
+            .launch()
+            .buffer("data", &part)
+            .workgroups(1)
+            .submit()
+            .unwrap();
+        // Nobody has looked yet: the failure goes along.
+        let next = other.add(&buffer, 1).unwrap();
+        let assertion = |error: &tombolo::ExecutionError| matches!(error, tombolo::ExecutionError::Assertion { kernel, .. } if kernel == "fail");
+        match next.wait().unwrap_err() {
+            WaitError::Failed(error) => match &*error {
+                tombolo::ExecutionError::Inherited { kernel, cause } => {
+                    assert_eq!(kernel, "add");
+                    assert!(assertion(cause), "{cause}");
+                }
+                other => panic!("{other}"),
+            },
+            other => panic!("{other}"),
+        }
+        assert!(event.wait().is_err());
+        match buffer.read().unwrap_err() {
+            BufferError::Execution(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.contains("`fail`") && text.contains("too small"),
+                    "{text}"
+                );
+            }
+            other => panic!("{other}"),
+        }
+        // What is overwritten is good again, and nothing else.
+        buffer.write(0, &[1; 60]).unwrap();
+        assert_eq!(buffer.slice(..60).unwrap().read().unwrap(), vec![1; 60]);
+        assert!(buffer.read().is_err());
+        // It comes to the host with an eviction, too.
+        buffer.evict(&other.device).unwrap();
+        assert!(buffer.read().is_err());
+        assert!(one.add(&buffer, 1).unwrap().wait().is_err());
+        buffer.forgive();
+        assert!(buffer.read().is_ok());
+    }
+}
+
+fn a_lost_device_takes_only_what_was_there_alone(f: &Fixture) {
+    for (one, mut other) in pairs(f) {
+        // Nobody else has this device.
+        let gone = f.open(|_| {});
+        std::mem::swap(&mut other, &mut Kernels::new(&gone));
+        let buffer = f.context.buffer_from_vec(vec![1u32; 1000]).unwrap();
+        let part = |range: std::ops::Range<u64>| buffer.slice(range).unwrap();
+        one.add(&part(0..300), 1).unwrap();
+        other.add(&part(300..600), 2).unwrap();
+        other.add(&part(700..800), 3).unwrap();
+        // These are there, and elsewhere.
+        assert_eq!(other.sum(&part(0..300)), 16 * 4);
+        assert_eq!(other.sum(&part(600..700)), 16);
+        other.device.finish().unwrap();
+        gone.raw().destroy();
+        match buffer.read().unwrap_err() {
+            BufferError::Lost { device, ranges } => {
+                assert!(device.contains(gone.name()), "{device}");
+                assert_eq!(ranges, [1200..2400, 2800..3200]);
+            }
+            other => panic!("{other}"),
+        }
+        match one.add(&part(250..350), 1).unwrap_err() {
+            LaunchError::Buffer { source, .. } => match *source {
+                BufferError::Lost { ranges, .. } => assert_eq!(ranges, [1200..1400]),
+                other => panic!("{other}"),
+            },
+            other => panic!("{other}"),
+        }
+        assert!(other.add(&part(0..10), 1).is_err());
+        // The rest goes on, and what is overwritten is there again.
+        assert_eq!(part(0..300).read().unwrap(), vec![4; 300]);
+        assert_eq!(part(600..700).read().unwrap(), vec![1; 100]);
+        one.add(&part(600..700), 5).unwrap();
+        buffer.write(300, &[7; 300]).unwrap();
+        part(700..800).discard().unwrap();
+        let found = buffer.read().unwrap();
+        assert_eq!(found[..300], [4; 300]);
+        assert_eq!(found[300..600], [7; 300]);
+        assert_eq!(found[600..700], [8; 100]);
+        assert_eq!(found[800..], [1; 200]);
+        one.add(&part(300..600), 0).unwrap();
+        assert_eq!(part(300..600).read().unwrap(), vec![21; 300]);
+    }
+}
+
+fn memory_moves_to_the_host_under_pressure(f: &Fixture) {
+    let small = f.open(|options| options.buffer_bytes = Some(10_000));
+    let small = Kernels::new(&small);
+    let buffers: Vec<Buffer<u32>> = (0..5)
+        .map(|i| f.context.buffer_from_vec(vec![i; 1000]).unwrap())
+        .collect();
+    for round in 0..3 {
+        for buffer in &buffers {
+            small.add(buffer, round).unwrap();
+        }
+    }
+    let memory = small.device.buffer_memory();
+    assert_eq!(
+        (memory.used, memory.buffers, memory.cap),
+        (8000, 2, Some(10_000))
+    );
+    assert_eq!(memory.peak, 8000);
+    for (i, buffer) in buffers.iter().enumerate() {
+        let mut expected = vec![i as u32; 1000];
+        (0..3).for_each(|round| added(&mut expected, round));
+        assert_eq!(buffer.read().unwrap(), expected);
+    }
+    // Two that must be there together and one that may go: fits. Three: does not, and nothing is lost.
+    small.copy(&buffers[0], &buffers[4]).unwrap();
+    let large: Buffer<u32> = f.context.buffer_from_vec(vec![3; 2000]).unwrap();
+    match small.copy(&large, &buffers[4]).unwrap_err() {
+        LaunchError::Buffer {
+            argument, source, ..
+        } => match *source {
+            BufferError::NoRoom {
+                bytes, cap, device, ..
+            } => {
+                assert_eq!(cap, Some(10_000));
+                assert_eq!(device, small.device.name());
+                assert!([4000, 8000].contains(&bytes));
+                assert!(["source", "data"].contains(&argument.as_str()));
+            }
+            other => panic!("{other}"),
+        },
+        other => panic!("{other}"),
+    }
+    let mut expected = vec![0u32; 1000];
+    (0..3).for_each(|round| added(&mut expected, round));
+    assert_eq!(buffers[4].read().unwrap(), expected);
+    assert_eq!(large.read().unwrap(), vec![3; 2000]);
+    small.add(&large, 1).unwrap();
+    assert_eq!(large.read().unwrap(), vec![10; 2000]);
+    let evicted: u64 = buffers
+        .iter()
+        .map(|buffer| buffer.statistics().evictions)
+        .sum();
+    assert!(evicted >= 11, "{evicted}");
+}
+
+fn rivals_on_two_devices_are_told(f: &Fixture) {
+    let (one, other) = pairs(f).swap_remove(0);
+    let buffer = f.context.buffer_from_vec(vec![1u32; 100]).unwrap();
+    let other_thread = |part: &Buffer<u32>| {
+        std::thread::scope(|scope| scope.spawn(|| other.add(part, 1).unwrap()).join().unwrap())
+    };
+    // Recorded, and nobody has waited.
+    one.add(&buffer.slice(..60).unwrap(), 1).unwrap();
+    let event = other_thread(&buffer.slice(40..).unwrap());
+    assert_eq!(
+        event.explanation().unwrap().buffers[0].conflicts,
+        [160..240]
+    );
+    assert!(
+        event
+            .explanation()
+            .unwrap()
+            .to_string()
+            .contains("160..240")
+    );
+    assert_eq!(buffer.statistics().conflicts, 1);
+    // Parts that are apart, the same thread, and whoever waits are no rivals.
+    event.wait().unwrap();
+    one.add(&buffer.slice(..50).unwrap(), 1).unwrap();
+    other_thread(&buffer.slice(50..).unwrap());
+    one.add(&buffer.slice(..50).unwrap(), 1).unwrap();
+    other
+        .add(&buffer.slice(..50).unwrap(), 1)
+        .unwrap()
+        .wait()
+        .unwrap();
+    other_thread(&buffer);
+    assert_eq!(buffer.statistics().conflicts, 1);
+    let mut expected = vec![1u32; 100];
+    for range in [0..60, 40..100, 0..50, 50..100, 0..50, 0..50, 0..100] {
+        added(&mut expected[range], 1);
+    }
+    assert_eq!(buffer.read().unwrap(), expected);
+}
+
+fn who_enqueues_does_not_wait_for_other_devices(f: &Fixture) {
+    // lavapipe rations turns of loops, and keeps whoever submits while a kernel runs.
+    if !f.is_swiftshader() {
+        return;
+    }
+    let program = Program::new(
+        "listen.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+         @group(0) @binding(1) var<storage, read_write> words: array<atomic<u32>>;
+         @compute @workgroup_size(1) fn main() {
+            for (var i = 0u; i < 400000000u; i++) {
+                storageBarrier();
+                if atomicLoad(&words[0]) == 7u { data[0] = 77u; break; }
+            }
+         }",
+    )
+    .unwrap();
+    let kernel = f
+        .device
+        .kernel(&program, "main", &Constants::new())
+        .unwrap();
+    let others = pairs(f);
+    for (_, other) in &others {
+        let words = f.device.live(1).unwrap();
+        let buffer = f.context.buffer_from_vec(vec![1u32; 100]).unwrap();
+        let apart = f.context.buffer_from_vec(vec![1u32; 100]).unwrap();
+        let launch = kernel
+            .launch()
+            .buffer("data", &buffer)
+            .buffer("words", &words);
+        launch.workgroups(1).submit().unwrap();
+        let free = other.add(&apart, 4).unwrap();
+        let event = other.add(&buffer, 1).unwrap();
+        // The other device has submitted what does not wait.
+        free.wait().unwrap();
+        assert_eq!(apart.read().unwrap(), vec![7; 100]);
+        assert_eq!(event.status(), tombolo::EventStatus::Recorded);
+        assert!(matches!(
+            event
+                .wait_timeout(std::time::Duration::from_millis(1))
+                .unwrap_err(),
+            WaitError::Deadline
+        ));
+        words.store(0, 7).unwrap();
+        let waited = pollster::block_on(event.clone().into_future());
+        waited.unwrap();
+        let found = buffer.read().unwrap();
+        assert_eq!((found[0], found[1]), (77 * 3 + 1, 4));
+    }
+}
+
+fn anything_in_any_order_is_right(f: &Fixture) {
+    for (seed, (one, other)) in pairs(f).into_iter().enumerate() {
+        let capped = Kernels::new(&f.open(|options| options.buffer_bytes = Some(9000)));
+        let devices = [&one, &other, &capped];
+        let mut random = Random(seed as u64 + 1);
+        let mut models: Vec<Vec<u32>> = (0..3u32).map(|i| vec![i; 1000]).collect();
+        let buffers: Vec<Buffer<u32>> = (models.iter())
+            .map(|model| f.context.buffer_from(model).unwrap())
+            .collect();
+        for step in 0..150 {
+            let which = random.below(3) as usize;
+            let (buffer, model) = (&buffers[which], &mut models[which]);
+            let start = random.below(999);
+            let end = start + 1 + random.below(1000 - start);
+            let part = buffer.slice(start..end).unwrap();
+            let at = start as usize..end as usize;
+            let kernels = devices[random.below(3) as usize];
+            match random.below(12) {
+                0..=4 => {
+                    kernels.add(&part, step).unwrap();
+                    added(&mut model[at], step);
+                }
+                5 => {
+                    let values: Vec<u32> = (0..end - start).map(|i| i as u32 * 31 + step).collect();
+                    part.write(0, &values).unwrap();
+                    model[at].copy_from_slice(&values);
+                }
+                6 => {
+                    part.fill(step, ..).unwrap();
+                    model[at].fill(step);
+                }
+                7 => {
+                    let mut mapped = part.map_mut(..).unwrap();
+                    let last = mapped.len() - 1;
+                    mapped[last] = step;
+                    mapped[0] += 1;
+                    mapped.unmap().unwrap();
+                    model[end as usize - 1] = step;
+                    model[start as usize] = model[start as usize].wrapping_add(1);
+                }
+                8 => {
+                    part.prefetch(&kernels.device).unwrap();
+                }
+                9 => {
+                    buffer.migrate(&kernels.device).unwrap();
+                }
+                10 => {
+                    let from = &buffers[(which + 1) % 3];
+                    let source = from.slice(start..end).unwrap();
+                    kernels.copy(&source, &part).unwrap();
+                    let copied = models[(which + 1) % 3][at.clone()].to_vec();
+                    models[which][at].copy_from_slice(&copied);
+                }
+                _ => assert_eq!(part.read().unwrap(), model[at], "step {step}"),
+            }
+        }
+        for (buffer, model) in buffers.iter().zip(&models) {
+            assert_eq!(&buffer.read().unwrap(), model);
+            let moves = buffer.statistics().moves;
+            assert!(moves.moved <= moves.whole_buffer + 4000, "{moves:?}");
+        }
+    }
+}
+
+/// Numbers that are the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
 }

@@ -13,7 +13,9 @@ mod beside;
 mod beside_functions;
 mod bindings;
 mod buffers;
+mod buffers_host;
 mod buffers_moving;
+mod buffers_parts;
 mod byte_copies;
 mod device_memory;
 mod devices;
@@ -98,7 +100,9 @@ fn main() -> std::process::ExitCode {
         beside_functions::CASES,
         bindings::CASES,
         buffers::CASES,
+        buffers_host::CASES,
         buffers_moving::CASES,
+        buffers_parts::CASES,
         byte_copies::CASES,
         device_memory::CASES,
         devices::CASES,

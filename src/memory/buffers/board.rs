@@ -33,6 +33,11 @@ impl PartView {
         self.offset..self.offset + self.bytes
     }
 
+    /// Whether its buffer lives in the heap.
+    pub(super) fn is_shared(&self) -> bool {
+        self.root.lock().is_shared()
+    }
+
     /// Whether it ends where its buffer does, so that nothing lies behind it in its last word.
     pub(crate) fn is_last(&self) -> bool {
         self.offset + self.bytes == self.root.bytes
@@ -203,9 +208,11 @@ impl<'r> Boarding<'r> {
             let root = &self.roots[at];
             let wants = self.wants(uses);
             let state = &mut self.states[at];
+            // Before anything is submitted, so that it does not depend on who is quick.
+            let conflicts = Self::conflicts(state, self.place, uses);
             let plan = root.bring(state, &wants, &self.device, self.place);
             let plan = plan.map_err(|error| (first, error))?;
-            let mut moves = self.explain_one(at, uses, &plan);
+            let moves = self.explain_one(uses, &plan, conflicts);
             if !moves.conflicts.is_empty() {
                 self.states[at].statistics.conflicts += 1;
                 self.context.count(|totals| totals.conflicts += 1);
@@ -215,7 +222,6 @@ impl<'r> Boarding<'r> {
                     moves.arguments.join(", ")
                 );
             }
-            moves.arguments.sort();
             told.buffers.push(moves);
         }
         self.keep_order(&by_root);
@@ -237,19 +243,28 @@ impl<'r> Boarding<'r> {
             }
             let plan = residency.plan(&wants, &self.context.routes());
             let plan = plan.map_err(|error| (first, self.roots[at].refusal(error)))?;
-            told.buffers.push(self.explain_one(at, uses, &plan));
+            let conflicts = Self::conflicts(&self.states[at], self.place, uses);
+            told.buffers.push(self.explain_one(uses, &plan, conflicts));
         }
         Ok(told)
     }
 
-    fn explain_one(&self, at: usize, uses: &[(usize, &Use)], plan: &Plan) -> ArgumentMoves {
-        let conflicts = uses
-            .iter()
-            .flat_map(|(_, one)| self.states[at].rivals(self.place, &one.part.range(), one.access));
+    fn conflicts(state: &State, place: Place, uses: &[(usize, &Use)]) -> Vec<Range<u64>> {
+        let all = uses.iter();
+        all.flat_map(|(_, one)| state.rivals(place, &one.part.range(), one.access))
+            .collect()
+    }
+
+    fn explain_one(
+        &self,
+        uses: &[(usize, &Use)],
+        plan: &Plan,
+        conflicts: Vec<Range<u64>>,
+    ) -> ArgumentMoves {
         ArgumentMoves {
             arguments: uses.iter().map(|(_, one)| one.argument.clone()).collect(),
             moves: plan.explain(|place| self.context.name_of(place)),
-            conflicts: conflicts.collect(),
+            conflicts,
         }
     }
 
@@ -342,6 +357,17 @@ impl<'r> Boarding<'r> {
         }
     }
 
+    /// What a part holds depends on these outcomes.
+    pub(super) fn poison(&mut self, part: &PartView, outcomes: &[Arc<Outcome>]) {
+        let at = self.index(&part.root);
+        if let Some(copy) = self.states[at].copy(self.place) {
+            let range = part.range();
+            for outcome in outcomes {
+                copy.shared.poison(range.clone(), outcome);
+            }
+        }
+    }
+
     /// The outcomes that decide about what a part holds.
     pub(crate) fn depends_on(&mut self, part: &PartView) -> Vec<Arc<Outcome>> {
         let at = self.index(&part.root);
@@ -387,9 +413,7 @@ impl Root {
                 }
                 Err(error) => {
                     // Where a source was lost meanwhile, others may have the bytes.
-                    let before = state.places().len();
-                    state.notice_losses();
-                    if state.places().len() == before || state.copy(place).is_none() {
+                    if !state.suspect_losses() || state.copy(place).is_none() {
                         return Err(error);
                     }
                 }

@@ -224,7 +224,7 @@ impl Root {
             (None, Err(message)) => return Err(refused(message).into()),
             (None, Ok(())) => {}
         }
-        let outcomes = state.host_taint.touching(&range);
+        let outcomes = state.host_depends_on(&range);
         loads.push(Load {
             range,
             memory,

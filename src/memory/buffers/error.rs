@@ -85,6 +85,14 @@ pub enum BufferError {
         /// The bytes that were lost among those that were asked for, in bytes of the whole buffer.
         ranges: Vec<Range<u64>>,
     },
+    /// Source and destination of a copy have bytes in common.
+    #[error("copy: bytes {from:?} and {to:?} of one buffer overlap: copy through another buffer")]
+    Overlap {
+        /// Source, in bytes of the whole buffer.
+        from: Range<u64>,
+        /// Destination, in bytes of the whole buffer.
+        to: Range<u64>,
+    },
     /// The bytes are mapped.
     #[error("{what}: bytes {}..{} are mapped{}: unmap them first", .range.start, .range.end, mapped(*.writing))]
     Mapped {

@@ -70,11 +70,16 @@ impl Root {
         };
         if ptr.is_null() && *owned {
             let found = self.heap()?;
-            *ptr = found.alloc_bytes(self.bytes.max(1), BINDABLE)?;
-            if let Some(host) = state.host.take() {
-                found.write(*ptr, host.bytes())?;
+            let made = found.alloc_bytes(self.bytes.max(1), BINDABLE)?;
+            if let Some(host) = &state.host
+                && let Err(error) = found.write(made, host.bytes())
+            {
+                // Nobody else knows of it.
+                let _ = found.free(made);
+                return Err(error.into());
             }
-            *heap = Some(found);
+            (*ptr, *heap) = (made, Some(found));
+            state.host = None;
         }
         Ok(true)
     }

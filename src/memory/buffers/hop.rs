@@ -64,8 +64,10 @@ impl End {
         }
     }
 
+    /// Whether the batch was submitted, and has ended in whatever way.
     pub(super) fn is_reached(&self) -> bool {
-        self.wait(Some(Instant::now())).is_ok()
+        self.batch.submission().is_some()
+            && !matches!(self.wait(Some(Instant::now())), Err(Missed::Deadline))
     }
 
     fn wait(&self, deadline: Option<Instant>) -> Result<(), Missed> {

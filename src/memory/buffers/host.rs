@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
+use super::board::{Boarding, PartView, Use, roots};
+use super::download::Download;
 use super::error::BufferError;
 use super::evict::missed;
 use super::root::{Root, State};
@@ -13,7 +15,8 @@ use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
 use crate::device::{Device, DeviceShared, Event};
 use crate::memory::fill::fill_bytes;
-use crate::memory::migrate::{Access, Place, Want};
+use crate::memory::heap::copies::places::{Buffers, Place as Spot, copy};
+use crate::memory::migrate::{Access, Content, Place, Want};
 
 impl<T: Pod> Buffer<T> {
     /// Reads the whole buffer, or this part; waits for everything that writes there.
@@ -88,6 +91,44 @@ impl<T: Pod> Buffer<T> {
         drop(queue);
         state.wrote_on_device(self.root.context(), device, place, range, &batch);
         Ok(())
+    }
+
+    /// Copies this part to `to`, which has as many elements: on the device that has used this buffer last, or on the host
+    /// where none has. What `to` held is not copied anywhere. Two parts of one buffer must have no bytes in common.
+    ///
+    /// # Errors
+    /// [`BufferError::OutOfRange`] if the lengths differ; [`BufferError::Overlap`]; as [`Buffer::prefetch`] for both.
+    pub fn copy_to(&self, to: &Buffer<T>) -> Result<(), BufferError> {
+        const WHAT: &str = "copy";
+        if self.len != to.len {
+            return Err(BufferError::OutOfRange {
+                what: WHAT,
+                start: 0,
+                end: self.len,
+                len: to.len,
+            });
+        }
+        let (from, target) = (self.part(), to.part());
+        let (source, goal) = (from.range(), target.range());
+        let same = Arc::ptr_eq(&self.root, &to.root);
+        if same && source.start < goal.end && goal.start < source.end {
+            return Err(BufferError::Overlap {
+                from: source,
+                to: goal,
+            });
+        }
+        let place = {
+            let state = self.root.lock();
+            let used = |place: &Place| state.copy(*place).map_or(0, |copy| copy.used_at);
+            let last = state.places().into_iter().max_by_key(used);
+            last.and_then(|place| Some(Arc::clone(&state.copy(place)?.shared.device)))
+        };
+        match place {
+            Some(device) if !from.is_shared() && !target.is_shared() => {
+                copy_on(&device, WHAT, from, target)
+            }
+            _ => to.write(0, &self.read()?),
+        }
     }
 
     /// Brings the latest bytes of the buffer, or of this part, to `device`; other places keep what they have. Nothing
@@ -218,51 +259,69 @@ impl Root {
         if range.is_empty() {
             return Ok(());
         }
-        let mut under_way = Vec::new();
-        let mut outcomes: Vec<Arc<Outcome>> = Vec::new();
-        let mut sources: Vec<Arc<DeviceShared>> = Vec::new();
-        {
+        let started = {
             let mut state = self.lock();
             state.check_maps(what, &range, false, own)?;
             state.notice_losses();
             if state.is_shared() {
                 return self.read_heap(&mut state, range, bytes);
             }
-            let want = Want {
-                place: Place::HOST,
-                range: range.clone(),
-                access: Access::Read,
-            };
-            let plan = state.residency.plan(&[want], &self.context().routes());
-            let plan = plan.map_err(|error| self.refusal(error))?;
-            // What is latest on the host, and zeros where nothing was ever written.
-            if let Some(host) = &state.host {
-                bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
-            }
-            outcomes.extend(state.host_taint.touching(&range));
-            for step in &plan.steps {
-                if let Some((source, depends_on, pieces)) = state.export(step.from, &step.range)? {
-                    if !depends_on.is_empty() {
-                        sources.push(Arc::clone(&source.device));
-                    }
-                    outcomes.extend(depends_on);
-                    under_way.extend(pieces);
+            loop {
+                match self.start_read(&mut state, &range, bytes) {
+                    Ok(started) => break started,
+                    // Where a device was lost meanwhile, others may have the bytes.
+                    Err(error) if !state.suspect_losses() => return Err(error),
+                    Err(_) => {}
                 }
             }
-            self.commit(&mut state, &plan)?;
-            for step in &plan.steps {
-                let dropped = state.residency.evicted(Place::HOST, step.range.clone());
-                dropped.map_err(|error| self.refusal(error))?;
-            }
-        }
-        for piece in under_way {
+        };
+        for piece in started.pieces {
             let at = (piece.range.start - range.start) as usize;
             let end = (piece.range.end - range.start) as usize;
             let taken = piece.take(None, |from| bytes[at..end].copy_from_slice(from));
             taken.map_err(missed)?;
         }
-        sources.iter().for_each(|device| device.settle());
-        failure_of(&outcomes)
+        started.sources.iter().for_each(|device| device.settle());
+        failure_of(&started.outcomes)
+    }
+
+    /// Takes what the host has, and starts to bring down the rest.
+    fn start_read(
+        &self,
+        state: &mut State,
+        range: &Range<u64>,
+        bytes: &mut [u8],
+    ) -> Result<Started, BufferError> {
+        let want = Want {
+            place: Place::HOST,
+            range: range.clone(),
+            access: Access::Read,
+        };
+        let plan = state.residency.plan(&[want], &self.context().routes());
+        let plan = plan.map_err(|error| self.refusal(error))?;
+        let mut started = Started {
+            outcomes: state.host_depends_on(range),
+            ..Started::default()
+        };
+        // Zeros where nothing was ever written.
+        if let Some(host) = &state.host {
+            bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
+        }
+        for step in &plan.steps {
+            if let Some((source, depends_on, pieces)) = state.export(step.from, &step.range)? {
+                if !depends_on.is_empty() {
+                    started.sources.push(Arc::clone(&source.device));
+                }
+                started.outcomes.extend(depends_on);
+                started.pieces.extend(pieces);
+            }
+        }
+        self.commit(state, &plan)?;
+        for step in &plan.steps {
+            let dropped = state.residency.evicted(Place::HOST, step.range.clone());
+            dropped.map_err(|error| self.refusal(error))?;
+        }
+        Ok(started)
     }
 
     /// Reads what lies in the heap, after everything that writes there.
@@ -273,7 +332,10 @@ impl Root {
         bytes: &mut [u8],
     ) -> Result<(), BufferError> {
         let Some((heap, ptr)) = state.in_heap() else {
-            // Nothing was ever written.
+            // Not used yet: what it was made of, or zeros.
+            if let Some(host) = &state.host {
+                bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
+            }
             return Ok(());
         };
         let host = heap.host()?;
@@ -319,6 +381,15 @@ impl Root {
     }
 }
 
+/// A read under way.
+#[derive(Default)]
+struct Started {
+    pieces: Vec<Download>,
+    outcomes: Vec<Arc<Outcome>>,
+    /// The devices that settle them.
+    sources: Vec<Arc<DeviceShared>>,
+}
+
 /// The first failure among launches, after all of them have told.
 pub(super) fn failure_of(outcomes: &[Arc<Outcome>]) -> Result<(), BufferError> {
     for outcome in outcomes {
@@ -350,6 +421,22 @@ impl State {
         self.begin(device, place, &range, Access::Overwrite, batch);
     }
 
+    /// The outcomes that decide about what the host has of a range; where it has the latest bytes, and only there.
+    pub(super) fn host_depends_on(&mut self, range: &Range<u64>) -> Vec<Arc<Outcome>> {
+        if self.host_taint.is_empty() {
+            return Vec::new();
+        }
+        let mut found: Vec<Arc<Outcome>> = Vec::new();
+        for (part, content) in self.residency.contents() {
+            let part = part.start.max(range.start)..part.end.min(range.end);
+            let here = matches!(content, Content::At(places) if places.contains(Place::HOST));
+            if here && part.start < part.end {
+                found.extend(self.host_taint.touching(&part));
+            }
+        }
+        found
+    }
+
     /// No failure is to be told of the range any more.
     fn overwritten_everywhere(&mut self, range: &Range<u64>) {
         self.host_taint.overwrite(range);
@@ -359,4 +446,43 @@ impl State {
             }
         }
     }
+}
+
+/// Copies one part to another on a device.
+fn copy_on(
+    device: &Arc<DeviceShared>,
+    what: &'static str,
+    from: PartView,
+    to: PartView,
+) -> Result<(), BufferError> {
+    let roots = roots([&from, &to].into_iter());
+    let mut boarding = Boarding::begin(device, &device.buffers_room, &roots)?;
+    let uses = [(from, Access::Read), (to, Access::Overwrite)].map(|(part, access)| Use {
+        part,
+        access,
+        argument: what.to_owned(),
+    });
+    boarding.bring(&uses).map_err(|(_, error)| error)?;
+    let [source, target] = &uses;
+    let spot = |part: &PartView, boarding: &Boarding<'_>| {
+        let view = boarding.view(part)?;
+        Ok::<_, BufferError>(Spot {
+            buffers: Buffers::One(view.shared.raw.clone()),
+            start: view.offset,
+            padded: part.is_last(),
+        })
+    };
+    let (at, goal) = (
+        spot(&source.part, &boarding)?,
+        spot(&target.part, &boarding)?,
+    );
+    let inherits = boarding.depends_on(&source.part);
+    let mut queue = device.queue.lock(device);
+    copy(&mut queue, device, &at, &goal, source.part.bytes)?;
+    let batch = queue.batch();
+    queue.commit();
+    drop(queue);
+    boarding.recorded(&uses, &batch, None);
+    boarding.poison(&target.part, &inherits);
+    Ok(())
 }

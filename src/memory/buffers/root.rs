@@ -3,7 +3,7 @@
 //! One lock for each buffer. Who needs several takes them in the order of their numbers, before anything of a device or
 //! of the heap; nothing that is done for somebody who holds a queue ever asks for them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
@@ -19,7 +19,7 @@ use crate::device::outcome::{Outcome, Taint};
 use crate::device::queue::Batch;
 use crate::device::room::Room;
 use crate::device::wait::lock;
-use crate::device::{DeviceShared, unique_id};
+use crate::device::{DeviceShared, capture, unique_id};
 use crate::memory::buffer::{BufferShared, DeviceBuffer};
 use crate::memory::heap::{ContextHeap, SharedHeap};
 use crate::memory::migrate::{Access, MigrateError, Place, Plan, Residency};
@@ -76,6 +76,9 @@ pub(super) struct DeviceCopy {
     pub(super) last: Option<Arc<Batch>>,
     pub(super) used_at: u64,
 }
+
+/// Below this many batches nobody asks which of them have ended.
+const FEW: usize = 4;
 
 /// Bytes that the host has mapped.
 pub(super) struct Mapping {
@@ -254,6 +257,18 @@ impl State {
         host.bytes_mut()
     }
 
+    /// Finds out which devices are gone, after something went wrong; true if there are any.
+    pub(super) fn suspect_losses(&mut self) -> bool {
+        let places = self.places();
+        for place in &places {
+            if let Some(copy) = self.copy(*place) {
+                suspect(&copy.shared.device);
+            }
+        }
+        self.notice_losses();
+        self.places().len() < places.len()
+    }
+
     /// Takes note of devices that are gone.
     pub(super) fn notice_losses(&mut self) {
         for place in self.places() {
@@ -300,29 +315,29 @@ impl State {
         access: Access,
         batch: &Arc<Batch>,
     ) {
-        let token = unique_id();
-        if self
-            .residency
-            .begin(token, place, range.clone(), access)
-            .is_ok()
-        {
-            let in_use = InUse {
-                end: End::of(device, Arc::clone(batch)),
-                device: Arc::clone(device),
-                batch: Arc::clone(batch),
-                thread: std::thread::current().id(),
-            };
-            self.uses.insert(token, in_use);
-        }
+        // Commands of one batch end together.
+        let known = (self.uses.iter()).find(|(_, used)| Arc::ptr_eq(&used.batch, batch));
+        let token = known.map_or_else(unique_id, |(token, _)| *token);
+        // Within the buffer, since parts are.
+        let _ = self.residency.begin(token, place, range.clone(), access);
+        self.uses.entry(token).or_insert_with(|| InUse {
+            end: End::of(device, Arc::clone(batch)),
+            device: Arc::clone(device),
+            batch: Arc::clone(batch),
+            thread: std::thread::current().id(),
+        });
     }
 
     /// Forgets the commands that have ended, and those that a later one stands for.
     pub(super) fn forget_ended(&mut self) {
+        if self.uses.len() < FEW {
+            return;
+        }
         let State {
             residency, uses, ..
         } = self;
         residency.forget_finished(|token| uses.get(&token).is_none_or(InUse::is_over));
-        let live: Vec<u64> = residency.unfinished().map(|used| used.token).collect();
+        let live: HashSet<u64> = residency.unfinished().map(|used| used.token).collect();
         uses.retain(|token, _| live.contains(token));
     }
 
@@ -368,10 +383,7 @@ impl State {
 
 impl InUse {
     fn is_over(&self) -> bool {
-        match self.batch.submission() {
-            None => false,
-            Some(_) => self.end.is_reached(),
-        }
+        self.end.is_reached()
     }
 }
 
@@ -406,6 +418,25 @@ impl DeviceCopy {
         for outcome in outcomes {
             self.shared.poison(range.clone(), outcome);
         }
+    }
+}
+
+/// Raises the flag of a device that is gone. wgpu reports nothing to those who ask something of a device that was
+/// destroyed; but a buffer made there is none.
+pub(super) fn suspect(device: &DeviceShared) {
+    let (buffer, _) = capture(&device.raw, || {
+        device.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tombolo question"),
+            size: 4,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    });
+    let ((), error) = capture(&device.raw, || {
+        buffer.map_async(wgpu::MapMode::Read, .., |_| {})
+    });
+    if error.is_some() {
+        device.lost.raise("it was destroyed, or answers no more");
     }
 }
 
