@@ -631,7 +631,7 @@ fn who_enqueues_does_not_wait_for_other_devices(f: &Fixture) {
         "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
          @group(0) @binding(1) var<storage, read_write> words: array<atomic<u32>>;
          @compute @workgroup_size(1) fn main() {
-            for (var i = 0u; i < 400000000u; i++) {
+            for (var i = 0u; i < 40000000u; i++) {
                 storageBarrier();
                 if atomicLoad(&words[0]) == 7u { data[0] = 77u; break; }
             }
@@ -642,8 +642,11 @@ fn who_enqueues_does_not_wait_for_other_devices(f: &Fixture) {
         .device
         .kernel(&program, "main", &Constants::new())
         .unwrap();
-    let others = pairs(f);
-    for (_, other) in &others {
+    for (_, other) in pairs(f) {
+        // SwiftShader may give a kernel to a thread that is busy with the one that listens.
+        if other.device.name() == f.device.name() {
+            continue;
+        }
         let words = f.device.live(1).unwrap();
         let buffer = f.context.buffer_from_vec(vec![1u32; 100]).unwrap();
         let apart = f.context.buffer_from_vec(vec![1u32; 100]).unwrap();
