@@ -101,6 +101,9 @@ pub struct Machine {
     /// Which memories have it.
     holds: Vec<Vec<bool>>,
     lost: Vec<bool>,
+    /// The version of each byte, and that which each memory has.
+    version: Vec<u64>,
+    seen: Vec<Vec<Option<u64>>>,
     next: u32,
     random: Random,
     pub moved: u64,
@@ -136,6 +139,8 @@ impl Machine {
             truth: vec![None; LEN],
             holds: vec![vec![false; LEN]; PLACES],
             lost: vec![false; LEN],
+            version: vec![0; LEN],
+            seen: vec![vec![None; LEN]; PLACES],
             next: 0,
             random: Random(seed | 1),
             moved: 0,
@@ -160,6 +165,7 @@ impl Machine {
         for byte in range {
             self.values[memory][byte] = self.value();
             self.holds[memory][byte] = false;
+            self.seen[memory][byte] = None;
         }
     }
 
@@ -205,6 +211,11 @@ impl Machine {
         self.check_avoided(&plan, wants);
         self.run(&plan);
         self.whole_scheme(&plan, wants);
+        let mut writers = wants.iter().filter(|want| want.access.writes());
+        if let Some(first) = writers.next() {
+            // One version for each place cannot tell what each of several has written.
+            self.broken |= writers.any(|other| other.place != first.place);
+        }
         self.residency.commit(&plan).expect("a fresh plan");
         for want in wants.iter().filter(|want| want.access.needs_content()) {
             self.check_reads(want.place.index() as usize, bytes(&want.range));
@@ -243,6 +254,11 @@ impl Machine {
             // What the command did not write is what was there: content, even where it was undefined.
             self.truth[byte] = Some(self.values[memory][byte]);
             self.lost[byte] = false;
+            // A version that nobody else had is as if it had never been.
+            if !self.only_at(memory, byte) {
+                self.version[byte] += 1;
+            }
+            self.seen[memory][byte] = Some(self.version[byte]);
             for other in 0..PLACES {
                 self.holds[other][byte] = other == memory;
             }
@@ -288,6 +304,7 @@ impl Machine {
                 assert!(!self.holds[to][byte], "byte {byte} is there already");
                 self.values[to][byte] = self.values[from][byte];
                 self.holds[to][byte] = true;
+                self.seen[to][byte] = Some(self.version[byte]);
                 self.moved += 1;
             }
         }
@@ -403,6 +420,7 @@ impl Machine {
             self.lost[byte] = false;
             for memory in 0..PLACES {
                 self.holds[memory][byte] = false;
+                self.seen[memory][byte] = None;
             }
         }
         // A scheme of whole buffers learns nothing from this, unless all is gone.
@@ -486,10 +504,19 @@ impl Machine {
                     Some(_) => self.holds[self.memory[at]][byte],
                 };
                 assert_eq!(
-                    self.residency.is_current(place(at), range),
+                    self.residency.is_current(place(at), range.clone()),
                     current,
                     "byte {byte} at place {at}"
                 );
+                let held = match self.seen[self.memory[at]][byte] {
+                    None => Held::Nothing,
+                    Some(_) if self.holds[self.memory[at]][byte] => Held::Current,
+                    Some(seen) => {
+                        let behind = self.version[byte] - seen;
+                        Held::Behind(behind.min(15) as u8)
+                    }
+                };
+                assert_eq!(self.residency.held(place(at), range), held);
             }
         }
         // Neighbours that are equal are one.

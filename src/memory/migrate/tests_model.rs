@@ -11,8 +11,8 @@ use super::*;
 enum Operation {
     /// Several wants at one place.
     Launch(usize, Vec<(Range<u64>, Access)>),
-    /// Reads at several places at once.
-    Prefetch(Vec<usize>, Range<u64>),
+    /// Wants at several places at once.
+    Together(Vec<(usize, Range<u64>, Access)>),
     Discard(Range<u64>),
     Evict(usize),
     Lose(usize),
@@ -53,15 +53,29 @@ fn commands(devices: usize) -> impl Strategy<Value = Operation> {
     let wants = prop::collection::vec((range(), access()), 1..4);
     prop_oneof![
         8 => (0..=devices, wants).prop_map(|(at, wants)| Operation::Launch(at, wants)),
-        2 => (prop::collection::vec(0..=devices, 1..4), range())
-            .prop_map(|(at, range)| Operation::Prefetch(at, range)),
+        2 => one_writer(devices),
+        1 => (prop::collection::vec(0..=devices, 2..4), range()).prop_map(|(places, range)| {
+            let read = |at| (at, range.clone(), Access::Read);
+            Operation::Together(places.into_iter().map(read).collect())
+        }),
         1 => range().prop_map(Operation::Discard),
     ]
+}
+
+/// Several places read, and one of them may write.
+fn one_writer(devices: usize) -> impl Strategy<Value = Operation> {
+    let reads = prop::collection::vec((0..=devices, range(), Just(Access::Read)), 1..4);
+    (reads, 0..=devices, range(), access()).prop_map(|(mut wants, at, range, access)| {
+        wants.push((at, range, access));
+        Operation::Together(wants)
+    })
 }
 
 fn anything(devices: usize) -> impl Strategy<Value = Operation> {
     prop_oneof![
         8 => commands(devices),
+        1 => prop::collection::vec((0..=devices, range(), access()), 1..5)
+            .prop_map(Operation::Together),
         1 => (0..=devices).prop_map(Operation::Evict),
         1 => (1..=devices).prop_map(Operation::Lose),
         1 => (0..=devices, range()).prop_map(|(at, range)| Operation::Fail(at, range)),
@@ -114,13 +128,13 @@ fn apply(machine: &mut Machine, operation: &Operation) {
                 .collect();
             machine.launch(&wants);
         }
-        Operation::Prefetch(places, range) => {
-            let wants: Vec<Want> = places
+        Operation::Together(wants) => {
+            let wants: Vec<Want> = wants
                 .iter()
-                .map(|&at| Want {
-                    place: place(at),
+                .map(|(at, range, access)| Want {
+                    place: place(*at),
                     range: range.clone(),
-                    access: Access::Read,
+                    access: *access,
                 })
                 .collect();
             machine.launch(&wants);
@@ -150,10 +164,10 @@ proptest! {
         let mut machine = Machine::new(wires, &[], seed);
         for operation in &operations {
             apply(&mut machine, operation);
+            prop_assert!(!machine.broken);
             prop_assert!(machine.moved <= machine.whole_moved);
+            prop_assert_eq!(machine.residency.counters().whole_buffer, machine.whole_moved);
         }
-        prop_assert!(!machine.broken);
-        prop_assert_eq!(machine.residency.counters().whole_buffer, machine.whole_moved);
     }
 
     /// Where going around by a third device would be cheaper, whole buffers may have gone there by chance, and one
@@ -167,9 +181,10 @@ proptest! {
         let mut machine = Machine::new(wires, &[], seed);
         for operation in &operations {
             apply(&mut machine, operation);
+            prop_assert!(!machine.broken);
             prop_assert!(machine.arrived <= machine.whole_moved);
+            prop_assert_eq!(machine.residency.counters().whole_buffer, machine.whole_moved);
         }
-        prop_assert_eq!(machine.residency.counters().whole_buffer, machine.whole_moved);
     }
 
     #[test]
