@@ -56,6 +56,8 @@ mod view;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod model_wires;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_model;

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::model_wires::Wires;
 use super::*;
 
 pub const LEN: usize = 48;
@@ -42,51 +43,6 @@ pub fn ranges_of(is: impl Fn(usize) -> bool) -> Vec<Range<u64>> {
         }
     }
     ranges
-}
-
-/// How devices are connected, in the model's own words.
-#[derive(Debug, Clone)]
-pub struct Wires {
-    /// Costs of direct hops; `None` between devices that have none.
-    pub cost: [[Option<u32>; PLACES]; PLACES],
-    pub chunk: u64,
-}
-
-impl Wires {
-    pub fn routes(&self) -> Routes {
-        let mut routes = Routes::new().with_chunk(self.chunk);
-        for from in 0..PLACES {
-            for to in (0..PLACES).filter(|&to| to != from) {
-                if let Some(cost) = self.cost[from][to] {
-                    let route = match (from, to) {
-                        (0, _) | (_, 0) => Route::ThroughHost,
-                        _ if cost % 2 == 0 => Route::SameDevice,
-                        _ => Route::SharedHost,
-                    };
-                    routes.set(place(from), place(to), route, cost);
-                }
-            }
-        }
-        routes
-    }
-
-    fn hop(&self, from: usize, to: usize) -> Option<u32> {
-        let usual = (from == 0 || to == 0).then_some(Routes::HOST_COST);
-        self.cost[from][to].or(usual)
-    }
-
-    /// Cost and hops of the cheapest way; a direct one wins where both cost the same.
-    fn way(&self, from: usize, to: usize) -> (u32, u64) {
-        if from == 0 || to == 0 {
-            return (self.hop(from, to).expect("a hop of the host"), 1);
-        }
-        let around = self.hop(from, 0).zip(self.hop(0, to));
-        let around = around.map(|(there, back)| there + back).expect("two hops");
-        match self.hop(from, to) {
-            Some(cost) if cost <= around => (cost, 1),
-            _ => (around, 2),
-        }
-    }
 }
 
 pub struct Machine {
@@ -329,14 +285,14 @@ impl Machine {
                 arrived[self.memory[step.to.index() as usize]] += 1;
             }
             let host = self.memory[0];
-            for memory in 0..PLACES {
+            for (memory, &arrived) in arrived.iter().enumerate() {
                 let most = missing.contains(&memory)
                     || memory == host && here.iter().any(|step| step.from.is_host());
                 assert!(
-                    arrived[memory] <= usize::from(most),
+                    arrived <= usize::from(most),
                     "byte {byte} goes to memory {memory} for nothing"
                 );
-                assert!(!missing.contains(&memory) || arrived[memory] == 1);
+                assert!(!missing.contains(&memory) || arrived == 1);
             }
             let cost: u32 = here
                 .iter()
@@ -519,10 +475,19 @@ impl Machine {
                 assert_eq!(self.residency.held(place(at), range), held);
             }
         }
-        // Neighbours that are equal are one.
-        let contents: Vec<_> = self.residency.extents.iter().collect();
-        for pair in contents.windows(2) {
-            assert!(pair[0].0.end < pair[1].0.start || pair[0].1 != pair[1].1);
+        // Neighbours of which the same is to be told are one.
+        let told: Vec<_> = self
+            .residency
+            .contents()
+            .map(|(range, content)| {
+                let held = |at| self.residency.held(place(at), range.clone());
+                let held: Vec<Held> = (0..PLACES).map(held).collect();
+                (range, content, held)
+            })
+            .collect();
+        for pair in told.windows(2) {
+            let apart = pair[0].0.end < pair[1].0.start;
+            assert!(apart || (pair[0].1, &pair[0].2) != (pair[1].1, &pair[1].2));
         }
         assert_eq!(self.residency.counters().moved, self.moved);
     }

@@ -26,6 +26,10 @@ fn launch(buffer: &mut Residency, routes: &Routes, wants: &[Want]) -> u64 {
     plan.moved()
 }
 
+fn one(range: Range<u64>) -> Vec<Range<u64>> {
+    Vec::from_iter([range])
+}
+
 fn written(at: usize) -> Residency {
     let mut buffer = Residency::new(LEN);
     buffer.wrote(place(at), 0..LEN).expect("a range");
@@ -285,7 +289,7 @@ fn a_lost_device_takes_only_what_was_nowhere_else() {
         Err(MigrateError::Lost { place, ranges })
     };
     assert_eq!(read(&buffer, 0..LEN), lost(vec![100..203, 1001..1002]));
-    assert_eq!(read(&buffer, 202..300), lost(vec![202..203]));
+    assert_eq!(read(&buffer, 202..300), lost(one(202..203)));
     assert!(read(&buffer, 203..1001).is_ok());
     // To write some of it is to leave the rest.
     assert!(
@@ -313,7 +317,7 @@ fn a_copy_that_failed_leaves_what_is_elsewhere() {
     // The source is lost, and the copies that were enqueued from it never arrive.
     assert_eq!(buffer.lost(place(1)), []);
     assert_eq!(buffer.failed(place(2), 0..LEN), Ok(vec![]));
-    assert_eq!(buffer.failed(place(0), 5..LEN), Ok(vec![5..LEN]));
+    assert_eq!(buffer.failed(place(0), 5..LEN), Ok(one(5..LEN)));
     assert!(buffer.is_current(place(0), 0..5));
 }
 
@@ -325,7 +329,7 @@ fn an_eviction_copies_what_is_nowhere_else_and_drops_the_rest() {
     launch(&mut buffer, &routes, &[want(1, 11..99, Access::Write)]);
     let only = MigrateError::OnlyCopy {
         place: place(1),
-        ranges: vec![11..99],
+        ranges: one(11..99),
     };
     assert_eq!(buffer.evicted(place(1), 0..LEN), Err(only));
     let eviction = buffer.evictable(place(1), &routes);
@@ -337,7 +341,7 @@ fn an_eviction_copies_what_is_nowhere_else_and_drops_the_rest() {
     assert!(buffer.is_current(Place::HOST, 0..LEN));
     // The host's own memory cannot be moved to the host.
     let host = buffer.evictable(Place::HOST, &routes);
-    assert_eq!((host.kept, host.plan.moved()), (vec![0..LEN], 0));
+    assert_eq!((host.kept, host.plan.moved()), (one(0..LEN), 0));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::model::{LEN, Machine, PLACES, Wires, place};
+use super::model::{LEN, Machine, PLACES, place};
+use super::model_wires::Wires;
 use super::*;
 
 #[derive(Debug, Clone)]
