@@ -124,6 +124,8 @@ impl Residency {
 
     /// The place is gone, with its memory. Returns the ranges whose latest bytes were nowhere else; to read them is
     /// [`MigrateError::Lost`] until they are overwritten or discarded.
+    ///
+    /// Copies from there that were enqueued count as made. Call [`failed`](Self::failed) for those that never were.
     pub fn lost(&mut self, place: Place) -> Vec<Range<u64>> {
         // Memory that others see stays where they are.
         for memory in &mut self.memories {
