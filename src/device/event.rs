@@ -316,8 +316,15 @@ impl Future for EventFuture {
         let event = &self.0;
         let unsent = (event.batch.as_ref()).is_some_and(|batch| batch.submission().is_none());
         if unsent {
-            let closed = event.device.queue.lock(&event.device).closed_gates();
-            if let Some(gate) = closed.last() {
+            let last = (event
+                .device
+                .queue
+                .lock(&event.device)
+                .gates()
+                .closed()
+                .last())
+            .cloned();
+            if let Some(gate) = last {
                 gate.wake(context.waker());
                 return Poll::Pending;
             }

@@ -20,12 +20,53 @@ pub(crate) trait Gate: Send + Sync {
     fn wake(&self, waker: &Waker);
 }
 
+/// A batch that waits for another device may have this many times the commands of one that does not.
+const PATIENCE: u32 = 16;
+
+/// What the open batch of a queue waits for.
+#[derive(Default)]
+pub(crate) struct Gates {
+    closed: Vec<Arc<dyn Gate>>,
+    held: bool,
+}
+
+impl Gates {
+    /// Has the batch wait for `gate`.
+    pub(crate) fn hold_for(&mut self, gate: Arc<dyn Gate>) {
+        self.closed.push(gate);
+        self.held = true;
+    }
+
+    /// Whether the batch has ever waited, so that nobody else may have thought of submitting it.
+    pub(crate) fn has_held(&self) -> bool {
+        self.held
+    }
+
+    /// What it still waits for.
+    pub(crate) fn closed(&mut self) -> &[Arc<dyn Gate>] {
+        self.closed.retain(|gate| !gate.is_open());
+        &self.closed
+    }
+
+    /// Whether a batch with so many times the commands that it should have is better submitted now.
+    pub(super) fn may_go(&mut self, times: u32) -> bool {
+        times >= PATIENCE || self.closed().is_empty()
+    }
+
+    /// Sees to it that nothing is waited for, and makes a new beginning.
+    pub(super) fn open(&mut self) {
+        for gate in std::mem::take(self).closed {
+            gate.open(None);
+        }
+    }
+}
+
 impl DeviceShared {
     /// Opens the gates of what was recorded, without the queue in hand, so that others may go on recording. False if
     /// `deadline` came first.
     pub(crate) fn open_gates(&self, deadline: Option<Instant>) -> bool {
         loop {
-            let closed = self.queue.lock(self).closed_gates();
+            let closed = self.queue.lock(self).gates().closed().to_vec();
             if closed.is_empty() {
                 return true;
             }

@@ -10,15 +10,12 @@ use std::time::Duration;
 
 use super::DeviceShared;
 use super::follower::Follower;
-use super::gate::Gate;
+use super::gate::Gates;
 use super::outcome::{ExecutionError, Outcome};
 use super::prints::Job;
 use super::profile::{Profiler, TimingSlot};
 use super::status::{Mirror, Record, StatusPool};
 use super::wait::{LostFlag, Progress, lock, wait_for};
-
-/// A batch that waits for another device may have this many times the commands of one that does not.
-const PATIENCE: u32 = 16;
 
 /// One submission: open while commands are recorded, then on its way, then complete.
 #[derive(Debug, Default)]
@@ -81,9 +78,8 @@ pub(crate) struct State {
     encoder: Option<wgpu::CommandEncoder>,
     pass: Option<OpenPass>,
     commands: u32,
-    /// What the open batch waits for, and whether it ever waited.
-    gates: Vec<Arc<dyn Gate>>,
-    held: bool,
+    /// What the open batch waits for.
+    gates: Gates,
     uniforms: UniformRing,
     status: Option<StatusPool>,
     unsettled: VecDeque<Unsettled>,
@@ -114,8 +110,7 @@ impl Queue {
                 encoder: None,
                 pass: None,
                 commands: 0,
-                gates: Vec::new(),
-                held: false,
+                gates: Gates::default(),
                 uniforms: UniformRing {
                     buffer: None,
                     generation: 0,
@@ -374,31 +369,15 @@ impl Recorder<'_> {
         self.state.commands += 1;
     }
 
-    /// Has the open batch wait for `gate`.
-    pub(crate) fn hold_for(&mut self, gate: Arc<dyn Gate>) {
-        self.state.gates.push(gate);
-        self.state.held = true;
-    }
-
-    /// Whether the open batch has waited for something, so that nobody else may have thought of submitting it.
-    pub(crate) fn is_held(&self) -> bool {
-        self.state.held
-    }
-
-    /// What the open batch still waits for.
-    pub(crate) fn closed_gates(&mut self) -> Vec<Arc<dyn Gate>> {
-        self.state.gates.retain(|gate| !gate.is_open());
-        self.state.gates.clone()
+    /// What the open batch waits for.
+    pub(crate) fn gates(&mut self) -> &mut Gates {
+        &mut self.state.gates
     }
 
     /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full.
     pub(crate) fn commit(&mut self) {
-        let full = self.device.options.max_batch;
-        let commands = self.state.commands;
-        if commands < full {
-            return;
-        }
-        if commands >= full.saturating_mul(PATIENCE) || self.closed_gates().is_empty() {
+        let (full, commands) = (self.device.options.max_batch, self.state.commands);
+        if commands >= full && self.state.gates.may_go(commands / full.max(1)) {
             // The batch's events carry what went wrong.
             let _ = self.flush();
         }
@@ -412,10 +391,7 @@ impl Recorder<'_> {
             self.state.uniforms.data.clear();
             return Ok(());
         }
-        for gate in std::mem::take(&mut self.state.gates) {
-            gate.open(None);
-        }
-        self.state.held = false;
+        self.state.gates.open();
         self.end_pass();
         let device = self.device;
         let state = &mut *self.state;

@@ -148,9 +148,9 @@ impl Launch {
         let mut boarding = begun.map_err(|error| self.buffer_error(first(), error))?;
         let brought = boarding.bring(uses);
         let told = brought.map_err(|(at, error)| self.buffer_error(&uses[at].argument, error))?;
-        for at in 0..self.travellers.len() {
-            let home = boarding.view(&self.travellers[at].part);
-            let home = home.map_err(|error| self.buffer_error(&uses[at].argument, error))?;
+        for (at, one) in uses.iter().enumerate() {
+            let home = boarding.view(&one.part);
+            let home = home.map_err(|error| self.buffer_error(&one.argument, error))?;
             let view = match home.shared.is_heap {
                 true => self.detour(device, at, home)?,
                 false => self.stay(device, at, home)?,

@@ -14,6 +14,7 @@ mod beside_functions;
 mod bindings;
 mod buffers;
 mod buffers_host;
+mod buffers_limits;
 mod buffers_moving;
 mod buffers_parts;
 mod byte_copies;
@@ -101,6 +102,7 @@ fn main() -> std::process::ExitCode {
         bindings::CASES,
         buffers::CASES,
         buffers_host::CASES,
+        buffers_limits::CASES,
         buffers_moving::CASES,
         buffers_parts::CASES,
         byte_copies::CASES,

@@ -303,10 +303,10 @@ impl<'r> Boarding<'r> {
         let outcome = Outcome::new("the order between devices".into(), Vec::new());
         let hop = Hop::new(pieces, outcome);
         let mut queue = self.device.queue.lock(&self.device);
-        if queue.has_commands() && !queue.is_held() {
+        if queue.has_commands() && !queue.gates().has_held() {
             let _ = queue.flush();
         }
-        queue.hold_for(Arc::clone(&hop) as _);
+        queue.gates().hold_for(Arc::clone(&hop) as _);
         // So that there is something to submit.
         queue.encode(|_| {});
         drop(queue);

@@ -123,7 +123,7 @@ impl Root {
         };
         let mut queue = device.queue.lock(device);
         let waits = loads.iter().any(|load| load.hop.is_some());
-        if waits && queue.has_commands() && !queue.is_held() {
+        if waits && queue.has_commands() && !queue.gates().has_held() {
             // What was recorded before does not wait.
             let _ = queue.flush();
         }
@@ -133,7 +133,7 @@ impl Root {
                 failed.get_or_insert(error);
             }
             if let Some((hop, _)) = &load.hop {
-                queue.hold_for(Arc::clone(hop) as _);
+                queue.gates().hold_for(Arc::clone(hop) as _);
             }
         }
         let batch = queue.batch();

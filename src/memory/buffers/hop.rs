@@ -276,7 +276,7 @@ fn serve(errands: &Receiver<Errand>) {
         }
         if let Some(target) = errand.target.upgrade() {
             let mut queue = target.queue.lock(&target);
-            if queue.is_held() && queue.closed_gates().is_empty() {
+            if queue.gates().has_held() && queue.gates().closed().is_empty() {
                 // The batch's events carry what went wrong.
                 let _ = queue.flush();
             }
