@@ -33,7 +33,7 @@
 //! A [`Program`] is WGSL text, checked once on the host. [`Device::kernel`] specializes one entry
 //! point of it with [`Constants`], and compiles it; both steps are cached. A [`Kernel`] knows its
 //! [`Interface`], and [`Kernel::launch`] starts a [`Launch`], whose arguments are given by name and
-//! checked: [`DeviceBuffer`]s, slices of them, values for uniforms, textures and samplers.
+//! checked: [`DeviceBuffer`]s, [`Buffer`]s, slices of them, values for uniforms, textures and samplers.
 //!
 //! [`Launch::submit`] returns an [`Event`]: wait for it, with or without a deadline, `.await` it, or
 //! ignore it. What fails after submission is that event's [`ExecutionError`], and also the answer of
@@ -73,6 +73,12 @@
 //! [`Context::heap`] is a [`SharedHeap`]: a value in it has one address, a [`Ptr`], in Rust and in WGSL on every
 //! device of the context. Kernels follow it with `usm_<Type>(p)`, and the host looks through
 //! [`SharedHeap::host`]. [`Program::check_layout`] compares what both sides declare of a structure.
+//!
+//! # Buffers over several devices
+//!
+//! A [`Buffer`] belongs to the [`Context`] ([`Context::buffer`]): launches on any of its devices take it, or parts of it
+//! ([`Buffer::slice`]), and the bytes that they need are brought there ([`migrate`] decides which). Nobody waits for bytes
+//! when a launch is submitted. [`Event::explanation`] says what moved, and [`Placement`] where buffers live.
 //!
 //! # Device globals
 //!
