@@ -38,8 +38,8 @@ enum Way {
 /// Bytes that are to be recorded, or that wait for the host.
 struct Load {
     range: Range<u64>,
-    /// Where they lie, and where in it.
-    memory: wgpu::Buffer,
+    /// Where they lie, and where in it; `None` for the host's own memory.
+    memory: Option<wgpu::Buffer>,
     at: u64,
     outcomes: Vec<Arc<Outcome>>,
     /// Made when they have arrived.
@@ -102,7 +102,17 @@ impl Root {
         let mut loads = Vec::new();
         for haul in hauls(plan, place) {
             let made = match haul.way {
-                Way::Host => self.load_host(state, device, haul.range, &mut loads),
+                Way::Host => {
+                    loads.push(Load {
+                        outcomes: state.host_depends_on(&haul.range),
+                        at: haul.range.start % 4,
+                        range: haul.range,
+                        memory: None,
+                        hop: None,
+                        used: None,
+                    });
+                    Ok(())
+                }
                 Way::Through(from) => {
                     self.load_through(state, device, from, haul.range, &mut loads)
                 }
@@ -128,13 +138,36 @@ impl Root {
             let _ = queue.flush();
         }
         let mut failed = None;
+        // The open batch, if it has commands; wgpu's own writes would overtake them.
+        let mut begun = queue.has_commands();
         for load in &loads {
-            if let Err(error) = self.record(&mut queue, device, &target, load) {
+            let is_word = |at: u64| at.is_multiple_of(4);
+            let words = is_word(load.range.start)
+                && (is_word(load.range.end) || load.range.end == self.bytes);
+            let recorded = match &load.memory {
+                Some(memory) => self.record(&mut queue, device, &target, load, memory),
+                None => {
+                    let part = load.range.start as usize..load.range.end as usize;
+                    let bytes = &state.host_bytes(self.bytes)[part];
+                    match begun || !words {
+                        true => stage(device, bytes, load.at).and_then(|memory| {
+                            self.record(&mut queue, device, &target, load, &memory)
+                        }),
+                        false => write_now(device, &target, &load.range, bytes),
+                    }
+                }
+            };
+            begun = queue.has_commands();
+            if let Err(error) = recorded {
                 failed.get_or_insert(error);
             }
             if let Some((hop, _)) = &load.hop {
                 queue.gates().hold_for(Arc::clone(hop) as _);
             }
+        }
+        if !begun {
+            // Writes travel with the next submission: there is to be one.
+            queue.encode(|_| {});
         }
         let batch = queue.batch();
         queue.commit();
@@ -162,9 +195,10 @@ impl Root {
         device: &Arc<DeviceShared>,
         target: &Arc<BufferShared>,
         load: &Load,
+        memory: &wgpu::Buffer,
     ) -> Result<(), MemoryError> {
         let from = Spot {
-            buffers: Buffers::One(load.memory.clone()),
+            buffers: Buffers::One(memory.clone()),
             start: load.at,
             padded: true,
         };
@@ -191,49 +225,6 @@ impl Root {
                 self.context().exchange.give(used, Some(end));
             }
         }
-    }
-
-    /// What the host has goes into memory of the device at once.
-    fn load_host(
-        &self,
-        state: &mut State,
-        device: &Arc<DeviceShared>,
-        range: Range<u64>,
-        loads: &mut Vec<Load>,
-    ) -> Result<(), BufferError> {
-        let at = range.start % 4;
-        let bytes = at + (range.end - range.start);
-        let memory = upload_memory(device, bytes)?;
-        let whole = self.bytes;
-        let source = &state.host_bytes(whole)[range.start as usize..range.end as usize];
-        let (filled, error) = capture(&device.raw, || {
-            let view = memory.get_mapped_range_mut(0..bytes.next_multiple_of(4));
-            let filled = view.map(|mut view| {
-                view.slice(at as usize..bytes as usize)
-                    .copy_from_slice(source);
-            });
-            memory.unmap();
-            filled.map_err(|error| error.to_string())
-        });
-        let refused = |message| MemoryError::Refused {
-            what: "a copy to a device",
-            message,
-        };
-        match (error, filled) {
-            (Some(error), _) => return Err(refused(error.to_string()).into()),
-            (None, Err(message)) => return Err(refused(message).into()),
-            (None, Ok(())) => {}
-        }
-        let outcomes = state.host_depends_on(&range);
-        loads.push(Load {
-            range,
-            memory,
-            at,
-            outcomes,
-            hop: None,
-            used: None,
-        });
-        Ok(())
     }
 
     /// Through memory that the source writes and the host reads, and memory that the host writes and the target reads.
@@ -265,7 +256,7 @@ impl Root {
         for (index, (range, memory, at)) in memories.into_iter().enumerate() {
             loads.push(Load {
                 range,
-                memory,
+                memory: Some(memory),
                 at,
                 outcomes: vec![Arc::clone(&outcome)],
                 // One gate for all of them.
@@ -330,12 +321,64 @@ impl Root {
         loads.push(Load {
             at: range.start % 4,
             range,
-            memory,
+            memory: Some(memory),
             outcomes: vec![outcome],
             hop: Some((hop, owner)),
             used: Some(taken),
         });
         Ok(())
+    }
+}
+
+/// What the host has, in memory that the device copies from.
+fn stage(device: &Arc<DeviceShared>, bytes: &[u8], at: u64) -> Result<wgpu::Buffer, MemoryError> {
+    let end = at + bytes.len() as u64;
+    let memory = upload_memory(device, end)?;
+    let (filled, error) = capture(&device.raw, || {
+        let view = memory.get_mapped_range_mut(0..end.next_multiple_of(4));
+        let filled = view.map(|mut view| {
+            view.slice(at as usize..end as usize).copy_from_slice(bytes);
+        });
+        memory.unmap();
+        filled.map_err(|error| error.to_string())
+    });
+    let message = match (error, filled) {
+        (Some(error), _) => error.to_string(),
+        (None, Err(message)) => message,
+        (None, Ok(())) => return Ok(memory),
+    };
+    Err(MemoryError::Refused {
+        what: "a copy to a device",
+        message,
+    })
+}
+
+/// Hands what the host has to wgpu's own write, which makes no second copy of it. Only for whole words, and while the
+/// open batch has no commands, which the write would overtake.
+fn write_now(
+    device: &DeviceShared,
+    target: &BufferShared,
+    range: &Range<u64>,
+    bytes: &[u8],
+) -> Result<(), MemoryError> {
+    let whole = bytes.len() / 4 * 4;
+    let mut tail = [0u8; 4];
+    tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
+    let ((), error) = capture(&device.raw, || {
+        let (to, at) = (&target.raw, range.start);
+        if whole > 0 {
+            device.queue_raw.write_buffer(to, at, &bytes[..whole]);
+        }
+        if whole < bytes.len() {
+            device.queue_raw.write_buffer(to, at + whole as u64, &tail);
+        }
+    });
+    match error {
+        None => Ok(()),
+        Some(error) => Err(MemoryError::Refused {
+            what: "a copy to a device",
+            message: error.to_string(),
+        }),
     }
 }
 
