@@ -70,7 +70,14 @@ pub struct Launch {
 enum Grid {
     Invocations(Extent),
     Workgroups(Extent),
-    Indirect { buffer: BufferView, offset: u64 },
+    Indirect {
+        buffer: BufferView,
+        offset: u64,
+    },
+    /// From a buffer of the context, before it was brought to the device.
+    IndirectElsewhere {
+        offset: u64,
+    },
 }
 
 impl Kernel {
@@ -244,10 +251,16 @@ impl Launch {
 
     /// Reads the three work-group counts from `buffer`, at byte `offset`, when the launch runs. Counts
     /// beyond the adapter's limit run nothing, as wgpu defines it.
-    pub fn indirect(mut self, buffer: impl Into<BufferView>, offset: u64) -> Self {
-        self.grid = Some(Grid::Indirect {
-            buffer: buffer.into(),
-            offset,
+    pub fn indirect(mut self, buffer: impl Into<BufferArgument>, offset: u64) -> Self {
+        self.travellers
+            .retain(|traveller| traveller.slot != travel::INDIRECT);
+        self.grid = Some(match buffer.into().0 {
+            Passing::Here(buffer) => Grid::Indirect { buffer, offset },
+            Passing::Wherever(part) => {
+                let traveller = travel::Traveller::new(travel::INDIRECT, part, false);
+                self.travellers.push(traveller);
+                Grid::IndirectElsewhere { offset }
+            }
         });
         self.checked = false;
         self

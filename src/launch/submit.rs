@@ -391,6 +391,8 @@ impl Launch {
             }),
             Some(Grid::Invocations(extent)) => Ok((Some(groups(*extent, true)?), None)),
             Some(Grid::Workgroups(extent)) => Ok((Some(groups(*extent, false)?), None)),
+            // Asked before the buffer is here; it says nothing of the grid.
+            Some(Grid::IndirectElsewhere { .. }) => Ok((None, None)),
             Some(Grid::Indirect { buffer, offset }) => {
                 let raw = buffer.shared.raw.clone();
                 Ok((None, Some((raw, buffer.offset + offset))))

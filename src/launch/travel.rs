@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::Launch;
 use super::arguments::Given;
 use super::bounce::{bounce, bounce_beside};
 use super::error::LaunchError;
+use super::{Grid, Launch};
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::{Batch, Recorder};
 use crate::device::{DeviceShared, capture, unique_id};
@@ -18,6 +18,9 @@ use crate::memory::buffer::BufferShared;
 use crate::memory::buffers::board::{Boarding, PartView, Use, roots};
 use crate::memory::buffers::{BufferError, LaunchExplanation, Root};
 use crate::memory::heap::copies::places::{Buffers, Place, copy};
+
+/// The slot of the buffer that an indirect grid is read from, which is no argument.
+pub(super) const INDIRECT: usize = usize::MAX;
 
 /// An argument that is a part of a buffer of the context.
 #[derive(Debug, Clone)]
@@ -84,8 +87,18 @@ impl Stay {
 
 impl Launch {
     fn writes(&self, slot: usize) -> bool {
-        let kind = &self.kernel.interface().arguments[slot].kind;
-        matches!(kind, ArgumentKind::Storage { writable: true, .. })
+        let info = self.kernel.interface().arguments.get(slot);
+        let is_written = |kind: &_| matches!(kind, ArgumentKind::Storage { writable: true, .. });
+        info.is_some_and(|info| is_written(&info.kind))
+    }
+
+    /// What messages call an argument.
+    fn argument(&self, slot: usize) -> String {
+        let info = self.kernel.interface().arguments.get(slot);
+        info.map_or_else(
+            || "the indirect buffer".to_owned(),
+            |info| info.name.clone(),
+        )
     }
 
     /// The uses of buffers of the context, in the order of the travellers.
@@ -98,9 +111,7 @@ impl Launch {
                 (true, false) => Access::ReadWrite,
                 (true, true) => Access::Overwrite,
             },
-            argument: self.kernel.interface().arguments[traveller.slot]
-                .name
-                .clone(),
+            argument: self.argument(traveller.slot),
         };
         self.travellers.iter().map(used).collect()
     }
@@ -151,6 +162,10 @@ impl Launch {
         for (at, one) in uses.iter().enumerate() {
             let home = boarding.view(&one.part);
             let home = home.map_err(|error| self.buffer_error(&one.argument, error))?;
+            if self.travellers[at].slot == INDIRECT {
+                self.read_grid(home);
+                continue;
+            }
             let view = match home.shared.is_heap {
                 true => self.detour(device, at, home)?,
                 false => self.stay(device, at, home)?,
@@ -172,16 +187,29 @@ impl Launch {
         Ok((boarding, told))
     }
 
+    /// The grid is in a buffer that has come to the device.
+    fn read_grid(&mut self, buffer: BufferView) {
+        let id = |view: &BufferView| (view.shared.id, view.offset, view.bytes);
+        match &self.grid {
+            Some(Grid::Indirect { buffer: known, .. }) if id(known) == id(&buffer) => {}
+            Some(Grid::Indirect { offset, .. } | Grid::IndirectElsewhere { offset }) => {
+                let offset = *offset;
+                self.grid = Some(Grid::Indirect { buffer, offset });
+                self.checked = false;
+            }
+            _ => {}
+        }
+    }
+
     /// Parts that have bytes in common must not be written through one of them.
     fn check_parts(&self) -> Result<(), LaunchError> {
         for (at, one) in self.travellers.iter().enumerate() {
             for other in &self.travellers[at + 1..] {
                 if one.meets(other) && (self.writes(one.slot) || self.writes(other.slot)) {
-                    let arguments = &self.kernel.interface().arguments;
                     return Err(LaunchError::Aliased {
                         kernel: self.kernel.interface().entry.clone(),
-                        first: arguments[one.slot].name.clone(),
-                        second: arguments[other.slot].name.clone(),
+                        first: self.argument(one.slot),
+                        second: self.argument(other.slot),
                     });
                 }
             }

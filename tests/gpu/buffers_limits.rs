@@ -169,6 +169,10 @@ fn memory_moves_to_the_host_under_pressure(f: &Fixture) {
     assert_eq!(large.read().unwrap(), vec![3; 2000]);
     small.add(&large, 1).unwrap();
     assert_eq!(large.read().unwrap(), vec![10; 2000]);
+    let used = small.device.buffer_memory().used;
+    assert_eq!(small.device.trim_buffers().unwrap(), used);
+    assert_eq!(small.device.buffer_memory().used, 0);
+    assert_eq!(large.read().unwrap(), vec![10; 2000]);
     let evicted: u64 = buffers
         .iter()
         .map(|buffer| buffer.statistics().evictions)

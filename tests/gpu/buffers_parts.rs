@@ -14,6 +14,7 @@ cases![
     parts_of_bytes_begin_and_end_anywhere,
     parts_of_one_buffer_in_one_launch,
     uniforms_are_parts_too,
+    grids_are_read_from_parts,
     kernels_that_follow_pointers_take_parts,
     other_contexts_are_refused,
 ];
@@ -280,6 +281,44 @@ fn uniforms_are_parts_too(f: &Fixture) {
         assert_eq!(data.read().unwrap(), vec![5 * 10 * 2; 100]);
         // Uniforms are read: they are where they were.
         assert_eq!(factors.read().unwrap(), (0..64).collect::<Vec<u32>>());
+    }
+}
+
+fn grids_are_read_from_parts(f: &Fixture) {
+    let program = Program::new(
+        "count.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+         @compute @workgroup_size(1) fn main(@builtin(workgroup_id) id: vec3<u32>) { data[id.x] += 1u; }",
+    )
+    .unwrap();
+    for (one, other) in pairs(f) {
+        let data: Buffer<u32> = f.context.buffer(10).unwrap();
+        let counts: Buffer<u32> = f.context.buffer(8).unwrap();
+        let kernel = other
+            .device
+            .kernel(&program, "main", &Constants::new())
+            .unwrap();
+        let part = counts.slice(2..).unwrap();
+        let mut launch = kernel.launch().buffer("data", &data).indirect(&part, 8);
+        for _ in 0..2 {
+            // The other device makes the numbers: 1 group in each direction, and later 4 in the first.
+            one.add(&counts.slice(4..7).unwrap(), 1).unwrap();
+            launch.submit().unwrap();
+            one.add(&counts.slice(5..7).unwrap(), 0).unwrap();
+            counts.write(5, &[1, 1]).unwrap();
+            launch.submit().unwrap();
+            counts.write(5, &[0, 0]).unwrap();
+        }
+        assert_eq!(data.read().unwrap()[..5], [4, 2, 2, 2, 0]);
+        let refused = |buffer: &Buffer<u32>, offset| {
+            let launch = kernel
+                .launch()
+                .buffer("data", &data)
+                .indirect(buffer, offset);
+            { launch }.submit().unwrap_err()
+        };
+        assert!(matches!(refused(&part, 16), LaunchError::Indirect { .. }));
+        assert!(matches!(refused(&data, 0), LaunchError::Aliased { .. }));
     }
 }
 

@@ -198,6 +198,32 @@ impl State {
 }
 
 impl Device {
+    /// Gives up all memory that buffers of the context have on this device, after what is nowhere else has come to the
+    /// host; waits for that. Buffers that somebody works with at this moment are left alone. Returns the bytes that were
+    /// given up.
+    ///
+    /// # Errors
+    /// The first failure of a buffer, which stays as it was; the others are given up all the same.
+    pub fn trim_buffers(&self) -> Result<u64, BufferError> {
+        let context = self.shared.buffers_room.get::<super::ContextBuffers>();
+        let place = context.place_of(&self.shared)?;
+        let before = self.buffer_memory().used;
+        let mut failed = None;
+        for root in context.roots() {
+            let Some(mut state) = root.try_lock() else {
+                continue;
+            };
+            state.notice_losses();
+            if let Err(error) = root.evict(&mut state, &self.shared, place) {
+                failed.get_or_insert(error);
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(before.saturating_sub(self.buffer_memory().used)),
+        }
+    }
+
     /// The memory that buffers of the context ([`Buffer`](crate::Buffer)) have on this device.
     pub fn buffer_memory(&self) -> BufferMemory {
         let mut memory = *lock(&self.shared.memory_room.get::<MemoryRoom>().buffers);
