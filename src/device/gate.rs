@@ -82,3 +82,47 @@ impl DeviceShared {
         self.queue.lock(self).flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Switch(AtomicBool);
+
+    impl Gate for Switch {
+        fn open(&self, deadline: Option<Instant>) -> bool {
+            // Whoever is in no hurry opens it.
+            deadline.is_none() && !self.0.swap(true, Ordering::Relaxed) || self.is_open()
+        }
+
+        fn is_open(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn wake(&self, waker: &Waker) {
+            waker.wake_by_ref();
+        }
+    }
+
+    #[test]
+    fn a_batch_is_held_until_all_its_gates_are_open() {
+        let mut gates = Gates::default();
+        assert!(gates.may_go(1) && !gates.has_held());
+        let switches = [Arc::new(Switch::default()), Arc::new(Switch::default())];
+        for switch in &switches {
+            gates.hold_for(Arc::clone(switch) as Arc<dyn Gate>);
+        }
+        assert!(!gates.may_go(1) && gates.may_go(PATIENCE));
+        assert!(!switches[0].open(Some(Instant::now())));
+        switches[0].open(None);
+        assert_eq!(gates.closed().len(), 1);
+        assert!(!gates.may_go(1) && gates.has_held());
+        gates.open();
+        assert!(switches[1].is_open());
+        // The next batch begins without any.
+        assert!(gates.may_go(1) && !gates.has_held());
+    }
+}

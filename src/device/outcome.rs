@@ -309,6 +309,35 @@ mod tests {
     }
 
     #[test]
+    fn what_depends_on_something_unknown_is_unknown_itself() {
+        let input = Outcome::new("input".into(), Vec::new());
+        // As a transfer's: it was made, and what it moved is not known yet.
+        let moved = Outcome::new("moved".into(), vec![Arc::clone(&input)]);
+        moved.settle(Ok(()));
+        let last = Outcome::new("last".into(), vec![moved]);
+        last.settle(Ok(()));
+        assert!(!last.is_settled() && !last.succeeded() && last.failure().is_none());
+        last.resolve();
+        assert!(!last.is_settled());
+        input.settle(Err(ExecutionError::Refused {
+            message: "test".into(),
+        }));
+        match last.failure().as_deref() {
+            Some(ExecutionError::Inherited { kernel, cause }) => {
+                assert_eq!(kernel, "last");
+                assert!(matches!(**cause, ExecutionError::Refused { .. }));
+            }
+            other => panic!("{other:?}"),
+        }
+        let good = Outcome::new("good".into(), Vec::new());
+        let next = Outcome::new("next".into(), vec![Arc::clone(&good)]);
+        next.settle(Ok(()));
+        assert!(!next.succeeded());
+        good.settle(Ok(()));
+        assert!(next.succeeded());
+    }
+
+    #[test]
     fn the_first_verdict_stays() {
         let outcome = Outcome::new("k".into(), Vec::new());
         assert!(!outcome.is_settled());

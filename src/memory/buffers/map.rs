@@ -177,19 +177,26 @@ impl<T: Pod> MappedWrite<T> {
     }
 
     fn touch(&mut self, new: Range<usize>) {
-        if new.is_empty() || new.end > self.values.len() {
-            return;
+        if new.end <= self.values.len() {
+            touch(&mut self.touched, new);
         }
-        let first = self.touched.partition_point(|old| old.end < new.start);
-        let last = self.touched.partition_point(|old| old.start <= new.end);
-        let mut whole = new;
-        if let Some(old) = self.touched.get(first..last)
-            && let (Some(a), Some(b)) = (old.first(), old.last())
-        {
-            whole = whole.start.min(a.start)..whole.end.max(b.end);
-        }
-        self.touched.splice(first..last, [whole]);
     }
+}
+
+/// Adds a range to ranges in rising order that are apart from each other, and stay so.
+fn touch(touched: &mut Vec<Range<usize>>, new: Range<usize>) {
+    if new.is_empty() {
+        return;
+    }
+    let first = touched.partition_point(|old| old.end < new.start);
+    let last = touched.partition_point(|old| old.start <= new.end);
+    let mut whole = new;
+    if let Some(old) = touched.get(first..last)
+        && let (Some(a), Some(b)) = (old.first(), old.last())
+    {
+        whole = whole.start.min(a.start)..whole.end.max(b.end);
+    }
+    touched.splice(first..last, [whole]);
 }
 
 impl<T: Pod> Drop for MappedWrite<T> {
@@ -241,4 +248,28 @@ by_range! {
     RangeTo<usize>: |range, _len| 0..range.end,
     RangeInclusive<usize>: |range, _len| *range.start()..range.end().saturating_add(1),
     RangeFull: |range, len| 0..len,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn touched_ranges_are_those_of_a_map_of_elements(ranges in prop::collection::vec((0usize..60, 0usize..9), 0..40)) {
+            let (mut touched, mut model) = (Vec::new(), [false; 70]);
+            for (start, len) in ranges {
+                touch(&mut touched, start..start + len);
+                model[start..start + len].fill(true);
+            }
+            let mut found = [false; 70];
+            for (at, range) in touched.iter().enumerate() {
+                prop_assert!(range.start < range.end);
+                prop_assert!(at == 0 || touched[at - 1].end < range.start);
+                found[range.clone()].fill(true);
+            }
+            prop_assert_eq!(found, model);
+        }
+    }
 }
