@@ -214,6 +214,11 @@ impl Outcome {
         }
     }
 
+    /// Whether the launch or the transfer itself has failed, whatever it inherits; `None` while that is not known.
+    pub(crate) fn went_wrong(&self) -> Option<bool> {
+        self.own.get().map(Result::is_err)
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         self.verdict().is_some()
     }

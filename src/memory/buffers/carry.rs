@@ -178,6 +178,11 @@ impl Root {
                 copy.filled(&load.range, &load.outcomes);
                 copy.used(&batch, Some(load.range.clone()), now);
             }
+            // The outcome of a load is that of its transfer, where it waits for one.
+            if let (Some(_), [outcome]) = (&load.memory, &load.outcomes[..]) {
+                let arrival = (Arc::clone(outcome), place, load.range.clone());
+                state.arrivals.push(arrival);
+            }
             if let Some((hop, source)) = &load.hop {
                 self.context().porter.send(hop, source, device);
             }

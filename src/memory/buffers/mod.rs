@@ -3,7 +3,7 @@
 //! A [`Buffer`] is a part of a root ([`root`]), which knows for every range of bytes where the latest ones are: the
 //! books are kept by the planner ([`migrate`](super::migrate)), which also decides what moves. This room has the memory
 //! made ([`evict`]), makes the copies ([`carry`], over [`download`], [`hop`] and [`exchange`]), and keeps the host's side
-//! ([`host`], [`map`]). Launches go through [`board`].
+//! ([`host`], [`map`]); [`losses`] sees to what is left when a device is gone. Launches go through [`board`].
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
 //!   versions.
@@ -19,6 +19,7 @@ mod evict;
 mod exchange;
 mod hop;
 mod host;
+mod losses;
 mod map;
 mod root;
 mod statistics;

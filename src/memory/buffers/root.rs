@@ -19,7 +19,7 @@ use crate::device::outcome::{Outcome, Taint};
 use crate::device::queue::Batch;
 use crate::device::room::Room;
 use crate::device::wait::lock;
-use crate::device::{DeviceShared, capture, unique_id};
+use crate::device::{DeviceShared, unique_id};
 use crate::memory::buffer::{BufferShared, DeviceBuffer};
 use crate::memory::heap::{ContextHeap, SharedHeap};
 use crate::memory::migrate::{Access, MigrateError, Place, Plan, Residency};
@@ -48,6 +48,8 @@ pub(crate) struct State {
     /// By place, without the host's.
     copies: Vec<Option<DeviceCopy>>,
     pub(super) maps: Vec<Mapping>,
+    /// Bytes on their way to devices, with what becomes of them.
+    pub(super) arrivals: Vec<(Arc<Outcome>, Place, Range<u64>)>,
     /// Commands that may not have ended, by the numbers that the residency knows them by.
     uses: HashMap<u64, InUse>,
     pub(super) statistics: BufferStatistics,
@@ -160,6 +162,7 @@ impl Root {
                 host_taint: Taint::default(),
                 copies: Vec::new(),
                 maps: Vec::new(),
+                arrivals: Vec::new(),
                 uses: HashMap::new(),
                 statistics: BufferStatistics::default(),
             }),
@@ -255,31 +258,6 @@ impl State {
             .host
             .get_or_insert_with(|| Box::new(vec![0u8; bytes as usize]));
         host.bytes_mut()
-    }
-
-    /// Finds out which devices are gone, after something went wrong; true if there are any.
-    pub(super) fn suspect_losses(&mut self) -> bool {
-        let places = self.places();
-        for place in &places {
-            if let Some(copy) = self.copy(*place) {
-                suspect(&copy.shared.device);
-            }
-        }
-        self.notice_losses();
-        self.places().len() < places.len()
-    }
-
-    /// Takes note of devices that are gone.
-    pub(super) fn notice_losses(&mut self) {
-        for place in self.places() {
-            let gone = self
-                .copy(place)
-                .is_some_and(|copy| copy.shared.device.lost.is_raised());
-            if gone {
-                self.residency.lost(place);
-                self.take_copy(place);
-            }
-        }
     }
 
     /// The first mapping that `range` meets and a command that `writes` it, or reads it, must not.
@@ -418,25 +396,6 @@ impl DeviceCopy {
         for outcome in outcomes {
             self.shared.poison(range.clone(), outcome);
         }
-    }
-}
-
-/// Raises the flag of a device that is gone. wgpu reports nothing to those who ask something of a device that was
-/// destroyed; but a buffer made there is none.
-pub(super) fn suspect(device: &DeviceShared) {
-    let (buffer, _) = capture(&device.raw, || {
-        device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("tombolo question"),
-            size: 4,
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        })
-    });
-    let ((), error) = capture(&device.raw, || {
-        buffer.map_async(wgpu::MapMode::Read, .., |_| {})
-    });
-    if error.is_some() {
-        device.lost.raise("it was destroyed, or answers no more");
     }
 }
 
