@@ -3,6 +3,7 @@
 // Every example includes this module, and none uses all of it.
 #![allow(dead_code)]
 
+pub mod devices;
 pub mod text;
 
 use std::error::Error;
