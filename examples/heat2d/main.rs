@@ -47,9 +47,8 @@ struct Arguments {
     /// How their names begin.
     #[arg(short, long, value_name = "PREFIX", default_value = "heat2d-")]
     output: String,
-    /// Use two devices of one adapter, even if there are others.
-    #[arg(long)]
-    one_adapter: bool,
+    #[command(flatten)]
+    devices: devices::Choice,
 }
 
 fn main() -> ExitCode {
@@ -66,7 +65,7 @@ struct Run {
 
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let context = Context::new()?;
-    let devices = devices::two(&context, arguments.one_adapter)?;
+    let devices = arguments.devices.open(&context)?;
     let plate = Plate::new(arguments.width, arguments.height);
     let steps = arguments.steps as usize;
     show("devices", &devices::names(&devices));

@@ -2,21 +2,35 @@
 
 use std::error::Error;
 
-use tombolo::{Context, Device};
+use tombolo::{Context, Device, DeviceOptions};
 
-/// The device that the environment chooses, and one of another adapter; where the machine has no other, or only
-/// `one_adapter` is wanted, a second device of the same.
-pub fn two(context: &Context, one_adapter: bool) -> Result<[Device; 2], Box<dyn Error>> {
-    let one = context.device()?;
-    let adapters = context.adapters();
-    // One adapter may be there for several backends, under one name.
-    let mut others = adapters.iter().filter(|known| known.name != one.name());
-    if let Some(other) = others.next().filter(|_| !one_adapter) {
-        let other = context.device_at(other.index)?;
-        return Ok([one, other]);
+/// Which two.
+#[derive(clap::Args)]
+pub struct Choice {
+    /// Use two devices of one adapter, even if there are others.
+    #[arg(long)]
+    one_adapter: bool,
+    /// Share no memory of the host with the devices: bytes go through copies of it.
+    #[arg(long)]
+    copies: bool,
+}
+
+impl Choice {
+    /// The device that the environment chooses, and one of another adapter; where the machine has no other, or only one
+    /// is wanted, a second device of the same.
+    pub fn open(&self, context: &Context) -> Result<[Device; 2], Box<dyn Error>> {
+        let mut options = DeviceOptions::default();
+        options.import_host_memory = !self.copies;
+        let one = context.device_with(options.clone())?;
+        let adapters = context.adapters();
+        // One adapter may be there for several backends, under one name.
+        let mut others = adapters.iter().filter(|known| known.name != one.name());
+        let other = match others.next().filter(|_| !self.one_adapter) {
+            Some(other) => context.device_at_with(other.index, options)?,
+            None => context.device_named_with(one.name(), options)?,
+        };
+        Ok([one, other])
     }
-    let other = context.device_named(one.name())?;
-    Ok([one, other])
 }
 
 /// The names of devices, in a line.

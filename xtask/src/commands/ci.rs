@@ -57,6 +57,16 @@ const EXAMPLES: &[Example] = &[
     Example {
         name: "wordcount",
         args: &["--size", "1", "--blocks"],
+        name: "heat2d",
+        args: &["--steps", "300"],
+    },
+    Example {
+        name: "heat2d",
+        args: &["--steps", "50", "--copies", "--one-adapter", "--width", "61"],
+    },
+    Example {
+        name: "pipeline",
+        args: &["--pictures", "6"],
     },
 ];
 
