@@ -31,6 +31,7 @@ pub use readback::{ReadBack, ReadError};
 #[derive(Debug, Default)]
 pub(crate) struct MemoryRoom {
     staging: staging::StagingPool,
+    uploads: buffers::UploadPool,
     device_memory: heap::device_memory::DeviceMemory,
     /// What buffers of the context have on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,

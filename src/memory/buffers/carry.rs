@@ -10,11 +10,13 @@ use std::sync::Arc;
 use super::download::Download;
 use super::error::BufferError;
 use super::exchange::{Crate, MOST_BYTES};
-use super::hop::{End, Hop, Piece, upload_memory};
+use super::hop::{End, Hop, Piece};
 use super::root::{Root, State};
+use super::upload::{fill, upload_memory};
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Batch, Recorder};
 use crate::device::{DeviceShared, capture};
+use crate::memory::MemoryRoom;
 use crate::memory::buffer::{BufferShared, MemoryError};
 use crate::memory::heap::copies::places::{Buffers, Place as Spot, copy};
 use crate::memory::migrate::{Place, Plan, Route};
@@ -138,6 +140,8 @@ impl Root {
             let _ = queue.flush();
         }
         let mut failed = None;
+        // What the device copies out of, and may be filled again when the batch has ended.
+        let mut emptied = Vec::new();
         // The open batch, if it has commands; wgpu's own writes would overtake them.
         let mut begun = queue.has_commands();
         for load in &loads {
@@ -145,12 +149,18 @@ impl Root {
             let words = is_word(load.range.start)
                 && (is_word(load.range.end) || load.range.end == self.bytes);
             let recorded = match &load.memory {
-                Some(memory) => self.record(&mut queue, device, &target, load, memory),
+                Some(memory) => {
+                    if load.used.is_none() {
+                        emptied.push(memory.clone());
+                    }
+                    self.record(&mut queue, device, &target, load, memory)
+                }
                 None => {
                     let part = load.range.start as usize..load.range.end as usize;
                     let bytes = &state.host_bytes(self.bytes)[part];
                     match begun || !words {
                         true => stage(device, bytes, load.at).and_then(|memory| {
+                            emptied.push(memory.clone());
                             self.record(&mut queue, device, &target, load, &memory)
                         }),
                         false => write_now(device, &target, &load.range, bytes),
@@ -188,6 +198,10 @@ impl Root {
             }
         }
         self.give_back(loads, Some((device, &batch)));
+        let pool = &device.memory_room.get::<MemoryRoom>().uploads;
+        for memory in emptied {
+            pool.give(memory, End::of(device, Arc::clone(&batch)));
+        }
         match failed {
             Some(error) => Err(error.into()),
             None => Ok(Some(batch)),
@@ -341,9 +355,7 @@ fn stage(device: &Arc<DeviceShared>, bytes: &[u8], at: u64) -> Result<wgpu::Buff
     let memory = upload_memory(device, end)?;
     let (filled, error) = capture(&device.raw, || {
         let view = memory.get_mapped_range_mut(0..end.next_multiple_of(4));
-        let filled = view.map(|mut view| {
-            view.slice(at as usize..end as usize).copy_from_slice(bytes);
-        });
+        let filled = view.map(|mut view| fill(&mut view, at, bytes));
         memory.unmap();
         filled.map_err(|error| error.to_string())
     });

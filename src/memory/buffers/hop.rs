@@ -11,12 +11,12 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::download::{Download, Missed};
+use super::upload::fill;
+use crate::device::DeviceShared;
 use crate::device::gate::Gate;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
 use crate::device::wait::{LostFlag, Progress, lock, wait_for};
-use crate::device::{DeviceShared, capture};
-use crate::memory::buffer::MemoryError;
 
 /// What the host has to do before a batch is submitted.
 pub(super) struct Hop {
@@ -98,8 +98,7 @@ impl Piece {
             let end = skip + bytes.len() as u64;
             filled = match to.get_mapped_range_mut(0..end.next_multiple_of(4)) {
                 Ok(mut view) => {
-                    view.slice(skip as usize..end as usize)
-                        .copy_from_slice(bytes);
+                    fill(&mut view, skip, bytes);
                     Ok(())
                 }
                 Err(error) => Err(error.to_string()),
@@ -199,32 +198,6 @@ impl Gate for Hop {
         }
         drop(state);
         waker.wake_by_ref();
-    }
-}
-
-/// A buffer of `device` that the host fills before the device copies out of it.
-pub(super) fn upload_memory(
-    device: &DeviceShared,
-    bytes: u64,
-) -> Result<wgpu::Buffer, MemoryError> {
-    let (buffer, error) = capture(&device.raw, || {
-        device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("tombolo upload"),
-            size: bytes.next_multiple_of(4),
-            usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
-            mapped_at_creation: true,
-        })
-    });
-    match error {
-        None => Ok(buffer),
-        Some(wgpu::Error::OutOfMemory { .. }) => Err(MemoryError::OutOfMemory {
-            bytes,
-            device: device.capabilities.name.clone(),
-        }),
-        Some(error) => Err(MemoryError::Refused {
-            what: "a copy to a device",
-            message: error.to_string(),
-        }),
     }
 }
 

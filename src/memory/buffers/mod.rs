@@ -23,6 +23,7 @@ mod losses;
 mod map;
 mod root;
 mod statistics;
+mod upload;
 
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
@@ -35,6 +36,7 @@ pub(crate) use context::ContextBuffers;
 pub use error::BufferError;
 pub use map::{MappedRead, MappedWrite};
 pub use statistics::{BufferMemory, BufferStatistics};
+pub(crate) use upload::UploadPool;
 
 use self::board::PartView;
 use self::root::{Home, HostBytes};
