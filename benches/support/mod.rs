@@ -17,6 +17,17 @@ pub struct Raw {
 impl Raw {
     /// The buffers are those of bindings 0, 1, ... of group 0.
     pub fn new(device: &Device, source: &str, buffers: &[&wgpu::Buffer]) -> Self {
+        let whole = |buffer: &&wgpu::Buffer| ((*buffer).clone(), 0, buffer.size());
+        let ranges: Vec<_> = buffers.iter().map(whole).collect();
+        Self::with_ranges(device, source, &ranges)
+    }
+
+    /// As [`Raw::new`], with the first byte of each buffer and how many are bound.
+    pub fn with_ranges(
+        device: &Device,
+        source: &str,
+        buffers: &[(wgpu::Buffer, u64, u64)],
+    ) -> Self {
         let raw = device.raw();
         let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: None,
@@ -32,9 +43,13 @@ impl Raw {
         });
         let entries: Vec<_> = (0..)
             .zip(buffers)
-            .map(|(binding, buffer)| wgpu::BindGroupEntry {
+            .map(|(binding, (buffer, offset, bytes))| wgpu::BindGroupEntry {
                 binding,
-                resource: buffer.as_entire_binding(),
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset: *offset,
+                    size: wgpu::BufferSize::new(*bytes),
+                }),
             })
             .collect();
         let group = raw.create_bind_group(&wgpu::BindGroupDescriptor {
@@ -50,20 +65,23 @@ impl Raw {
         let mut encoder = device
             .raw()
             .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            pass.set_pipeline(&self.pipeline);
-            pass.set_bind_group(0, &self.group, &[]);
-            for _ in 0..launches {
-                pass.dispatch_workgroups(groups, 1, 1);
-            }
-        }
+        self.encode(&mut encoder, launches, groups);
         let index = device.raw_queue().submit([encoder.finish()]);
         device.raw().poll(wgpu::PollType::Wait {
             submission_index: Some(index),
             timeout: None,
         })?;
         Ok(())
+    }
+
+    /// Dispatches in one pass.
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, launches: u32, groups: u32) {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        pass.set_pipeline(&self.pipeline);
+        pass.set_bind_group(0, &self.group, &[]);
+        for _ in 0..launches {
+            pass.dispatch_workgroups(groups, 1, 1);
+        }
     }
 }
 

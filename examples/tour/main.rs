@@ -1,6 +1,7 @@
 //! Everything that the runtime can do so far, shown and checked on one device.
 
 mod basics;
+mod buffers;
 mod globals;
 mod launches;
 mod outcomes;
@@ -80,6 +81,7 @@ const TOUR: &[&[Stop]] = &[
     launches::STOPS,
     pointers::STOPS,
     globals::STOPS,
+    buffers::STOPS,
     services::STOPS,
     outcomes::STOPS,
     system::STOPS,

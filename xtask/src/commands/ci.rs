@@ -62,7 +62,14 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         name: "heat2d",
-        args: &["--steps", "50", "--copies", "--one-adapter", "--width", "61"],
+        args: &[
+            "--steps",
+            "50",
+            "--copies",
+            "--one-adapter",
+            "--width",
+            "61",
+        ],
     },
     Example {
         name: "pipeline",

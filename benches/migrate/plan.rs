@@ -1,17 +1,12 @@
 //! What it costs to decide which copies a command needs, on the host alone: a buffer in 100 ranges, all of which a
-//! command wants.
-//!
-//! `cargo test --bench migrate_plan` measures nothing: it checks that the plans are those that are meant.
-//!
-//! The last lines are the rows, in microseconds: `time <row> = <median> (<min>..<max>) goal <= <limit>`. Each
-//! measurement is the mean of [`PLANS`] decisions.
+//! command wants. Each measurement is the mean of [`PLANS`] decisions.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use tombolo::migrate::{Access, Place, Residency, Route, Routes, Want};
 
-type Error = Box<dyn std::error::Error>;
+use crate::support::Error;
 
 const RANGES: u64 = 100;
 /// Bytes of a range.
@@ -145,15 +140,17 @@ impl Row {
     }
 }
 
-fn main() -> Result<(), Error> {
-    let mut rows = rows()?;
-    for row in &mut rows {
+/// Checks that the plans are those that are meant.
+pub fn check() -> Result<(), Error> {
+    for mut row in rows()? {
         assert_eq!(row.decide()?, row.steps, "{}", row.name);
     }
-    // `cargo bench` passes it and `cargo test` does not.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return Ok(());
-    }
+    Ok(())
+}
+
+/// The rows' lines.
+pub fn measure() -> Result<Vec<String>, Error> {
+    let mut rows = rows()?;
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); rows.len()];
     for round in 0..=ROUNDS {
         for (row, times) in rows.iter_mut().zip(&mut times) {
@@ -167,16 +164,8 @@ fn main() -> Result<(), Error> {
             }
         }
     }
-    for (row, mut times) in rows.into_iter().zip(times) {
-        times.sort_by(f64::total_cmp);
-        println!(
-            "time {} = {:.3} ({:.3}..{:.3}) goal <= {:.2}",
-            row.name,
-            times[times.len() / 2],
-            times[0],
-            times[times.len() - 1],
-            row.limit,
-        );
-    }
-    Ok(())
+    let rows = rows.into_iter().zip(times);
+    Ok(rows
+        .map(|(row, times)| crate::time(row.name, row.limit, times))
+        .collect())
 }
