@@ -158,6 +158,7 @@ pub(crate) mod globals;
 pub(crate) mod kernel;
 pub(crate) mod launch;
 pub(crate) mod memory;
+pub(crate) mod persistent;
 pub(crate) mod print;
 pub(crate) mod rpc;
 
@@ -193,6 +194,10 @@ pub use memory::{
 };
 pub use memory::{migrate, region};
 
+pub use persistent::{
+    CallArguments, CallError, CallResult, DeviceFunction, LeasePolicy, PersistentKernel,
+    PersistentKernelBuilder, ServerError, ServerFailure,
+};
 pub use print::{PrintLoss, PrintOptions, PrintRecord, PrintSink, PrintTarget};
 pub use rpc::{
     CallStatistics, CallStream, FileAccess, FileStatus, FreeStatus, Handler, HostServices,

@@ -74,6 +74,11 @@ impl Event {
         }
     }
 
+    /// The batch that the command is in.
+    pub(crate) fn batch(&self) -> Option<&Arc<Batch>> {
+        self.batch.as_ref()
+    }
+
     /// The event of a command that had nothing to do, such as a launch of zero invocations.
     pub(crate) fn complete(device: &Arc<DeviceShared>) -> Self {
         Self {
@@ -190,6 +195,7 @@ impl Event {
             }
             let _ = self.device.queue.lock(&self.device).flush();
         }
+        self.device.residents.awaited(batch);
         match batch.submission() {
             Some(Ok(index)) => Ok(Some(index.clone())),
             Some(Err(error)) => Err(WaitError::Failed(Arc::clone(error))),

@@ -21,6 +21,7 @@ pub(crate) mod prints;
 pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod queue;
+pub(crate) mod resident;
 pub(crate) mod room;
 pub(crate) mod status;
 pub(crate) mod tier;
@@ -75,6 +76,8 @@ pub(crate) struct DeviceShared {
     pub(crate) shader_capabilities: naga::valid::Capabilities,
     pub(crate) options: DeviceOptions,
     pub(crate) queue: queue::Queue,
+    /// Kernels that make room for whatever is submitted.
+    pub(crate) residents: resident::Residents,
     pub(crate) prints: prints::Prints,
     pub(crate) queue_end: Arc<end::QueueEnd>,
     pub(crate) lost: Arc<LostFlag>,
@@ -220,8 +223,9 @@ impl Device {
     }
 
     /// The wgpu queue. Commands that were recorded here but not yet flushed come after what is
-    /// submitted to it directly.
+    /// submitted to it directly. A [`PersistentKernel`](crate::PersistentKernel) makes room once, when this is called.
     pub fn raw_queue(&self) -> &wgpu::Queue {
+        self.shared.residents.submitting();
         &self.shared.queue_raw
     }
 

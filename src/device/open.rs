@@ -332,6 +332,7 @@ fn assemble(
         id: unique_id(),
         shader_capabilities: wgpu_naga_bridge::features_to_naga_capabilities(features, downlevel),
         queue: Queue::new(&limits),
+        residents: super::resident::Residents::default(),
         prints: super::prints::Prints::default(),
         queue_end: Arc::default(),
         raw,

@@ -244,6 +244,7 @@ impl Recorder<'_> {
             if oldest.submission().is_none() {
                 self.flush()?;
             }
+            self.device.residents.awaited(&oldest);
             if let Some(Ok(index)) = oldest.submission()
                 && let Progress::Lost(reason) =
                     wait_for(&self.device.raw, &self.device.lost, index, None)
@@ -394,6 +395,7 @@ impl Recorder<'_> {
         self.state.gates.open();
         self.end_pass();
         let device = self.device;
+        device.residents.submitting();
         let state = &mut *self.state;
         let Some(mut encoder) = state.encoder.take() else {
             return Ok(());

@@ -27,6 +27,7 @@ mod private_array;
 mod private_memory;
 mod program;
 pub(crate) mod reflect;
+pub(crate) mod server;
 mod specialize;
 mod token;
 pub(crate) mod twin;

@@ -26,7 +26,9 @@ use super::print::{Prints, prints};
 use super::private_array::Analysis;
 use super::reflect::Interface;
 use super::specialize::specialize;
+use super::token::TokenStream;
 use super::usm::{Appendix, appendix};
+use crate::print::record::SiteKind;
 
 /// A WGSL program. Cheap to clone; clones are the same program.
 #[derive(Clone)]
@@ -42,6 +44,8 @@ pub(crate) struct Inner {
     pub source: Arc<str>,
     /// What stands before the names of the program's device globals.
     pub global_prefix: Arc<str>,
+    /// The text that device globals belong to, where it is another one.
+    pub extends: Option<Arc<str>>,
     pub analysis: Analysis,
     /// What the text needs for its pointers.
     pub pointers: Option<Appendix>,
@@ -173,6 +177,7 @@ impl Program {
             name,
             source,
             global_prefix: prefix,
+            extends: None,
             analysis,
             pointers,
             prints,
@@ -217,11 +222,61 @@ impl Program {
         self.inner.has_stubs()
     }
 
+    /// The program with `text` behind its own. To device globals it is the same program.
+    pub(crate) fn extended(&self, text: &str) -> Result<Self, KernelError> {
+        let inner = &self.inner;
+        let source = format!("{}\n{text}", inner.source).into();
+        let called = inner.calls.as_ref().map(|calls| calls.called.clone());
+        let mut program = Self::with_calls(
+            inner.name.clone(),
+            source,
+            Arc::clone(&inner.global_prefix),
+            &called.unwrap_or_default(),
+        )?;
+        if let Some(own) = Arc::get_mut(&mut program.inner) {
+            own.extends = Some(self.source_text());
+        }
+        Ok(program)
+    }
+
+    /// Whether an invocation may give up.
+    pub(crate) fn may_fail(&self) -> bool {
+        let sites = self.inner.prints.iter().flat_map(|prints| &prints.sites);
+        sites.into_iter().any(|site| site.kind != SiteKind::Print)
+    }
+
+    /// Whether the program mentions functions of the host.
+    pub(crate) fn calls_host(&self) -> bool {
+        self.inner.calls.is_some()
+    }
+
+    /// The first bind group that the program does not mention.
+    pub(crate) fn free_group(&self) -> u32 {
+        let stream = TokenStream::new(&self.inner.source);
+        let mentioned = |group: u32| {
+            let number = [format!("{group}"), format!("{group}u"), format!("{group}i")];
+            (2..stream.len()).any(|at| {
+                stream.text(at - 2) == "group"
+                    && stream.text(at - 1) == "("
+                    && number.iter().any(|text| text == stream.text(at))
+            })
+        };
+        (0..u32::MAX).find(|&group| !mentioned(group)).unwrap_or(0)
+    }
+
+    /// The program's types, with `text` behind them.
+    pub(crate) fn types_with(&self, text: &str) -> Result<Module, String> {
+        parse_types(&self.inner.source, &self.inner.analysis, text)
+    }
+
     /// What tells the program's device globals of image scope from those of others.
     pub(crate) fn identity(&self) -> ModuleIdentity {
         ModuleIdentity {
             name: self.name().into(),
-            source: self.source_text(),
+            source: match &self.inner.extends {
+                Some(source) => Arc::clone(source),
+                None => self.source_text(),
+            },
             prefix: Arc::clone(&self.inner.global_prefix),
         }
     }
@@ -319,6 +374,16 @@ fn call_appendix(
     if calls.0.is_empty() {
         return Ok(None);
     }
+    let parse = |types: &str| parse_types(source, analysis, types);
+    wgsl::appendix(source, calls, parse).map_err(|fault| KernelError::HostCall {
+        program: name.to_owned(),
+        function: fault.function,
+        why: fault.why,
+    })
+}
+
+/// The types of a program, with `text` behind them.
+fn parse_types(source: &Arc<str>, analysis: &Analysis, text: &str) -> Result<Module, String> {
     let is_type = |kind| matches!(kind, DeclarationKind::Struct | DeclarationKind::Alias);
     let types = analysis.declarations.iter().enumerate();
     let types = types.filter(|(_, d)| is_type(d.kind)).map(|(i, _)| i);
@@ -327,15 +392,8 @@ fn call_appendix(
         *mark |= declaration.kind == DeclarationKind::Directive;
     }
     let own = analysis.assemble(source, |i| kept.get(i) == Some(&true), |_| None, |_| None);
-    let parse = |types: &str| {
-        let text = format!("{}{types}", own.text());
-        naga::front::wgsl::parse_str(&text).map_err(|error| error.message().to_owned())
-    };
-    wgsl::appendix(source, calls, parse).map_err(|fault| KernelError::HostCall {
-        program: name.to_owned(),
-        function: fault.function,
-        why: fault.why,
-    })
+    let text = format!("{}{text}", own.text());
+    naga::front::wgsl::parse_str(&text).map_err(|error| error.message().to_owned())
 }
 
 /// The constants of a program, and per constant its declaration.

@@ -28,6 +28,7 @@ use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
 use super::program::{Inner, Program, mark_globals};
 use super::reflect::Interface;
+use super::server;
 
 /// A specialized kernel.
 #[derive(Debug)]
@@ -166,6 +167,7 @@ pub(crate) fn specialize_in(
         let (barriers, rations) = (heap.barriers, heap.rations);
         bind::complete(&mut module, &bindings, barriers, rations, heap.splits_ports);
     }
+    server::complete(&mut module, heap.barriers);
     let point = compute_entry(&module, entry);
     let prints = inner.lower_prints(&mut module, point, &bindings, capabilities, reporter)?;
     if inner.module.is_none() || enables {

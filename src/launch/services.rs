@@ -3,15 +3,19 @@
 use std::sync::Arc;
 
 use super::{Launch, LaunchError};
-use crate::rpc::{HostServices, Slice};
+use crate::rpc::{HostServices, Services, Slice};
 
 impl Launch {
     /// Gives the services that the kernel calls. They serve it from threads of their own, while it runs where the
     /// device has live memory, and when it has ended elsewhere and on Metal (see [`HostServices`]); the launch does
     /// not keep them alive, and calls made after they were dropped have the status
     /// [`CallStatus::Stopped`](crate::CallStatus::Stopped).
-    pub fn services(mut self, services: &HostServices) -> Self {
-        self.services = Some(Arc::clone(&services.shared));
+    pub fn services(self, services: &HostServices) -> Self {
+        self.shared_services(Arc::clone(&services.shared))
+    }
+
+    pub(crate) fn shared_services(mut self, services: Arc<Services>) -> Self {
+        self.services = Some(services);
         self.mailbox = None;
         self.checked = false;
         self.bound = None;

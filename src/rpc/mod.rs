@@ -26,6 +26,7 @@ mod slice;
 mod statistics;
 mod stream;
 
+pub(crate) use idle::Bell;
 pub(crate) use mailbox::Mailbox;
 pub(crate) use services::Shared as Services;
 pub(crate) use slice::Slice;

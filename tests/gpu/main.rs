@@ -40,6 +40,7 @@ mod loops;
 mod mirror;
 mod mirror_memory;
 mod mirror_transfers;
+mod persistent;
 mod pointer_atomics;
 mod pointer_checks;
 mod pointer_helpers;
@@ -127,6 +128,7 @@ fn main() -> std::process::ExitCode {
         mirror::CASES,
         mirror_memory::CASES,
         mirror_transfers::CASES,
+        persistent::CASES,
         pointer_atomics::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,

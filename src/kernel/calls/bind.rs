@@ -66,14 +66,7 @@ pub(crate) fn complete(
     }
     if barrier {
         fence::fill(module, FENCE);
-        let functions = || module.functions.iter();
-        let plain = functions().find(|(_, f)| f.name.as_deref() == Some(PUBLISH_BEHIND_FENCE));
-        let publish = functions().find(|(_, f)| f.name.as_deref() == Some(PUBLISH));
-        if let (Some((_, plain)), Some((handle, publish))) = (plain, publish) {
-            let mut plain = plain.clone();
-            plain.name.clone_from(&publish.name);
-            module.functions[handle] = plain;
-        }
+        fence::publish_behind(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
     let functions = module.functions.iter_mut().map(|(_, function)| function);
     for function in functions.filter(|_| !rations) {

@@ -91,7 +91,7 @@ fn mentions<'a>(stream: &TokenStream<'_>, calls: &'a CallSet) -> Vec<Mention<'a>
 }
 
 /// A type with `usm_ptr` written out, so that it means something in every program.
-pub(super) fn spelled(ty: &str) -> String {
+pub(crate) fn spelled(ty: &str) -> String {
     let stream = TokenStream::new(ty);
     let tokens = (0..stream.len()).map(|at| match stream.text(at) {
         "usm_ptr" => "vec2<u32>",
@@ -125,14 +125,32 @@ fn type_text(mentions: &[Mention<'_>]) -> String {
 
 /// One 32-bit word of a value: how to reach it, where it lies, and what it is.
 #[derive(Debug, PartialEq, Eq)]
-struct Leaf {
-    path: String,
-    word: usize,
-    scalar: &'static str,
+pub(crate) struct Leaf {
+    pub path: String,
+    pub word: usize,
+    pub scalar: &'static str,
+}
+
+impl Leaf {
+    /// The value as a word.
+    pub fn to_word(&self) -> String {
+        match self.scalar {
+            "u32" => self.path.clone(),
+            _ => format!("bitcast<u32>({})", self.path),
+        }
+    }
+
+    /// What `word` is as such a value.
+    pub fn from_word(&self, word: &str) -> String {
+        match self.scalar {
+            "u32" => word.to_owned(),
+            scalar => format!("bitcast<{scalar}>({word})"),
+        }
+    }
 }
 
 /// The words of a value, or why it has no such.
-fn leaves(
+pub(crate) fn leaves(
     layout: &TypeLayout,
     path: &str,
     offset: usize,
@@ -262,14 +280,11 @@ pub(super) fn transfers(
         };
         for leaf in &words {
             zero(leaf.word, &mut stores);
-            let value = match leaf.scalar {
-                "u32" => leaf.path.clone(),
-                _ => format!("bitcast<u32>({})", leaf.path),
-            };
             let _ = writeln!(
                 stores,
-                "atomicStore(&tombolo_posts[arguments + {}u], {value});",
-                word + leaf.word
+                "atomicStore(&tombolo_posts[arguments + {}u], {});",
+                word + leaf.word,
+                leaf.to_word()
             );
         }
         zero(bytes.div_ceil(4), &mut stores);
@@ -279,13 +294,9 @@ pub(super) fn transfers(
         check("the result", layout, declaration.result)?;
         let mut words = Vec::new();
         leaves(layout, "reply.value", 0, &mut words)?;
-        for Leaf { path, word, scalar } in &words {
-            let value = format!("atomicLoad(&tombolo_calls[results + {}u])", word + 4);
-            let value = match *scalar {
-                "u32" => value,
-                scalar => format!("bitcast<{scalar}>({value})"),
-            };
-            let _ = writeln!(loads, "{path} = {value};");
+        for leaf in &words {
+            let word = format!("atomicLoad(&tombolo_calls[results + {}u])", leaf.word + 4);
+            let _ = writeln!(loads, "{} = {};", leaf.path, leaf.from_word(&word));
         }
     }
     Ok((stores, loads))

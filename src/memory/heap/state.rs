@@ -121,6 +121,9 @@ impl InFlight {
         let Some(Ok(index)) = self.batch.submission() else {
             return Ok(());
         };
+        if let Some(device) = self.device.upgrade() {
+            device.residents.awaited(&self.batch);
+        }
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
         match wait_for(&self.raw, &self.lost, index, left) {
             Progress::Done => Ok(()),

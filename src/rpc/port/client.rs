@@ -8,7 +8,7 @@ use super::words::ClientWords;
 /// A call that is on its way: its port is locked until it is collected or left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Posted {
-    port: usize,
+    pub port: usize,
     request: u32,
 }
 
@@ -49,8 +49,7 @@ impl<W: ClientWords> Client<W> {
                 continue;
             };
             let at = layout.arguments(port);
-            words.store(at, opcode);
-            words.store(at + 1, arguments.len() as u32);
+            words.store_all(at, &[opcode, arguments.len() as u32]);
             let length = arguments.len().min(layout.payload);
             words.store_all(at + PREFIX, &arguments[..length]);
             words.store(layout.request(port), request);
@@ -62,14 +61,20 @@ impl<W: ClientWords> Client<W> {
 
     /// The status and the results of a call, if the server has answered; its port is free then.
     pub fn try_collect(&self, posted: Posted, results: &mut [u32]) -> Option<CallStatus> {
+        let [status, _] = self.try_take(posted, results)?;
+        Some(CallStatus::from_code(status))
+    }
+
+    /// As `try_collect`, with the two words in front of the results as they are.
+    pub fn try_take(&self, posted: Posted, results: &mut [u32]) -> Option<[u32; 2]> {
         let (words, layout, Posted { port, request }) = (&self.words, self.layout, posted);
         next(Side::Client, words.load(layout.reply(port)), request)?;
         let at = layout.results(port);
-        let status = CallStatus::from_code(words.load(at));
+        let head = [words.load(at), words.load(at + 1)];
         let length = results.len().min(layout.payload);
         words.load_all(at + PREFIX, &mut results[..length]);
         words.store(layout.lock(port), 0);
-        Some(status)
+        Some(head)
     }
 
     /// Leaves a call alone: nobody will ask for its answer, and its port is free when it has been served.

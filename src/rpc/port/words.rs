@@ -101,30 +101,37 @@ impl ClientWords for HostWords {
     }
 }
 
-impl<W: Words + ?Sized> Words for Arc<W> {
-    fn load(&self, index: usize) -> u32 {
-        (**self).load(index)
-    }
+macro_rules! through {
+    ($pointer:ty) => {
+        impl<W: Words + ?Sized> Words for $pointer {
+            fn load(&self, index: usize) -> u32 {
+                (**self).load(index)
+            }
 
-    fn store(&self, index: usize, value: u32) {
-        (**self).store(index, value);
-    }
+            fn store(&self, index: usize, value: u32) {
+                (**self).store(index, value);
+            }
 
-    fn load_all(&self, index: usize, words: &mut [u32]) {
-        (**self).load_all(index, words);
-    }
+            fn load_all(&self, index: usize, words: &mut [u32]) {
+                (**self).load_all(index, words);
+            }
 
-    fn store_all(&self, index: usize, words: &[u32]) {
-        (**self).store_all(index, words);
-    }
+            fn store_all(&self, index: usize, words: &[u32]) {
+                (**self).store_all(index, words);
+            }
 
-    fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
-        (**self).differing(index, known)
-    }
+            fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
+                (**self).differing(index, known)
+            }
+        }
+
+        impl<W: ClientWords + ?Sized> ClientWords for $pointer {
+            fn swap(&self, index: usize, value: u32) -> u32 {
+                (**self).swap(index, value)
+            }
+        }
+    };
 }
 
-impl<W: ClientWords + ?Sized> ClientWords for Arc<W> {
-    fn swap(&self, index: usize, value: u32) -> u32 {
-        (**self).swap(index, value)
-    }
-}
+through!(Arc<W>);
+through!(&W);

@@ -11,6 +11,7 @@ use super::super::pointers::built_in;
 use super::super::{emit_chain, prepend};
 use super::{BUFFER, INVOCATION, PrintFacts, Runtime};
 use crate::kernel::print::TextSite;
+use crate::kernel::server::is_own;
 use crate::print::record::SiteKind;
 
 /// A member of `TomboloPrint` in shaders/print.wgsl.
@@ -111,11 +112,14 @@ pub(super) fn leave_early(
         .iter_mut()
         .map(|(handle, f)| (Some(handle), f));
     let points = module.entry_points.iter_mut();
+    let points = points.filter(|point| !is_own(Some(&point.name)));
     for (handle, function) in functions.chain(points.map(|point| (None, &mut point.function))) {
         let is_stub = handle.is_some_and(|handle| stubs.contains_key(&handle));
         let result = function.result.as_ref().map(|result| result.ty);
         // No value can be made up for a pointer; such a function goes on to its end.
-        if is_stub || result.is_some_and(|ty| pointers.contains(&ty)) {
+        // A server answers calls that have failed, too.
+        let stays = is_own(function.name.as_deref());
+        if is_stub || stays || result.is_some_and(|ty| pointers.contains(&ty)) {
             continue;
         }
         let mut body = std::mem::take(&mut function.body);

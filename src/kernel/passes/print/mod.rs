@@ -20,6 +20,7 @@ use naga::{
 };
 
 use crate::kernel::print::{FUNCTION, TextSite};
+use crate::kernel::server::is_own;
 use crate::print::format::Piece;
 use crate::print::record::{MAX_VALUES, SiteKind};
 use crate::print::value::{ScalarType, ValueType};
@@ -147,9 +148,11 @@ pub(crate) fn run(
     let fails = |site: usize| is_reached(site) && sites[site].kind != SiteKind::Print;
     let may_leave = (0..sites.len()).any(fails)
         && !has_barrier(&point.function.body)
-        && !reached
-            .iter()
-            .any(|handle| has_barrier(&module.functions[*handle].body));
+        && !reached.iter().any(|handle| {
+            let function = &module.functions[*handle];
+            // Fences of servers are one invocation's own.
+            !is_own(function.name.as_deref()) && has_barrier(&function.body)
+        });
     if may_leave {
         leave_early(module, &runtime, &stubs, sites);
     }

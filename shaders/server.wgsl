@@ -1,0 +1,99 @@
+// The polling kernel around a program's handlers. Appended behind the program; what stands in dollar signs is put in by
+// `kernel::server`, places in the ports as numbers.
+//
+// The protocol is that of `rpc::port` with the roles exchanged: the host posts requests, and this answers them. A port
+// belongs to one lane of the kernel. What that lane has taken lies where the clients' locks would be, which threads of
+// the host keep to themselves; so the next lease knows, and nothing is served twice.
+
+// What the host writes, and what was taken.
+$binding$ var<storage, read_write> tombolo_server: array<atomic<u32>>;
+$posts$
+var<private> tombolo_server_turns: u32;
+var<private> tombolo_server_beats: u32;
+var<private> tombolo_server_lane: u32;
+// Not 0 when the lease has to end, because a call has failed in it.
+var<private> tombolo_server_fault: u32;
+
+// Orders memory between the lines above and below, for one invocation alone; see `shaders/rpc.wgsl`.
+fn tombolo_server_fence() {}
+fn tombolo_server_publish(at: u32, value: u32) { atomicExchange(&$out$[at], value); }
+fn tombolo_server_publish_behind_fence(at: u32, value: u32) { atomicStore(&$out$[at], value); }
+
+fn tombolo_server_answer(port: u32, request: u32) {
+    let arguments = $arguments$u + port * $stride$u;
+    let results = $results$u + port * $stride$u;
+    let opcode = atomicLoad(&tombolo_server[arguments]);
+    let length = atomicLoad(&tombolo_server[arguments + 1u]);
+    // Taken from here on: should the lease end in between, nobody serves it again.
+    atomicStore(&tombolo_server[$locks$u + port], request);
+    var status = 4u;
+    switch opcode {
+$cases$
+        default: {}
+    }
+$faults$
+    atomicStore(&$out$[results], status);
+    tombolo_server_fence();
+    tombolo_server_publish($replies$u + port, request);
+    tombolo_server_beats += 1u;
+    atomicStore(&$out$[$beat$u + tombolo_server_lane], tombolo_server_beats);
+}
+
+@compute @workgroup_size($lanes$)
+fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
+    if lane >= $lanes$u {
+        // Lanes that a driver adds.
+        return;
+    }
+    tombolo_server_lane = lane;
+    let lease = atomicLoad(&tombolo_server[$lease$u]);
+    let granted = atomicLoad(&tombolo_server[$granted$u]);
+    let most = atomicLoad(&tombolo_server[$most$u]);
+    // Before the first look at the ports: whatever is posted later rings later.
+    var seen = atomicLoad(&tombolo_server[$bell$u]);
+    var leaving = false;
+    var single = false;
+    tombolo_server_fence();
+    loop {
+        var port = lane;
+        var end = $ports$u;
+        if single {
+            // One call was posted since the last look, and the bell tells where.
+            let hint = seen & 0xffffu;
+            port = select(end, hint, hint % $lanes$u == lane);
+            end = min(end, hint + 1u);
+        }
+        loop {
+            if port >= end {
+                break;
+            }
+            let request = atomicLoad(&tombolo_server[$requests$u + port]);
+            if request != atomicLoad(&tombolo_server[$locks$u + port]) {
+                tombolo_server_fence();
+                tombolo_server_answer(port, request);
+            }
+            port += $lanes$u;
+            tombolo_server_turns += 1u;
+        }
+        if leaving {
+            break;
+        }
+        var bell = seen;
+        loop {
+            tombolo_server_fence();
+$look$
+            tombolo_server_turns += 1u;
+            if bell != seen || tombolo_server_turns >= most {
+                break;
+            }
+        }
+        tombolo_server_fence();
+        leaving = tombolo_server_turns >= most || tombolo_server_fault != 0u
+            || atomicLoad(&tombolo_server[$yield$u]) != granted;
+        single = $single$ && !leaving && ((bell - seen) >> 16u) == 1u;
+        seen = bell;
+        tombolo_server_turns += 1u;
+    }
+    tombolo_server_fence();
+    tombolo_server_publish($done$u + lane, lease);
+}

@@ -1,0 +1,39 @@
+//! Servers that live on a device: from the handlers in a program to the polling kernel around them.
+//!
+//! A handler is an ordinary function of the program. Its head is read from the text, its types are laid out by naga,
+//! and [`text`] writes the kernel that takes calls out of ports and hands them to it (`shaders/server.wgsl`).
+
+mod head;
+mod text;
+
+pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations};
+pub(crate) use text::{Places, ServerShape, write};
+
+/// The entry point of the kernel that is written.
+pub(crate) const ENTRY: &str = "tombolo_server_main";
+
+/// Statuses that only servers on devices give, beside those of `CallStatus`.
+pub(crate) const FAILED: u32 = 13;
+/// See [`FAILED`].
+pub(crate) const TOO_LONG: u32 = 14;
+
+use naga::Module;
+
+use crate::device::fence;
+
+const FENCE: &str = "tombolo_server_fence";
+const PUBLISH: &str = "tombolo_server_publish";
+const PUBLISH_BEHIND_FENCE: &str = "tombolo_server_publish_behind_fence";
+
+/// Whether a function is the runtime's: nobody returns from it early.
+pub(crate) fn is_own(name: Option<&str>) -> bool {
+    name.is_some_and(|name| name.starts_with("tombolo_server_"))
+}
+
+/// Completes the functions of the polling kernel, as `calls::bind::complete` does those of callers.
+pub(crate) fn complete(module: &mut Module, barrier: bool) {
+    if barrier {
+        fence::fill(module, FENCE);
+        fence::publish_behind(module, PUBLISH, PUBLISH_BEHIND_FENCE);
+    }
+}

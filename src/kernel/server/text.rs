@@ -1,0 +1,173 @@
+//! The text of the polling kernel.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::{FAILED, HandlerDeclaration, HandlerFault};
+use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
+
+const SERVER: &str = include_str!("../../../shaders/server.wgsl");
+
+/// Where things lie in the words of a server, as the kernel is to know them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places {
+    pub ports: usize,
+    pub stride: usize,
+    pub locks: usize,
+    pub requests: usize,
+    pub arguments: usize,
+    pub replies: usize,
+    pub results: usize,
+    pub bell: usize,
+    pub yielded: usize,
+    pub granted: usize,
+    pub lease: usize,
+    pub most: usize,
+    pub done: usize,
+    pub beat: usize,
+}
+
+/// How the kernel is built.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServerShape {
+    /// Invocations, each of which serves calls of its own ports.
+    pub lanes: usize,
+    /// What the kernel writes for the host lies in a memory of its own.
+    pub split: bool,
+    /// Turns of loops are rationed: looks at the bell follow each other within one turn.
+    pub rations: bool,
+    /// The program may give up (`assert`, `panic`).
+    pub fails: bool,
+    /// The program calls functions of the host, and its turns of waiting count.
+    pub calls: bool,
+    /// The bind group that is free.
+    pub group: u32,
+}
+
+/// Looks at the bell within one turn, where turns are rationed.
+const LOOKS: usize = 16;
+
+/// What stands behind a program whose functions `handlers` are to be called.
+pub(crate) fn write(
+    handlers: &[Arc<HandlerDeclaration>],
+    places: &Places,
+    shape: &ServerShape,
+) -> Result<String, HandlerFault> {
+    let out = match shape.split {
+        true => "tombolo_answers",
+        false => "tombolo_server",
+    };
+    let mut cases = String::new();
+    for handler in handlers {
+        let case = case(handler, out).map_err(|why| HandlerFault {
+            handler: handler.signature.name.clone(),
+            why,
+        })?;
+        cases.push_str(&case);
+    }
+    let posts = match shape.split {
+        true => format!(
+            "@group({}) @binding(1) var<storage, read_write> tombolo_answers: array<atomic<u32>>;",
+            shape.group
+        ),
+        false => String::new(),
+    };
+    let look = match shape.rations {
+        // An exchange that changes nothing is a look that no compiler leaves out. Those behind the one that sees a
+        // change are skipped.
+        true => {
+            "if bell == seen { bell = atomicOr(&tombolo_server[$bell$u], 0u); }\n".repeat(LOOKS)
+        }
+        false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
+    };
+    let mut faults = String::new();
+    if shape.fails {
+        let _ = writeln!(
+            faults,
+            "if tombolo_print_failed {{ status = {FAILED}u; tombolo_print_failed = false; tombolo_server_fault = 1u; \
+             atomicStore(&{out}[results + 1u], atomicLoad(&tombolo_server[$lease$u])); }}"
+        );
+    }
+    if shape.calls {
+        let _ = writeln!(
+            faults,
+            "tombolo_server_turns += tombolo_call_looks; tombolo_call_looks = 0u;"
+        );
+    }
+    let binding = format!("@group({}) @binding(0)", shape.group);
+    let text = SERVER
+        .replace("$binding$", &binding)
+        .replace("$posts$", &posts)
+        .replace("$cases$", &cases)
+        .replace("$faults$", &faults)
+        .replace("$look$", &look)
+        .replace("$single$", if shape.split { "false" } else { "true" })
+        .replace("$out$", out);
+    let numbers = [
+        ("$lanes$", shape.lanes),
+        ("$ports$", places.ports),
+        ("$stride$", places.stride),
+        ("$locks$", places.locks),
+        ("$requests$", places.requests),
+        ("$arguments$", places.arguments),
+        ("$replies$", places.replies),
+        ("$results$", places.results),
+        ("$bell$", places.bell),
+        ("$yield$", places.yielded),
+        ("$granted$", places.granted),
+        ("$lease$", places.lease),
+        ("$most$", places.most),
+        ("$done$", places.done),
+        ("$beat$", places.beat),
+    ];
+    Ok(numbers.iter().fold(text, |text, (name, number)| {
+        text.replace(name, &number.to_string())
+    }))
+}
+
+/// The branch of one handler: its arguments out of the port, the call, and its result into the port.
+fn case(handler: &HandlerDeclaration, out: &str) -> Result<String, String> {
+    let signature = &handler.signature;
+    let (mut loads, mut names) = (String::new(), Vec::new());
+    let mut word = 4;
+    for (index, ((_, ty), layout)) in
+        (signature.parameters.iter().zip(&handler.parameters)).enumerate()
+    {
+        let name = format!("tombolo_a{index}");
+        let _ = writeln!(loads, "var {name}: {};", spelled(ty));
+        let mut words = Vec::new();
+        leaves(layout, &name, 0, &mut words)?;
+        for leaf in &words {
+            let Leaf { path, word: at, .. } = leaf;
+            let load = format!("atomicLoad(&tombolo_server[arguments + {}u])", word + at);
+            let _ = writeln!(loads, "{path} = {};", leaf.from_word(&load));
+        }
+        word += layout.size.div_ceil(4) as usize;
+        names.push(name);
+    }
+    let call = format!("{}({})", signature.name, names.join(", "));
+    let mut stores = String::new();
+    match &handler.result {
+        None => {
+            let _ = writeln!(stores, "{call};");
+        }
+        Some(layout) => {
+            let _ = writeln!(stores, "let tombolo_r = {call};");
+            let mut words = Vec::new();
+            leaves(layout, "tombolo_r", 0, &mut words)?;
+            for leaf in &words {
+                let _ = writeln!(
+                    stores,
+                    "atomicStore(&{out}[results + {}u], {});",
+                    leaf.word + 4,
+                    leaf.to_word()
+                );
+            }
+        }
+    }
+    Ok(format!(
+        "case {}u: {{ if length == {}u {{\n{loads}{stores}status = 1u;\n}} else {{ status = 5u; }} }}\n",
+        handler.opcode(),
+        handler.argument_words(),
+    ))
+}

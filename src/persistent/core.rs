@@ -1,0 +1,241 @@
+//! What the callers of a server and its relay share.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::{CallError, ServerFailure};
+use super::frame::Frame;
+use super::policy::LeasePolicy;
+use crate::device::queue::Batch;
+use crate::device::resident::Resident;
+use crate::device::wait::lock;
+use crate::device::{Device, Event, ExecutionError};
+use crate::kernel::server::HandlerDeclaration;
+use crate::rpc::Bell;
+
+/// Where a server stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Stage {
+    Running,
+    /// What is posted is still served.
+    Stopping,
+    Closed,
+    Failed,
+}
+
+/// Failed calls whose messages are kept at most.
+const FAULTS: usize = 64;
+/// How long a caller waits for the message of a call that has failed: the lease ends at once then.
+const FAULT_WAIT: Duration = Duration::from_secs(10);
+
+pub(super) struct Core {
+    pub id: u64,
+    pub device: Device,
+    pub frame: Frame,
+    pub handlers: Vec<Arc<HandlerDeclaration>>,
+    pub policy: LeasePolicy,
+    /// Turns that one call may take.
+    pub turns: u32,
+    stage: AtomicU32,
+    failure: Mutex<Option<Arc<ServerFailure>>>,
+    /// How often somebody has asked for the queue.
+    interrupts: AtomicU32,
+    /// The batch that the lease on its way is in.
+    batch: Mutex<Option<Arc<Batch>>>,
+    pub posted: AtomicU64,
+    pub leases: AtomicU32,
+    asleep: AtomicBool,
+    bell: Bell,
+    faults: Mutex<VecDeque<(u32, Arc<ExecutionError>)>>,
+    fault_noted: Condvar,
+    pub spinners: AtomicUsize,
+    pub processors: usize,
+    /// The lease that did not end.
+    pub stuck: Mutex<Option<Event>>,
+}
+
+impl Core {
+    pub fn new(
+        id: u64,
+        device: Device,
+        frame: Frame,
+        handlers: Vec<Arc<HandlerDeclaration>>,
+        policy: LeasePolicy,
+        turns: u32,
+    ) -> Self {
+        Self {
+            id,
+            device,
+            frame,
+            handlers,
+            policy,
+            turns,
+            stage: AtomicU32::new(Stage::Running as u32),
+            failure: Mutex::default(),
+            interrupts: AtomicU32::new(0),
+            batch: Mutex::default(),
+            posted: AtomicU64::new(0),
+            leases: AtomicU32::new(0),
+            asleep: AtomicBool::new(false),
+            bell: Bell::default(),
+            faults: Mutex::default(),
+            fault_noted: Condvar::new(),
+            spinners: AtomicUsize::new(0),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            stuck: Mutex::default(),
+        }
+    }
+
+    pub fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Running,
+            1 => Stage::Stopping,
+            2 => Stage::Closed,
+            _ => Stage::Failed,
+        }
+    }
+
+    pub fn set_stage(&self, stage: Stage) {
+        self.stage.store(stage as u32, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Asks a running server to stop; false if it does not run.
+    pub fn begin_stop(&self) -> bool {
+        let (from, to) = (Stage::Running as u32, Stage::Stopping as u32);
+        let changed = self
+            .stage
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        self.interrupt();
+        self.bell.ring();
+        changed.is_ok()
+    }
+
+    pub fn fail(&self, failure: ServerFailure) {
+        log::error!("{failure}");
+        *lock(&self.failure) = Some(Arc::new(failure));
+        self.set_stage(Stage::Failed);
+    }
+
+    pub fn failure(&self) -> Option<Arc<ServerFailure>> {
+        lock(&self.failure).clone()
+    }
+
+    pub fn forget_failure(&self) {
+        *lock(&self.failure) = None;
+    }
+
+    pub fn interrupts(&self) -> u32 {
+        self.interrupts.load(Ordering::Acquire)
+    }
+
+    pub fn set_batch(&self, batch: Option<Arc<Batch>>) {
+        *lock(&self.batch) = batch;
+    }
+
+    /// Why `handler` cannot be called now.
+    pub fn refusal(&self, handler: &str) -> Option<CallError> {
+        match self.stage() {
+            Stage::Running => None,
+            Stage::Stopping | Stage::Closed => Some(CallError::Stopped {
+                handler: handler.to_owned(),
+            }),
+            Stage::Failed => Some(self.failed(handler)),
+        }
+    }
+
+    /// Why a call of `handler` that was posted will have no answer, unless it has one already.
+    pub fn loss(&self, handler: &str) -> Option<CallError> {
+        match self.stage() {
+            Stage::Running | Stage::Stopping => None,
+            // The relay answers what is left before it says so.
+            Stage::Closed | Stage::Failed => self.refusal(handler),
+        }
+    }
+
+    fn failed(&self, handler: &str) -> CallError {
+        let handler = handler.to_owned();
+        match self.failure() {
+            Some(failure) => CallError::Server { handler, failure },
+            // It is being restarted.
+            None => CallError::Stopped { handler },
+        }
+    }
+
+    /// Tells the server of a call that was posted.
+    pub fn rung(&self, port: usize) {
+        self.posted.fetch_add(1, Ordering::Relaxed);
+        self.frame.ring(port);
+        self.wake();
+    }
+
+    /// Wakes the relay, should it sleep. Behind a post.
+    pub fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) {
+            self.bell.ring();
+        }
+    }
+
+    /// Sleeps until there is something to do, or so long.
+    pub fn sleep(&self, time: Duration) {
+        let known = self.bell.count();
+        self.asleep.store(true, Ordering::Relaxed);
+        // Either the caller sees that, or this sees the call.
+        fence(Ordering::SeqCst);
+        if !self.frame.is_awaited() && self.stage() == Stage::Running {
+            self.bell.sleep(known, time);
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes what a lease failed of.
+    pub fn note_fault(&self, lease: u32, error: Arc<ExecutionError>) {
+        let mut faults = lock(&self.faults);
+        if faults.len() >= FAULTS {
+            faults.pop_front();
+        }
+        faults.push_back((lease, error));
+        self.fault_noted.notify_all();
+    }
+
+    /// What a call failed of that a lease has served.
+    pub fn fault(&self, lease: u32) -> Option<Arc<ExecutionError>> {
+        let deadline = Instant::now() + FAULT_WAIT;
+        let mut faults = lock(&self.faults);
+        loop {
+            if let Some((_, error)) = faults.iter().find(|(known, _)| *known == lease) {
+                return Some(Arc::clone(error));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.stage() != Stage::Running {
+                return None;
+            }
+            let waited = self
+                .fault_noted
+                .wait_timeout(faults, left.min(Duration::from_millis(20)));
+            faults = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Resident for Core {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn interrupt(&self) {
+        let number = self
+            .interrupts
+            .fetch_add(1, Ordering::AcqRel)
+            .wrapping_add(1);
+        self.frame.yield_to(number);
+    }
+
+    fn is_in(&self, batch: &Arc<Batch>) -> bool {
+        (lock(&self.batch).as_ref()).is_some_and(|own| Arc::ptr_eq(own, batch))
+    }
+}

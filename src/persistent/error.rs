@@ -1,0 +1,199 @@
+//! What can be wrong with a server on a device, and with a call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::device::{ExecutionError, LiveError};
+use crate::kernel::KernelError;
+use crate::launch::LaunchError;
+use crate::memory::MemoryError;
+
+/// Why a persistent kernel could not be started, or one of its functions could not be had.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// A function of the program cannot be called from outside.
+    #[error("`{handler}` cannot be called from outside: {why}")]
+    Handler {
+        /// The function.
+        handler: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The Rust types do not fit the handler.
+    #[error("`{wgsl}` cannot be called as `{rust}`: {why}")]
+    Signature {
+        /// The handler, as the program declares it.
+        wgsl: String,
+        /// The types that were wanted.
+        rust: String,
+        /// What differs.
+        why: String,
+    },
+    /// The server has no such function.
+    #[error("the server has no `{wanted}`; it has {available:?}")]
+    NoHandler {
+        /// The name that was asked for.
+        wanted: String,
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// Running kernels of the device do not see what the host writes.
+    #[error("{device} cannot run a server that is called: {why}; launch the work instead")]
+    NeedsLiveMemory {
+        /// The device.
+        device: String,
+        /// Why not.
+        why: String,
+    },
+    /// Arguments or result are longer than a port can be.
+    #[error(
+        "`{handler}`: {bytes} bytes are more than the {limit} of a port: pass a pointer into the shared heap"
+    )]
+    TooLong {
+        /// The handler.
+        handler: String,
+        /// Bytes of its arguments or of its result.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The number of ports is out of range.
+    #[error("{ports} ports: choose from 1 to {limit}")]
+    Ports {
+        /// The number that was wanted.
+        ports: usize,
+        /// The most that is possible.
+        limit: usize,
+    },
+    /// The program with the polling kernel did not compile.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// There is no memory for the ports.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// The polling kernel could not be launched.
+    #[error("the polling kernel could not be launched: {0}")]
+    Launch(#[from] LaunchError),
+    /// The lease that was found to be stuck has not ended yet, and nothing else runs on the device until it does.
+    #[error("the server on {device} cannot be started again: its last lease has not ended")]
+    StillStuck {
+        /// The device.
+        device: String,
+    },
+    /// The operating system gave no thread.
+    #[error("no thread for the relay of leases could be started: {message}")]
+    Thread {
+        /// What the system said.
+        message: String,
+    },
+}
+
+impl From<MemoryError> for ServerError {
+    fn from(error: MemoryError) -> Self {
+        Self::Launch(error.into())
+    }
+}
+
+/// Why a server stopped by itself.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerFailure {
+    /// A lease ended without having said so: the driver or a watchdog killed it.
+    #[error("lease {lease} of the server on {device} was killed: it ended without its last word")]
+    LeaseKilled {
+        /// The lease, counted from 1.
+        lease: u32,
+        /// The device.
+        device: String,
+    },
+    /// A lease did not end although the queue was wanted.
+    #[error(
+        "lease {lease} of the server on {device} is stuck: it did not end within {waited:?} after it was asked to; \
+         a handler may be in a loop that never ends"
+    )]
+    LeaseStuck {
+        /// The lease, counted from 1.
+        lease: u32,
+        /// The device.
+        device: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// A lease failed as a launch: what it answered may be wrong.
+    #[error("lease {lease} of the server failed: {error}")]
+    LeaseFailed {
+        /// The lease, counted from 1.
+        lease: u32,
+        /// What the launch came to.
+        #[source]
+        error: Arc<ExecutionError>,
+    },
+    /// The next lease could not be launched.
+    #[error("lease {lease} of the server could not be launched: {error}")]
+    Launch {
+        /// The lease, counted from 1.
+        lease: u32,
+        /// Why not.
+        #[source]
+        error: Arc<LaunchError>,
+    },
+}
+
+/// Why a call has no result.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The server was stopped or dropped before it had answered.
+    #[error("`{handler}` was not served: its server has been stopped")]
+    Stopped {
+        /// The function that was called.
+        handler: String,
+    },
+    /// The server has failed; [`PersistentKernel::restart`](crate::PersistentKernel::restart) starts it again. Whether the
+    /// handler has run is not known.
+    #[error("`{handler}` was not answered: {failure}")]
+    Server {
+        /// The function that was called.
+        handler: String,
+        /// What became of the server.
+        #[source]
+        failure: Arc<ServerFailure>,
+    },
+    /// There was no answer in time. The handler may still run; its result is dropped.
+    #[error("`{handler}` was not answered within {waited:?}")]
+    TimedOut {
+        /// The function that was called.
+        handler: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// An `assert` of the handler did not hold, or it came to a `panic`.
+    #[error("`{handler}` failed: {error}")]
+    Failed {
+        /// The function that was called.
+        handler: String,
+        /// What the handler said.
+        #[source]
+        error: Arc<ExecutionError>,
+    },
+    /// The handler took more turns of loops than a call may take.
+    #[error(
+        "`{handler}` was ended after {limit} turns of its loops: let it do less at a time, or raise \
+         PersistentKernelBuilder::turns"
+    )]
+    TooManyTurns {
+        /// The function that was called.
+        handler: String,
+        /// The limit.
+        limit: u32,
+    },
+    /// The server answered with a status that means nothing here.
+    #[error("`{handler}` was answered with the status {status}, which means nothing")]
+    Malformed {
+        /// The function that was called.
+        handler: String,
+        /// The status.
+        status: u32,
+    },
+}

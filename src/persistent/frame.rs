@@ -1,0 +1,243 @@
+//! The memory of a server: its ports, and around them the words by which leases begin and end.
+//!
+//! ```text
+//!      0        the ports (`rpc::port::layout`), of which threads of the host are the clients
+//!   ports.words()  bell | yielded | granted | lease | most | …        one cache line, written by the host
+//!        + 16   done       one word for each lane: the lease that it has left         written by the kernel
+//!        …      beat       one word for each lane: calls it has served in this lease  written by the kernel
+//! ```
+//!
+//! The clients' locks are not in there: threads of the host keep them to themselves. Where they would be the kernel
+//! notes what it has taken. Devices with memory of their own get all that twice: what the host writes lies where the
+//! kernel polls it, and what the kernel writes where the host does.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use crate::device::live::{LiveBuffer, Reader};
+use crate::device::words::Words as _;
+use crate::device::{DeviceShared, LiveError};
+use crate::kernel::server::Places;
+use crate::rpc::port::layout::{LINE, PortLayout};
+use crate::rpc::port::words::{ClientWords, HostWords, Words};
+
+/// Where the words are.
+enum Memory {
+    Live(LiveBuffer),
+    /// What the host writes, and what the kernel writes.
+    Split(LiveBuffer, LiveBuffer),
+}
+
+/// The words of one server.
+pub(super) struct Frame {
+    memory: Memory,
+    layout: PortLayout,
+    lanes: usize,
+    locks: Box<[AtomicU32]>,
+    /// What was posted last at each port, since a window over the bus is slow to read.
+    requests: Box<[AtomicU32]>,
+    /// Rings of the bell, where the host cannot count in the memory itself.
+    rings: AtomicU32,
+}
+
+impl Frame {
+    pub fn new(device: &DeviceShared, layout: PortLayout, lanes: usize) -> Result<Self, LiveError> {
+        let places = places(layout, lanes);
+        let bytes = (places.beat + lanes.next_multiple_of(LINE)) as u64 * 4;
+        let make = |reader, label| {
+            let backend = device.capabilities.backend;
+            LiveBuffer::new(&device.raw, backend, reader, bytes, label)
+        };
+        let down = make(Reader::Kernel, "tombolo server")?;
+        let memory = match device.capabilities.splits_ports() {
+            false => Memory::Live(down),
+            true => Memory::Split(down, make(Reader::Host, "tombolo answers")?),
+        };
+        Ok(Self {
+            memory,
+            layout,
+            lanes,
+            locks: (0..layout.ports).map(|_| AtomicU32::new(0)).collect(),
+            requests: (0..layout.ports).map(|_| AtomicU32::new(0)).collect(),
+            rings: AtomicU32::new(0),
+        })
+    }
+
+    pub fn layout(&self) -> PortLayout {
+        self.layout
+    }
+
+    /// What the host writes, and what the kernel writes where that is another buffer.
+    pub fn buffers(&self) -> (&LiveBuffer, Option<&LiveBuffer>) {
+        match &self.memory {
+            Memory::Live(live) => (live, None),
+            Memory::Split(down, up) => (down, Some(up)),
+        }
+    }
+
+    fn places(&self) -> Places {
+        places(self.layout, self.lanes)
+    }
+
+    /// What the host writes.
+    fn down(&self) -> &HostWords {
+        match &self.memory {
+            Memory::Live(live) | Memory::Split(live, _) => live.words(),
+        }
+    }
+
+    /// What the kernel writes.
+    fn up(&self) -> &HostWords {
+        match &self.memory {
+            Memory::Live(live) | Memory::Split(_, live) => live.words(),
+        }
+    }
+
+    fn is_up(&self, index: usize) -> bool {
+        self.layout.servers().contains(&index)
+    }
+
+    fn request_at(&self, index: usize) -> Option<&AtomicU32> {
+        (self.requests).get(index.checked_sub(self.layout.request(0))?)
+    }
+
+    fn lock_at(&self, index: usize) -> Option<&AtomicU32> {
+        self.locks.get(index.checked_sub(self.layout.lock(0))?)
+    }
+
+    /// Tells the kernel that something has changed; what is posted at `port` is one of the things.
+    pub fn ring(&self, port: usize) {
+        let place = self.places().bell;
+        let Some(bell) = self.down().get(place) else {
+            return;
+        };
+        let hint = port as u32 & 0xffff;
+        match &self.memory {
+            Memory::Live(_) => {
+                let next = |old: u32| Some((old & 0xffff_0000).wrapping_add(0x1_0000) | hint);
+                let _ = bell.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
+            }
+            Memory::Split(..) => {
+                // Every value is written once, so that the kernel sees a change whatever comes last.
+                let count = self.rings.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+                self.store(place, count);
+            }
+        }
+    }
+
+    /// Has the lease end that was granted another number.
+    pub fn yield_to(&self, number: u32) {
+        self.store(self.places().yielded, number);
+        self.ring(usize::MAX);
+    }
+
+    /// Sets up the next lease: its number, what it was granted, and the turns that it may take.
+    pub fn grant(&self, lease: u32, granted: u32, most: u32) {
+        let places = self.places();
+        self.store(places.lease, lease);
+        self.store(places.granted, granted);
+        self.store(places.most, most);
+    }
+
+    /// Whether all lanes of a lease have left.
+    pub fn is_done(&self, lease: u32) -> bool {
+        let done = self.places().done;
+        (0..self.lanes).all(|lane| self.up().load(done + lane) == lease)
+    }
+
+    /// The calls that the lanes have served, as a number that changes with each.
+    pub fn beats(&self) -> u32 {
+        let beat = self.places().beat;
+        (0..self.lanes).fold(0, |sum, lane| sum.wrapping_add(self.up().load(beat + lane)))
+    }
+
+    /// Whether there is a call without an answer at some port.
+    pub fn is_awaited(&self) -> bool {
+        let layout = self.layout;
+        (0..layout.ports)
+            .any(|port| self.load(layout.request(port)) != self.up().load(layout.reply(port)))
+    }
+
+    /// Answers in the kernel's place: every call without an answer, or those alone that the kernel had taken. Only
+    /// while no lease runs.
+    pub fn give_up(&self, taken_only: bool, status: u32, word: u32) {
+        let layout = self.layout;
+        for port in 0..layout.ports {
+            let request = self.load(layout.request(port));
+            let lock = layout.lock(port);
+            let is_taken = self.down().load(lock) == request;
+            if request == self.up().load(layout.reply(port)) || taken_only && !is_taken {
+                continue;
+            }
+            self.down().store(lock, request);
+            let at = layout.results(port);
+            self.up().store(at, status);
+            self.up().store(at + 1, word);
+            fence(Ordering::SeqCst);
+            self.up().store(layout.reply(port), request);
+        }
+    }
+}
+
+/// Where things lie in a frame.
+pub(super) fn places(layout: PortLayout, lanes: usize) -> Places {
+    let host = layout.words();
+    let done = host + LINE;
+    Places {
+        ports: layout.ports,
+        stride: layout.arguments(1) - layout.arguments(0),
+        locks: layout.lock(0),
+        requests: layout.request(0),
+        arguments: layout.arguments(0),
+        replies: layout.reply(0),
+        results: layout.results(0),
+        bell: host,
+        yielded: host + 1,
+        granted: host + 2,
+        lease: host + 3,
+        most: host + 4,
+        done,
+        beat: done + lanes.next_multiple_of(LINE),
+    }
+}
+
+impl Words for Frame {
+    fn load(&self, index: usize) -> u32 {
+        if self.is_up(index) {
+            return self.up().load(index);
+        }
+        match self.lock_at(index).or_else(|| self.request_at(index)) {
+            Some(own) => own.load(Ordering::Acquire),
+            // Where it lies in a window over the bus, nobody asks for it on the way of a call.
+            None => self.down().load(index),
+        }
+    }
+
+    fn store(&self, index: usize, value: u32) {
+        if let Some(lock) = self.lock_at(index) {
+            lock.store(value, Ordering::Release);
+            return;
+        }
+        if let Some(request) = self.request_at(index) {
+            request.store(value, Ordering::Release);
+        }
+        match &self.memory {
+            Memory::Live(live) => live.words().store(index, value),
+            Memory::Split(down, _) => {
+                // Windows over the bus combine writes, and keep no order without a fence; the second one sends this.
+                fence(Ordering::SeqCst);
+                down.words().store(index, value);
+                fence(Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn store_all(&self, index: usize, words: &[u32]) {
+        self.down().store_all(index, words);
+    }
+}
+
+impl ClientWords for Frame {
+    fn swap(&self, index: usize, value: u32) -> u32 {
+        (self.lock_at(index)).map_or(0, |lock| lock.swap(value, Ordering::AcqRel))
+    }
+}

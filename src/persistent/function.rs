@@ -1,0 +1,113 @@
+//! Typed calls.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::PersistentKernel;
+use super::core::Core;
+use super::error::{CallError, ServerError};
+use super::port_client::{Deadline, PortClient};
+use super::signature::{CallArguments, CallResult, check, take};
+use crate::kernel::server::HandlerDeclaration;
+
+/// Words that calls have on the stack.
+const FEW: usize = 32;
+
+/// A function that lives on a device, to be called with arguments `A` for a result `R`; from
+/// [`PersistentKernel::function`].
+///
+/// Cloning is cheap, and any number of threads may call at once: each call takes a port of its own
+/// ([`PersistentKernelBuilder::ports`](crate::PersistentKernelBuilder::ports)), and waits for one when all are taken. Calls that are not ordered by their callers
+/// are served in any order.
+pub struct DeviceFunction<A, R> {
+    core: Arc<Core>,
+    handler: Arc<HandlerDeclaration>,
+    types: PhantomData<fn(A) -> R>,
+}
+
+impl PersistentKernel {
+    /// The handler `name`, with the Rust types that it is called with.
+    ///
+    /// # Errors
+    /// [`ServerError::NoHandler`]; [`ServerError::Signature`] when the types do not fit what the program declares.
+    pub fn function<A: CallArguments, R: CallResult>(
+        &self,
+        name: &str,
+    ) -> Result<DeviceFunction<A, R>, ServerError> {
+        let handlers = &self.core.handlers;
+        let found = handlers.iter().find(|one| one.signature.name == name);
+        let Some(handler) = found else {
+            return Err(ServerError::NoHandler {
+                wanted: name.to_owned(),
+                available: handlers.iter().map(|one| one.signature.text()).collect(),
+            });
+        };
+        check::<A, R>(handler)?;
+        Ok(DeviceFunction {
+            core: Arc::clone(&self.core),
+            handler: Arc::clone(handler),
+            types: PhantomData,
+        })
+    }
+}
+
+impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
+    /// Calls the function and waits for its result.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn call(&self, arguments: &A) -> Result<R, CallError> {
+        self.call_until(arguments, None)
+    }
+
+    /// As [`DeviceFunction::call`], giving up after `timeout`. The function may run all the same, at most once; the port
+    /// that the call has taken is free when it has been answered.
+    ///
+    /// # Errors
+    /// [`CallError::TimedOut`], and as [`DeviceFunction::call`].
+    pub fn call_timeout(&self, arguments: &A, timeout: Duration) -> Result<R, CallError> {
+        self.call_until(arguments, Some(timeout))
+    }
+
+    fn call_until(&self, arguments: &A, timeout: Option<Duration>) -> Result<R, CallError> {
+        let deadline = Deadline::after(timeout);
+        let client = PortClient::new(&self.core, &self.handler);
+        let (given, taken) = (A::words(), size_of::<R>().div_ceil(4));
+        if given <= FEW && taken <= FEW {
+            let (mut words, mut results) = ([0; FEW], [0; FEW]);
+            arguments.put(&mut words[..given]);
+            let posted = client.post(&words[..given], deadline)?;
+            client.wait(posted, &mut results[..taken], deadline)?;
+            return Ok(take(&results[..taken]));
+        }
+        let (mut words, mut results) = (vec![0; given], vec![0; taken]);
+        arguments.put(&mut words);
+        let posted = client.post(&words, deadline)?;
+        client.wait(posted, &mut results, deadline)?;
+        Ok(take(&results))
+    }
+
+    /// The function as the program declares it.
+    pub fn signature(&self) -> String {
+        self.handler.signature.text()
+    }
+}
+
+impl<A, R> Clone for DeviceFunction<A, R> {
+    fn clone(&self) -> Self {
+        Self {
+            core: Arc::clone(&self.core),
+            handler: Arc::clone(&self.handler),
+            types: PhantomData,
+        }
+    }
+}
+
+impl<A, R> std::fmt::Debug for DeviceFunction<A, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DeviceFunction")
+            .field(&self.handler.signature.text())
+            .finish()
+    }
+}

@@ -1,0 +1,170 @@
+//! Persistent kernels: servers that live on a device and are called by threads of the host.
+//!
+//! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
+//! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
+//!   long they last.
+//! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
+//! - [`builder`]: how a server is put together.
+//!
+//! The polling kernel around the handlers is written by `kernel::server`, the protocol and the layout of ports are those
+//! of calls in the other direction (`rpc::port`), with the roles exchanged. This room uses the launch room; nothing
+//! below knows of it, but the queue knows that there are kernels that make room (`device::resident`).
+
+mod builder;
+mod core;
+mod error;
+mod frame;
+mod function;
+mod policy;
+mod port_client;
+mod relay;
+mod signature;
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use self::core::{Core, Stage};
+use self::relay::Relay;
+use crate::device::Device;
+use crate::device::wait::lock;
+
+pub use builder::PersistentKernelBuilder;
+pub use error::{CallError, ServerError, ServerFailure};
+pub use function::DeviceFunction;
+pub use policy::LeasePolicy;
+pub use signature::{CallArguments, CallResult};
+
+/// A kernel that stays on a device as a server: threads of the host call its functions at the speed of memory rather than
+/// of launches.
+///
+/// ```no_run
+/// use tombolo::{Context, PersistentKernel, Program};
+///
+/// let device = Context::new()?.device()?;
+/// let program = Program::new("server.wgsl", "
+///     var<storage, read_write> calls: atomic<u32>;
+///     fn scale(x: f32, by: f32) -> f32 {
+///         atomicAdd(&calls, 1u);
+///         return x * by;
+///     }")?;
+/// let server = PersistentKernel::builder(&device, &program).handler("scale").start()?;
+/// let scale = server.function::<(f32, f32), f32>("scale")?;
+/// assert_eq!(scale.call(&(3.0, 2.0))?, 6.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Handlers are ordinary functions of the program. They take and return host-shareable types without atomics, `usm_ptr`
+/// among them, and may use whatever kernels may: device globals, private arrays, `print`, `assert`, and functions of the
+/// host.
+///
+/// The server makes room for other work: whatever is submitted to the device while it lives is run within the time that
+/// the calls take that it is just serving, and the server goes on behind it ([`LeasePolicy`]). A server that nobody calls leaves
+/// the device, and costs nothing until the next call.
+///
+/// Dropping it stops it.
+pub struct PersistentKernel {
+    core: Arc<Core>,
+    relay: Mutex<State>,
+}
+
+enum State {
+    Running(JoinHandle<Relay>),
+    /// It has ended, and can be started again.
+    Ended(Box<Relay>),
+    /// Its thread is gone for good.
+    Gone,
+}
+
+impl PersistentKernel {
+    /// The device that the server lives on.
+    pub fn device(&self) -> &Device {
+        &self.core.device
+    }
+
+    /// How many leases there have been: launches of the polling kernel.
+    pub fn leases(&self) -> u32 {
+        self.core.leases.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Why the server has stopped by itself, if it has.
+    pub fn failure(&self) -> Option<Arc<ServerFailure>> {
+        self.core.failure()
+    }
+
+    /// Stops the server. What was posted before is served; calls made later fail with [`CallError::Stopped`]. Returns when
+    /// the last lease has ended, or was found to be stuck. Stopping twice does nothing.
+    pub fn stop(&self) {
+        let mut state = lock(&self.relay);
+        self.core.begin_stop();
+        *state = match std::mem::replace(&mut *state, State::Gone) {
+            // The relay does not panic.
+            State::Running(thread) => match thread.join() {
+                Ok(relay) => State::Ended(Box::new(relay)),
+                Err(_) => State::Gone,
+            },
+            ended => ended,
+        };
+    }
+
+    /// Starts a server again that was stopped or has failed. Calls that had no answer were told so, and are not served
+    /// now. Does nothing while the server runs.
+    ///
+    /// # Errors
+    /// [`ServerError::StillStuck`] while a lease has not ended; [`ServerError::Thread`].
+    pub fn restart(&self) -> Result<(), ServerError> {
+        let core = &self.core;
+        if matches!(core.stage(), Stage::Running | Stage::Stopping) {
+            return Ok(());
+        }
+        self.stop();
+        let mut state = lock(&self.relay);
+        if let Some(event) = &*lock(&core.stuck)
+            && matches!(
+                event.wait_timeout(std::time::Duration::ZERO),
+                Err(crate::device::WaitError::Deadline)
+            )
+        {
+            return Err(ServerError::StillStuck {
+                device: core.device.name().to_owned(),
+            });
+        }
+        *lock(&core.stuck) = None;
+        let State::Ended(relay) = std::mem::replace(&mut *state, State::Gone) else {
+            return Err(ServerError::Thread {
+                message: "the relay is gone".to_owned(),
+            });
+        };
+        (core.frame).give_up(false, crate::device::CallStatus::Stopped.code(), 0);
+        core.forget_failure();
+        core.set_stage(Stage::Running);
+        *state = State::Running(spawn(*relay)?);
+        Ok(())
+    }
+}
+
+fn spawn(relay: Relay) -> Result<JoinHandle<Relay>, ServerError> {
+    std::thread::Builder::new()
+        .name("tombolo relay".to_owned())
+        .spawn(move || relay.run())
+        .map_err(|error| ServerError::Thread {
+            message: error.to_string(),
+        })
+}
+
+impl Drop for PersistentKernel {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for PersistentKernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let handlers = self.core.handlers.iter();
+        let handlers: Vec<String> = handlers.map(|one| one.signature.text()).collect();
+        f.debug_struct("PersistentKernel")
+            .field("device", &self.core.device.name())
+            .field("stage", &self.core.stage())
+            .field("handlers", &handlers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,208 @@
+//! One call at one port: posting it, and waiting for its answer.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::core::{Core, Stage};
+use super::error::CallError;
+use super::frame::Frame;
+use crate::kernel::server::{FAILED, HandlerDeclaration, TOO_LONG};
+use crate::rpc::port::client::{Client, Posted};
+
+/// Looks at an answer that follow each other at once: some microseconds.
+const LOOKS: u32 = 20_000;
+/// Between two looks at what has become of the server.
+const ROUND: u32 = 64;
+/// The first and the longest sleep between two looks.
+const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+
+thread_local! {
+    /// Where this thread begins its search for a free port, so that threads do not meet.
+    static START: Cell<usize> = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Cell::new(NEXT.fetch_add(1, Ordering::Relaxed))
+    };
+}
+
+/// Sleeps that become longer.
+#[derive(Default)]
+struct Naps(u32);
+
+impl Naps {
+    fn take(&mut self, left: Option<Duration>) {
+        let time = NAP.0.saturating_mul(1 << self.0.min(16)).min(NAP.1);
+        self.0 += 1;
+        std::thread::sleep(left.map_or(time, |left| time.min(left)));
+    }
+}
+
+/// The time that a caller has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadline {
+    begun: Instant,
+    time: Option<Duration>,
+}
+
+impl Deadline {
+    pub fn after(time: Option<Duration>) -> Self {
+        Self {
+            begun: Instant::now(),
+            time,
+        }
+    }
+
+    /// What is left; the error when nothing is.
+    fn left(&self, handler: &str) -> Result<Option<Duration>, CallError> {
+        let Some(time) = self.time else {
+            return Ok(None);
+        };
+        let waited = self.begun.elapsed();
+        match time.checked_sub(waited) {
+            Some(left) if !left.is_zero() => Ok(Some(left)),
+            _ => Err(CallError::TimedOut {
+                handler: handler.to_owned(),
+                waited,
+            }),
+        }
+    }
+}
+
+/// The right to look again and again: threads that do so must leave a processor to the server.
+struct Spinner<'c>(&'c AtomicUsize);
+
+impl<'c> Spinner<'c> {
+    fn take(core: &'c Core) -> Option<Self> {
+        let most = core.processors.saturating_sub(1).max(1);
+        let taken = core.spinners.fetch_add(1, Ordering::Relaxed);
+        let spinner = Self(&core.spinners);
+        (taken < most).then_some(spinner)
+    }
+}
+
+impl Drop for Spinner<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A caller's end of the ports.
+pub(super) struct PortClient<'c> {
+    core: &'c Core,
+    handler: &'c HandlerDeclaration,
+}
+
+impl<'c> PortClient<'c> {
+    pub fn new(core: &'c Core, handler: &'c HandlerDeclaration) -> Self {
+        Self { core, handler }
+    }
+
+    fn name(&self) -> &'c str {
+        &self.handler.signature.name
+    }
+
+    fn client(&self) -> Client<&'c Frame> {
+        let frame = &self.core.frame;
+        Client::new(frame, frame.layout(), START.get())
+    }
+
+    /// Posts a call, if a port is free.
+    pub fn try_post(&self, arguments: &[u32]) -> Result<Option<Posted>, CallError> {
+        if let Some(refusal) = self.core.refusal(self.name()) {
+            return Err(refusal);
+        }
+        let posted = self.client().try_post(self.handler.opcode(), arguments);
+        if let Some(posted) = &posted {
+            self.core.rung(posted.port);
+        }
+        Ok(posted)
+    }
+
+    /// Posts a call as soon as a port is free.
+    pub fn post(&self, arguments: &[u32], deadline: Deadline) -> Result<Posted, CallError> {
+        let mut naps = Naps::default();
+        loop {
+            if let Some(posted) = self.try_post(arguments)? {
+                return Ok(posted);
+            }
+            naps.take(deadline.left(self.name())?);
+        }
+    }
+
+    /// What became of a call, if that is known; its port is given back then.
+    pub fn try_take(&self, posted: Posted, results: &mut [u32]) -> Option<Result<(), CallError>> {
+        let [status, word] = self.client().try_take(posted, results)?;
+        Some(self.judge(status, word))
+    }
+
+    fn judge(&self, status: u32, word: u32) -> Result<(), CallError> {
+        let handler = self.name();
+        match status {
+            1 => return Ok(()),
+            FAILED => {
+                if let Some(error) = self.core.fault(word) {
+                    let handler = handler.to_owned();
+                    return Err(CallError::Failed { handler, error });
+                }
+            }
+            TOO_LONG => {
+                return Err(CallError::TooManyTurns {
+                    handler: handler.to_owned(),
+                    limit: self.core.turns,
+                });
+            }
+            3 => {
+                return Err(match self.core.refusal(handler) {
+                    Some(refusal) => refusal,
+                    // It was started again meanwhile.
+                    None => CallError::Stopped {
+                        handler: handler.to_owned(),
+                    },
+                });
+            }
+            _ => {}
+        }
+        Err((self.core.loss(handler)).unwrap_or(CallError::Malformed {
+            handler: handler.to_owned(),
+            status,
+        }))
+    }
+
+    /// Waits for the answer to a call. Whoever gives up leaves the call to the server: its port is free when it has been
+    /// answered.
+    pub fn wait(
+        &self,
+        posted: Posted,
+        results: &mut [u32],
+        deadline: Deadline,
+    ) -> Result<(), CallError> {
+        let client = self.client();
+        let mut spinner = Spinner::take(self.core);
+        let mut looks = 0u32;
+        let mut naps = Naps::default();
+        loop {
+            // Before the look: what has no answer then gets none.
+            let loss = match self.core.stage() {
+                Stage::Running | Stage::Stopping => None,
+                Stage::Closed | Stage::Failed => self.core.loss(self.name()),
+            };
+            for _ in 0..ROUND {
+                if let Some([status, word]) = client.try_take(posted, results) {
+                    drop(spinner);
+                    return self.judge(status, word);
+                }
+                std::hint::spin_loop();
+            }
+            let left = match loss {
+                Some(loss) => Err(loss),
+                None => deadline.left(self.name()),
+            };
+            let left = left.inspect_err(|_| client.leave(posted))?;
+            looks += ROUND;
+            if spinner.is_none() || looks > LOOKS {
+                spinner = None;
+                naps.take(left);
+            }
+        }
+    }
+}

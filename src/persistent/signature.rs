@@ -1,0 +1,177 @@
+//! Rust values as arguments and results of handlers, and whether they fit.
+
+use bytemuck::Pod;
+
+use super::error::ServerError;
+use crate::kernel::layout::TypeLayout;
+use crate::kernel::server::HandlerDeclaration;
+use crate::memory::Ptr;
+
+/// A Rust type as it is compared with a WGSL type.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct RustType {
+    name: &'static str,
+    bytes: usize,
+    pointer: bool,
+}
+
+impl RustType {
+    fn of<T: Pod>() -> Self {
+        let name = std::any::type_name::<T>();
+        let pointer = std::any::type_name::<Ptr<u32>>();
+        let head = pointer.split('<').next().unwrap_or(pointer);
+        Self {
+            name,
+            bytes: size_of::<T>(),
+            pointer: name.split('<').next() == Some(head),
+        }
+    }
+
+    /// The type in few words: without the paths of modules.
+    fn text(self) -> String {
+        let parts = self
+            .name
+            .split_inclusive(['<', '>', ',', ' ', '[', ']', ';']);
+        parts
+            .map(|part| part.rsplit("::").next().unwrap_or(part))
+            .collect()
+    }
+
+    /// The scalar that it is, or is made of.
+    fn scalar(self) -> Option<&'static str> {
+        let inner = self.name.trim_start_matches('[');
+        let inner = inner.split(';').next().unwrap_or(inner);
+        ["f32", "u32", "i32"].into_iter().find(|s| *s == inner)
+    }
+
+    /// Why it does not fit a WGSL type.
+    fn differs(self, layout: &TypeLayout) -> Option<String> {
+        let wgsl = &layout.wgsl;
+        if layout.size as usize != self.bytes {
+            return Some(format!(
+                "`{wgsl}` has {} bytes, and `{}` {}",
+                layout.size,
+                self.text(),
+                self.bytes
+            ));
+        }
+        let of = |scalar: &&str| *wgsl == **scalar || wgsl.ends_with(&format!("<{scalar}>"));
+        let scalar = ["f32", "u32", "i32"].into_iter().find(of);
+        let same = match (self.scalar(), scalar, self.pointer) {
+            (Some(own), Some(theirs), _) => own == theirs,
+            (_, _, true) => wgsl == "vec2<u32>",
+            _ => true,
+        };
+        (!same).then(|| format!("`{wgsl}` is no `{}`", self.text()))
+    }
+}
+
+/// Arguments of a handler: a tuple of up to six values of plain old data, `()` for none.
+///
+/// `u32`, `i32` and `f32` are what they are in WGSL; arrays of them are vectors (`[f32; 3]` for `vec3<f32>`) and matrices;
+/// [`Ptr`] is `usm_ptr`; structures have the same layout.
+pub trait CallArguments: Send {
+    /// The types.
+    #[doc(hidden)]
+    fn types() -> Vec<RustType>;
+    /// Words of all values: each begins a word.
+    #[doc(hidden)]
+    fn words() -> usize;
+    /// Writes the values into so many words, which are zero.
+    #[doc(hidden)]
+    fn put(&self, words: &mut [u32]);
+}
+
+/// The result of a handler: a value of plain old data, or `()` for none.
+pub trait CallResult: Pod + Send {}
+
+impl<T: Pod + Send> CallResult for T {}
+
+fn put_one<T: Pod>(value: &T, words: &mut [u32]) {
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
+    let from = bytemuck::bytes_of(value);
+    let len = from.len().min(bytes.len());
+    bytes[..len].copy_from_slice(&from[..len]);
+}
+
+/// A value out of words; those that are missing are zero.
+pub(super) fn take<T: Pod>(words: &[u32]) -> T {
+    let mut value = T::zeroed();
+    let bytes: &[u8] = bytemuck::cast_slice(words);
+    let to = bytemuck::bytes_of_mut(&mut value);
+    let len = to.len().min(bytes.len());
+    to[..len].copy_from_slice(&bytes[..len]);
+    value
+}
+
+macro_rules! arguments {
+    ($(($($argument:ident $index:tt),*))*) => {$(
+        impl<$($argument: Pod + Send),*> CallArguments for ($($argument,)*) {
+            fn types() -> Vec<RustType> {
+                vec![$(RustType::of::<$argument>()),*]
+            }
+
+            fn words() -> usize {
+                0 $(+ size_of::<$argument>().div_ceil(4))*
+            }
+
+            #[allow(unused_variables, unused_assignments, unused_mut)]
+            fn put(&self, words: &mut [u32]) {
+                let mut rest = words;
+                $(
+                    let count = size_of::<$argument>().div_ceil(4).min(rest.len());
+                    let (own, others) = rest.split_at_mut(count);
+                    put_one(&self.$index, own);
+                    rest = others;
+                )*
+            }
+        }
+    )*};
+}
+
+arguments! {
+    ()
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+}
+
+/// Compares a handler with the Rust types that it is to be called with.
+pub(super) fn check<A: CallArguments, R: CallResult>(
+    handler: &HandlerDeclaration,
+) -> Result<(), ServerError> {
+    let (types, result) = (A::types(), RustType::of::<R>());
+    let fault = |why: String| {
+        let arguments: Vec<String> = types.iter().map(|ty| ty.text()).collect();
+        Err(ServerError::Signature {
+            wgsl: handler.signature.text(),
+            rust: format!("({}) -> {}", arguments.join(", "), result.text()),
+            why,
+        })
+    };
+    if types.len() != handler.parameters.len() {
+        return fault(format!(
+            "it takes {} arguments, and is given {}",
+            handler.parameters.len(),
+            types.len()
+        ));
+    }
+    let names = handler.signature.parameters.iter();
+    for ((ty, layout), (name, _)) in types.iter().zip(&handler.parameters).zip(names) {
+        if let Some(why) = ty.differs(layout) {
+            return fault(format!("`{name}`: {why}"));
+        }
+    }
+    match &handler.result {
+        None if result.bytes != 0 => fault("it has no result".to_owned()),
+        Some(layout) => match result.differs(layout) {
+            Some(why) => fault(format!("the result: {why}")),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    }
+}
