@@ -9,6 +9,8 @@ var<storage, read_write> tombolo_posts: array<atomic<u32>>;
 var<private> tombolo_call_port: u32 = 0xffffffffu;
 // Turns of loops that this invocation has taken for its calls.
 var<private> tombolo_call_looks: u32;
+// Not 0 once a call of this invocation has failed that was to fail the launch.
+var<private> tombolo_call_failed: u32;
 // Written by whatever waits for the host: that a kernel reaches it is how launches know.
 var<private> tombolo_call_waits: u32;
 

@@ -8,7 +8,10 @@
 // What the host writes, and what was taken.
 $binding$ var<storage, read_write> tombolo_server: array<atomic<u32>>;
 $posts$
+// Turns of loops in this lease, and how many there may be when the call is over that is being served; loops of handlers
+// count by a pass.
 var<private> tombolo_server_turns: u32;
+var<private> tombolo_server_limit: u32;
 var<private> tombolo_server_beats: u32;
 var<private> tombolo_server_lane: u32;
 // Not 0 when the lease has to end, because a call has failed in it.
@@ -26,10 +29,16 @@ fn tombolo_server_answer(port: u32, request: u32) {
     let length = atomicLoad(&tombolo_server[arguments + 1u]);
     // Taken from here on: should the lease end in between, nobody serves it again.
     atomicStore(&tombolo_server[$locks$u + port], request);
+    let turns = tombolo_server_turns;
+    tombolo_server_limit = turns + $turns$u;
+    $begin$
     var status = 4u;
     switch opcode {
 $cases$
         default: {}
+    }
+    if tombolo_server_turns >= tombolo_server_limit {
+        status = $too_long$u;
     }
 $faults$
     atomicStore(&$out$[results], status);
@@ -49,11 +58,12 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let lease = atomicLoad(&tombolo_server[$lease$u]);
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
-    // Before the first look at the ports: whatever is posted later rings later.
+    // Before the first look at anything else: whatever changes later rings later.
     var seen = atomicLoad(&tombolo_server[$bell$u]);
-    var leaving = false;
-    var single = false;
     tombolo_server_fence();
+    // Who is asked to leave before he has come looks at all ports once.
+    var leaving = atomicLoad(&tombolo_server[$yield$u]) != granted;
+    var single = false;
     loop {
         var port = lane;
         var end = $ports$u;
@@ -68,14 +78,14 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
                 break;
             }
             let request = atomicLoad(&tombolo_server[$requests$u + port]);
-            if request != atomicLoad(&tombolo_server[$locks$u + port]) {
+            if tombolo_server_fault == 0u && request != atomicLoad(&tombolo_server[$locks$u + port]) {
                 tombolo_server_fence();
                 tombolo_server_answer(port, request);
             }
             port += $lanes$u;
             tombolo_server_turns += 1u;
         }
-        if leaving {
+        if leaving || tombolo_server_fault != 0u {
             break;
         }
         var bell = seen;
@@ -88,8 +98,7 @@ $look$
             }
         }
         tombolo_server_fence();
-        leaving = tombolo_server_turns >= most || tombolo_server_fault != 0u
-            || atomicLoad(&tombolo_server[$yield$u]) != granted;
+        leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
         single = $single$ && !leaving && ((bell - seen) >> 16u) == 1u;
         seen = bell;
         tombolo_server_turns += 1u;

@@ -195,8 +195,9 @@ pub use memory::{
 pub use memory::{migrate, region};
 
 pub use persistent::{
-    CallArguments, CallError, CallResult, DeviceFunction, LeasePolicy, PersistentKernel,
-    PersistentKernelBuilder, ServerError, ServerFailure,
+    CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
+    HostServerBuilder, LeasePolicy, PendingCall, PersistentKernel, PersistentKernelBuilder,
+    ServerError, ServerFailure,
 };
 pub use print::{PrintLoss, PrintOptions, PrintRecord, PrintSink, PrintTarget};
 pub use rpc::{

@@ -18,7 +18,7 @@ use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::{FaultReason, PointerFacts};
 use super::passes::print::{self, PrintFacts};
 use super::passes::status::{CALL, LOOP_GUARD, POINTER};
-use super::passes::{self, grid, loop_guard};
+use super::passes::{self, grid, loop_guard, turns};
 use super::print::{Prints, TextSite};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
@@ -352,11 +352,12 @@ pub(crate) fn compile(
     }
     // Devices without such barriers are those with such lanes.
     let dismissed = call_use.calls && !options.heap.barriers && ghosts::dismiss(&mut module, index);
+    let counted = turns::run(&mut module, index);
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(&mut module, index, budget, bindings.status())?;
         Some((guard, budget))
     });
-    if guard.is_some() || prints.is_some() || dismissed {
+    if guard.is_some() || prints.is_some() || dismissed || counted {
         revalidate(&module, capabilities, program, entry)?;
     }
     let guarded = guard.is_some();

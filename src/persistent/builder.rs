@@ -19,9 +19,13 @@ use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 /// Words that ports have at least, in each direction: two cache lines with their prefix.
 const LEAST_PAYLOAD: usize = 28;
 /// The most ports: places in the bell.
-const MAX_PORTS: usize = 1 << 15;
-/// Turns that a lease on an adapter without a budget may take.
-const UNLIMITED: u32 = 0xffff_0000;
+pub(super) const MAX_PORTS: usize = 1 << 15;
+/// Turns of loops that a call may take by default on adapters without a budget: some seconds' worth.
+const TURNS: u32 = 1 << 28;
+/// Turns after which a lease ends on such an adapter: before the count comes to its end.
+const MOST: u32 = 1 << 31;
+/// Turns of a ration that are kept for the end of a lease and for what a compiler may add.
+const RESERVE: u32 = 4_096;
 
 /// A server in the making; from [`PersistentKernel::builder`].
 #[must_use = "nothing is served until `start` is called"]
@@ -34,6 +38,7 @@ pub struct PersistentKernelBuilder {
     services: Option<Arc<crate::rpc::Services>>,
     ports: usize,
     policy: LeasePolicy,
+    turns: Option<u32>,
 }
 
 impl PersistentKernel {
@@ -48,6 +53,7 @@ impl PersistentKernel {
             services: None,
             ports: 64,
             policy: LeasePolicy::of(device.capabilities()),
+            turns: None,
         }
     }
 }
@@ -56,6 +62,20 @@ fn fault(fault: HandlerFault) -> ServerError {
     ServerError::Handler {
         handler: fault.handler,
         why: fault.why,
+    }
+}
+
+/// After how many turns a lease ends, and how many a call may take.
+fn share(budget: Option<u32>, wanted: Option<u32>, calls: bool) -> (u32, u32) {
+    match budget {
+        None => (MOST, wanted.unwrap_or(TURNS).clamp(1, TURNS)),
+        Some(budget) => {
+            let all = budget.saturating_sub(RESERVE);
+            let turns = wanted.unwrap_or(all / 2).clamp(1, all / 8 * 7);
+            // Whoever waits for the host gets nearly all of it.
+            let most = all - turns;
+            (if calls { most.min(all / 16) } else { most }, turns)
+        }
     }
 }
 
@@ -99,6 +119,14 @@ impl PersistentKernelBuilder {
         self
     }
 
+    /// Lets all loops of one call take at most so many turns together; a call that takes more is ended, and fails with
+    /// [`CallError::TooManyTurns`](crate::CallError::TooManyTurns). So no handler keeps the device for good. Default: 2^28, or half of the adapter's loop
+    /// budget where there is one; seven eighths of that are possible there. Fewer make for longer leases.
+    pub fn turns(mut self, turns: u32) -> Self {
+        self.turns = Some(turns);
+        self
+    }
+
     /// Compiles the polling kernel and starts the server. It is launched by the first call.
     ///
     /// # Errors
@@ -136,12 +164,15 @@ impl PersistentKernelBuilder {
             (capabilities.needs_loop_guard()).then(|| capabilities.loop_budget().unwrap_or(65_535));
         // Groups of lanes share what they may do, and take turns, where processors run kernels.
         let lanes = if capabilities.software { 1 } else { 32 };
+        let calls = self.program.calls_host();
+        let (most, turns) = share(budget, self.turns, calls);
         let shape = ServerShape {
+            turns,
             lanes,
             split: capabilities.splits_ports(),
             rations: capabilities.is_lavapipe(),
             fails: self.program.may_fail(),
-            calls: self.program.calls_host(),
+            calls,
             group: self.program.free_group(),
         };
         let text = server::write(&handlers, &places(layout, lanes), &shape).map_err(fault)?;
@@ -150,8 +181,8 @@ impl PersistentKernelBuilder {
         let frame = Frame::new(&device.shared, layout, lanes)?;
         let mut launch = kernel.launch().workgroups(1);
         let mut buffers = Vec::new();
-        let (down, up) = frame.buffers();
-        for (name, live) in [("tombolo_server", Some(down)), ("tombolo_answers", up)] {
+        let names = ["tombolo_server", "tombolo_answers"];
+        for (name, live) in names.into_iter().zip(frame.buffers()) {
             if let Some(live) = live {
                 let raw = live.buffer().clone();
                 let buffer = DeviceBuffer::<u32>::wrap(&device.shared, raw, live.len() / 4);
@@ -163,11 +194,9 @@ impl PersistentKernelBuilder {
             launch = launch.shared_services(services);
         }
         launch.check()?;
-        let most = budget.map_or(UNLIMITED, |budget| budget / 2);
-        let turns = budget.map_or(UNLIMITED, |budget| budget - budget / 2);
         let core = Arc::new(Core::new(
             unique_id(),
-            device.clone(),
+            Some(device.clone()),
             frame,
             handlers,
             self.policy,
@@ -183,6 +212,7 @@ impl PersistentKernelBuilder {
         };
         let thread = spawn(relay)?;
         Ok(PersistentKernel {
+            device: self.device,
             core,
             relay: Mutex::new(State::Running(thread)),
         })

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
 use super::policy::LeasePolicy;
+use super::watch::Watch;
 use crate::device::queue::Batch;
 use crate::device::resident::Resident;
 use crate::device::wait::lock;
@@ -33,7 +34,8 @@ const FAULT_WAIT: Duration = Duration::from_secs(10);
 
 pub(super) struct Core {
     pub id: u64,
-    pub device: Device,
+    /// None for a loopback.
+    pub device: Option<Device>,
     pub frame: Frame,
     pub handlers: Vec<Arc<HandlerDeclaration>>,
     pub policy: LeasePolicy,
@@ -55,12 +57,13 @@ pub(super) struct Core {
     pub processors: usize,
     /// The lease that did not end.
     pub stuck: Mutex<Option<Event>>,
+    pub watch: Watch,
 }
 
 impl Core {
     pub fn new(
         id: u64,
-        device: Device,
+        device: Option<Device>,
         frame: Frame,
         handlers: Vec<Arc<HandlerDeclaration>>,
         policy: LeasePolicy,
@@ -86,6 +89,7 @@ impl Core {
             spinners: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             stuck: Mutex::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -101,6 +105,7 @@ impl Core {
     pub fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u32, Ordering::Release);
         self.bell.ring();
+        self.watch.look();
     }
 
     /// Asks a running server to stop; false if it does not run.
@@ -136,6 +141,10 @@ impl Core {
         *lock(&self.batch) = batch;
     }
 
+    pub fn is_resident(&self) -> bool {
+        lock(&self.batch).is_some()
+    }
+
     /// Why `handler` cannot be called now.
     pub fn refusal(&self, handler: &str) -> Option<CallError> {
         match self.stage() {
@@ -165,10 +174,16 @@ impl Core {
         }
     }
 
-    /// Tells the server of a call that was posted.
-    pub fn rung(&self, port: usize) {
-        self.posted.fetch_add(1, Ordering::Relaxed);
-        self.frame.ring(port);
+    /// Where the server is.
+    pub fn place(&self) -> String {
+        (self.device.as_ref())
+            .map_or_else(|| "the host".to_owned(), |device| device.name().to_owned())
+    }
+
+    /// Tells the server of so many calls that were posted, the last one at `port`.
+    pub fn rung(&self, port: usize, posts: usize) {
+        self.posted.fetch_add(posts as u64, Ordering::Relaxed);
+        self.frame.ring(port, posts);
         self.wake();
     }
 

@@ -168,7 +168,7 @@ pub enum CallError {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// An `assert` of the handler did not hold, or it came to a `panic`.
+    /// An `assert` of the handler did not hold, it came to a `panic`, or a function of the host that it called failed.
     #[error("`{handler}` failed: {error}")]
     Failed {
         /// The function that was called.
@@ -187,6 +187,12 @@ pub enum CallError {
         handler: String,
         /// The limit.
         limit: u32,
+    },
+    /// The Rust function behind a loopback panicked.
+    #[error("`{handler}` panicked")]
+    Panicked {
+        /// The function that was called.
+        handler: String,
     },
     /// The server answered with a status that means nothing here.
     #[error("`{handler}` was answered with the status {status}, which means nothing")]

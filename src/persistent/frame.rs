@@ -11,6 +11,7 @@
 //! notes what it has taken. Devices with memory of their own get all that twice: what the host writes lies where the
 //! kernel polls it, and what the kernel writes where the host does.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::device::live::{LiveBuffer, Reader};
@@ -18,13 +19,15 @@ use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError};
 use crate::kernel::server::Places;
 use crate::rpc::port::layout::{LINE, PortLayout};
-use crate::rpc::port::words::{ClientWords, HostWords, Words};
+use crate::rpc::port::words::{ClientWords, HostWords, Words, host_words};
 
 /// Where the words are.
 enum Memory {
     Live(LiveBuffer),
     /// What the host writes, and what the kernel writes.
     Split(LiveBuffer, LiveBuffer),
+    /// Of a loopback, whose server is a thread.
+    Host(Arc<HostWords>),
 }
 
 /// The words of one server.
@@ -52,14 +55,24 @@ impl Frame {
             false => Memory::Live(down),
             true => Memory::Split(down, make(Reader::Host, "tombolo answers")?),
         };
-        Ok(Self {
+        Ok(Self::of(memory, layout, lanes))
+    }
+
+    /// Ports in the host's memory, for a loopback.
+    pub fn on_host(layout: PortLayout) -> Self {
+        let words = host_words(places(layout, 1).beat + LINE);
+        Self::of(Memory::Host(words), layout, 1)
+    }
+
+    fn of(memory: Memory, layout: PortLayout, lanes: usize) -> Self {
+        Self {
             memory,
             layout,
             lanes,
             locks: (0..layout.ports).map(|_| AtomicU32::new(0)).collect(),
             requests: (0..layout.ports).map(|_| AtomicU32::new(0)).collect(),
             rings: AtomicU32::new(0),
-        })
+        }
     }
 
     pub fn layout(&self) -> PortLayout {
@@ -67,10 +80,11 @@ impl Frame {
     }
 
     /// What the host writes, and what the kernel writes where that is another buffer.
-    pub fn buffers(&self) -> (&LiveBuffer, Option<&LiveBuffer>) {
+    pub fn buffers(&self) -> [Option<&LiveBuffer>; 2] {
         match &self.memory {
-            Memory::Live(live) => (live, None),
-            Memory::Split(down, up) => (down, Some(up)),
+            Memory::Live(live) => [Some(live), None],
+            Memory::Split(down, up) => [Some(down), Some(up)],
+            Memory::Host(_) => [None, None],
         }
     }
 
@@ -82,6 +96,7 @@ impl Frame {
     fn down(&self) -> &HostWords {
         match &self.memory {
             Memory::Live(live) | Memory::Split(live, _) => live.words(),
+            Memory::Host(words) => words,
         }
     }
 
@@ -89,6 +104,7 @@ impl Frame {
     fn up(&self) -> &HostWords {
         match &self.memory {
             Memory::Live(live) | Memory::Split(_, live) => live.words(),
+            Memory::Host(words) => words,
         }
     }
 
@@ -104,16 +120,17 @@ impl Frame {
         self.locks.get(index.checked_sub(self.layout.lock(0))?)
     }
 
-    /// Tells the kernel that something has changed; what is posted at `port` is one of the things.
-    pub fn ring(&self, port: usize) {
+    /// Tells the kernel of `posts` calls, one of which is at `port`.
+    pub fn ring(&self, port: usize, posts: usize) {
         let place = self.places().bell;
         let Some(bell) = self.down().get(place) else {
             return;
         };
         let hint = port as u32 & 0xffff;
         match &self.memory {
-            Memory::Live(_) => {
-                let next = |old: u32| Some((old & 0xffff_0000).wrapping_add(0x1_0000) | hint);
+            Memory::Live(_) | Memory::Host(_) => {
+                let count = (posts as u32) << 16;
+                let next = |old: u32| Some((old & 0xffff_0000).wrapping_add(count) | hint);
                 let _ = bell.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
             }
             Memory::Split(..) => {
@@ -127,7 +144,8 @@ impl Frame {
     /// Has the lease end that was granted another number.
     pub fn yield_to(&self, number: u32) {
         self.store(self.places().yielded, number);
-        self.ring(usize::MAX);
+        // The last hint that there is: the kernel looks at all ports before it leaves.
+        self.ring(0xffff, 1);
     }
 
     /// Sets up the next lease: its number, what it was granted, and the turns that it may take.
@@ -222,6 +240,7 @@ impl Words for Frame {
         }
         match &self.memory {
             Memory::Live(live) => live.words().store(index, value),
+            Memory::Host(words) => words.store(index, value),
             Memory::Split(down, _) => {
                 // Windows over the bus combine writes, and keep no order without a fence; the second one sends this.
                 fence(Ordering::SeqCst);

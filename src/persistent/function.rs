@@ -21,8 +21,8 @@ const FEW: usize = 32;
 /// ([`PersistentKernelBuilder::ports`](crate::PersistentKernelBuilder::ports)), and waits for one when all are taken. Calls that are not ordered by their callers
 /// are served in any order.
 pub struct DeviceFunction<A, R> {
-    core: Arc<Core>,
-    handler: Arc<HandlerDeclaration>,
+    pub(super) core: Arc<Core>,
+    pub(super) handler: Arc<HandlerDeclaration>,
     types: PhantomData<fn(A) -> R>,
 }
 
@@ -35,7 +35,14 @@ impl PersistentKernel {
         &self,
         name: &str,
     ) -> Result<DeviceFunction<A, R>, ServerError> {
-        let handlers = &self.core.handlers;
+        DeviceFunction::of(&self.core, name)
+    }
+}
+
+impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
+    /// The handler `name` of a server.
+    pub(super) fn of(core: &Arc<Core>, name: &str) -> Result<Self, ServerError> {
+        let handlers = &core.handlers;
         let found = handlers.iter().find(|one| one.signature.name == name);
         let Some(handler) = found else {
             return Err(ServerError::NoHandler {
@@ -44,8 +51,8 @@ impl PersistentKernel {
             });
         };
         check::<A, R>(handler)?;
-        Ok(DeviceFunction {
-            core: Arc::clone(&self.core),
+        Ok(Self {
+            core: Arc::clone(core),
             handler: Arc::clone(handler),
             types: PhantomData,
         })

@@ -4,7 +4,8 @@
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
-//! - [`builder`]: how a server is put together.
+//! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures.
+//! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
 //!
 //! The polling kernel around the handlers is written by `kernel::server`, the protocol and the layout of ports are those
 //! of calls in the other direction (`rpc::port`), with the roles exchanged. This room uses the launch room; nothing
@@ -15,10 +16,13 @@ mod core;
 mod error;
 mod frame;
 mod function;
+mod loopback;
+mod pending;
 mod policy;
 mod port_client;
 mod relay;
 mod signature;
+mod watch;
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -31,6 +35,8 @@ use crate::device::wait::lock;
 pub use builder::PersistentKernelBuilder;
 pub use error::{CallError, ServerError, ServerFailure};
 pub use function::DeviceFunction;
+pub use loopback::{HostServer, HostServerBuilder};
+pub use pending::{CallSequence, PendingCall};
 pub use policy::LeasePolicy;
 pub use signature::{CallArguments, CallResult};
 
@@ -63,6 +69,7 @@ pub use signature::{CallArguments, CallResult};
 ///
 /// Dropping it stops it.
 pub struct PersistentKernel {
+    device: Device,
     core: Arc<Core>,
     relay: Mutex<State>,
 }
@@ -78,12 +85,17 @@ enum State {
 impl PersistentKernel {
     /// The device that the server lives on.
     pub fn device(&self) -> &Device {
-        &self.core.device
+        &self.device
     }
 
     /// How many leases there have been: launches of the polling kernel.
     pub fn leases(&self) -> u32 {
         self.core.leases.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Whether a lease is on the device, or on its way there.
+    pub fn is_resident(&self) -> bool {
+        self.core.is_resident()
     }
 
     /// Why the server has stopped by itself, if it has.
@@ -125,7 +137,7 @@ impl PersistentKernel {
             )
         {
             return Err(ServerError::StillStuck {
-                device: core.device.name().to_owned(),
+                device: core.place(),
             });
         }
         *lock(&core.stuck) = None;
@@ -162,7 +174,7 @@ impl std::fmt::Debug for PersistentKernel {
         let handlers = self.core.handlers.iter();
         let handlers: Vec<String> = handlers.map(|one| one.signature.text()).collect();
         f.debug_struct("PersistentKernel")
-            .field("device", &self.core.device.name())
+            .field("device", &self.device.name())
             .field("stage", &self.core.stage())
             .field("handlers", &handlers)
             .finish_non_exhaustive()

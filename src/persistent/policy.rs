@@ -30,6 +30,15 @@ impl LeasePolicy {
         }
     }
 
+    /// A server of the host has no leases.
+    pub(super) fn host() -> Self {
+        Self {
+            time: Duration::MAX,
+            idle: Duration::MAX,
+            stuck: Duration::MAX,
+        }
+    }
+
     /// Replaces the longest lease.
     #[must_use]
     pub fn time(mut self, time: Duration) -> Self {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::core::{Core, Stage};
+use super::core::Core;
 use super::error::CallError;
 use super::frame::Frame;
 use crate::kernel::server::{FAILED, HandlerDeclaration, TOO_LONG};
@@ -111,11 +111,31 @@ impl<'c> PortClient<'c> {
         if let Some(refusal) = self.core.refusal(self.name()) {
             return Err(refusal);
         }
-        let posted = self.client().try_post(self.handler.opcode(), arguments);
+        let posted = self.try_post_silently(arguments);
         if let Some(posted) = &posted {
-            self.core.rung(posted.port);
+            self.core.rung(posted.port, 1);
         }
         Ok(posted)
+    }
+
+    /// Posts a call, if a port is free, of which the server has yet to be told.
+    pub fn try_post_silently(&self, arguments: &[u32]) -> Option<Posted> {
+        self.client().try_post(self.handler.opcode(), arguments)
+    }
+
+    /// Leaves a call alone: its port is free when it has been answered.
+    pub fn leave(&self, posted: Posted) {
+        self.client().leave(posted);
+    }
+
+    /// Why no call can be posted now.
+    pub fn refusal(&self) -> Option<CallError> {
+        self.core.refusal(self.name())
+    }
+
+    /// Why a call that was posted will have no answer, unless it has one already.
+    pub fn loss(&self) -> Option<CallError> {
+        self.core.loss(self.name())
     }
 
     /// Posts a call as soon as a port is free.
@@ -151,6 +171,11 @@ impl<'c> PortClient<'c> {
                     limit: self.core.turns,
                 });
             }
+            6 => {
+                return Err(CallError::Panicked {
+                    handler: handler.to_owned(),
+                });
+            }
             3 => {
                 return Err(match self.core.refusal(handler) {
                     Some(refusal) => refusal,
@@ -182,10 +207,7 @@ impl<'c> PortClient<'c> {
         let mut naps = Naps::default();
         loop {
             // Before the look: what has no answer then gets none.
-            let loss = match self.core.stage() {
-                Stage::Running | Stage::Stopping => None,
-                Stage::Closed | Stage::Failed => self.core.loss(self.name()),
-            };
+            let loss = self.loss();
             for _ in 0..ROUND {
                 if let Some([status, word]) = client.try_take(posted, results) {
                     drop(spinner);

@@ -102,7 +102,9 @@ impl Relay {
             core.interrupt();
         }
         // What goes wrong is the event's to tell.
-        let _ = core.device.flush();
+        if let Some(device) = &core.device {
+            let _ = device.flush();
+        }
         let end = self.watch(&event, granted);
         core.set_batch(None);
         let done = core.frame.is_done(lease);
@@ -111,11 +113,16 @@ impl Relay {
                 *lock(&core.stuck) = Some(event);
                 Err(ServerFailure::LeaseStuck {
                     lease,
-                    device: core.device.name().to_owned(),
+                    device: core.place(),
                     waited,
                 })
             }
-            End::Faulty(error) if matches!(*error, ExecutionError::Assertion { .. }) => {
+            End::Faulty(error)
+                if matches!(
+                    *error,
+                    ExecutionError::Assertion { .. } | ExecutionError::CallFailed { .. }
+                ) =>
+            {
                 core.note_fault(lease, error);
                 if !done {
                     core.frame.give_up(true, FAILED, lease);
@@ -130,7 +137,7 @@ impl Relay {
             End::Done if done => Ok(true),
             End::Done => Err(ServerFailure::LeaseKilled {
                 lease,
-                device: core.device.name().to_owned(),
+                device: core.place(),
             }),
         }
     }

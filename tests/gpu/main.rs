@@ -90,7 +90,7 @@ fn main() -> std::process::ExitCode {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let thread = std::thread::current();
-        if !(thread.name()).is_some_and(|name| name.starts_with("tombolo calls")) {
+        if !(thread.name()).is_some_and(|name| name.starts_with("tombolo ")) {
             print(info);
         }
     }));

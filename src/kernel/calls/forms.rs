@@ -232,6 +232,7 @@ impl Mention<'_> {
                 "fn {name}{ending}({parameters}){arrow} {{
                     let reply = {name}{ending}_try({names});
                     if reply.status != 1u {{
+                        tombolo_call_failed = 1u;
                         atomicMax(&tombolo_status[{word}], (min(reply.status, 0xffffu) << 16u) | {number}u);
                     }}
                     {back}

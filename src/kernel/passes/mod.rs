@@ -20,6 +20,7 @@ pub mod pointers;
 pub(crate) mod print;
 pub mod status;
 mod trip_count;
+pub(crate) mod turns;
 
 #[cfg(test)]
 mod tests_grid;

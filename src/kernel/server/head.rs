@@ -90,7 +90,12 @@ fn declaration(
     let end = (at..stream.len())
         .find(|&at| stream.text(at) == "{")
         .ok_or_else(|| "it has no body".to_owned())?;
-    let signature = Signature::parse(stream.slice(at..end))?;
+    declared_as(program, stream.slice(at..end))
+}
+
+/// A handler with this head, and the types of `program`.
+pub(crate) fn declared_as(program: &Program, head: &str) -> Result<HandlerDeclaration, String> {
+    let signature = Signature::parse(head)?;
     let mut members: Vec<String> = (signature.parameters.iter())
         .map(|(name, ty)| format!("{name}: {}", spelled(ty)))
         .collect();

@@ -6,7 +6,7 @@
 mod head;
 mod text;
 
-pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations};
+pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations, declared_as};
 pub(crate) use text::{Places, ServerShape, write};
 
 /// The entry point of the kernel that is written.

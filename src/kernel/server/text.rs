@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::{FAILED, HandlerDeclaration, HandlerFault};
+use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 
 const SERVER: &str = include_str!("../../../shaders/server.wgsl");
@@ -40,6 +40,8 @@ pub(crate) struct ServerShape {
     pub fails: bool,
     /// The program calls functions of the host, and its turns of waiting count.
     pub calls: bool,
+    /// Turns of loops that a call may take.
+    pub turns: u32,
     /// The bind group that is free.
     pub group: u32,
 }
@@ -81,24 +83,35 @@ pub(crate) fn write(
         false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
     };
     let mut faults = String::new();
-    if shape.fails {
+    let mut failed = |flag: &str, none: &str| {
+        // The message comes when the lease has ended, by its number.
         let _ = writeln!(
             faults,
-            "if tombolo_print_failed {{ status = {FAILED}u; tombolo_print_failed = false; tombolo_server_fault = 1u; \
+            "if {flag} != {none} {{ status = {FAILED}u; {flag} = {none}; tombolo_server_fault = 1u; \
              atomicStore(&{out}[results + 1u], atomicLoad(&tombolo_server[$lease$u])); }}"
         );
+    };
+    if shape.fails {
+        failed("tombolo_print_failed", "false");
     }
+    if shape.calls {
+        failed("tombolo_call_failed", "0u");
+    }
+    let mut begin = "";
     if shape.calls {
         let _ = writeln!(
             faults,
-            "tombolo_server_turns += tombolo_call_looks; tombolo_call_looks = 0u;"
+            "tombolo_server_turns += tombolo_call_looks - turns; tombolo_call_looks = 0u;"
         );
+        // What a handler waits for functions of the host comes out of the same ration.
+        begin = "tombolo_call_looks = turns;";
     }
     let binding = format!("@group({}) @binding(0)", shape.group);
     let text = SERVER
         .replace("$binding$", &binding)
         .replace("$posts$", &posts)
         .replace("$cases$", &cases)
+        .replace("$begin$", begin)
         .replace("$faults$", &faults)
         .replace("$look$", &look)
         .replace("$single$", if shape.split { "false" } else { "true" })
@@ -119,6 +132,8 @@ pub(crate) fn write(
         ("$most$", places.most),
         ("$done$", places.done),
         ("$beat$", places.beat),
+        ("$turns$", shape.turns as usize),
+        ("$too_long$", TOO_LONG as usize),
     ];
     Ok(numbers.iter().fold(text, |text, (name, number)| {
         text.replace(name, &number.to_string())

@@ -77,6 +77,17 @@ impl<W: ClientWords> Client<W> {
         Some(head)
     }
 
+    /// Whether a call has been answered.
+    pub fn is_answered(&self, posted: Posted) -> bool {
+        let Posted { port, request } = posted;
+        next(
+            Side::Client,
+            self.words.load(self.layout.reply(port)),
+            request,
+        )
+        .is_some()
+    }
+
     /// Leaves a call alone: nobody will ask for its answer, and its port is free when it has been served.
     pub fn leave(&self, posted: Posted) {
         self.words.store(self.layout.lock(posted.port), 0);

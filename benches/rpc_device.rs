@@ -1,0 +1,200 @@
+//! Calls from threads of the host to functions that live on a device, on every adapter of the machine: how long one takes
+//! against a launch that is waited for, in raw wgpu; how many there are in a second from 1 to 64 threads; the longest of
+//! 100,000 across the ends of leases; and what a server costs that nobody calls.
+//!
+//! Everything is measured [`ROUNDS`] times in turn, so that a busy machine disturbs all rows alike, and each row is the
+//! median of its measurements. The last lines are the rows: `<kind> <row>/<adapter> = <median> (<min>..<max>)`, with
+//! `goal <= <limit>` where there is one. Arguments choose the rows that contain one of them.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use support::{Error, Raw, seconds};
+use tombolo::{Context, Device, DeviceFunction, PersistentKernel, Program};
+
+/// How often everything is measured.
+const ROUNDS: usize = 9;
+
+/// Threads that call at once.
+const THREADS: [u32; 4] = [1, 4, 16, 64];
+
+/// Measurements by row, and the most that they should be.
+type Rows = BTreeMap<String, (Option<f64>, Vec<f64>)>;
+
+const EMPTY: &str = "
+@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+@compute @workgroup_size(1) fn main() { data[0] += 1u; }";
+
+const SERVER: &str = "fn bump(x: u32) -> u32 { return x + 1u; }";
+
+fn main() -> Result<(), Error> {
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let wanted = |row: &str| only.is_empty() || only.iter().any(|part| row.contains(part));
+    let context = Context::new()?;
+    let mut rows = Rows::new();
+    for adapter in context.adapters() {
+        eprintln!("{}", adapter.name);
+        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let bench = Bench::new(&context, adapter.index)?;
+        let goal = if name == "SwiftShader" { 0.04 } else { 0.01 };
+        for round in 0..=ROUNDS {
+            let mut note = |row: String, goal: Option<f64>, value: f64| {
+                // The first round warms up.
+                if round > 0 {
+                    let row = rows.entry(format!("{row}/{name}"));
+                    row.or_insert((goal, Vec::new())).1.push(value);
+                }
+            };
+            if wanted("round_trip") {
+                let launch = bench.launch()?;
+                let call = bench.round_trip()?;
+                note("time launch_us".into(), None, launch * 1e6);
+                note("time round_trip_us".into(), None, call * 1e6);
+                note("ratio round_trip".into(), Some(goal), call / launch);
+            }
+            if wanted("calls") {
+                for threads in THREADS {
+                    let rate = bench.calls(threads, 40_000 / threads)?;
+                    note(format!("rate calls_{threads}_k"), None, rate / 1e3);
+                }
+            }
+            if wanted("longest") && round <= 3 {
+                let goal = (name == "SwiftShader").then_some(5.0);
+                let longest = bench.longest()?.as_secs_f64() * 1e3;
+                note("time longest_ms".into(), goal, longest);
+            }
+            if wanted("idle") && round <= 3 {
+                if let Some(cost) = bench.idle()? {
+                    note("time idle_ms_per_s".into(), None, cost * 1e3);
+                }
+            }
+        }
+    }
+    for (row, (goal, mut values)) in rows {
+        values.sort_by(f64::total_cmp);
+        let goal = goal.map_or(String::new(), |goal| format!(" goal <= {goal}"));
+        println!(
+            "{row} = {:.4} ({:.4}..{:.4}){goal}",
+            values[values.len() / 2],
+            values[0],
+            values[values.len() - 1]
+        );
+    }
+    Ok(())
+}
+
+/// What is measured on one adapter.
+struct Bench {
+    /// A device of its own for raw launches, where no server is in the way.
+    plain: Device,
+    raw: Raw,
+    server: PersistentKernel,
+    bump: DeviceFunction<(u32,), u32>,
+}
+
+impl Bench {
+    fn new(context: &Context, adapter: usize) -> Result<Self, Error> {
+        let plain = context.device_at(adapter)?;
+        let data = plain.zeroed::<u32>(64)?;
+        plain.finish()?;
+        let raw = Raw::new(&plain, EMPTY, &[data.raw()]);
+        let device = context.device_at(adapter)?;
+        let program = Program::new("server.wgsl", SERVER)?;
+        let server = PersistentKernel::builder(&device, &program)
+            .handler("bump")
+            .start()?;
+        let bump = server.function("bump")?;
+        Ok(Self {
+            plain,
+            raw,
+            server,
+            bump,
+        })
+    }
+
+    /// Seconds of a launch that is waited for.
+    fn launch(&self) -> Result<f64, Error> {
+        const LAUNCHES: u32 = 1_000;
+        let time = seconds(|| {
+            for _ in 0..LAUNCHES {
+                self.raw.run(&self.plain, 1, 1)?;
+            }
+            Ok(())
+        })?;
+        Ok(time / f64::from(LAUNCHES))
+    }
+
+    /// Seconds of a call.
+    fn round_trip(&self) -> Result<f64, Error> {
+        Ok(1.0 / self.calls(1, 40_000)?)
+    }
+
+    /// Calls in a second, of so many threads with so many calls each.
+    fn calls(&self, threads: u32, calls: u32) -> Result<f64, Error> {
+        let time = seconds(|| {
+            std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..threads)
+                    .map(|thread| {
+                        scope.spawn(move || {
+                            (0..calls).try_for_each(|i| {
+                                let x = thread * calls + i;
+                                let result = self.bump.call(&(x,))?;
+                                assert_eq!(result, x + 1);
+                                Ok::<_, tombolo::CallError>(())
+                            })
+                        })
+                    })
+                    .collect();
+                for worker in workers {
+                    worker.join().map_err(|_| "a caller panicked")??;
+                }
+                Ok(())
+            })
+        })?;
+        Ok(f64::from(threads * calls) / time)
+    }
+
+    /// The longest of many calls.
+    fn longest(&self) -> Result<Duration, Error> {
+        let leases = self.server.leases();
+        let mut longest = Duration::ZERO;
+        for i in 0..100_000 {
+            let begun = Instant::now();
+            self.bump.call(&(i,))?;
+            longest = longest.max(begun.elapsed());
+        }
+        eprintln!("  {} leases", self.server.leases() - leases);
+        Ok(longest)
+    }
+
+    /// Seconds of processor time in a second without calls, of the whole process.
+    fn idle(&self) -> Result<Option<f64>, Error> {
+        self.bump.call(&(0,))?;
+        std::thread::sleep(Duration::from_millis(50));
+        let Some(before) = processor_time() else {
+            return Ok(None);
+        };
+        let begun = Instant::now();
+        std::thread::sleep(Duration::from_secs(1));
+        let spent = processor_time().map(|after| after - before);
+        Ok(spent.map(|spent| spent / begun.elapsed().as_secs_f64()))
+    }
+}
+
+/// Processor time of all threads of the process so far, where the system tells.
+fn processor_time() -> Option<f64> {
+    let mut total = 0.0;
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        // A thread may end meanwhile.
+        let Ok(times) = std::fs::read_to_string(task.ok()?.path().join("schedstat")) else {
+            continue;
+        };
+        total += times.split(' ').next()?.parse::<f64>().ok()? / 1e9;
+    }
+    Some(total)
+}

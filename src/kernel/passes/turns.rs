@@ -1,0 +1,206 @@
+//! Counts the turns of a server's loops, and ends those of a call that takes too many.
+//!
+//! A server that lives on a device cannot leave it to chance how long a handler runs: a loop that never ends would keep
+//! the device for good, and on adapters that ration turns of loops a call is only begun when what is left of the ration is
+//! enough for it. So every loop of the handlers counts in a private variable, and when the count has reached what the
+//! call may take, the function returns a zero; so do its callers, at the latest at the next turn of their own loops. The
+//! kernel then reports the call, whose result nobody gets to see.
+//!
+//! An invocation counts for itself. That is exact for a group of lanes in which one alone serves calls.
+
+use naga::{
+    BinaryOperator, Block, Expression, Function, GlobalVariable, Handle, Literal, Module, Span,
+    Statement, Type, TypeInner,
+};
+
+use super::{emit_chain, reachable};
+
+const TURNS: &str = "tombolo_server_turns";
+const LIMIT: &str = "tombolo_server_limit";
+const PORTS: &str = "tombolo_calls";
+
+/// Has the loops of all functions count that entry point `entry` calls, unless their names are the runtime's own.
+/// Whether there are any. Does nothing to modules without the variables.
+pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
+    let global = |name: &str| {
+        let mut all = module.global_variables.iter();
+        all.find(|(_, v)| v.name.as_deref() == Some(name))
+            .map(|(handle, _)| handle)
+    };
+    let (Some(turns), Some(limit)) = (global(TURNS), global(LIMIT)) else {
+        return false;
+    };
+    let ports = global(PORTS);
+    let Some(point) = module.entry_points.get(entry) else {
+        return false;
+    };
+    let mut found = false;
+    for handle in reachable(module, &point.function) {
+        let function = &module.functions[handle];
+        // What waits for the host counts its own turns.
+        let waits = |expression: &Expression| matches!(expression, Expression::GlobalVariable(one) if Some(*one) == ports);
+        let is_own = (function.name.as_deref()).is_some_and(|name| name.starts_with("tombolo_"));
+        if is_own || function.expressions.iter().any(|(_, one)| waits(one)) {
+            continue;
+        }
+        let result = function.result.as_ref().map(|result| result.ty);
+        let is_pointer = |ty: Handle<Type>| {
+            matches!(
+                module.types[ty].inner,
+                TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. }
+            )
+        };
+        // No value can be made up for a pointer.
+        let returns = !result.is_some_and(is_pointer);
+        let mut counter = Counter {
+            turns,
+            limit,
+            result,
+            found: false,
+        };
+        let function = &mut module.functions[handle];
+        let mut body = std::mem::take(&mut function.body);
+        counter.visit(&mut body, function, returns);
+        function.body = body;
+        found |= counter.found;
+    }
+    found
+}
+
+struct Counter {
+    turns: Handle<GlobalVariable>,
+    limit: Handle<GlobalVariable>,
+    result: Option<Handle<Type>>,
+    found: bool,
+}
+
+impl Counter {
+    fn visit(&mut self, block: &mut Block, function: &mut Function, returns: bool) {
+        for statement in block.iter_mut() {
+            match statement {
+                Statement::Block(inner) => self.visit(inner, function, returns),
+                Statement::If { accept, reject, .. } => {
+                    self.visit(accept, function, returns);
+                    self.visit(reject, function, returns);
+                }
+                Statement::Switch { cases, .. } => {
+                    for case in cases {
+                        self.visit(&mut case.body, function, returns);
+                    }
+                }
+                Statement::Loop {
+                    body, continuing, ..
+                } => {
+                    self.visit(body, function, returns);
+                    // Nothing may return out of `continuing`.
+                    self.visit(continuing, function, false);
+                    let test = self.test(function, returns);
+                    body.splice(0..0, test);
+                    self.found = true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Counts a turn, and leaves when there were too many.
+    fn test(&self, function: &mut Function, returns: bool) -> Block {
+        let span = Span::UNDEFINED;
+        let e = &mut function.expressions;
+        let turns = e.append(Expression::GlobalVariable(self.turns), span);
+        let limit = e.append(Expression::GlobalVariable(self.limit), span);
+        let one = e.append(Expression::Literal(Literal::U32(1)), span);
+        let zero = self
+            .result
+            .filter(|_| returns)
+            .map(|ty| e.append(Expression::ZeroValue(ty), span));
+        let (most, load) = emit_chain(e, span, limit, &[&|pointer| Expression::Load { pointer }]);
+        let binary = |op, right| move |left| Expression::Binary { op, left, right };
+        let add = binary(BinaryOperator::Add, one);
+        let (value, count) = emit_chain(
+            e,
+            span,
+            turns,
+            &[&|pointer| Expression::Load { pointer }, &add],
+        );
+        let test = binary(BinaryOperator::GreaterEqual, most);
+        let (condition, compare) = emit_chain(e, span, value, &[&test]);
+        let leave = match returns {
+            true => Statement::Return { value: zero },
+            false => Statement::Break,
+        };
+        let pointer = turns;
+        Block::from_vec(vec![
+            load,
+            count,
+            Statement::Store { pointer, value },
+            compare,
+            Statement::If {
+                condition,
+                accept: Block::from_vec(vec![leave]),
+                reject: Block::new(),
+            },
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+    use super::*;
+
+    const HEAD: &str =
+        "var<private> tombolo_server_turns: u32; var<private> tombolo_server_limit: u32;
+        @group(0) @binding(0) var<storage, read_write> tombolo_calls: array<atomic<u32>>;";
+
+    fn counted(source: &str) -> (bool, String) {
+        let mut module = naga::front::wgsl::parse_str(&format!("{HEAD}\n{source}")).unwrap();
+        let found = run(&mut module, 0);
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+        let info = validator.validate(&module).unwrap();
+        let flags = naga::back::wgsl::WriterFlags::empty();
+        let text = naga::back::wgsl::write_string(&module, &info, flags).unwrap();
+        (found, text)
+    }
+
+    #[test]
+    fn loops_of_handlers_count_and_return() {
+        let (found, text) = counted(
+            "fn inner(n: u32) -> vec2<f32> { loop { if n > 3u { return vec2(1.0); } } }
+            fn tombolo_call_wait() { loop { break; } }
+            fn ask_try() { loop { if atomicLoad(&tombolo_calls[1]) == 0u { break; } } }
+            @compute @workgroup_size(1) fn main() {
+                tombolo_call_wait();
+                ask_try();
+                loop { _ = inner(2u); break; }
+            }",
+        );
+        assert!(found);
+        assert_eq!(text.matches("tombolo_server_turns = ").count(), 1, "{text}");
+        assert!(text.contains("return vec2<f32>()"), "{text}");
+    }
+
+    #[test]
+    fn loops_in_other_loops_leave_in_turn() {
+        let (found, text) = counted(
+            "fn f() -> u32 {
+                var x = 0u;
+                for (var i = 0u; i < 9u; i++) { switch i { case 1u: { while x < 7u { x += i; } } default: { continue; } } }
+                loop { x += 1u; continuing { loop { break; } break if x > 90u; } }
+                return x;
+            }
+            @compute @workgroup_size(1) fn main() { _ = f(); }",
+        );
+        assert!(found);
+        assert_eq!(text.matches("tombolo_server_turns = ").count(), 4, "{text}");
+    }
+
+    #[test]
+    fn others_are_left_alone() {
+        let source = "fn f() { loop { break; } } @compute @workgroup_size(1) fn main() { f(); }";
+        let mut module = naga::front::wgsl::parse_str(source).unwrap();
+        assert!(!run(&mut module, 0));
+        assert!(!counted("@compute @workgroup_size(1) fn main() { }").0);
+    }
+}

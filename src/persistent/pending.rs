@@ -1,0 +1,270 @@
+//! Calls that are on their way.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::core::Core;
+use super::error::CallError;
+use super::function::DeviceFunction;
+use super::port_client::{Deadline, PortClient};
+use super::signature::{CallArguments, CallResult, take};
+use super::watch::wake_after;
+use crate::kernel::server::HandlerDeclaration;
+use crate::rpc::port::client::Posted;
+
+/// Looks that a poll makes before it has itself woken: a call takes about as long.
+const LOOKS: u32 = 128;
+
+/// A call that is on its way; from [`DeviceFunction::begin`]. Wait for it, or `.await` it.
+///
+/// Dropping it cancels it: nobody asks for the answer any more, and its port is given back when the server has answered.
+/// A call that the server has not taken yet is served all the same.
+#[must_use = "a call that is dropped is cancelled"]
+pub struct PendingCall<R> {
+    core: Arc<Core>,
+    handler: Arc<HandlerDeclaration>,
+    state: State,
+    result: PhantomData<fn() -> R>,
+}
+
+enum State {
+    /// No port was free yet.
+    Wanted(Vec<u32>),
+    Posted(Posted),
+    /// It could not be posted, or has been answered.
+    Over(Option<CallError>),
+}
+
+impl<R: CallResult> PendingCall<R> {
+    fn words() -> usize {
+        size_of::<R>().div_ceil(4)
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn wait(self) -> Result<R, CallError> {
+        self.wait_until(None)
+    }
+
+    /// As [`PendingCall::wait`], giving up after `timeout`.
+    ///
+    /// # Errors
+    /// [`CallError::TimedOut`], and as [`PendingCall::wait`].
+    pub fn wait_timeout(self, timeout: Duration) -> Result<R, CallError> {
+        self.wait_until(Some(timeout))
+    }
+
+    fn wait_until(mut self, timeout: Option<Duration>) -> Result<R, CallError> {
+        let deadline = Deadline::after(timeout);
+        let core = Arc::clone(&self.core);
+        let handler = Arc::clone(&self.handler);
+        let client = PortClient::new(&core, &handler);
+        let posted = match std::mem::replace(&mut self.state, State::Over(None)) {
+            State::Wanted(arguments) => client.post(&arguments, deadline)?,
+            State::Posted(posted) => posted,
+            State::Over(error) => return Err(self.over(error)),
+        };
+        let mut results = vec![0; Self::words()];
+        client.wait(posted, &mut results, deadline)?;
+        Ok(take(&results))
+    }
+
+    fn over(&self, error: Option<CallError>) -> CallError {
+        // A future that is polled again after its end.
+        error.unwrap_or_else(|| CallError::Stopped {
+            handler: self.handler.signature.name.clone(),
+        })
+    }
+
+    /// The result, if it is there.
+    fn try_end(&mut self) -> Option<Result<R, CallError>> {
+        let client = PortClient::new(&self.core, &self.handler);
+        if let State::Wanted(arguments) = &self.state {
+            match client.try_post(arguments) {
+                Ok(Some(posted)) => self.state = State::Posted(posted),
+                Ok(None) => return None,
+                Err(error) => {
+                    self.state = State::Over(None);
+                    return Some(Err(error));
+                }
+            }
+        }
+        let posted = match &mut self.state {
+            State::Posted(posted) => *posted,
+            State::Wanted(_) => return None,
+            State::Over(error) => {
+                let error = error.take();
+                return Some(Err(self.over(error)));
+            }
+        };
+        let loss = client.loss();
+        let mut results = vec![0; Self::words()];
+        let ended = match (client.try_take(posted, &mut results), loss) {
+            (Some(judged), _) => judged.map(|()| take(&results)),
+            (None, Some(loss)) => {
+                client.leave(posted);
+                Err(loss)
+            }
+            (None, None) => return None,
+        };
+        self.state = State::Over(None);
+        Some(ended)
+    }
+}
+
+impl<R> Drop for PendingCall<R> {
+    fn drop(&mut self) {
+        if let State::Posted(posted) = self.state {
+            PortClient::new(&self.core, &self.handler).leave(posted);
+        }
+    }
+}
+
+impl<R: CallResult> Future for PendingCall<R> {
+    type Output = Result<R, CallError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        for _ in 0..LOOKS {
+            if let Some(ended) = this.try_end() {
+                return Poll::Ready(ended);
+            }
+            std::hint::spin_loop();
+        }
+        let posted = match &this.state {
+            State::Posted(posted) => Some(*posted),
+            State::Wanted(_) | State::Over(_) => None,
+        };
+        wake_after(&this.core, posted, context.waker());
+        Poll::Pending
+    }
+}
+
+impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
+    /// Posts a call and goes on. Without a free port it is posted by whoever waits for it.
+    pub fn begin(&self, arguments: &A) -> PendingCall<R> {
+        let mut words = vec![0; A::words()];
+        arguments.put(&mut words);
+        let state = match PortClient::new(&self.core, &self.handler).try_post(&words) {
+            Ok(Some(posted)) => State::Posted(posted),
+            Ok(None) => State::Wanted(words),
+            Err(error) => State::Over(Some(error)),
+        };
+        PendingCall {
+            core: Arc::clone(&self.core),
+            handler: Arc::clone(&self.handler),
+            state,
+            result: PhantomData,
+        }
+    }
+
+    /// Calls the function with each of `arguments`, as many at a time as there are ports, and gives the results in the
+    /// same order. The server is told of all calls that were posted together at once.
+    pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>> {
+        let client = PortClient::new(&self.core, &self.handler);
+        let mut results: Vec<Result<R, CallError>> = Vec::with_capacity(arguments.len());
+        let mut words = vec![0; A::words()];
+        let mut answer = vec![0; size_of::<R>().div_ceil(4)];
+        let mut on_their_way = VecDeque::new();
+        let mut rest = arguments.iter().peekable();
+        let deadline = Deadline::after(None);
+        loop {
+            // Half of the window is posted at a time, while the other half is served.
+            let most = (self.core.frame.layout().ports / 2).max(1);
+            let (mut posts, mut last) = (0, 0);
+            while posts < most && client.refusal().is_none() {
+                let Some(next) = rest.peek() else {
+                    break;
+                };
+                next.put(&mut words);
+                let Some(posted) = client.try_post_silently(&words) else {
+                    break;
+                };
+                on_their_way.push_back(posted);
+                (posts, last) = (posts + 1, posted.port);
+                rest.next();
+            }
+            if posts > 0 {
+                self.core.rung(last, posts);
+            }
+            let half = on_their_way.len().saturating_sub(most).max(1);
+            for posted in on_their_way.drain(..half.min(on_their_way.len())) {
+                let ended = client.wait(posted, &mut answer, deadline);
+                results.push(ended.map(|()| take(&answer)));
+            }
+            if on_their_way.is_empty() {
+                match rest.peek() {
+                    None => return results,
+                    // Others have all ports, or the server has ended.
+                    Some(_) if posts == 0 => {
+                        for next in rest.by_ref().take(1) {
+                            results.push(self.call(next));
+                        }
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Calls the function with what `arguments` gives, a `window` of calls ahead of the results, which come in order: a
+    /// stream through the server. Dropping it cancels what is on its way.
+    pub fn sequence<I: IntoIterator<Item = A>>(
+        &self,
+        arguments: I,
+        window: usize,
+    ) -> CallSequence<A, R, I::IntoIter> {
+        CallSequence {
+            function: self.clone(),
+            arguments: arguments.into_iter(),
+            window: window.max(1),
+            on_their_way: VecDeque::new(),
+        }
+    }
+}
+
+/// Results in the order of their calls, some of which are on their way; from [`DeviceFunction::sequence`].
+pub struct CallSequence<A, R, I> {
+    function: DeviceFunction<A, R>,
+    arguments: I,
+    window: usize,
+    on_their_way: VecDeque<PendingCall<R>>,
+}
+
+impl<A: CallArguments, R: CallResult, I: Iterator<Item = A>> Iterator for CallSequence<A, R, I> {
+    type Item = Result<R, CallError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.on_their_way.len() < self.window {
+            let Some(arguments) = self.arguments.next() else {
+                break;
+            };
+            self.on_their_way.push_back(self.function.begin(&arguments));
+        }
+        Some(self.on_their_way.pop_front()?.wait())
+    }
+}
+
+impl<R> std::fmt::Debug for PendingCall<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PendingCall")
+            .field(&self.handler.signature.text())
+            .finish()
+    }
+}
+
+impl<A, R, I> std::fmt::Debug for CallSequence<A, R, I> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallSequence")
+            .field("function", &self.function)
+            .field("window", &self.window)
+            .finish_non_exhaustive()
+    }
+}
