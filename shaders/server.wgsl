@@ -1,5 +1,7 @@
-// The polling kernel around a program's handlers. Appended behind the program; what stands in dollar signs is put in by
+// What the polling kernels around a program's handlers have in common. Appended behind the program; what stands in dollar signs is put in by
 // `kernel::server`, places in the ports as numbers.
+//
+// `server_lane.wgsl` or `server_group.wgsl` follows.
 //
 // The protocol is that of `rpc::port` with the roles exchanged: the host posts requests, and this answers them. A port
 // belongs to one lane of the kernel. What that lane has taken lies where the clients' locks would be, which threads of
@@ -21,88 +23,3 @@ var<private> tombolo_server_fault: u32;
 fn tombolo_server_fence() {}
 fn tombolo_server_publish(at: u32, value: u32) { atomicExchange(&$out$[at], value); }
 fn tombolo_server_publish_behind_fence(at: u32, value: u32) { atomicStore(&$out$[at], value); }
-
-fn tombolo_server_answer(port: u32, request: u32) {
-    let arguments = $arguments$u + port * $stride$u;
-    let results = $results$u + port * $stride$u;
-    let opcode = atomicLoad(&tombolo_server[arguments]);
-    let length = atomicLoad(&tombolo_server[arguments + 1u]);
-    // Taken from here on: should the lease end in between, nobody serves it again.
-    atomicStore(&tombolo_server[$locks$u + port], request);
-    let turns = tombolo_server_turns;
-    tombolo_server_limit = turns + $turns$u;
-    $begin$
-    var status = 4u;
-    switch opcode {
-$cases$
-        default: {}
-    }
-    if tombolo_server_turns >= tombolo_server_limit {
-        status = $too_long$u;
-    }
-$faults$
-    atomicStore(&$out$[results], status);
-    tombolo_server_fence();
-    tombolo_server_publish($replies$u + port, request);
-    tombolo_server_beats += 1u;
-    atomicStore(&$out$[$beat$u + tombolo_server_lane], tombolo_server_beats);
-}
-
-@compute @workgroup_size($lanes$)
-fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
-    if lane >= $lanes$u {
-        // Lanes that a driver adds.
-        return;
-    }
-    tombolo_server_lane = lane;
-    let lease = atomicLoad(&tombolo_server[$lease$u]);
-    let granted = atomicLoad(&tombolo_server[$granted$u]);
-    let most = atomicLoad(&tombolo_server[$most$u]);
-    // Before the first look at anything else: whatever changes later rings later.
-    var seen = atomicLoad(&tombolo_server[$bell$u]);
-    tombolo_server_fence();
-    // Who is asked to leave before he has come looks at all ports once.
-    var leaving = atomicLoad(&tombolo_server[$yield$u]) != granted;
-    var single = false;
-    loop {
-        var port = lane;
-        var end = $ports$u;
-        if single {
-            // One call was posted since the last look, and the bell tells where.
-            let hint = seen & 0xffffu;
-            port = select(end, hint, hint % $lanes$u == lane);
-            end = min(end, hint + 1u);
-        }
-        loop {
-            if port >= end {
-                break;
-            }
-            let request = atomicLoad(&tombolo_server[$requests$u + port]);
-            if tombolo_server_fault == 0u && request != atomicLoad(&tombolo_server[$locks$u + port]) {
-                tombolo_server_fence();
-                tombolo_server_answer(port, request);
-            }
-            port += $lanes$u;
-            tombolo_server_turns += 1u;
-        }
-        if leaving || tombolo_server_fault != 0u {
-            break;
-        }
-        var bell = seen;
-        loop {
-            tombolo_server_fence();
-$look$
-            tombolo_server_turns += 1u;
-            if bell != seen || tombolo_server_turns >= most {
-                break;
-            }
-        }
-        tombolo_server_fence();
-        leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
-        single = $single$ && !leaving && ((bell - seen) >> 16u) == 1u;
-        seen = bell;
-        tombolo_server_turns += 1u;
-    }
-    tombolo_server_fence();
-    tombolo_server_publish($done$u + lane, lease);
-}

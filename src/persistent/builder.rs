@@ -32,7 +32,8 @@ const RESERVE: u32 = 4_096;
 pub struct PersistentKernelBuilder {
     device: Device,
     program: Program,
-    handlers: Vec<String>,
+    handlers: Vec<(String, bool)>,
+    group: u32,
     constants: Constants,
     options: KernelOptions,
     services: Option<Arc<crate::rpc::Services>>,
@@ -48,6 +49,7 @@ impl PersistentKernel {
             device: device.clone(),
             program: program.clone(),
             handlers: Vec::new(),
+            group: 64,
             constants: Constants::new(),
             options: KernelOptions::default(),
             services: None,
@@ -80,11 +82,31 @@ fn share(budget: Option<u32>, wanted: Option<u32>, calls: bool) -> (u32, u32) {
 }
 
 impl PersistentKernelBuilder {
-    /// Lets a function of the program be called.
-    pub fn handler(mut self, name: &str) -> Self {
-        if !self.handlers.iter().any(|known| known == name) {
-            self.handlers.push(name.to_owned());
-        }
+    /// Lets a function of the program be called. One invocation serves each call.
+    pub fn handler(self, name: &str) -> Self {
+        self.add(name, false)
+    }
+
+    /// Lets a function of the program be called that a whole work-group runs together, with barriers and memory of the
+    /// work-group if it likes. Its first parameter is a `u32`, the number of the invocation in its group, which callers do
+    /// not give; the result is that of invocation 0. What all of them have written is there when the call returns.
+    ///
+    /// One call at a time is served by a server with such a handler. Loops with barriers inside are not ended by
+    /// [`PersistentKernelBuilder::turns`].
+    pub fn group_handler(self, name: &str) -> Self {
+        self.add(name, true)
+    }
+
+    /// Sets the invocations of a work-group (default 64) for [`PersistentKernelBuilder::group_handler`]: 8, 16, 32, … as
+    /// many as the device has in a group.
+    pub fn group_size(mut self, invocations: u32) -> Self {
+        self.group = invocations;
+        self
+    }
+
+    fn add(mut self, name: &str, together: bool) -> Self {
+        self.handlers.retain(|(known, _)| known != name);
+        self.handlers.push((name.to_owned(), together));
         self
     }
 
@@ -163,12 +185,28 @@ impl PersistentKernelBuilder {
         let budget =
             (capabilities.needs_loop_guard()).then(|| capabilities.loop_budget().unwrap_or(65_535));
         // Groups of lanes share what they may do, and take turns, where processors run kernels.
-        let lanes = if capabilities.software { 1 } else { 32 };
+        let together = handlers
+            .iter()
+            .any(|handler| handler.cooperative)
+            .then_some(self.group);
+        let limits = &device.shared.limits;
+        let limit =
+            (limits.max_compute_workgroup_size_x).min(limits.max_compute_invocations_per_workgroup);
+        if let Some(size) = together
+            && !(size.is_power_of_two() && (8..=limit).contains(&size))
+        {
+            return Err(ServerError::GroupSize { size, limit });
+        }
+        let lanes = match together {
+            None if !capabilities.software => 32,
+            _ => 1,
+        };
         let calls = self.program.calls_host();
         let (most, turns) = share(budget, self.turns, calls);
         let shape = ServerShape {
             turns,
             lanes,
+            together,
             split: capabilities.splits_ports(),
             rations: capabilities.is_lavapipe(),
             fails: self.program.may_fail(),

@@ -58,6 +58,9 @@ pub(super) struct Core {
     /// The lease that did not end.
     pub stuck: Mutex<Option<Event>>,
     pub watch: Watch,
+    /// Has the next lease end without a word.
+    #[cfg(test)]
+    pub kill: AtomicBool,
 }
 
 impl Core {
@@ -90,6 +93,8 @@ impl Core {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             stuck: Mutex::default(),
             watch: Watch::default(),
+            #[cfg(test)]
+            kill: AtomicBool::new(false),
         }
     }
 

@@ -66,6 +66,14 @@ pub enum ServerError {
         /// The most that is possible.
         limit: usize,
     },
+    /// The work-group cannot have that size.
+    #[error("a work-group of {size}: choose a power of two from 8 to {limit}")]
+    GroupSize {
+        /// The size that was wanted.
+        size: u32,
+        /// The most that is possible.
+        limit: u32,
+    },
     /// The program with the polling kernel did not compile.
     #[error(transparent)]
     Kernel(#[from] KernelError),

@@ -88,6 +88,12 @@ impl Frame {
         }
     }
 
+    /// The words as they lie in memory.
+    #[cfg(test)]
+    pub fn words(&self) -> &HostWords {
+        self.down()
+    }
+
     fn places(&self) -> Places {
         places(self.layout, self.lanes)
     }

@@ -22,6 +22,8 @@ mod policy;
 mod port_client;
 mod relay;
 mod signature;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::sync::{Arc, Mutex};

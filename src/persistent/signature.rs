@@ -160,7 +160,7 @@ pub(super) fn check<A: CallArguments, R: CallResult>(
             types.len()
         ));
     }
-    let names = handler.signature.parameters.iter();
+    let names = handler.given().iter();
     for ((ty, layout), (name, _)) in types.iter().zip(&handler.parameters).zip(names) {
         if let Some(why) = ty.differs(layout) {
             return fault(format!("`{name}`: {why}"));

@@ -28,6 +28,8 @@ cases![
     a_handler_that_fails_fails_its_call_alone,
     a_handler_that_never_ends_is_ended,
     long_loops_fit_into_leases,
+    whole_work_groups_serve_calls,
+    lanes_of_a_group_that_fail_are_told,
     futures_and_batches_come_in_order,
     calls_that_are_dropped_give_their_port_back,
     a_call_that_is_not_served_in_time_says_so,
@@ -431,6 +433,95 @@ fn long_loops_fit_into_leases(f: &Fixture) {
             triangle.call_timeout(&(n,), MINUTE).unwrap(),
             n * (n + 1) / 2
         );
+    }
+}
+
+const GROUP: &str = "
+    alias Words = array<u32>;
+    var<workgroup> partial: array<u32, 64>;
+    fn total(lane: u32, p: usm_ptr, count: u32) -> u32 {
+        let words = usm_Words(p);
+        var sum = 0u;
+        for (var i = lane; i < count; i += 64u) { sum += words[i]; words[i] = words[i] + lane; }
+        partial[lane] = sum;
+        for (var half = 32u; half > 0u; half /= 2u) {
+            workgroupBarrier();
+            if lane < half { partial[lane] += partial[lane + half]; }
+        }
+        workgroupBarrier();
+        let all = partial[0];
+        workgroupBarrier();
+        return all;
+    }
+    fn alone(x: u32) -> u32 { return x * 3u; }
+    fn spin(lane: u32, x: u32) -> u32 {
+        var y = x + lane;
+        loop { y = y * 1664525u + 1u; if y == x + lane && lane < 70u { break; } }
+        workgroupBarrier();
+        return y;
+    }
+    fn picky(lane: u32, x: u32) -> u32 { assert(lane != x, \"not {}\", lane); return x; }";
+
+fn whole_work_groups_serve_calls(f: &Fixture) {
+    let server = builder(&f.device, GROUP)
+        .group_handler("total")
+        .handler("alone");
+    let server = start(server);
+    let total = server.function::<(Ptr<u32>, u32), u32>("total").unwrap();
+    let alone = server.function::<(u32,), u32>("alone").unwrap();
+    let heap = f.context.heap().unwrap();
+    let values: Vec<u32> = (0..1000).map(|i| i * i).collect();
+    let data = heap.alloc_slice(&values).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for x in 0..300 {
+                assert_eq!(alone.call_timeout(&(x,), MINUTE).unwrap(), x * 3);
+            }
+        });
+        let mut values = values.clone();
+        for _ in 0..100 {
+            let expected = values.iter().sum::<u32>();
+            assert_eq!(total.call_timeout(&(data, 1000), MINUTE).unwrap(), expected);
+            for (i, value) in values.iter_mut().enumerate() {
+                *value += i as u32 % 64;
+            }
+        }
+        let host = heap.host_timeout(MINUTE).unwrap();
+        assert_eq!(host.slice(data, 1000).unwrap(), values);
+    });
+    drop(server);
+    heap.free(data).unwrap();
+    let error = builder(&f.device, GROUP)
+        .group_handler("total")
+        .group_size(48)
+        .start();
+    assert!(matches!(
+        error,
+        Err(ServerError::GroupSize { size: 48, .. })
+    ));
+    let error = builder(&f.device, "fn f(x: f32) {}")
+        .group_handler("f")
+        .start();
+    assert!(matches!(error, Err(ServerError::Handler { .. })));
+}
+
+fn lanes_of_a_group_that_fail_are_told(f: &Fixture) {
+    let server = builder(&f.device, GROUP)
+        .group_handler("spin")
+        .group_handler("picky");
+    let server = start(server.turns(5_000));
+    let spin = server.function::<(u32,), u32>("spin").unwrap();
+    let picky = server.function::<(u32,), u32>("picky").unwrap();
+    for x in 0..10 {
+        let error = spin.call_timeout(&(x,), MINUTE).unwrap_err();
+        assert!(matches!(error, CallError::TooManyTurns { .. }), "{error}");
+        let error = picky.call_timeout(&(x * 7,), MINUTE).unwrap_err();
+        let text = format!("not {}", x * 7);
+        assert!(
+            matches!(&error, CallError::Failed { error, .. } if error.to_string().contains(&text)),
+            "{error}"
+        );
+        assert_eq!(picky.call_timeout(&(64 + x,), MINUTE).unwrap(), 64 + x);
     }
 }
 

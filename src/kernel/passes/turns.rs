@@ -8,16 +8,21 @@
 //!
 //! An invocation counts for itself. That is exact for a group of lanes in which one alone serves calls.
 
+use std::collections::HashSet;
+
 use naga::{
     BinaryOperator, Block, Expression, Function, GlobalVariable, Handle, Literal, Module, Span,
     Statement, Type, TypeInner,
 };
 
+use super::trip_count::each_statement;
 use super::{emit_chain, reachable};
 
 const TURNS: &str = "tombolo_server_turns";
 const LIMIT: &str = "tombolo_server_limit";
 const PORTS: &str = "tombolo_calls";
+/// Statements of a test that only count.
+const COUNT: usize = 3;
 
 /// Has the loops of all functions count that entry point `entry` calls, unless their names are the runtime's own.
 /// Whether there are any. Does nothing to modules without the variables.
@@ -35,6 +40,13 @@ pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
         return false;
     };
     let mut found = false;
+    // Callees come before their callers.
+    let mut meeting = HashSet::new();
+    for (handle, function) in module.functions.iter() {
+        if meets(&function.body, &meeting) {
+            meeting.insert(handle);
+        }
+    }
     for handle in reachable(module, &point.function) {
         let function = &module.functions[handle];
         // What waits for the host counts its own turns.
@@ -50,12 +62,13 @@ pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
                 TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. }
             )
         };
-        // No value can be made up for a pointer.
-        let returns = !result.is_some_and(is_pointer);
+        // No value can be made up for a pointer; and who returned would be missing where others meet.
+        let returns = !result.is_some_and(is_pointer) && !meeting.contains(&handle);
         let mut counter = Counter {
             turns,
             limit,
             result,
+            meeting: &meeting,
             found: false,
         };
         let function = &mut module.functions[handle];
@@ -67,14 +80,33 @@ pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
     found
 }
 
-struct Counter {
+/// Whether lanes meet in a block, or in functions that it calls.
+fn meets(block: &Block, meeting: &HashSet<Handle<Function>>) -> bool {
+    let mut found = false;
+    each_statement(block, &mut |statement| {
+        found |= match statement {
+            Statement::Call { function, .. } => meeting.contains(function),
+            Statement::ControlBarrier(_)
+            | Statement::WorkGroupUniformLoad { .. }
+            | Statement::SubgroupBallot { .. }
+            | Statement::SubgroupGather { .. }
+            | Statement::SubgroupCollectiveOperation { .. }
+            | Statement::CooperativeStore { .. } => true,
+            _ => false,
+        };
+    });
+    found
+}
+
+struct Counter<'m> {
     turns: Handle<GlobalVariable>,
     limit: Handle<GlobalVariable>,
     result: Option<Handle<Type>>,
+    meeting: &'m HashSet<Handle<Function>>,
     found: bool,
 }
 
-impl Counter {
+impl Counter<'_> {
     fn visit(&mut self, block: &mut Block, function: &mut Function, returns: bool) {
         for statement in block.iter_mut() {
             match statement {
@@ -94,7 +126,12 @@ impl Counter {
                     self.visit(body, function, returns);
                     // Nothing may return out of `continuing`.
                     self.visit(continuing, function, false);
-                    let test = self.test(function, returns);
+                    // Where lanes meet in every turn, one alone cannot leave.
+                    let stays = meets(body, self.meeting) || meets(continuing, self.meeting);
+                    let mut test = self.test(function, returns);
+                    if stays {
+                        test.cull(COUNT..test.len());
+                    }
                     body.splice(0..0, test);
                     self.found = true;
                 }
@@ -194,6 +231,19 @@ mod tests {
         );
         assert!(found);
         assert_eq!(text.matches("tombolo_server_turns = ").count(), 4, "{text}");
+    }
+
+    #[test]
+    fn nobody_leaves_where_others_wait() {
+        let (found, text) = counted(
+            "fn meet() { workgroupBarrier(); }
+            fn f() -> u32 { var x = 0u; while x < 9u { x += 1u; } loop { meet(); x += 1u; if x > 20u { break; } } return x; }
+            @compute @workgroup_size(8) fn main() { _ = f(); }",
+        );
+        assert!(found);
+        assert_eq!(text.matches("tombolo_server_turns = ").count(), 2, "{text}");
+        assert_eq!(text.matches("return").count(), 2, "{text}");
+        assert!(!text.contains("return u32()"), "{text}");
     }
 
     #[test]

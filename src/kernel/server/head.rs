@@ -16,7 +16,9 @@ const RESULT: &str = "tombolo_result";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HandlerDeclaration {
     pub signature: Signature,
-    /// How the parameters lie in memory.
+    /// All lanes of a work-group serve each call together; the first parameter is the number of the lane.
+    pub cooperative: bool,
+    /// How the parameters lie in memory that callers give.
     pub parameters: Vec<TypeLayout>,
     /// How the result does.
     pub result: Option<TypeLayout>,
@@ -26,6 +28,12 @@ impl HandlerDeclaration {
     /// The number that stands for the handler in a port.
     pub fn opcode(&self) -> u32 {
         opcode(&self.signature.name)
+    }
+
+    /// The parameters that callers give.
+    pub fn given(&self) -> &[(String, String)] {
+        let first = usize::from(self.cooperative);
+        (self.signature.parameters.get(first..)).unwrap_or_default()
     }
 
     /// Words of all arguments: each begins a word.
@@ -52,16 +60,27 @@ pub(crate) struct HandlerFault {
 /// The handlers of those names, as `program` declares them.
 pub(crate) fn declarations(
     program: &Program,
-    names: &[String],
+    names: &[(String, bool)],
 ) -> Result<Vec<Arc<HandlerDeclaration>>, HandlerFault> {
     let stream = TokenStream::new(program.source());
     let mut found: Vec<Arc<HandlerDeclaration>> = Vec::new();
-    for name in names {
+    for (name, cooperative) in names {
         let fault = |why: String| HandlerFault {
             handler: name.clone(),
             why,
         };
-        let declaration = Arc::new(declaration(program, &stream, name).map_err(fault)?);
+        let mut declaration = declaration(program, &stream, name).map_err(fault)?;
+        if *cooperative {
+            let first = declaration.signature.parameters.first();
+            if first.is_none_or(|(_, ty)| ty != "u32") {
+                return Err(fault(
+                    "the first parameter of a handler for whole work-groups is the number of the lane, a `u32`".to_owned(),
+                ));
+            }
+            declaration.parameters.remove(0);
+            declaration.cooperative = true;
+        }
+        let declaration = Arc::new(declaration);
         let known = found
             .iter()
             .find(|known| known.opcode() == declaration.opcode());
@@ -122,6 +141,7 @@ pub(crate) fn declared_as(program: &Program, head: &str) -> Result<HandlerDeclar
     };
     Ok(HandlerDeclaration {
         signature,
+        cooperative: false,
         parameters: layouts,
         result,
     })

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 
-const SERVER: &str = include_str!("../../../shaders/server.wgsl");
+const COMMON: &str = include_str!("../../../shaders/server.wgsl");
+const LANE: &str = include_str!("../../../shaders/server_lane.wgsl");
+const GROUP: &str = include_str!("../../../shaders/server_group.wgsl");
 
 /// Where things lie in the words of a server, as the kernel is to know them.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +34,8 @@ pub(crate) struct Places {
 pub(crate) struct ServerShape {
     /// Invocations, each of which serves calls of its own ports.
     pub lanes: usize,
+    /// Invocations that serve each call together instead, if any do.
+    pub together: Option<u32>,
     /// What the kernel writes for the host lies in a memory of its own.
     pub split: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
@@ -61,7 +65,7 @@ pub(crate) fn write(
     };
     let mut cases = String::new();
     for handler in handlers {
-        let case = case(handler, out).map_err(|why| HandlerFault {
+        let case = case(handler, out, shape.together.is_some()).map_err(|why| HandlerFault {
             handler: handler.signature.name.clone(),
             why,
         })?;
@@ -85,10 +89,16 @@ pub(crate) fn write(
     let mut faults = String::new();
     let mut failed = |flag: &str, none: &str| {
         // The message comes when the lease has ended, by its number.
+        let note = match shape.together {
+            Some(_) => String::new(),
+            None => format!(
+                "tombolo_server_fault = 1u; \
+                 atomicStore(&{out}[results + 1u], atomicLoad(&tombolo_server[$lease$u]));"
+            ),
+        };
         let _ = writeln!(
             faults,
-            "if {flag} != {none} {{ status = {FAILED}u; {flag} = {none}; tombolo_server_fault = 1u; \
-             atomicStore(&{out}[results + 1u], atomicLoad(&tombolo_server[$lease$u])); }}"
+            "if {flag} != {none} {{ status = {FAILED}u; {flag} = {none}; {note} }}"
         );
     };
     if shape.fails {
@@ -107,7 +117,14 @@ pub(crate) fn write(
         begin = "tombolo_call_looks = turns;";
     }
     let binding = format!("@group({}) @binding(0)", shape.group);
-    let text = SERVER
+    let own = if shape.together.is_some() {
+        GROUP
+    } else {
+        LANE
+    };
+    let words = handlers.iter().map(|handler| handler.argument_words());
+    let words = words.max().unwrap_or(0);
+    let text = format!("{COMMON}{own}")
         .replace("$binding$", &binding)
         .replace("$posts$", &posts)
         .replace("$cases$", &cases)
@@ -134,27 +151,40 @@ pub(crate) fn write(
         ("$beat$", places.beat),
         ("$turns$", shape.turns as usize),
         ("$too_long$", TOO_LONG as usize),
+        ("$failed$", FAILED as usize),
+        ("$group_lanes$", shape.together.unwrap_or(1) as usize),
+        ("$most_words$", words),
+        ("$call_words$", words + 5),
     ];
     Ok(numbers.iter().fold(text, |text, (name, number)| {
         text.replace(name, &number.to_string())
     }))
 }
 
-/// The branch of one handler: its arguments out of the port, the call, and its result into the port.
-fn case(handler: &HandlerDeclaration, out: &str) -> Result<String, String> {
+/// The branch of one handler: its arguments out of the port, the call, and its result into the port. `together`: all
+/// lanes come here, with the arguments in `call`.
+fn case(handler: &HandlerDeclaration, out: &str, together: bool) -> Result<String, String> {
     let signature = &handler.signature;
     let (mut loads, mut names) = (String::new(), Vec::new());
-    let mut word = 4;
-    for (index, ((_, ty), layout)) in
-        (signature.parameters.iter().zip(&handler.parameters)).enumerate()
-    {
+    let mut word = 0;
+    if handler.cooperative {
+        names.push("lane".to_owned());
+    }
+    let types = handler.given().iter().map(|(_, ty)| ty);
+    for (index, (ty, layout)) in types.zip(&handler.parameters).enumerate() {
         let name = format!("tombolo_a{index}");
         let _ = writeln!(loads, "var {name}: {};", spelled(ty));
         let mut words = Vec::new();
         leaves(layout, &name, 0, &mut words)?;
         for leaf in &words {
             let Leaf { path, word: at, .. } = leaf;
-            let load = format!("atomicLoad(&tombolo_server[arguments + {}u])", word + at);
+            let load = match together {
+                true => format!("call[{}]", word + at + 5),
+                false => format!(
+                    "atomicLoad(&tombolo_server[arguments + {}u])",
+                    word + at + 4
+                ),
+            };
             let _ = writeln!(loads, "{path} = {};", leaf.from_word(&load));
         }
         word += layout.size.div_ceil(4) as usize;
@@ -162,26 +192,29 @@ fn case(handler: &HandlerDeclaration, out: &str) -> Result<String, String> {
     }
     let call = format!("{}({})", signature.name, names.join(", "));
     let mut stores = String::new();
-    match &handler.result {
-        None => {
-            let _ = writeln!(stores, "{call};");
-        }
-        Some(layout) => {
-            let _ = writeln!(stores, "let tombolo_r = {call};");
-            let mut words = Vec::new();
-            leaves(layout, "tombolo_r", 0, &mut words)?;
-            for leaf in &words {
-                let _ = writeln!(
-                    stores,
-                    "atomicStore(&{out}[results + {}u], {});",
-                    leaf.word + 4,
-                    leaf.to_word()
-                );
-            }
+    if let Some(layout) = &handler.result {
+        let mut words = Vec::new();
+        leaves(layout, "tombolo_r", 0, &mut words)?;
+        for leaf in &words {
+            let _ = writeln!(
+                stores,
+                "atomicStore(&{out}[results + {}u], {});",
+                leaf.word + 4,
+                leaf.to_word()
+            );
         }
     }
+    let call = match handler.result {
+        Some(_) => format!("let tombolo_r = {call};"),
+        None => format!("{call};"),
+    };
+    let body = match (together, handler.cooperative) {
+        (true, true) => format!("{loads}{call}\nif lane == 0u {{\n{stores}}}\n"),
+        (true, false) => format!("if lane == 0u {{\n{loads}{call}\n{stores}}}\n"),
+        (false, _) => format!("{loads}{call}\n{stores}"),
+    };
     Ok(format!(
-        "case {}u: {{ if length == {}u {{\n{loads}{stores}status = 1u;\n}} else {{ status = 5u; }} }}\n",
+        "case {}u: {{ if length == {}u {{\n{body}status = 1u;\n}} else {{ status = 5u; }} }}\n",
         handler.opcode(),
         handler.argument_words(),
     ))

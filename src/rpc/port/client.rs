@@ -9,7 +9,7 @@ use super::words::ClientWords;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub port: usize,
-    request: u32,
+    pub request: u32,
 }
 
 /// The client's end of a set of ports. Any number of threads may have one over the same words.

@@ -1,0 +1,131 @@
+// The polling kernel whose lanes serve one call after the other together. Behind `server.wgsl`.
+//
+// Lane 0 waits for calls while the others wait for it; what it has found reaches them through memory of the work-group,
+// by a load that is the same for all, so that handlers may use barriers.
+
+// Whether there is a call, its port, request, opcode and length, and its arguments.
+var<workgroup> tombolo_server_call: array<u32, $call_words$>;
+// What became of the call in any lane, and the turns of loops of the lane that took most.
+var<workgroup> tombolo_server_worst: atomic<u32>;
+var<workgroup> tombolo_server_turned: atomic<u32>;
+
+var<private> tombolo_server_seen: u32;
+var<private> tombolo_server_port: u32;
+var<private> tombolo_server_end: u32;
+var<private> tombolo_server_leaving: bool;
+
+// Waits for a call, or for the end of the lease. Of lane 0 alone.
+fn tombolo_server_next(granted: u32, most: u32) {
+    tombolo_server_call[0] = 0u;
+    loop {
+        var found = false;
+        loop {
+            if found || tombolo_server_port >= tombolo_server_end || tombolo_server_fault != 0u {
+                break;
+            }
+            let port = tombolo_server_port;
+            let request = atomicLoad(&tombolo_server[$requests$u + port]);
+            if request != atomicLoad(&tombolo_server[$locks$u + port]) {
+                tombolo_server_fence();
+                let arguments = $arguments$u + port * $stride$u;
+                // Taken from here on: should the lease end in between, nobody serves it again.
+                atomicStore(&tombolo_server[$locks$u + port], request);
+                tombolo_server_call[1] = port;
+                tombolo_server_call[2] = request;
+                tombolo_server_call[3] = atomicLoad(&tombolo_server[arguments]);
+                tombolo_server_call[4] = atomicLoad(&tombolo_server[arguments + 1u]);
+                for (var word = 0u; word < $most_words$u; word++) {
+                    tombolo_server_call[5u + word] = atomicLoad(&tombolo_server[arguments + 4u + word]);
+                }
+                tombolo_server_turns += $most_words$u;
+                found = true;
+            }
+            tombolo_server_port += 1u;
+            tombolo_server_turns += 1u;
+        }
+        if found {
+            tombolo_server_call[0] = 1u;
+            break;
+        }
+        if tombolo_server_leaving || tombolo_server_fault != 0u {
+            break;
+        }
+        let seen = tombolo_server_seen;
+        var bell = seen;
+        loop {
+            tombolo_server_fence();
+$look$
+            tombolo_server_turns += 1u;
+            if bell != seen || tombolo_server_turns >= most {
+                break;
+            }
+        }
+        tombolo_server_fence();
+        tombolo_server_leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
+        tombolo_server_port = 0u;
+        tombolo_server_end = $ports$u;
+        if $single$ && !tombolo_server_leaving && ((bell - seen) >> 16u) == 1u {
+            tombolo_server_port = min(bell & 0xffffu, $ports$u);
+            tombolo_server_end = min(tombolo_server_port + 1u, $ports$u);
+        }
+        tombolo_server_seen = bell;
+        tombolo_server_turns += 1u;
+    }
+}
+
+@compute @workgroup_size($group_lanes$)
+fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
+    let lease = atomicLoad(&tombolo_server[$lease$u]);
+    let granted = atomicLoad(&tombolo_server[$granted$u]);
+    let most = atomicLoad(&tombolo_server[$most$u]);
+    tombolo_server_seen = atomicLoad(&tombolo_server[$bell$u]);
+    tombolo_server_fence();
+    tombolo_server_leaving = atomicLoad(&tombolo_server[$yield$u]) != granted;
+    tombolo_server_end = $ports$u;
+    tombolo_server_lane = lane;
+    loop {
+        if lane == 0u {
+            tombolo_server_next(granted, most);
+        }
+        let call = workgroupUniformLoad(&tombolo_server_call);
+        if call[0] == 0u {
+            break;
+        }
+        let results = $results$u + call[1] * $stride$u;
+        let length = call[4];
+        let turns = tombolo_server_turns;
+        tombolo_server_limit = turns + $turns$u;
+        $begin$
+        var status = 4u;
+        switch call[3] {
+$cases$
+            default: {}
+        }
+        if tombolo_server_turns >= tombolo_server_limit {
+            status = $too_long$u;
+        }
+$faults$
+        atomicMax(&tombolo_server_worst, status);
+        atomicMax(&tombolo_server_turned, tombolo_server_turns);
+        // What other lanes have written is there when the answer is.
+        storageBarrier();
+        workgroupBarrier();
+        if lane == 0u {
+            tombolo_server_turns = atomicExchange(&tombolo_server_turned, 0u);
+            status = atomicExchange(&tombolo_server_worst, 0u);
+            if status == $failed$u {
+                tombolo_server_fault = 1u;
+                atomicStore(&$out$[results + 1u], lease);
+            }
+            atomicStore(&$out$[results], status);
+            tombolo_server_fence();
+            tombolo_server_publish($replies$u + call[1], call[2]);
+            tombolo_server_beats += 1u;
+            atomicStore(&$out$[$beat$u], tombolo_server_beats);
+        }
+    }
+    if lane == 0u {
+        tombolo_server_fence();
+        tombolo_server_publish($done$u, lease);
+    }
+}

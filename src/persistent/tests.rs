@@ -1,0 +1,82 @@
+//! What no program can bring about by itself: leases that are killed, at every phase of a call.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::context::Context;
+use crate::device::hooks;
+use crate::kernel::Program;
+use crate::persistent::frame::Frame;
+use crate::persistent::{CallError, PersistentKernel, ServerFailure};
+use crate::rpc::port::client::Client;
+use crate::rpc::port::layout::PortLayout;
+use crate::rpc::port::words::Words;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_killed_lease_is_told_and_the_server_starts_again() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    for adapter in context.adapters() {
+        let device = context.device_at(adapter.index).unwrap();
+        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
+        let builder = PersistentKernel::builder(&device, &program.unwrap());
+        let server = builder.handler("next").start().unwrap();
+        let next = server.function::<(u32,), u32>("next").unwrap();
+        for round in 0..20 {
+            assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
+            server.core.kill.store(true, Ordering::Release);
+            // Some are answered by the lease that is on the device.
+            let error = (0..).find_map(|i| {
+                device.finish().unwrap();
+                next.call_timeout(&(i,), MINUTE).err()
+            });
+            let Some(CallError::Server { failure, .. }) = error else {
+                panic!("{error:?}");
+            };
+            let killed = matches!(*failure, ServerFailure::LeaseKilled { .. });
+            assert!(killed, "{failure}");
+            let begun = next.begin(&(1,)).wait().unwrap_err();
+            assert!(matches!(begun, CallError::Server { .. }), "{begun}");
+            server.restart().unwrap();
+        }
+        // The rest of the device goes on all the while.
+        assert_eq!(next.call_timeout(&(7,), MINUTE).unwrap(), 8);
+        drop(server);
+        device.finish().unwrap();
+    }
+}
+
+#[test]
+fn calls_that_were_taken_are_not_served_again() {
+    let layout = PortLayout::new(4, 4);
+    let frame = Frame::on_host(layout);
+    let post = |start| {
+        Client::new(&frame, layout, start)
+            .try_post(7, &[1])
+            .unwrap()
+    };
+    let calls: Vec<_> = (0..3).map(post).collect();
+    // The lease had answered one, had taken another, and had not seen the third.
+    let words = frame.words();
+    for call in &calls[..2] {
+        words.store(layout.lock(call.port), call.request);
+    }
+    words.store(layout.results(calls[0].port), 1);
+    words.store(layout.reply(calls[0].port), calls[0].request);
+    frame.give_up(true, 13, 5);
+    let client = Client::new(&frame, layout, 0);
+    assert!(client.is_answered(calls[0]) && client.is_answered(calls[1]));
+    assert!(!client.is_answered(calls[2]));
+    assert_eq!(client.try_take(calls[1], &mut []), Some([13, 5]));
+    assert_eq!(
+        client.try_take(calls[0], &mut []).map(|head| head[0]),
+        Some(1)
+    );
+    assert!(frame.is_awaited());
+    frame.give_up(false, 3, 0);
+    assert!(!frame.is_awaited());
+    assert_eq!(words.load(layout.lock(calls[2].port)), calls[2].request);
+    assert_eq!(client.try_take(calls[2], &mut []), Some([3, 0]));
+}
