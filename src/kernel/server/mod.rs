@@ -4,6 +4,8 @@
 //! and [`text`] writes the kernel that takes calls out of ports and hands them to it (`shaders/server.wgsl`).
 
 mod head;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations, declared_as};

@@ -51,6 +51,10 @@ const EXAMPLES: &[Example] = &[
         args: &["--width", "320", "--height", "200", "--report", "50"],
     },
     Example {
+        name: "tile_server",
+        args: &["--frames", "3"],
+    },
+    Example {
         name: "wordcount",
         args: &["--size", "3"],
     },

@@ -1,0 +1,95 @@
+//! The polling kernels as text: every form is WGSL that validates.
+
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+use super::*;
+use crate::kernel::Program;
+
+const PROGRAM: &str = "
+    struct Pair { a: vec3<f32>, b: i32, c: array<mat2x2<f32>, 2> }
+    fn plain(x: f32, p: vec2<u32>) -> Pair { var pair: Pair; pair.b = i32(x); return pair; }
+    fn nothing() {}
+    fn whole(lane: u32, pair: Pair) -> u32 { workgroupBarrier(); return lane; }
+    fn huge(x: array<u32, 4>) -> array<vec4<i32>, 9> { return array<vec4<i32>, 9>(); }";
+
+fn places() -> Places {
+    Places {
+        ports: 7,
+        stride: 48,
+        locks: 16,
+        requests: 32,
+        arguments: 48,
+        replies: 400,
+        results: 416,
+        bell: 800,
+        yielded: 801,
+        granted: 802,
+        lease: 803,
+        most: 804,
+        done: 816,
+        beat: 848,
+    }
+}
+
+#[test]
+fn every_form_validates() {
+    let program = Program::new("server.wgsl", PROGRAM).unwrap();
+    let mut forms = 0;
+    for together in [None, Some(8), Some(256)] {
+        for (lanes, split, rations) in [(1, false, true), (1, false, false), (32, true, false)] {
+            let names = ["plain", "nothing", "huge", "whole"];
+            let names = names.map(|name| (name.to_owned(), name == "whole"));
+            let count = if together.is_some() { 4 } else { 3 };
+            let handlers = declarations(&program, &names[..count]).unwrap();
+            let shape = ServerShape {
+                lanes,
+                together,
+                split,
+                rations,
+                fails: false,
+                calls: false,
+                turns: 1000,
+                group: program.free_group(),
+            };
+            let text = write(&handlers, &places(), &shape).unwrap();
+            assert!(!text.contains('$'), "{text}");
+            let mut module = naga::front::wgsl::parse_str(&format!("{PROGRAM}\n{text}")).unwrap();
+            complete(&mut module, !rations);
+            let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+            let valid = validator.validate(&module);
+            assert!(valid.is_ok(), "{:?}\n{text}", valid.err());
+            forms += 1;
+        }
+    }
+    assert_eq!(forms, 9);
+}
+
+#[test]
+fn what_cannot_be_called_is_told() {
+    let program = Program::new(
+        "server.wgsl",
+        "fn f(x: bool) {} fn g(x: ptr<function, u32>) {} fn h() -> atomic<u32> {} fn i(x: f32) {}",
+    );
+    // Such a program does not even parse; heads are read from those that do.
+    assert!(program.is_err());
+    let program = Program::new("server.wgsl", "fn f(x: bool) {} fn i(x: f32) {}").unwrap();
+    let fault = |name: &str, together: bool| {
+        let handlers = declarations(&program, &[(name.to_owned(), together)]);
+        let shape = ServerShape {
+            lanes: 1,
+            together: together.then_some(64),
+            split: false,
+            rations: false,
+            fails: false,
+            calls: false,
+            turns: 1,
+            group: 0,
+        };
+        handlers
+            .and_then(|handlers| write(&handlers, &places(), &shape))
+            .unwrap_err()
+    };
+    assert!(fault("f", false).why.contains("bool"));
+    assert!(fault("i", true).why.contains("number of the lane"));
+    assert!(fault("j", false).why.contains("no such function"));
+}
