@@ -20,6 +20,8 @@ use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 const LEAST_PAYLOAD: usize = 28;
 /// The most ports: places in the bell.
 pub(super) const MAX_PORTS: usize = 1 << 15;
+/// The most lanes that serve calls by themselves.
+const MAX_LANES: usize = 64;
 /// Turns of loops that a call may take by default on adapters without a budget: some seconds' worth.
 const TURNS: u32 = 1 << 28;
 /// Turns after which a lease ends on such an adapter: before the count comes to its end.
@@ -40,6 +42,7 @@ pub struct PersistentKernelBuilder {
     ports: usize,
     policy: LeasePolicy,
     turns: Option<u32>,
+    lanes: Option<usize>,
 }
 
 impl PersistentKernel {
@@ -56,6 +59,7 @@ impl PersistentKernel {
             ports: 64,
             policy: LeasePolicy::of(device.capabilities()),
             turns: None,
+            lanes: None,
         }
     }
 }
@@ -135,6 +139,14 @@ impl PersistentKernelBuilder {
         self
     }
 
+    /// Sets how many invocations serve calls beside each other, each by itself (1 to 64), with ports of its own. Default: 1 where a processor runs
+    /// kernels, whose invocations take turns anyway, and 32 elsewhere. Adapters with a loop budget have 1: a group of lanes
+    /// shares the budget, and no lane knows what the others have taken.
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
     /// Sets how the server takes turns with everything else on the device.
     pub fn leases(mut self, policy: LeasePolicy) -> Self {
         self.policy = policy;
@@ -197,9 +209,17 @@ impl PersistentKernelBuilder {
         {
             return Err(ServerError::GroupSize { size, limit });
         }
-        let lanes = match together {
-            None if !capabilities.software => 32,
-            _ => 1,
+        let limit = if budget.is_some() { 1 } else { MAX_LANES };
+        if let Some(lanes) = self.lanes
+            && !(1..=limit).contains(&lanes)
+        {
+            return Err(ServerError::Lanes { lanes, limit });
+        }
+        let lanes = match (together, self.lanes) {
+            (Some(_), _) => 1,
+            (None, Some(lanes)) => lanes,
+            (None, None) if capabilities.software || budget.is_some() => 1,
+            (None, None) => 32,
         };
         let calls = self.program.calls_host();
         let (most, turns) = share(budget, self.turns, calls);

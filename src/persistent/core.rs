@@ -14,6 +14,7 @@ use crate::device::resident::Resident;
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError};
 use crate::kernel::server::HandlerDeclaration;
+use crate::memory::heap::heap_of;
 use crate::rpc::Bell;
 
 /// Where a server stands.
@@ -58,6 +59,8 @@ pub(super) struct Core {
     /// The lease that did not end.
     pub stuck: Mutex<Option<Event>>,
     pub watch: Watch,
+    /// The host has the heap, so that no lease can be launched.
+    pub held: AtomicBool,
     /// Has the next lease end without a word.
     #[cfg(test)]
     pub kill: AtomicBool,
@@ -93,6 +96,7 @@ impl Core {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             stuck: Mutex::default(),
             watch: Watch::default(),
+            held: AtomicBool::new(false),
             #[cfg(test)]
             kill: AtomicBool::new(false),
         }
@@ -168,6 +172,17 @@ impl Core {
             // The relay answers what is left before it says so.
             Stage::Closed | Stage::Failed => self.refusal(handler),
         }
+    }
+
+    /// Why a call that is waited for on this thread cannot be served as long as it is.
+    pub fn hindrance(&self, handler: &str) -> Option<CallError> {
+        if !self.held.load(Ordering::Acquire) {
+            return None;
+        }
+        let heap = heap_of(&self.device.as_ref()?.shared).ok()?;
+        heap.is_held_here().then(|| CallError::HostAccess {
+            handler: handler.to_owned(),
+        })
     }
 
     fn failed(&self, handler: &str) -> CallError {

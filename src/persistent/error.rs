@@ -66,6 +66,14 @@ pub enum ServerError {
         /// The most that is possible.
         limit: usize,
     },
+    /// So many lanes cannot serve calls beside each other.
+    #[error("{lanes} lanes: choose from 1 to {limit}")]
+    Lanes {
+        /// The number that was wanted.
+        lanes: usize,
+        /// The most that is possible: 1 on adapters with a loop budget.
+        limit: usize,
+    },
     /// The work-group cannot have that size.
     #[error("a work-group of {size}: choose a power of two from 8 to {limit}")]
     GroupSize {
@@ -175,6 +183,14 @@ pub enum CallError {
         handler: String,
         /// How long it was waited for.
         waited: Duration,
+    },
+    /// This thread has the heap ([`HostAccess`](crate::HostAccess)), so that the server, which follows pointers, cannot run.
+    #[error(
+        "`{handler}` cannot be served while this thread has access to the heap: drop the HostAccess first"
+    )]
+    HostAccess {
+        /// The function that was called.
+        handler: String,
     },
     /// An `assert` of the handler did not hold, it came to a `panic`, or a function of the host that it called failed.
     #[error("`{handler}` failed: {error}")]

@@ -89,7 +89,7 @@ impl<R: CallResult> PendingCall<R> {
         if let State::Wanted(arguments) = &self.state {
             match client.try_post(arguments) {
                 Ok(Some(posted)) => self.state = State::Posted(posted),
-                Ok(None) => return None,
+                Ok(None) => return client.hindrance().map(Err),
                 Err(error) => {
                     self.state = State::Over(None);
                     return Some(Err(error));
@@ -108,11 +108,11 @@ impl<R: CallResult> PendingCall<R> {
         let mut results = vec![0; Self::words()];
         let ended = match (client.try_take(posted, &mut results), loss) {
             (Some(judged), _) => judged.map(|()| take(&results)),
-            (None, Some(loss)) => {
+            (None, loss) => {
+                let loss = loss.or_else(|| client.hindrance())?;
                 client.leave(posted);
                 Err(loss)
             }
-            (None, None) => return None,
         };
         self.state = State::Over(None);
         Some(ended)

@@ -145,8 +145,16 @@ impl<'c> PortClient<'c> {
             if let Some(posted) = self.try_post(arguments)? {
                 return Ok(posted);
             }
+            if let Some(hindrance) = self.hindrance() {
+                return Err(hindrance);
+            }
             naps.take(deadline.left(self.name())?);
         }
+    }
+
+    /// Why a call cannot be served as long as this thread waits.
+    pub fn hindrance(&self) -> Option<CallError> {
+        self.core.hindrance(self.name())
     }
 
     /// What became of a call, if that is known; its port is given back then.
@@ -215,7 +223,7 @@ impl<'c> PortClient<'c> {
                 }
                 std::hint::spin_loop();
             }
-            let left = match loss {
+            let left = match loss.or_else(|| self.hindrance()) {
                 Some(loss) => Err(loss),
                 None => deadline.left(self.name()),
             };

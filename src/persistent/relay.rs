@@ -57,7 +57,10 @@ impl Relay {
                 Ok(true) => {}
                 // Somebody has the heap.
                 Ok(false) if core.stage() == Stage::Stopping => break,
-                Ok(false) => std::thread::sleep(HELD),
+                Ok(false) => {
+                    core.held.store(true, Ordering::Release);
+                    std::thread::sleep(HELD);
+                }
                 Err(failure) => {
                     core.fail(failure);
                     return self;
@@ -103,6 +106,7 @@ impl Relay {
                 return Err(ServerFailure::Launch { lease, error });
             }
         };
+        core.held.store(false, Ordering::Release);
         let batch = event.batch().cloned();
         let is_out = (batch.as_ref()).is_some_and(|batch| batch.submission().is_some());
         core.set_batch(batch);

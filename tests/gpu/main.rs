@@ -150,6 +150,7 @@ fn main() -> std::process::ExitCode {
         transfers::CASES,
     ]);
     suite.add(heap_live::again().into_iter());
+    suite.add(persistent::again().into_iter());
     suite.add(rpc_split::again().into_iter());
     suite.run()
 }

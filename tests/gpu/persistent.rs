@@ -37,6 +37,8 @@ cases![
     programs_without_the_handler_are_refused,
     an_idle_server_leaves_the_device,
     two_servers_share_a_device,
+    lanes_serve_calls_beside_each_other,
+    the_heap_grows_under_a_server,
     a_stuck_lease_is_told_and_the_server_starts_again,
     stopping_serves_what_was_posted,
     stopping_while_threads_call_hangs_nobody,
@@ -570,13 +572,22 @@ fn a_call_that_is_not_served_in_time_says_so(f: &Fixture) {
     let word = heap.alloc(7u32).unwrap();
     // While the host has the heap, nothing that follows pointers is launched.
     let host = heap.host_timeout(MINUTE).unwrap();
-    for _ in 0..3 {
-        // The second one finds no port.
-        let error = first
-            .call_timeout(&(word,), Duration::from_millis(20))
-            .unwrap_err();
-        assert!(matches!(error, CallError::TimedOut { .. }), "{error}");
-    }
+    let error = first.call_timeout(&(word,), MINUTE).unwrap_err();
+    assert!(matches!(error, CallError::HostAccess { .. }), "{error}");
+    let error = block_on(first.begin(&(word,))).unwrap_err();
+    assert!(matches!(error, CallError::HostAccess { .. }), "{error}");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The port is still taken.
+            for _ in 0..3 {
+                let error = first.call_timeout(&(word,), Duration::from_millis(20));
+                assert!(
+                    matches!(error, Err(CallError::TimedOut { .. })),
+                    "{error:?}"
+                );
+            }
+        });
+    });
     drop(host);
     assert_eq!(first.call_timeout(&(word,), MINUTE).unwrap(), 7);
     drop(server);
@@ -691,6 +702,69 @@ fn two_servers_share_a_device(f: &Fixture) {
             });
         }
     });
+}
+
+fn lanes_serve_calls_beside_each_other(f: &Fixture) {
+    let lanes = |lanes| {
+        builder(&f.device, MIX)
+            .handler("mix")
+            .ports(13)
+            .lanes(lanes)
+    };
+    if f.device.capabilities().needs_loop_guard() {
+        let error = lanes(2).start().unwrap_err();
+        assert!(
+            matches!(error, ServerError::Lanes { lanes: 2, limit: 1 }),
+            "{error}"
+        );
+        return;
+    }
+    for count in [2, 4] {
+        let server = start(lanes(count));
+        let function: Mixer = server.function("mix").unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..16 {
+                let function = &function;
+                scope.spawn(move || {
+                    for i in 0..200 {
+                        let result = function.call_timeout(&(i, thread), MINUTE).unwrap();
+                        assert_eq!(result, mix(i, thread), "{count} lanes");
+                    }
+                });
+            }
+        });
+    }
+    assert!(matches!(lanes(65).start(), Err(ServerError::Lanes { .. })));
+}
+
+fn the_heap_grows_under_a_server(f: &Fixture) {
+    let source = "
+        alias Words = array<u32>;
+        fn last(p: usm_ptr, count: u32) -> u32 { return usm_Words(p)[count - 1u]; }";
+    let server = start(builder(&f.device, source).handler("last"));
+    let last = server.function::<(Ptr<u32>, u32), u32>("last").unwrap();
+    let heap = f.context.heap().unwrap();
+    let first = heap.alloc_slice(&[5u32; 100]).unwrap();
+    std::thread::scope(|scope| {
+        let calling = scope.spawn(|| {
+            for _ in 0..300 {
+                assert_eq!(last.call_timeout(&(first, 100), MINUTE).unwrap(), 5);
+            }
+        });
+        let mut grown = Vec::new();
+        for size in (1..=12).map(|round| round << 18) {
+            let values: Vec<u32> = (0..size).collect();
+            let data = heap.alloc_slice(&values).unwrap();
+            assert_eq!(last.call_timeout(&(data, size), MINUTE).unwrap(), size - 1);
+            grown.push(data);
+        }
+        calling.join().unwrap();
+        for data in grown {
+            heap.free(data).unwrap();
+        }
+    });
+    drop(server);
+    heap.free(first).unwrap();
 }
 
 /// Services whose function `gate` says that it was reached, and then waits until it is let through.
@@ -853,4 +927,26 @@ fn a_server_of_the_host_answers_the_same(_f: &Fixture) {
         .handler("fn f(x: f32) -> f32", |x: u32| -> u8 { x as u8 })
         .start();
     assert!(matches!(error, Err(ServerError::Handler { .. })));
+}
+
+/// The same cases on a device that is treated as one with memory of its own.
+pub fn again() -> Vec<(String, impl Fn(&Fixture) + Clone + Send + 'static)> {
+    let cases = CASES.iter().map(|case| {
+        let run = move |f: &Fixture| {
+            (case.run)(&Fixture {
+                context: f.context.clone(),
+                index: f.index,
+                device: f.open(|options| options.unified_memory = Some(false)),
+            });
+        };
+        let name = case.name.trim_start_matches("gpu::");
+        (
+            format!(
+                "persistent_split::{}",
+                name.trim_start_matches("persistent::")
+            ),
+            run,
+        )
+    });
+    cases.collect()
 }

@@ -55,6 +55,11 @@ impl SharedHeap {
         }
     }
 
+    /// Whether this thread has the heap.
+    pub(crate) fn is_held_here(&self) -> bool {
+        lock(&self.shared.state).host == Some(std::thread::current().id())
+    }
+
     /// The heap's state at a time when no mirror has changes that the host has not seen; launches that
     /// have failed are left for the next [`HostAccess`] to tell.
     pub(super) fn state_without_mirror(&self) -> Result<MutexGuard<'_, State>, HeapError> {
