@@ -68,10 +68,11 @@ fn main() -> Result<(), Error> {
                 let longest = bench.longest()?.as_secs_f64() * 1e3;
                 note("time longest_ms".into(), goal, longest);
             }
-            if wanted("idle") && round <= 3 {
-                if let Some(cost) = bench.idle()? {
-                    note("time idle_ms_per_s".into(), None, cost * 1e3);
-                }
+            if wanted("idle")
+                && round <= 3
+                && let Some(cost) = bench.idle()?
+            {
+                note("time idle_ms_per_s".into(), None, cost * 1e3);
             }
         }
     }

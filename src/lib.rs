@@ -41,7 +41,8 @@
 //!
 //! Memory that kernels and host share is a [`SharedHeap`], or, a few words at a time, a [`LiveBuffer`]. A
 //! [`DeviceGlobal`] stays on its device between launches. What kernels print goes to a [`PrintTarget`], and what they
-//! call are [`HostServices`], which a [`Launch`] is given.
+//! call are [`HostServices`], which a [`Launch`] is given. A [`PersistentKernel`] stays on its device, and threads call
+//! its functions.
 //!
 //! # Private arrays sized at run time
 //!

@@ -11,7 +11,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     }
     let found = (iterations[id.x / 4u] >> (8u * (id.x % 4u))) & 0xffu;
     let t = sqrt(f32(found) / f32(limit));
-    let wave = 0.5 + 0.5 * cos(6.2832 * (vec3(0.9, 1.1, 1.4) * t + vec3(0.55, 0.45, 0.35)));
+    let wave = 0.5 + 0.5 * cos(6.2832 * (vec3(1.4, 1.2, 1.0) * t + vec3(0.6, 0.5, 0.3)));
     let colour = select(wave * smoothstep(0.0, 0.15, t), vec3(0.02, 0.02, 0.04), found >= limit);
     colours[id.x] = pack4x8unorm(vec4(colour, 1.0));
 }

@@ -73,8 +73,9 @@ impl Capability {
             | Self::PassthroughShaders
             | Self::Pointers
             | Self::DeviceGlobals
-            | Self::HostCalls => true,
-            Self::Buffers | Self::PersistentKernels => false,
+            | Self::HostCalls
+            | Self::PersistentKernels => true,
+            Self::Buffers => false,
         }
     }
 
@@ -256,6 +257,10 @@ impl Capabilities {
                     self.why_live_calls()
                 );
                 (Tier::Sliced, why)
+            }
+            Capability::PersistentKernels if !self.live_calls() => {
+                let why = format!("{}; launch the work instead", self.why_live_calls());
+                (Tier::Unsupported, why)
             }
             Capability::HostCalls | Capability::PersistentKernels => {
                 let tier = if self.live_memory() {

@@ -41,6 +41,7 @@ mod mirror;
 mod mirror_memory;
 mod mirror_transfers;
 mod persistent;
+mod persistent_leases;
 mod pointer_atomics;
 mod pointer_checks;
 mod pointer_helpers;
@@ -129,6 +130,7 @@ fn main() -> std::process::ExitCode {
         mirror_memory::CASES,
         mirror_transfers::CASES,
         persistent::CASES,
+        persistent_leases::CASES,
         pointer_atomics::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,

@@ -133,7 +133,7 @@ pub(crate) struct Leaf {
 
 impl Leaf {
     /// The value as a word.
-    pub fn to_word(&self) -> String {
+    pub fn word_of(&self) -> String {
         match self.scalar {
             "u32" => self.path.clone(),
             _ => format!("bitcast<u32>({})", self.path),
@@ -141,7 +141,7 @@ impl Leaf {
     }
 
     /// What `word` is as such a value.
-    pub fn from_word(&self, word: &str) -> String {
+    pub fn value_of(&self, word: &str) -> String {
         match self.scalar {
             "u32" => word.to_owned(),
             scalar => format!("bitcast<{scalar}>({word})"),
@@ -284,7 +284,7 @@ pub(super) fn transfers(
                 stores,
                 "atomicStore(&tombolo_posts[arguments + {}u], {});",
                 word + leaf.word,
-                leaf.to_word()
+                leaf.word_of()
             );
         }
         zero(bytes.div_ceil(4), &mut stores);
@@ -296,7 +296,7 @@ pub(super) fn transfers(
         leaves(layout, "reply.value", 0, &mut words)?;
         for leaf in &words {
             let word = format!("atomicLoad(&tombolo_calls[results + {}u])", leaf.word + 4);
-            let _ = writeln!(loads, "{} = {};", leaf.path, leaf.from_word(&word));
+            let _ = writeln!(loads, "{} = {};", leaf.path, leaf.value_of(&word));
         }
     }
     Ok((stores, loads))

@@ -185,7 +185,7 @@ fn case(handler: &HandlerDeclaration, out: &str, together: bool) -> Result<Strin
                     word + at + 4
                 ),
             };
-            let _ = writeln!(loads, "{path} = {};", leaf.from_word(&load));
+            let _ = writeln!(loads, "{path} = {};", leaf.value_of(&load));
         }
         word += layout.size.div_ceil(4) as usize;
         names.push(name);
@@ -200,7 +200,7 @@ fn case(handler: &HandlerDeclaration, out: &str, together: bool) -> Result<Strin
                 stores,
                 "atomicStore(&{out}[results + {}u], {});",
                 leaf.word + 4,
-                leaf.to_word()
+                leaf.word_of()
             );
         }
     }
