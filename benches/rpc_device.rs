@@ -1,6 +1,7 @@
 //! Calls from threads of the host to functions that live on a device, on every adapter of the machine: how long one takes
 //! against a launch that is waited for, in raw wgpu; how many there are in a second from 1 to 64 threads; the longest of
-//! 100,000 across the ends of leases; and what a server costs that nobody calls.
+//! 100,000 across the ends of leases; what a submission takes that a server makes room for; and what a server costs that
+//! nobody calls.
 //!
 //! Everything is measured [`ROUNDS`] times in turn, so that a busy machine disturbs all rows alike, and each row is the
 //! median of its measurements. The last lines are the rows: `<kind> <row>/<adapter> = <median> (<min>..<max>)`, with
@@ -9,6 +10,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{Error, Raw, seconds};
@@ -62,6 +64,11 @@ fn main() -> Result<(), Error> {
                     let rate = bench.calls(threads, 40_000 / threads)?;
                     note(format!("rate calls_{threads}_k"), None, rate / 1e3);
                 }
+            }
+            if wanted("beside") {
+                let [alone, beside] = bench.beside()?;
+                note("time launch_beside_us".into(), None, beside * 1e6);
+                note("ratio launch_beside".into(), None, beside / alone);
             }
             if wanted("longest") && round <= 3 {
                 let goal = (name == "SwiftShader").then_some(5.0);
@@ -158,6 +165,36 @@ impl Bench {
             })
         })?;
         Ok(f64::from(threads * calls) / time)
+    }
+
+    /// Seconds of a launch that is waited for on the server's device, without calls and with a thread that calls all the
+    /// while.
+    fn beside(&self) -> Result<[f64; 2], Error> {
+        const LAUNCHES: u32 = 300;
+        let launches = || {
+            let time = seconds(|| {
+                for _ in 0..LAUNCHES {
+                    self.server.device().finish()?;
+                }
+                Ok(())
+            })?;
+            Ok::<_, Error>(time / f64::from(LAUNCHES))
+        };
+        let alone = launches()?;
+        let done = AtomicBool::new(false);
+        let beside = std::thread::scope(|scope| {
+            let calling = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    self.bump.call(&(1,))?;
+                }
+                Ok::<_, tombolo::CallError>(())
+            });
+            let beside = launches();
+            done.store(true, Ordering::Relaxed);
+            calling.join().map_err(|_| "the caller panicked")??;
+            beside
+        })?;
+        Ok([alone, beside])
     }
 
     /// The longest of many calls.

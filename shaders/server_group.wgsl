@@ -64,7 +64,7 @@ $look$
         tombolo_server_leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
         tombolo_server_port = 0u;
         tombolo_server_end = $ports$u;
-        if $single$ && !tombolo_server_leaving && ((bell - seen) >> 16u) == 1u {
+        if $single$ && !tombolo_server_leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u {
             tombolo_server_port = min(bell & 0xffffu, $ports$u);
             tombolo_server_end = min(tombolo_server_port + 1u, $ports$u);
         }

@@ -46,7 +46,8 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
         var port = lane;
         var end = $ports$u;
         if single {
-            // One call was posted since the last look, and the bell tells where.
+            // One call was posted since the last look, and the bell tells where. (Counts are compared by themselves: the port
+            // below would borrow from their difference.)
             let hint = seen & 0xffffu;
             port = select(end, hint, hint % $lanes$u == lane);
             end = min(end, hint + 1u);
@@ -77,7 +78,7 @@ $look$
         }
         tombolo_server_fence();
         leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
-        single = $single$ && !leaving && ((bell - seen) >> 16u) == 1u;
+        single = $single$ && !leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u;
         seen = bell;
         tombolo_server_turns += 1u;
     }

@@ -82,6 +82,8 @@ pub(crate) struct Compiled {
     pub(crate) calls: Option<CallSet>,
     /// The kernel waits for their answers while it runs.
     pub(crate) waits: bool,
+    /// Functions that a server hands calls to have loops.
+    pub(crate) counts_turns: bool,
     /// What it posts has memory of its own.
     pub(crate) splits_ports: bool,
     /// Where the runtime's own variables go.
@@ -399,6 +401,7 @@ pub(crate) fn compile(
         globals,
         calls,
         waits: call_use.waits,
+        counts_turns: counted,
         splits_ports: call_use.calls && options.heap.splits_ports,
         bindings,
     })

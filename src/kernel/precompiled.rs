@@ -88,6 +88,7 @@ impl Device {
             globals: None,
             calls: None,
             waits: false,
+            counts_turns: false,
             splits_ports: false,
             // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
             bindings: RuntimeBindings::none(),

@@ -222,7 +222,7 @@ impl PersistentKernelBuilder {
             (None, None) => 32,
         };
         let calls = self.program.calls_host();
-        let (most, turns) = share(budget, self.turns, calls);
+        let (mut most, turns) = share(budget, self.turns, calls);
         let shape = ServerShape {
             turns,
             lanes,
@@ -236,6 +236,10 @@ impl PersistentKernelBuilder {
         let text = server::write(&handlers, &places(layout, lanes), &shape).map_err(fault)?;
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, ENTRY, &self.constants, self.options)?;
+        if let (Some(budget), false, false) = (budget, calls, kernel.shared.compiled.counts_turns) {
+            // No call takes any turns: the lease may have them all.
+            most = budget.saturating_sub(RESERVE);
+        }
         let frame = Frame::new(&device.shared, layout, lanes)?;
         let mut launch = kernel.launch().workgroups(1);
         let mut buffers = Vec::new();

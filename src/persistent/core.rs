@@ -29,7 +29,7 @@ pub(super) enum Stage {
 }
 
 /// Failed calls whose messages are kept at most.
-const FAULTS: usize = 64;
+const FAULTS: usize = 1024;
 /// How long a caller waits for the message of a call that has failed: the lease ends at once then.
 const FAULT_WAIT: Duration = Duration::from_secs(10);
 
@@ -241,13 +241,22 @@ impl Core {
     pub fn fault(&self, lease: u32) -> Option<Arc<ExecutionError>> {
         let deadline = Instant::now() + FAULT_WAIT;
         let mut faults = lock(&self.faults);
+        let mut missed = false;
         loop {
             if let Some((_, error)) = faults.iter().find(|(known, _)| *known == lease) {
                 return Some(Arc::clone(error));
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.stage() != Stage::Running {
+            // A lease notes what it failed of before the next one begins, and before the server ends.
+            let is_past = self.leases.load(Ordering::Relaxed) != lease
+                || matches!(self.stage(), Stage::Closed | Stage::Failed);
+            if left.is_zero() || missed {
                 return None;
+            }
+            missed = is_past;
+            if missed {
+                // One more look, since it may have been noted in between.
+                continue;
             }
             let waited = self
                 .fault_noted

@@ -17,6 +17,8 @@ mod error;
 mod frame;
 mod function;
 mod loopback;
+#[cfg(test)]
+mod model;
 mod pending;
 mod policy;
 mod port_client;
@@ -106,7 +108,8 @@ impl PersistentKernel {
     }
 
     /// Stops the server. What was posted before is served; calls made later fail with [`CallError::Stopped`]. Returns when
-    /// the last lease has ended, or was found to be stuck. Stopping twice does nothing.
+    /// the last lease has ended, or was found to be stuck; a device with a stuck lease cannot be dropped before that has ended,
+    /// since wgpu waits for it. Stopping twice does nothing.
     pub fn stop(&self) {
         let mut state = lock(&self.relay);
         self.core.begin_stop();
