@@ -37,7 +37,7 @@ fn tombolo_server_next(granted: u32, most: u32) {
                 for (var word = 0u; word < $most_words$u; word++) {
                     tombolo_server_call[5u + word] = atomicLoad(&tombolo_server[arguments + 4u + word]);
                 }
-                tombolo_server_turns += $most_words$u;
+                tombolo_server_turns += $most_words$u + 1u;
                 found = true;
             }
             tombolo_server_port += 1u;
@@ -69,7 +69,8 @@ $look$
             tombolo_server_end = min(tombolo_server_port + 1u, $ports$u);
         }
         tombolo_server_seen = bell;
-        tombolo_server_turns += 1u;
+        // This turn, and the last ones of the two loops inside, which only end them.
+        tombolo_server_turns += 3u;
     }
 }
 
@@ -93,6 +94,8 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
         }
         let results = $results$u + call[1] * $stride$u;
         let length = call[4];
+        // The loops that end with each call; and drivers make loops of switches.
+        tombolo_server_turns += 4u;
         let turns = tombolo_server_turns;
         tombolo_server_limit = turns + $turns$u;
         $begin$

@@ -238,7 +238,7 @@ impl PersistentKernelBuilder {
         let kernel = device.kernel_with(&program, ENTRY, &self.constants, self.options)?;
         if let (Some(budget), false, false) = (budget, calls, kernel.shared.compiled.counts_turns) {
             // No call takes any turns: the lease may have them all.
-            most = budget.saturating_sub(RESERVE);
+            most = (budget / 8 * 7).saturating_sub(RESERVE);
         }
         let frame = Frame::new(&device.shared, layout, lanes)?;
         let mut launch = kernel.launch().workgroups(1);

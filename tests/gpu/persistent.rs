@@ -9,8 +9,8 @@ use bytemuck::{Pod, Zeroable};
 use futures::future::join_all;
 use pollster::block_on;
 use tombolo::{
-    CallError, Constants, Device, DeviceFunction, ExecutionError, HostServer, HostServices, Kernel,
-    PersistentKernel, PersistentKernelBuilder, Program, Ptr, ServerError,
+    CallError, CallStatus, Constants, Device, DeviceFunction, ExecutionError, HostServer,
+    HostServices, Kernel, PersistentKernel, PersistentKernelBuilder, Program, Ptr, ServerError,
 };
 
 cases![
@@ -247,11 +247,28 @@ fn handlers_call_the_host(f: &Fixture) {
         "{error:?}"
     );
     for x in 0..100 {
-        assert_eq!(
-            twice.call_timeout(&(x,), MINUTE).unwrap(),
-            mix(mix(x, 1), 2)
-        );
+        until("the host does not answer in time", || {
+            match twice.call_timeout(&(x,), MINUTE) {
+                Ok(result) => {
+                    assert_eq!(result, mix(mix(x, 1), 2));
+                    true
+                }
+                // Waiting is rationed on adapters with a loop budget, and the machine may be busy.
+                Err(CallError::Failed { error, .. }) if is_late(&error) => false,
+                Err(error) => panic!("{error}"),
+            }
+        });
     }
+}
+
+fn is_late(error: &ExecutionError) -> bool {
+    matches!(
+        error,
+        ExecutionError::CallFailed {
+            status: CallStatus::TimedOut,
+            ..
+        }
+    )
 }
 
 fn a_handler_that_fails_fails_its_call_alone(f: &Fixture) {

@@ -108,8 +108,16 @@ struct Counter<'m> {
 
 impl Counter<'_> {
     fn visit(&mut self, block: &mut Block, function: &mut Function, returns: bool) {
-        for statement in block.iter_mut() {
-            match statement {
+        let mut at = 0;
+        while at < block.len() {
+            if matches!(block[at], Statement::Switch { .. }) {
+                // Drivers make loops of switches, and a turn of one is a turn.
+                let mut count = self.test(function, returns);
+                count.cull(COUNT..count.len());
+                block.splice(at..at, count);
+                at += COUNT;
+            }
+            match &mut block[at] {
                 Statement::Block(inner) => self.visit(inner, function, returns),
                 Statement::If { accept, reject, .. } => {
                     self.visit(accept, function, returns);
@@ -137,6 +145,7 @@ impl Counter<'_> {
                 }
                 _ => {}
             }
+            at += 1;
         }
     }
 
@@ -230,7 +239,9 @@ mod tests {
             @compute @workgroup_size(1) fn main() { _ = f(); }",
         );
         assert!(found);
-        assert_eq!(text.matches("tombolo_server_turns = ").count(), 4, "{text}");
+        // Four loops and a switch.
+        assert_eq!(text.matches("tombolo_server_turns = ").count(), 5, "{text}");
+        assert_eq!(text.matches(" >= _e").count(), 4, "{text}");
     }
 
     #[test]
