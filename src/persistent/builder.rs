@@ -240,6 +240,22 @@ impl PersistentKernelBuilder {
             // No call takes any turns: the lease may have them all.
             most = (budget / 8 * 7).saturating_sub(RESERVE);
         }
+        let follows = (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows);
+        let heap = match follows {
+            true => Some(
+                device
+                    .heap()
+                    .map_err(|error| ServerError::Launch(error.into()))?,
+            ),
+            false => None,
+        };
+        if let Some(heap) = &heap
+            && (!capabilities.unified_memory || heap.shared.is_mirrored(&device.shared))
+        {
+            return Err(ServerError::Pointers {
+                device: device.name().to_owned(),
+            });
+        }
         let frame = Frame::new(&device.shared, layout, lanes)?;
         let mut launch = kernel.launch().workgroups(1);
         let mut buffers = Vec::new();
@@ -256,14 +272,16 @@ impl PersistentKernelBuilder {
             launch = launch.shared_services(services);
         }
         launch.check()?;
-        let core = Arc::new(Core::new(
+        let mut core = Core::new(
             unique_id(),
             Some(device.clone()),
             frame,
             handlers,
             self.policy,
             turns,
-        ));
+        );
+        core.heap = heap;
+        let core = Arc::new(core);
         let resident: Arc<dyn Resident> = Arc::clone(&core) as _;
         (device.shared.residents).add(Arc::downgrade(&resident));
         let relay = Relay {

@@ -14,7 +14,7 @@ use crate::device::resident::Resident;
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError};
 use crate::kernel::server::HandlerDeclaration;
-use crate::memory::heap::heap_of;
+use crate::memory::SharedHeap;
 use crate::rpc::Bell;
 
 /// Where a server stands.
@@ -59,6 +59,10 @@ pub(super) struct Core {
     /// The lease that did not end.
     pub stuck: Mutex<Option<Event>>,
     pub watch: Watch,
+    /// The heap, of a server that follows pointers, and how often it had grown when the lease was launched that is on the
+    /// device: that one does not see what came later. The most there is where none is on the device.
+    pub heap: Option<SharedHeap>,
+    pub covered: AtomicU64,
     /// The host has the heap, so that no lease can be launched.
     pub held: AtomicBool,
     /// Has the next lease end without a word.
@@ -96,6 +100,8 @@ impl Core {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             stuck: Mutex::default(),
             watch: Watch::default(),
+            heap: None,
+            covered: AtomicU64::new(u64::MAX),
             held: AtomicBool::new(false),
             #[cfg(test)]
             kill: AtomicBool::new(false),
@@ -179,10 +185,12 @@ impl Core {
         if !self.held.load(Ordering::Acquire) {
             return None;
         }
-        let heap = heap_of(&self.device.as_ref()?.shared).ok()?;
-        heap.is_held_here().then(|| CallError::HostAccess {
-            handler: handler.to_owned(),
-        })
+        self.heap
+            .as_ref()?
+            .is_held_here()
+            .then(|| CallError::HostAccess {
+                handler: handler.to_owned(),
+            })
     }
 
     fn failed(&self, handler: &str) -> CallError {
@@ -198,6 +206,18 @@ impl Core {
     pub fn place(&self) -> String {
         (self.device.as_ref())
             .map_or_else(|| "the host".to_owned(), |device| device.name().to_owned())
+    }
+
+    /// Whether the next lease, and the one on the device, see all of the heap; asks the latter to end if it does not.
+    pub fn is_up_to_date(&self) -> bool {
+        let Some(heap) = &self.heap else {
+            return true;
+        };
+        let is_so = self.covered.load(Ordering::SeqCst) >= heap.shared.grown();
+        if !is_so {
+            self.interrupt();
+        }
+        is_so
     }
 
     /// Tells the server of so many calls that were posted, the last one at `port`.

@@ -46,6 +46,16 @@ pub enum ServerError {
         /// Why not.
         why: String,
     },
+    /// The handlers follow pointers, and a running kernel of the device does not see what the host writes into the heap:
+    /// the device has memory of its own, or works on a copy.
+    #[error(
+        "a running kernel of {device} does not see what the host writes into the shared heap: hand values over as \
+         arguments and results, or launch what follows pointers"
+    )]
+    Pointers {
+        /// The device.
+        device: String,
+    },
     /// Arguments or result are longer than a port can be.
     #[error(
         "`{handler}`: {bytes} bytes are more than the {limit} of a port: pass a pointer into the shared heap"

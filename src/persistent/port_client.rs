@@ -120,7 +120,9 @@ impl<'c> PortClient<'c> {
 
     /// Posts a call, if a port is free, of which the server has yet to be told.
     pub fn try_post_silently(&self, arguments: &[u32]) -> Option<Posted> {
-        self.client().try_post(self.handler.opcode(), arguments)
+        // Pointers into memory that the lease on the device does not see are for the next one.
+        (self.core.is_up_to_date())
+            .then(|| self.client().try_post(self.handler.opcode(), arguments))?
     }
 
     /// Leaves a call alone: its port is free when it has been answered.

@@ -89,6 +89,16 @@ impl Relay {
             // Calls that failed are told by themselves.
             buffer.forgive();
         }
+        // Before the launch, which sees at least as much.
+        let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
+        core.covered.store(grown, Ordering::SeqCst);
+        let end = self.lease_on_device(lease, granted);
+        self.core.covered.store(u64::MAX, Ordering::SeqCst);
+        end
+    }
+
+    fn lease_on_device(&mut self, lease: u32, granted: u32) -> Result<bool, ServerFailure> {
+        let core = &self.core;
         #[cfg(test)]
         let mut none = self.launch.clone().workgroups(0);
         #[cfg(test)]

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{ADD, MINUTE, MIX, Mixer, builder, kernel, mix, mixer, start, until};
+use crate::persistent::{
+    ADD, MINUTE, MIX, Mixer, builder, kernel, mix, mixer, start, start_with_pointers, until,
+};
 use pollster::block_on;
 use tombolo::{
     CallError, HostServices, LeasePolicy, PersistentKernel, Program, Ptr, ServerError,
@@ -146,7 +148,10 @@ fn a_call_that_is_not_served_in_time_says_so(f: &Fixture) {
     let source = "
         alias Words = array<u32>;
         fn first(p: usm_ptr) -> u32 { return usm_Words(p)[0]; }";
-    let server = start(builder(&f.device, source).handler("first").ports(1));
+    let server = builder(&f.device, source).handler("first").ports(1);
+    let Some(server) = start_with_pointers(f, server) else {
+        return;
+    };
     let first = server.function::<(Ptr<u32>,), u32>("first").unwrap();
     let heap = f.context.heap().unwrap();
     let word = heap.alloc(7u32).unwrap();
@@ -240,7 +245,10 @@ fn the_heap_grows_under_a_server(f: &Fixture) {
     let source = "
         alias Words = array<u32>;
         fn last(p: usm_ptr, count: u32) -> u32 { return usm_Words(p)[count - 1u]; }";
-    let server = start(builder(&f.device, source).handler("last"));
+    let server = builder(&f.device, source).handler("last");
+    let Some(server) = start_with_pointers(f, server) else {
+        return;
+    };
     let last = server.function::<(Ptr<u32>, u32), u32>("last").unwrap();
     let heap = f.context.heap().unwrap();
     let first = heap.alloc_slice(&[5u32; 100]).unwrap();

@@ -266,6 +266,7 @@ impl HeapShared {
             }
         };
         state.committed = new;
+        self.grown.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         state.backed = state.backed.max(new);
         Ok(())
     }

@@ -133,6 +133,11 @@ impl HeapShared {
         Ok(view)
     }
 
+    /// A number that has changed if there is memory that launches before it did not see.
+    pub(crate) fn grown(&self) -> u64 {
+        self.grown.load(Ordering::SeqCst)
+    }
+
     /// A number that has changed if a view that was taken since may be out of date.
     pub(crate) fn imports(&self) -> u64 {
         self.imports.load(Ordering::SeqCst)

@@ -141,7 +141,7 @@ impl SharedHeap {
 
 impl HeapShared {
     /// Whether the device needs a mirror.
-    pub(super) fn is_mirrored(&self, device: &DeviceShared) -> bool {
+    pub(crate) fn is_mirrored(&self, device: &DeviceShared) -> bool {
         match &self.memory {
             Memory::Window(_) => !device.capabilities.has(Aspect::HostImport),
             Memory::Live(live) => !live.is_of(device),

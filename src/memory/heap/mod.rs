@@ -97,6 +97,8 @@ pub(crate) struct HeapShared {
     views: Mutex<HashMap<u64, DeviceView>>,
     /// Counts how often a device was about to import what it had imported already.
     imports: AtomicU64,
+    /// Counts how often memory came: a kernel that runs sees what there was when it was launched.
+    grown: AtomicU64,
     /// Copies of the heap on devices that cannot import it.
     mirrors: mirror::Mirrors,
 }
@@ -162,6 +164,7 @@ impl SharedHeap {
                 released: Condvar::new(),
                 views: Mutex::default(),
                 imports: AtomicU64::new(0),
+                grown: AtomicU64::new(0),
                 mirrors: mirror::Mirrors::default(),
             }),
         }
