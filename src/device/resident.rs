@@ -2,7 +2,7 @@
 //!
 //! The queue is in order, so that nothing else runs while a resident kernel does. Before a batch is submitted, every
 //! resident is asked to end; it is launched again behind the batch. The relay that launches it is in a room above this
-//! one ([`crate::persistent`]).
+//! one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,6 +4,7 @@
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
+//! - `model` explores how leases hand over, step by step.
 //! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures.
 //! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
 //!
@@ -65,7 +66,8 @@ pub use signature::{CallArguments, CallResult};
 ///
 /// Handlers are ordinary functions of the program. They take and return host-shareable types without atomics, `usm_ptr`
 /// among them, and may use whatever kernels may: device globals, private arrays, `print`, `assert`, and functions of the
-/// host.
+/// host. They follow pointers where a running kernel sees what the host writes into the heap; elsewhere such a server is
+/// refused ([`ServerError::Pointers`]).
 ///
 /// The server makes room for other work: whatever is submitted to the device while it lives is run within the time that
 /// the calls take that it is just serving, and the server goes on behind it ([`LeasePolicy`]). A server that nobody calls leaves

@@ -189,14 +189,11 @@ fn run(seed: u32) {
         match random.below(if calm { 8 } else { 12 }) {
             0..4 => device.step(),
             // The relay launches the next lease where a call waits for one, and may be asked for the queue in between.
-            4 => {
-                if device.lease.is_none() && frame.is_awaited() {
-                    match granted.take() {
-                        Some(granted) => device.launch(granted),
-                        None => granted = Some(interrupts),
-                    }
-                }
-            }
+            4 if device.lease.is_none() && frame.is_awaited() => match granted.take() {
+                Some(granted) => device.launch(granted),
+                None => granted = Some(interrupts),
+            },
+            4 => {}
             5..8 => {
                 let who = random.below(CALLERS);
                 let (caller, made) = &mut callers[who];
