@@ -279,6 +279,11 @@ impl Launch {
         self
     }
 
+    /// Changes the number of work-groups between two submissions.
+    pub(crate) fn set_workgroups(&mut self, extent: impl Into<Extent>) {
+        self.grid = Some(Grid::Workgroups(extent.into()));
+    }
+
     /// Replaces, or first gives, the value of a `var<uniform>` between two submissions.
     ///
     /// # Errors

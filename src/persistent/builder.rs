@@ -1,5 +1,7 @@
 //! How a server is put together.
 
+mod sliced;
+
 use std::sync::{Arc, Mutex};
 
 use super::core::Core;
@@ -7,7 +9,7 @@ use super::error::ServerError;
 use super::frame::{Frame, places};
 use super::policy::LeasePolicy;
 use super::relay::Relay;
-use super::{PersistentKernel, State, spawn};
+use super::{PersistentKernel, Runner, State, spawn};
 use crate::device::resident::Resident;
 use crate::device::{Device, unique_id};
 use crate::kernel::server::{self, ENTRY, HandlerFault, ServerShape};
@@ -168,12 +170,6 @@ impl PersistentKernelBuilder {
     pub fn start(self) -> Result<PersistentKernel, ServerError> {
         let device = &self.device;
         let capabilities = device.capabilities();
-        if !capabilities.live_calls() {
-            return Err(ServerError::NeedsLiveMemory {
-                device: device.name().to_owned(),
-                why: capabilities.why_live_calls(),
-            });
-        }
         if self.ports == 0 || self.ports > MAX_PORTS {
             return Err(ServerError::Ports {
                 ports: self.ports,
@@ -223,6 +219,9 @@ impl PersistentKernelBuilder {
         };
         let calls = self.program.calls_host();
         let (mut most, turns) = share(budget, self.turns, calls);
+        if !capabilities.live_calls() {
+            return self.start_sliced(handlers, layout, turns);
+        }
         let shape = ServerShape {
             turns,
             lanes,
@@ -290,7 +289,7 @@ impl PersistentKernelBuilder {
             buffers,
             most,
         };
-        let thread = spawn(relay)?;
+        let thread = spawn(Runner::Live(relay))?;
         Ok(PersistentKernel {
             device: self.device,
             core,

@@ -9,7 +9,8 @@
 //!
 //! The clients' locks are not in there: threads of the host keep them to themselves. Where they would be the kernel
 //! notes what it has taken. Devices with memory of their own get all that twice: what the host writes lies where the
-//! kernel polls it, and what the kernel writes where the host does.
+//! kernel polls it, and what the kernel writes where the host does. Without live memory the ports are the host's alone,
+//! and the relay takes calls out of them in the kernel's place ([`super::sliced`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -18,7 +19,7 @@ use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError};
 use crate::kernel::server::Places;
-use crate::rpc::port::layout::{LINE, PortLayout};
+use crate::rpc::port::layout::{LINE, PREFIX, PortLayout};
 use crate::rpc::port::words::{ClientWords, HostWords, Words, host_words};
 
 /// Where the words are.
@@ -26,7 +27,7 @@ enum Memory {
     Live(LiveBuffer),
     /// What the host writes, and what the kernel writes.
     Split(LiveBuffer, LiveBuffer),
-    /// Of a loopback, whose server is a thread.
+    /// The host's own: of a loopback, whose server is a thread, or for calls that travel in slices.
     Host(Arc<HostWords>),
 }
 
@@ -58,7 +59,7 @@ impl Frame {
         Ok(Self::of(memory, layout, lanes))
     }
 
-    /// Ports in the host's memory, for a loopback.
+    /// Ports in the host's memory, which no kernel sees.
     pub fn on_host(layout: PortLayout) -> Self {
         let words = host_words(places(layout, 1).beat + LINE);
         Self::of(Memory::Host(words), layout, 1)
@@ -73,6 +74,11 @@ impl Frame {
             requests: (0..layout.ports).map(|_| AtomicU32::new(0)).collect(),
             rings: AtomicU32::new(0),
         }
+    }
+
+    /// Whether the ports are the host's alone.
+    pub fn is_sliced(&self) -> bool {
+        matches!(self.memory, Memory::Host(_))
     }
 
     pub fn layout(&self) -> PortLayout {
@@ -174,6 +180,34 @@ impl Frame {
         (0..self.lanes).fold(0, |sum, lane| sum.wrapping_add(self.up().load(beat + lane)))
     }
 
+    /// The call at `port` that nobody has taken yet, by its request.
+    pub fn untaken(&self, port: usize) -> Option<u32> {
+        let request = self.load(self.layout.request(port));
+        (request != self.down().load(self.layout.lock(port))).then_some(request)
+    }
+
+    /// Notes that the call at `port` is taken, or that it is not after all: then it is the one before that is.
+    pub fn take(&self, port: usize, request: u32) {
+        self.down().store(self.layout.lock(port), request);
+    }
+
+    /// What stands in a call that was posted at `port`: its opcode, its length, and its arguments.
+    pub fn posted(&self, port: usize, words: &mut [u32]) {
+        let at = self.layout.arguments(port);
+        let (head, arguments) = words.split_at_mut(words.len().min(2));
+        self.down().load_all(at, head);
+        self.down().load_all(at + PREFIX, arguments);
+    }
+
+    /// Answers a call in a kernel's place.
+    pub fn answer(&self, port: usize, request: u32, head: [u32; 2], results: &[u32]) {
+        let at = self.layout.results(port);
+        self.up().store_all(at, &head);
+        self.up().store_all(at + PREFIX, results);
+        fence(Ordering::SeqCst);
+        self.up().store(self.layout.reply(port), request);
+    }
+
     /// Whether there is a call without an answer at some port.
     pub fn is_awaited(&self) -> bool {
         let layout = self.layout;
@@ -193,11 +227,7 @@ impl Frame {
                 continue;
             }
             self.down().store(lock, request);
-            let at = layout.results(port);
-            self.up().store(at, status);
-            self.up().store(at + 1, word);
-            fence(Ordering::SeqCst);
-            self.up().store(layout.reply(port), request);
+            self.answer(port, request, [status, word], &[]);
         }
     }
 }

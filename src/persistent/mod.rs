@@ -3,6 +3,7 @@
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last.
+//! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
 //! - `model` explores how leases hand over, step by step.
 //! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures.
@@ -25,6 +26,7 @@ mod policy;
 mod port_client;
 mod relay;
 mod signature;
+mod sliced;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -34,6 +36,7 @@ use std::thread::JoinHandle;
 
 use self::core::{Core, Stage};
 use self::relay::Relay;
+use self::sliced::SlicedRelay;
 use crate::device::Device;
 use crate::device::wait::lock;
 
@@ -73,6 +76,13 @@ pub use signature::{CallArguments, CallResult};
 /// the calls take that it is just serving, and the server goes on behind it ([`LeasePolicy`]). A server that nobody calls leaves
 /// the device, and costs nothing until the next call.
 ///
+/// # Without live memory
+///
+/// Where running kernels do not see what the host writes ([`Aspect::LiveMemory`](crate::Aspect::LiveMemory), and on Metal)
+/// the same functions are called in the same way, but calls travel in *slices*: whatever was called while one launch ran is the
+/// next one, with one invocation for each call. A call takes as long as a launch then, and many calls at a time hardly longer:
+/// have many callers, and as many ports ([`PersistentKernelBuilder::ports`]). [`PersistentKernel::tier`] tells.
+///
 /// Dropping it stops it.
 pub struct PersistentKernel {
     device: Device,
@@ -80,10 +90,25 @@ pub struct PersistentKernel {
     relay: Mutex<State>,
 }
 
+/// What serves the calls.
+enum Runner {
+    Live(Relay),
+    Sliced(SlicedRelay),
+}
+
+impl Runner {
+    fn run(self) -> Self {
+        match self {
+            Self::Live(relay) => Self::Live(relay.run()),
+            Self::Sliced(relay) => Self::Sliced(relay.run()),
+        }
+    }
+}
+
 enum State {
-    Running(JoinHandle<Relay>),
+    Running(JoinHandle<Runner>),
     /// It has ended, and can be started again.
-    Ended(Box<Relay>),
+    Ended(Box<Runner>),
     /// Its thread is gone for good.
     Gone,
 }
@@ -102,6 +127,15 @@ impl PersistentKernel {
     /// Whether a lease is on the device, or on its way there.
     pub fn is_resident(&self) -> bool {
         self.core.is_resident()
+    }
+
+    /// Whether calls reach the kernel while it runs ([`Tier::Live`](crate::Tier::Live)), or travel in slices
+    /// ([`Tier::Sliced`](crate::Tier::Sliced)).
+    pub fn tier(&self) -> crate::Tier {
+        match self.core.frame.is_sliced() {
+            true => crate::Tier::Sliced,
+            false => crate::Tier::Live,
+        }
     }
 
     /// Why the server has stopped by itself, if it has.
@@ -161,7 +195,7 @@ impl PersistentKernel {
     }
 }
 
-fn spawn(relay: Relay) -> Result<JoinHandle<Relay>, ServerError> {
+fn spawn(relay: Runner) -> Result<JoinHandle<Runner>, ServerError> {
     std::thread::Builder::new()
         .name("tombolo relay".to_owned())
         .spawn(move || relay.run())

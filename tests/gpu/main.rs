@@ -42,6 +42,7 @@ mod mirror_memory;
 mod mirror_transfers;
 mod persistent;
 mod persistent_leases;
+mod persistent_sliced;
 mod pointer_atomics;
 mod pointer_checks;
 mod pointer_helpers;
@@ -131,6 +132,7 @@ fn main() -> std::process::ExitCode {
         mirror_transfers::CASES,
         persistent::CASES,
         persistent_leases::CASES,
+        persistent_sliced::CASES,
         pointer_atomics::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,

@@ -1,14 +1,19 @@
 //! Servers that live on a device: from the handlers in a program to the polling kernel around them.
 //!
 //! A handler is an ordinary function of the program. Its head is read from the text, its types are laid out by naga,
-//! and [`text`] writes the kernel that takes calls out of ports and hands them to it (`shaders/server.wgsl`).
+//! and [`text`] writes the kernel that takes calls out of ports and hands them to it (`shaders/server.wgsl`); [`slice`]
+//! the one that serves a launch full of them where there is no live memory (`shaders/server_slice.wgsl`).
 
 mod head;
+mod slice;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations, declared_as};
+pub(crate) use slice::{
+    SLICE_ENTRY, SLICE_GROUP, SLICE_HEADER, SLICE_PREFIX, SliceShape, write_slice,
+};
 pub(crate) use text::{Places, ServerShape, write};
 
 /// The entry point of the kernel that is written.

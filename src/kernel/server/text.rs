@@ -65,7 +65,7 @@ pub(crate) fn write(
     };
     let mut cases = String::new();
     for handler in handlers {
-        let case = case(handler, out, shape.together.is_some()).map_err(|why| HandlerFault {
+        let case = case(handler, &Ports(out), shape.together.is_some()).map_err(|why| HandlerFault {
             handler: handler.signature.name.clone(),
             why,
         })?;
@@ -161,9 +161,35 @@ pub(crate) fn write(
     }))
 }
 
+/// How a kernel reaches the words of a call: those of its arguments, and those of its results.
+pub(super) trait Access {
+    /// An argument's word.
+    fn load(&self, word: usize) -> String;
+    /// The statement that writes a word of the result.
+    fn store(&self, word: usize, value: &str) -> String;
+}
+
+/// Arguments and results in ports; the results lie in the memory of that name.
+struct Ports<'n>(&'n str);
+
+impl Access for Ports<'_> {
+    fn load(&self, word: usize) -> String {
+        format!("atomicLoad(&tombolo_server[arguments + {}u])", word + 4)
+    }
+
+    fn store(&self, word: usize, value: &str) -> String {
+        let out = self.0;
+        format!("atomicStore(&{out}[results + {}u], {value});", word + 4)
+    }
+}
+
 /// The branch of one handler: its arguments out of the port, the call, and its result into the port. `together`: all
 /// lanes come here, with the arguments in `call`.
-fn case(handler: &HandlerDeclaration, out: &str, together: bool) -> Result<String, String> {
+pub(super) fn case(
+    handler: &HandlerDeclaration,
+    access: &impl Access,
+    together: bool,
+) -> Result<String, String> {
     let signature = &handler.signature;
     let (mut loads, mut names) = (String::new(), Vec::new());
     let mut word = 0;
@@ -180,10 +206,7 @@ fn case(handler: &HandlerDeclaration, out: &str, together: bool) -> Result<Strin
             let Leaf { path, word: at, .. } = leaf;
             let load = match together {
                 true => format!("call[{}]", word + at + 5),
-                false => format!(
-                    "atomicLoad(&tombolo_server[arguments + {}u])",
-                    word + at + 4
-                ),
+                false => access.load(word + at),
             };
             let _ = writeln!(loads, "{path} = {};", leaf.value_of(&load));
         }
@@ -196,12 +219,7 @@ fn case(handler: &HandlerDeclaration, out: &str, together: bool) -> Result<Strin
         let mut words = Vec::new();
         leaves(layout, "tombolo_r", 0, &mut words)?;
         for leaf in &words {
-            let _ = writeln!(
-                stores,
-                "atomicStore(&{out}[results + {}u], {});",
-                leaf.word + 4,
-                leaf.word_of()
-            );
+            let _ = writeln!(stores, "{}", access.store(leaf.word, &leaf.word_of()));
         }
     }
     let call = match handler.result {

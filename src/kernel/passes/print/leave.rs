@@ -11,7 +11,7 @@ use super::super::pointers::built_in;
 use super::super::{emit_chain, prepend};
 use super::{BUFFER, INVOCATION, PrintFacts, Runtime};
 use crate::kernel::print::TextSite;
-use crate::kernel::server::is_own;
+use crate::kernel::server::{SLICE_ENTRY, is_own};
 use crate::print::record::SiteKind;
 
 /// A member of `TomboloPrint` in shaders/print.wgsl.
@@ -250,7 +250,8 @@ pub(crate) fn begin(module: &mut Module, entry: usize, facts: &PrintFacts) {
             value,
         },
     ];
-    if facts.may_leave {
+    // Calls of a slice fail one by one.
+    if facts.may_leave && module.entry_points[entry].name != SLICE_ENTRY {
         let (condition, emit) = emit_chain(
             e,
             span,

@@ -1,0 +1,72 @@
+//! How a server is put together whose calls travel in slices.
+
+use std::sync::{Arc, Mutex};
+
+use super::{PersistentKernelBuilder, fault};
+use crate::device::unique_id;
+use crate::kernel::server::{
+    HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, SliceShape, write_slice,
+};
+use crate::memory::DeviceBuffer;
+use crate::persistent::core::Core;
+use crate::persistent::error::ServerError;
+use crate::persistent::frame::Frame;
+use crate::persistent::sliced::{SlicedRelay, Slot};
+use crate::persistent::{PersistentKernel, Runner, State, spawn};
+use crate::rpc::port::layout::PortLayout;
+
+/// Slices on their way at once: one that runs, and one that is gathered.
+const SLOTS: usize = 2;
+
+impl PersistentKernelBuilder {
+    pub(super) fn start_sliced(
+        self,
+        handlers: Vec<Arc<HandlerDeclaration>>,
+        layout: PortLayout,
+        turns: u32,
+    ) -> Result<PersistentKernel, ServerError> {
+        let device = &self.device;
+        let (fails, group) = (self.program.may_fail(), self.program.free_group());
+        let shape = SliceShape::of(&handlers, turns, fails, group);
+        let text = write_slice(&handlers, &shape).map_err(fault)?;
+        let program = self.program.extended(&text)?;
+        let kernel = device.kernel_with(&program, SLICE_ENTRY, &self.constants, self.options)?;
+        let mut slots = Vec::new();
+        for _ in 0..SLOTS {
+            let requests = device.zeroed::<u32>(SLICE_HEADER + layout.ports * shape.given)?;
+            let answers = device.zeroed::<u32>(layout.ports * shape.taken)?;
+            let mut launch = kernel
+                .launch()
+                .workgroups(1)
+                .buffer("tombolo_requests", &requests)
+                .buffer("tombolo_answers", &answers);
+            if let Some(services) = &self.services {
+                launch = launch.shared_services(Arc::clone(services));
+            }
+            launch.check()?;
+            let raw = answers.raw().clone();
+            slots.push(Slot {
+                launch,
+                // What a failed launch has written is read all the same.
+                read: DeviceBuffer::wrap(&device.shared, raw, answers.len() as u64),
+                requests,
+                answers,
+            });
+        }
+        let core = Arc::new(Core::new(
+            unique_id(),
+            Some(device.clone()),
+            Frame::on_host(layout),
+            handlers,
+            self.policy,
+            turns,
+        ));
+        let relay = SlicedRelay::new(Arc::clone(&core), shape, slots);
+        let thread = spawn(Runner::Sliced(relay))?;
+        Ok(PersistentKernel {
+            device: self.device,
+            core,
+            relay: Mutex::new(State::Running(thread)),
+        })
+    }
+}

@@ -1,0 +1,318 @@
+//! The relay of devices that show nothing to running kernels: a thread that takes calls out of the ports, sends as many
+//! as there are with one launch, and answers them when it has ended. While one slice runs the next is gathered and sent
+//! behind it, so that the device has always something to do.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::core::{Core, Stage};
+use super::error::ServerFailure;
+use crate::device::wait::lock;
+use crate::device::{Event, ExecutionError, WaitError};
+use crate::kernel::server::{FAILED, SLICE_GROUP, SLICE_HEADER, SLICE_PREFIX, SliceShape};
+use crate::launch::{Launch, LaunchError};
+use crate::memory::{DeviceBuffer, HeapError, MemoryError, ReadBack};
+use crate::rpc::port::protocol::CallStatus;
+
+/// The longest sleep of a relay that waits for calls.
+const SLEEP: Duration = Duration::from_secs(1);
+/// Between two attempts to launch while the host has the heap.
+const HELD: Duration = Duration::from_micros(200);
+/// A slice waits for the rest of its calls as long as one follows the other so soon, and so long at most.
+const FOLLOWS: Duration = Duration::from_micros(2);
+/// See [`FOLLOWS`].
+const GATHERS: Duration = Duration::from_micros(100);
+/// How often the relay looks for calls while a slice runs and another could be sent.
+const LOOK: Duration = Duration::from_micros(50);
+/// How often it looks after a slice when none could.
+const WATCH: Duration = Duration::from_millis(5);
+/// How long answers of a slice that has ended may take.
+const ARRIVAL: Duration = Duration::from_secs(10);
+
+/// What one slice travels in.
+pub(super) struct Slot {
+    pub launch: Launch,
+    pub requests: DeviceBuffer<u32>,
+    pub answers: DeviceBuffer<u32>,
+    /// The memory of the answers once more, for reading.
+    pub read: DeviceBuffer<u32>,
+}
+
+/// A call in a slice.
+#[derive(Clone, Copy)]
+struct Taken {
+    port: usize,
+    request: u32,
+}
+
+/// A slice on its way.
+struct Flight {
+    slot: Slot,
+    lease: u32,
+    calls: Vec<Taken>,
+    event: Event,
+    answers: ReadBack<u32>,
+    sent: Instant,
+}
+
+/// What the relay thread has to itself.
+pub(super) struct SlicedRelay {
+    core: Arc<Core>,
+    shape: SliceShape,
+    free: Vec<Slot>,
+    /// The oldest first.
+    flights: VecDeque<Flight>,
+    words: Vec<u32>,
+}
+
+impl SlicedRelay {
+    pub fn new(core: Arc<Core>, shape: SliceShape, slots: Vec<Slot>) -> Self {
+        Self {
+            core,
+            shape,
+            free: slots,
+            flights: VecDeque::new(),
+            words: Vec::new(),
+        }
+    }
+
+    pub fn run(mut self) -> Self {
+        let core = Arc::clone(&self.core);
+        // Of a life before this one: nobody waits for their answers.
+        while let Some(flight) = self.flights.pop_front() {
+            self.free.push(flight.slot);
+        }
+        loop {
+            let stage = core.stage();
+            if matches!(stage, Stage::Closed | Stage::Failed) {
+                return self;
+            }
+            let end = match self.turn() {
+                Ok(true) => continue,
+                // Nothing to do.
+                Ok(false) => stage == Stage::Stopping,
+                Err(failure) => {
+                    // The last of them ends last.
+                    let last = self.flights.back().map(|flight| flight.event.clone());
+                    *lock(&core.stuck) = last;
+                    core.fail(failure);
+                    return self;
+                }
+            };
+            if end {
+                break;
+            }
+            core.sleep(SLEEP);
+        }
+        let stopped = CallStatus::Stopped.code();
+        core.frame.give_up(false, stopped, 0);
+        core.set_stage(Stage::Closed);
+        // Posted by callers who had looked before that.
+        core.frame.give_up(false, stopped, 0);
+        self
+    }
+
+    /// Sends a slice, or looks after the oldest; `false` if there was nothing to do.
+    fn turn(&mut self) -> Result<bool, ServerFailure> {
+        let known = self.flights.len();
+        let done = self.step();
+        if self.flights.len() != known {
+            let oldest = self.flights.front();
+            (self.core).set_batch(oldest.and_then(|flight| flight.event.batch().cloned()));
+        }
+        done
+    }
+
+    fn step(&mut self) -> Result<bool, ServerFailure> {
+        if !self.free.is_empty() {
+            let calls = self.gather();
+            if !calls.is_empty() && self.send(calls)? {
+                return Ok(true);
+            }
+        }
+        let Some(oldest) = self.flights.front() else {
+            return Ok(false);
+        };
+        let time = if self.free.is_empty() { WATCH } else { LOOK };
+        let end = match oldest.event.wait_timeout(time) {
+            Ok(()) => Ok(()),
+            Err(WaitError::Failed(error)) => Err(error),
+            Err(WaitError::Deadline) => {
+                let waited = oldest.sent.elapsed();
+                if waited < self.core.policy.time + self.core.policy.stuck {
+                    return Ok(true);
+                }
+                return Err(ServerFailure::LeaseStuck {
+                    lease: oldest.lease,
+                    device: self.core.place(),
+                    waited,
+                });
+            }
+        };
+        if let Some(flight) = self.flights.pop_front() {
+            let (slot, told) = self.land(flight, end);
+            self.free.push(slot);
+            told?;
+        }
+        Ok(true)
+    }
+
+    /// The calls that nobody has taken yet, which are taken then.
+    fn gather(&self) -> Vec<Taken> {
+        let frame = &self.core.frame;
+        let ports = frame.layout().ports;
+        let untaken = |port| Some((port, frame.untaken(port)?));
+        let Some(first) = (0..ports).position(|port| untaken(port).is_some()) else {
+            return Vec::new();
+        };
+        // More are on their way as long as one follows the other.
+        let begun = Instant::now();
+        let (mut posts, mut since) = (self.core.posted.load(Ordering::Relaxed), begun);
+        loop {
+            let now = Instant::now();
+            let seen = self.core.posted.load(Ordering::Relaxed);
+            if seen != posts {
+                (posts, since) = (seen, now);
+            } else if now - since >= FOLLOWS || now - begun >= GATHERS {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        let all = (first..ports).filter_map(untaken);
+        let calls = all.map(|(port, request)| Taken { port, request });
+        calls
+            .inspect(|&Taken { port, request }| frame.take(port, request))
+            .collect()
+    }
+
+    /// Sends a slice; `false` if the device could not be had now.
+    fn send(&mut self, calls: Vec<Taken>) -> Result<bool, ServerFailure> {
+        let core = Arc::clone(&self.core);
+        let lease = match core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
+            0 => core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+            lease => lease,
+        };
+        let given = self.shape.given;
+        self.words.clear();
+        (self.words).resize(SLICE_HEADER + calls.len() * given, 0);
+        let (head, rest) = self.words.split_at_mut(SLICE_HEADER);
+        (head[0], head[1]) = (calls.len() as u32, lease);
+        for (call, words) in calls.iter().zip(rest.chunks_exact_mut(given)) {
+            core.frame.posted(call.port, words);
+        }
+        let Some(mut slot) = self.free.pop() else {
+            return Ok(false);
+        };
+        let failed = |error: Arc<LaunchError>| ServerFailure::Launch { lease, error };
+        let groups = calls.len().div_ceil(SLICE_GROUP) as u32;
+        let submitted = submit(
+            &mut slot,
+            &self.words,
+            groups,
+            calls.len() * self.shape.taken,
+        );
+        match submitted {
+            Ok((event, answers)) => {
+                self.flights.push_back(Flight {
+                    slot,
+                    lease,
+                    calls,
+                    event,
+                    answers,
+                    sent: Instant::now(),
+                });
+                Ok(true)
+            }
+            Err(LaunchError::Heap(HeapError::HostAccess { .. })) => {
+                self.free.push(slot);
+                if core.stage() != Stage::Running {
+                    // Taken for good: they are told that the server has stopped.
+                    return Ok(false);
+                }
+                for call in calls {
+                    core.frame.take(call.port, call.request.wrapping_sub(1));
+                }
+                std::thread::sleep(HELD);
+                Ok(true)
+            }
+            Err(error) => {
+                self.free.push(slot);
+                Err(failed(Arc::new(error)))
+            }
+        }
+    }
+
+    /// Answers the calls of a slice that has ended.
+    fn land(
+        &self,
+        flight: Flight,
+        end: Result<(), Arc<ExecutionError>>,
+    ) -> (Slot, Result<(), ServerFailure>) {
+        let Flight {
+            slot,
+            lease,
+            calls,
+            answers,
+            ..
+        } = flight;
+        let core = &self.core;
+        match end {
+            Ok(()) => {}
+            Err(error)
+                if matches!(
+                    *error,
+                    ExecutionError::Assertion { .. } | ExecutionError::CallFailed { .. }
+                ) =>
+            {
+                core.note_fault(lease, error);
+            }
+            // What somebody else's launch has done to what a handler works on.
+            Err(error) if matches!(*error, ExecutionError::Inherited { .. }) => {}
+            Err(error) => return (slot, Err(ServerFailure::LeaseFailed { lease, error })),
+        }
+        let words = answers.wait_timeout(ARRIVAL).unwrap_or_else(|error| {
+            log::error!("the answers of lease {lease} could not be read back: {error}");
+            Vec::new()
+        });
+        let mut missing = false;
+        let mut answers = words.chunks_exact(self.shape.taken);
+        for Taken { port, request } in calls {
+            let answer = answers.next().filter(|answer| answer[1] == lease);
+            let Some(answer) = answer else {
+                missing = true;
+                continue;
+            };
+            // The lease is what leads a caller to the message of a call that has failed.
+            let word = if answer[0] == FAILED { lease } else { 0 };
+            let head = [answer[0], word];
+            (core.frame).answer(port, request, head, &answer[SLICE_PREFIX..]);
+        }
+        let told = match missing {
+            false => Ok(()),
+            true => Err(ServerFailure::LeaseKilled {
+                lease,
+                device: core.place(),
+            }),
+        };
+        (slot, told)
+    }
+}
+
+/// Sends `words` with a launch of so many work-groups, and asks for so many words of answers.
+fn submit(
+    slot: &mut Slot,
+    words: &[u32],
+    groups: u32,
+    answers: usize,
+) -> Result<(Event, ReadBack<u32>), LaunchError> {
+    let refused = |error: MemoryError| LaunchError::from(error);
+    slot.requests.write(0, words).map_err(refused)?;
+    // Calls that failed are told by themselves.
+    slot.answers.forgive();
+    slot.launch.set_workgroups(groups);
+    let event = slot.launch.submit()?;
+    let answers = slot.read.read_back(0..answers as u64).map_err(refused)?;
+    Ok((event, answers))
+}

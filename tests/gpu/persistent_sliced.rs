@@ -1,0 +1,282 @@
+//! Servers on devices whose running kernels do not see what the host writes: calls travel in slices.
+
+use std::time::Duration;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::cases;
+use crate::harness::Fixture;
+use tombolo::{
+    CallError, Constants, Device, DeviceFunction, ExecutionError, HostServices, LaunchError,
+    PersistentKernel, PersistentKernelBuilder, Program, ServerError, Tier,
+};
+
+cases![
+    slices_serve_one_thread,
+    slices_serve_many_threads_between_launches,
+    slices_serve_more_callers_than_ports,
+    values_of_all_kinds_travel_in_slices,
+    a_call_that_fails_in_a_slice_fails_alone,
+    slices_end_with_their_server,
+    handlers_in_slices_post_to_the_host_and_do_not_wait,
+];
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn mix(x: u32, y: u32) -> u32 {
+    (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13) ^ y
+}
+
+const MIX: &str = "
+    fn rotate(x: u32, by: u32) -> u32 { return (x << by) | (x >> (32u - by)); }
+    fn mix(x: u32, y: u32) -> u32 { return rotate((x ^ 0x9e3779b9u) * 0x85ebca6bu, 13u) ^ y; }
+";
+
+fn device(f: &Fixture) -> Device {
+    f.open(|options| options.live_memory = false)
+}
+
+fn builder(device: &Device, source: &str) -> PersistentKernelBuilder {
+    let program = Program::new("server.wgsl", source).unwrap_or_else(|error| panic!("{error}"));
+    PersistentKernel::builder(device, &program)
+}
+
+fn mixer(device: &Device, ports: usize) -> (PersistentKernel, DeviceFunction<(u32, u32), u32>) {
+    let server = builder(device, MIX).handler("mix").ports(ports).start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(server.tier(), Tier::Sliced);
+    let function = server.function("mix").unwrap();
+    (server, function)
+}
+
+fn slices_serve_one_thread(f: &Fixture) {
+    let (server, function) = mixer(&device(f), 64);
+    for i in 0..500u32 {
+        let result = function.call_timeout(&(i, !i), MINUTE).unwrap();
+        assert_eq!(result, mix(i, !i), "call {i}");
+    }
+    assert_eq!(server.leases(), 500);
+}
+
+/// `calls` of each of so many threads, every result checked.
+fn call_from_threads(function: &DeviceFunction<(u32, u32), u32>, threads: u32, calls: u32) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for i in 0..calls {
+                    let x = thread * calls + i;
+                    let result = function.call_timeout(&(x, i), MINUTE).unwrap();
+                    assert_eq!(result, mix(x, i), "call {i} of thread {thread}");
+                }
+            });
+        }
+    });
+}
+
+fn slices_serve_many_threads_between_launches(f: &Fixture) {
+    const LAUNCHES: u32 = 200;
+    let device = device(f);
+    let (server, function) = mixer(&device, 64);
+    let program = Program::new(
+        "ordinary.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> sums: array<u32>;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            sums[id.x] += id.x + 1u;
+        }",
+    )
+    .unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let sums = device.buffer(&vec![0u32; 256]).unwrap();
+    let mut add = kernel.launch().buffer("sums", &sums).invocations(256);
+    std::thread::scope(|scope| {
+        scope.spawn(|| call_from_threads(&function, 16, 250));
+        for launch in 1..=LAUNCHES {
+            add.submit().unwrap().wait_timeout(MINUTE).unwrap();
+            if launch % 50 == 0 {
+                let expected: Vec<u32> = (1..=256).map(|i| i * launch).collect();
+                assert_eq!(sums.read().unwrap(), expected, "launch {launch}");
+            }
+        }
+    });
+    // They did not travel one by one.
+    assert!(server.leases() < 16 * 250);
+}
+
+fn slices_serve_more_callers_than_ports(f: &Fixture) {
+    let (_server, function) = mixer(&device(f), 3);
+    call_from_threads(&function, 16, 50);
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+struct Body {
+    place: [f32; 3],
+    mass: f32,
+    charges: [i32; 4],
+}
+
+fn values_of_all_kinds_travel_in_slices(f: &Fixture) {
+    let device = device(f);
+    let source = "
+        struct Body { place: vec3<f32>, mass: f32, charges: array<i32, 4> }
+        var<storage, read_write> visits: atomic<u32>;
+        fn moved(body: Body, by: vec3<f32>, scale: f32) -> Body {
+            var other = body;
+            other.place = body.place * scale + by;
+            for (var i = 0; i < 4; i++) { other.charges[i] = body.charges[3 - i] - i; }
+            return other;
+        }
+        fn visit(count: u32) { atomicAdd(&visits, count); }
+        fn visited() -> u32 { return atomicLoad(&visits); }
+        fn turn(m: mat2x2<f32>, v: vec2<f32>) -> vec2<f32> { return m * v; }";
+    let server = builder(&device, source)
+        .handler("moved")
+        .handler("visit")
+        .handler("visited")
+        .handler("turn")
+        .start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let moved = server
+        .function::<(Body, [f32; 3], f32), Body>("moved")
+        .unwrap();
+    let visit = server.function::<(u32,), ()>("visit").unwrap();
+    let visited = server.function::<(), u32>("visited").unwrap();
+    let turn = server
+        .function::<([f32; 4], [f32; 2]), [f32; 2]>("turn")
+        .unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8i32 {
+            let (moved, visit, turn) = (&moved, &visit, &turn);
+            scope.spawn(move || {
+                for i in 0..40i32 {
+                    let (a, b) = (thread as f32, i as f32);
+                    let body = Body {
+                        place: [a, b, 3.0],
+                        mass: a * 100.0 + b,
+                        charges: [i, thread, -i, 7],
+                    };
+                    let result = moved
+                        .call_timeout(&(body, [1.0, 2.0, b], 2.0), MINUTE)
+                        .unwrap();
+                    let expected = Body {
+                        place: [2.0 * a + 1.0, 2.0 * b + 2.0, 6.0 + b],
+                        mass: body.mass,
+                        charges: [7, -i - 1, thread - 2, i - 3],
+                    };
+                    assert_eq!(result, expected);
+                    visit.call_timeout(&(i as u32 + 1,), MINUTE).unwrap();
+                    let turned = turn.call_timeout(&([a, 1.0, 2.0, b], [3.0, 4.0]), MINUTE);
+                    assert_eq!(turned.unwrap(), [3.0 * a + 8.0, 3.0 + 4.0 * b]);
+                }
+            });
+        }
+    });
+    // 1 to 40, of 8 threads.
+    assert_eq!(visited.call_timeout(&(), MINUTE).unwrap(), 8 * 820);
+    // What does not fit is told before anything is called.
+    let error = server.function::<(u32,), u32>("turn").unwrap_err();
+    assert!(matches!(error, ServerError::Signature { .. }), "{error}");
+    let error = server.function::<(), ()>("turned").unwrap_err();
+    assert!(matches!(error, ServerError::NoHandler { .. }), "{error}");
+}
+
+fn a_call_that_fails_in_a_slice_fails_alone(f: &Fixture) {
+    let device = device(f);
+    let source =
+        "fn half(x: u32) -> u32 { assert(x % 2u == 0u, \"half a number\"); return x / 2u; }";
+    let server = builder(&device, source).handler("half").start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let half = server.function::<(u32,), u32>("half").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u32 {
+            let half = &half;
+            scope.spawn(move || {
+                for i in 0..20u32 {
+                    let x = thread * 20 + i;
+                    match (x % 2, half.call_timeout(&(x,), MINUTE)) {
+                        (0, result) => assert_eq!(result.unwrap(), x / 2),
+                        (_, Err(CallError::Failed { handler, error })) => {
+                            assert_eq!(handler, "half");
+                            assert!(
+                                matches!(*error, ExecutionError::Assertion { .. }),
+                                "{error}"
+                            );
+                            assert!(error.to_string().contains("half a number"), "{error}");
+                        }
+                        (_, other) => panic!("{x}: {other:?}"),
+                    }
+                }
+            });
+        }
+    });
+    assert!(server.failure().is_none());
+}
+
+fn slices_end_with_their_server(f: &Fixture) {
+    let (server, function) = mixer(&device(f), 64);
+    assert_eq!(function.call_timeout(&(1, 2), MINUTE).unwrap(), mix(1, 2));
+    // While others call: each call has its answer, or is told that there is none.
+    std::thread::scope(|scope| {
+        for thread in 0..8u32 {
+            let function = &function;
+            scope.spawn(move || {
+                for i in 0.. {
+                    match function.call_timeout(&(thread, i), MINUTE) {
+                        Ok(result) => assert_eq!(result, mix(thread, i)),
+                        Err(CallError::Stopped { .. }) => return,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        while server.leases() < 20 {
+            std::thread::yield_now();
+        }
+        server.stop();
+    });
+    server.stop();
+    let error = function.call_timeout(&(1, 2), MINUTE).unwrap_err();
+    assert!(matches!(error, CallError::Stopped { .. }), "{error}");
+    server.restart().unwrap();
+    server.restart().unwrap();
+    call_from_threads(&function, 4, 25);
+    drop(server);
+    let error = function.call_timeout(&(1, 2), MINUTE).unwrap_err();
+    assert!(matches!(error, CallError::Stopped { .. }), "{error}");
+}
+
+fn handlers_in_slices_post_to_the_host_and_do_not_wait(f: &Fixture) {
+    let device = device(f);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let services = HostServices::builder()
+        .call("fn note(x: u32)", move |x: u32| {
+            let _ = sender.send(x);
+        })
+        .call("fn twice(x: u32) -> u32", |x: u32| 2 * x)
+        .start()
+        .unwrap();
+    let serve = |source: &str| {
+        let program = Program::with_services("server.wgsl", source, &services).unwrap();
+        let builder = PersistentKernel::builder(&device, &program).handler("work");
+        builder.services(&services).start()
+    };
+    let server = serve("fn work(x: u32) -> u32 { note_post(x); return x + 1u; }");
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let work = server.function::<(u32,), u32>("work").unwrap();
+    for x in 0..50 {
+        assert_eq!(work.call_timeout(&(x,), MINUTE).unwrap(), x + 1);
+    }
+    server.stop();
+    let noted: Vec<u32> = (0..50)
+        .map(|_| receiver.recv_timeout(MINUTE).unwrap())
+        .collect();
+    assert_eq!(noted, (0..50).collect::<Vec<u32>>());
+    let error = serve("fn work(x: u32) -> u32 { return twice(x); }").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ServerError::Launch(LaunchError::NeedsLiveMemory { .. })
+        ),
+        "{error}"
+    );
+}
