@@ -1,12 +1,11 @@
 // The polling kernel in which each lane serves calls of its own ports, by itself. Behind `server.wgsl`.
 
-fn tombolo_server_answer(port: u32, request: u32) {
-    let arguments = $arguments$u + port * $stride$u;
-    let results = $results$u + port * $stride$u;
+// Answers one call, given where everything of it lies.
+fn tombolo_server_answer(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) {
     let opcode = atomicLoad(&tombolo_server[arguments]);
     let length = atomicLoad(&tombolo_server[arguments + 1u]);
     // Taken from here on: should the lease end in between, nobody serves it again.
-    atomicStore(&tombolo_server[$locks$u + port], request);
+    atomicStore(&tombolo_server[taken], request);
     // Drivers make loops of switches.
     tombolo_server_turns += 1u;
     let turns = tombolo_server_turns;
@@ -23,7 +22,7 @@ $cases$
 $faults$
     atomicStore(&$out$[results], status);
     tombolo_server_fence();
-    tombolo_server_publish($replies$u + port, request);
+    tombolo_server_publish(reply, request);
     tombolo_server_beats += 1u;
     atomicStore(&$out$[$beat$u + tombolo_server_lane], tombolo_server_beats);
 }
@@ -40,6 +39,7 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let most = atomicLoad(&tombolo_server[$most$u]);
     // Before the first look at anything else: whatever changes later rings later.
     var seen = atomicLoad(&tombolo_server[$bell$u]);
+$first_posts$
     tombolo_server_fence();
     // Who is asked to leave before he has come looks at all ports once.
     var leaving = atomicLoad(&tombolo_server[$yield$u]) != granted;
@@ -54,6 +54,7 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
             port = select(end, hint, hint % $lanes$u == lane);
             end = min(end, hint + 1u);
         }
+$only_kernels$
         loop {
             if port >= end {
                 break;
@@ -61,11 +62,18 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
             let request = atomicLoad(&tombolo_server[$requests$u + port]);
             if tombolo_server_fault == 0u && request != atomicLoad(&tombolo_server[$locks$u + port]) {
                 tombolo_server_fence();
-                tombolo_server_answer(port, request);
+                tombolo_server_answer(
+                    $arguments$u + port * $stride$u,
+                    $results$u + port * $stride$u,
+                    $locks$u + port,
+                    $replies$u + port,
+                    request,
+                );
             }
             port += $lanes$u;
             tombolo_server_turns += 1u;
         }
+$kernels$
         if leaving || tombolo_server_fault != 0u {
             break;
         }
@@ -74,13 +82,14 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
             tombolo_server_fence();
 $look$
             tombolo_server_turns += 1u;
-            if bell != seen || tombolo_server_turns >= most {
+            if bell != seen $or_posts$ || tombolo_server_turns >= most {
                 break;
             }
         }
         tombolo_server_fence();
         leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
         single = $single$ && !leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u;
+$known_posts$
         seen = bell;
         // This turn, and the last ones of the two loops inside, which only end them.
         tombolo_server_turns += 3u;

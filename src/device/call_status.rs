@@ -22,6 +22,10 @@ pub enum CallStatus {
     NoTicket,
     /// The stream has nothing more to give.
     End,
+    /// The function, on a device, gave up: an `assert` of it did not hold, or it came to a `panic`.
+    Failed,
+    /// The function, on a device, took more turns of its loops than a call may take.
+    TooManyTurns,
     /// Something that is no status, written by somebody who does not keep to the protocol.
     Invalid(u32),
 }
@@ -39,6 +43,8 @@ impl CallStatus {
             Self::Pending => 7,
             Self::NoTicket => 8,
             Self::End => 9,
+            Self::Failed => 13,
+            Self::TooManyTurns => 14,
             Self::Invalid(code) => code,
         }
     }
@@ -55,6 +61,8 @@ impl CallStatus {
             7 => Self::Pending,
             8 => Self::NoTicket,
             9 => Self::End,
+            13 => Self::Failed,
+            14 => Self::TooManyTurns,
             code => Self::Invalid(code),
         }
     }
@@ -72,6 +80,8 @@ impl std::fmt::Display for CallStatus {
             Self::Pending => f.write_str("it has not been answered yet"),
             Self::NoTicket => f.write_str("no call with its ticket is under way"),
             Self::End => f.write_str("the stream has nothing more to give"),
+            Self::Failed => f.write_str("the function failed on its device"),
+            Self::TooManyTurns => f.write_str("the function took too many turns of its loops"),
             Self::Invalid(code) => write!(f, "the port held {code:#x}, which is no status"),
         }
     }

@@ -366,6 +366,38 @@ pub enum LaunchError {
         /// Why it shows none.
         why: String,
     },
+    /// The kernel would wait for a server on its own device, which runs one kernel at a time.
+    #[error(
+        "`{kernel}` would wait on {device} for a server on the same device, which runs one kernel at a time: split the \
+         call, that is, begin it with `…_begin` and ask for its answer with `…_collect` in the next launch, or post it \
+         with `…_post` where the answer does not matter"
+    )]
+    WaitsForItself {
+        /// The entry point.
+        kernel: String,
+        /// The device's name.
+        device: String,
+    },
+    /// The device and the server's share no memory in which a kernel could call.
+    #[error("`{kernel}` on {device} cannot call the server on {server}: {why}")]
+    ServerOutOfReach {
+        /// The entry point.
+        kernel: String,
+        /// The kernel's device.
+        device: String,
+        /// The server's device.
+        server: String,
+        /// Why not.
+        why: String,
+    },
+    /// The server has been stopped or has failed.
+    #[error("`{kernel}` would call a server that does not run: {why}")]
+    ServerStopped {
+        /// The entry point.
+        kernel: String,
+        /// What became of the server.
+        why: String,
+    },
     /// There is no memory for the ports of the services.
     #[error("no memory for the ports of the services: {0}")]
     Ports(#[from] PortsError),

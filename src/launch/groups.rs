@@ -251,15 +251,13 @@ impl Launch {
                     }
                 }
                 Source::Calls => {
-                    let mailbox = self.mailbox.as_ref();
-                    if let Some((mailbox, ports)) = mailbox.and_then(|m| Some((m, m.buffer()?))) {
-                        buffers.push(mailbox.id);
-                        push_buffer(binding, mailbox.id, ports, 0, ports.size());
+                    if let Some(((id, ports), _)) = self.ports() {
+                        buffers.push(id);
+                        push_buffer(binding, id, ports, 0, ports.size());
                     }
                 }
                 Source::Posts => {
-                    let mailbox = self.mailbox.as_ref();
-                    if let Some((id, posts)) = mailbox.and_then(|m| m.posts()) {
+                    if let Some((id, posts)) = self.ports().and_then(|(_, posts)| posts) {
                         buffers.push(id);
                         push_buffer(binding, id, posts, 0, posts.size());
                     }

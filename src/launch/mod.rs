@@ -4,6 +4,7 @@ mod arena;
 pub(crate) mod arguments;
 pub(crate) mod bind;
 mod bounce;
+pub(crate) mod callee;
 pub(crate) mod error;
 mod globals;
 pub(crate) mod grid;
@@ -64,6 +65,9 @@ pub struct Launch {
     /// The services that the kernel may call, and their ports on its device.
     services: Option<Arc<Services>>,
     mailbox: Option<Arc<Mailbox>>,
+    /// Or else the server on a device that it calls, and the ports for that.
+    callee: Option<Arc<dyn callee::Callee>>,
+    kernel_ports: Option<Arc<callee::KernelPorts>>,
 }
 
 #[derive(Debug, Clone)]
@@ -101,6 +105,8 @@ impl Kernel {
             globals_written: false,
             services: None,
             mailbox: None,
+            callee: None,
+            kernel_ports: None,
         }
     }
 }

@@ -27,6 +27,10 @@ impl Launch {
         let Some(calls) = &self.kernel.shared.compiled.calls else {
             return Ok(());
         };
+        if let Some(callee) = self.callee.clone() {
+            let calls = calls.clone();
+            return self.check_callee(&callee, &calls);
+        }
         let kernel = || self.kernel.interface().entry.clone();
         let names = || {
             let names = calls.0.iter().map(|call| call.signature.text());

@@ -45,9 +45,19 @@ impl Launch {
             // Before anything is locked: sinks may run.
             self.kernel.device.limit_prints();
         }
+        let callee = self.callee.clone();
+        let callee = callee.filter(|_| self.kernel.shared.compiled.calls.is_some());
+        if let Some(callee) = &callee {
+            callee.ready(&self.kernel.interface().entry)?;
+        }
         loop {
             match self.attempt()? {
-                Attempt::Submitted(event) => return Ok(event),
+                Attempt::Submitted(event) => {
+                    if let Some(callee) = &callee {
+                        callee.serve(&self.kernel.device)?;
+                    }
+                    return Ok(event);
+                }
                 // No turn is held here: making room may wait for it.
                 Attempt::Lacks(missing) => self.make_room(missing)?,
                 Attempt::Overtaken => {}
@@ -121,6 +131,15 @@ impl Launch {
 
         let report = shared.compiled.report.as_ref();
         let slice = self.slice()?;
+        let callee = self
+            .callee
+            .as_ref()
+            .filter(|_| shared.compiled.calls.is_some());
+        let follower = match (&slice, callee) {
+            (Some(slice), _) => Some(Arc::clone(slice) as Arc<dyn Follower>),
+            (None, Some(callee)) => callee.follower(device),
+            (None, None) => None,
+        };
         let prints = self.prints(&kernel)?;
         let mut queue = device.queue.lock(device);
         if shared_heap.as_ref().map(|heap| heap.shared.imports()) != imports {
@@ -135,7 +154,7 @@ impl Launch {
             self.boarded_inputs(boarding, &mut inherits);
         }
         let outcome =
-            (report.is_some() || prints.is_some() || slice.is_some() || !inherits.is_empty())
+            (report.is_some() || prints.is_some() || follower.is_some() || !inherits.is_empty())
                 .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
         let tiles = groups.as_ref().map_or(1, Groups::tile_count);
         let values: usize = self
@@ -267,8 +286,7 @@ impl Launch {
                 record,
                 decode: Arc::clone(&report.0),
             });
-            let follower = slice.clone().map(|slice| slice as Arc<dyn Follower>);
-            queue.watch(outcome, watch, prints.clone(), follower);
+            queue.watch(outcome, watch, prints.clone(), follower.clone());
         }
         let travels = |index| (self.travellers.iter()).any(|traveller| traveller.slot == index);
         for index in touched.into_iter().filter(|&index| !travels(index)) {
@@ -294,7 +312,7 @@ impl Launch {
             .with_timing(timing)
             .with_prints(prints)
             .with_note(told)
-            .with_follower(slice.map(|slice| slice as Arc<dyn Follower>));
+            .with_follower(follower);
         Ok(Attempt::Submitted(event))
     }
 

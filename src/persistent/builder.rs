@@ -4,6 +4,8 @@ mod sliced;
 
 use std::sync::{Arc, Mutex};
 
+use super::block::{Block, can_share};
+use super::callers::{Callers, Recipe};
 use super::core::Core;
 use super::error::ServerError;
 use super::frame::{Frame, places};
@@ -12,7 +14,7 @@ use super::relay::Relay;
 use super::{PersistentKernel, Runner, State, spawn};
 use crate::device::resident::Resident;
 use crate::device::{Device, unique_id};
-use crate::kernel::server::{self, ENTRY, HandlerFault, ServerShape};
+use crate::kernel::server::{self, ENTRY, HandlerFault, ServerShape, SliceShape};
 use crate::kernel::{Constants, KernelOptions, Program};
 use crate::memory::DeviceBuffer;
 use crate::rpc::HostServices;
@@ -45,6 +47,7 @@ pub struct PersistentKernelBuilder {
     policy: LeasePolicy,
     turns: Option<u32>,
     lanes: Option<usize>,
+    callers: usize,
 }
 
 impl PersistentKernel {
@@ -62,6 +65,7 @@ impl PersistentKernel {
             policy: LeasePolicy::of(device.capabilities()),
             turns: None,
             lanes: None,
+            callers: 0,
         }
     }
 }
@@ -163,6 +167,32 @@ impl PersistentKernelBuilder {
         self
     }
 
+    /// Lets kernels of up to so many other devices call, too (default 0, at most 16; [`Launch::server`](crate::Launch::server)).
+    /// Kernels of the server's own device always may, as far as they do not wait.
+    pub fn callers(mut self, devices: usize) -> Self {
+        self.callers = devices;
+        self
+    }
+
+    /// What it takes to serve kernels of the same device.
+    fn recipe(&self, turns: u32, together: Option<u32>, payload: usize) -> Recipe {
+        Recipe {
+            program: self.program.clone(),
+            constants: self.constants.clone(),
+            options: self.options.clone(),
+            services: self.services.clone(),
+            shape: SliceShape {
+                given: 0,
+                taken: 0,
+                turns,
+                fails: self.program.may_fail(),
+                together,
+                group: self.program.free_group(),
+            },
+            payload,
+        }
+    }
+
     /// Compiles the polling kernel and starts the server. It is launched by the first call.
     ///
     /// # Errors
@@ -219,9 +249,26 @@ impl PersistentKernelBuilder {
         };
         let calls = self.program.calls_host();
         let (mut most, turns) = share(budget, self.turns, calls);
+        let recipe = self.recipe(turns, together, payload);
         if !capabilities.live_calls() {
-            return self.start_sliced(handlers, layout, turns);
+            return self.start_sliced(handlers, layout, recipe);
         }
+        let frame = match self.callers {
+            0 => Frame::new(&device.shared, layout, lanes)?,
+            areas => {
+                let why = |why: String| ServerError::NoKernelsCall {
+                    device: device.name().to_owned(),
+                    why,
+                };
+                if together.is_some() {
+                    let text = "whole work-groups serve its calls, which the ports of kernels have no way for";
+                    return Err(why(text.to_owned()));
+                }
+                can_share(capabilities).map_err(why)?;
+                let framed = Frame::with_callers(&device.shared, layout, lanes, areas.min(16));
+                framed.map_err(|error| why(error.to_string()))?
+            }
+        };
         let shape = ServerShape {
             turns,
             lanes,
@@ -231,6 +278,7 @@ impl PersistentKernelBuilder {
             fails: self.program.may_fail(),
             calls,
             group: self.program.free_group(),
+            guests: frame.block().map(Block::places),
         };
         let text = server::write(&handlers, &places(layout, lanes), &shape).map_err(fault)?;
         let program = self.program.extended(&text)?;
@@ -255,14 +303,12 @@ impl PersistentKernelBuilder {
                 device: device.name().to_owned(),
             });
         }
-        let frame = Frame::new(&device.shared, layout, lanes)?;
         let mut launch = kernel.launch().workgroups(1);
         let mut buffers = Vec::new();
         let names = ["tombolo_server", "tombolo_answers"];
-        for (name, live) in names.into_iter().zip(frame.buffers()) {
-            if let Some(live) = live {
-                let raw = live.buffer().clone();
-                let buffer = DeviceBuffer::<u32>::wrap(&device.shared, raw, live.len() / 4);
+        for (name, raw) in names.into_iter().zip(frame.buffers()) {
+            if let Some(raw) = raw {
+                let buffer = DeviceBuffer::<u32>::wrap(&device.shared, raw.clone(), raw.size() / 4);
                 launch = launch.buffer(name, &buffer);
                 buffers.push(buffer);
             }
@@ -289,11 +335,13 @@ impl PersistentKernelBuilder {
             buffers,
             most,
         };
+        let callers = Callers::new(&core, recipe);
         let thread = spawn(Runner::Live(relay))?;
         Ok(PersistentKernel {
             device: self.device,
             core,
             relay: Mutex::new(State::Running(thread)),
+            callers: Arc::new(callers),
         })
     }
 }

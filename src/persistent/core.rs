@@ -30,6 +30,8 @@ pub(super) enum Stage {
 
 /// Failed calls whose messages are kept at most.
 const FAULTS: usize = 1024;
+/// Between two looks for calls of kernels.
+const NAP: Duration = Duration::from_micros(200);
 /// How long a caller waits for the message of a call that has failed: the lease ends at once then.
 const FAULT_WAIT: Duration = Duration::from_secs(10);
 
@@ -68,6 +70,8 @@ pub(super) struct Core {
     /// Has the next lease end without a word.
     #[cfg(test)]
     pub kill: AtomicBool,
+    /// Launches of other devices on their way that may call.
+    pub visitors: AtomicUsize,
 }
 
 impl Core {
@@ -105,6 +109,7 @@ impl Core {
             held: AtomicBool::new(false),
             #[cfg(test)]
             kill: AtomicBool::new(false),
+            visitors: AtomicUsize::new(0),
         }
     }
 
@@ -118,6 +123,9 @@ impl Core {
     }
 
     pub fn set_stage(&self, stage: Stage) {
+        if let Some(block) = self.frame.block() {
+            block.close(matches!(stage, Stage::Closed | Stage::Failed));
+        }
         self.stage.store(stage as u32, Ordering::Release);
         self.bell.ring();
         self.watch.look();
@@ -235,9 +243,20 @@ impl Core {
         }
     }
 
+    /// A launch of another device is on its way that may call.
+    pub fn visited(&self) {
+        self.visitors.fetch_add(1, Ordering::AcqRel);
+        self.bell.ring();
+    }
+
     /// Sleeps until there is something to do, or so long.
     pub fn sleep(&self, time: Duration) {
         let known = self.bell.count();
+        // Kernels ring no bell that the host hears.
+        let time = match self.visitors.load(Ordering::Acquire) {
+            0 => time,
+            _ => time.min(NAP),
+        };
         self.asleep.store(true, Ordering::Relaxed);
         // Either the caller sees that, or this sees the call.
         fence(Ordering::SeqCst);

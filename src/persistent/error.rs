@@ -56,6 +56,16 @@ pub enum ServerError {
         /// The device.
         device: String,
     },
+    /// Kernels of other devices cannot call: there is no memory that both see while they run.
+    #[error(
+        "kernels of other devices cannot call a server on {device}: {why}; start it without callers"
+    )]
+    NoKernelsCall {
+        /// The device.
+        device: String,
+        /// Why not.
+        why: String,
+    },
     /// Arguments or result are longer than a port can be.
     #[error(
         "`{handler}`: {bytes} bytes are more than the {limit} of a port: pass a pointer into the shared heap"

@@ -15,9 +15,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use super::block::Block;
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words as _;
-use crate::device::{DeviceShared, LiveError};
+use crate::device::{DeviceShared, ImportError, LiveError};
 use crate::kernel::server::Places;
 use crate::rpc::port::layout::{LINE, PREFIX, PortLayout};
 use crate::rpc::port::words::{ClientWords, HostWords, Words, host_words};
@@ -29,6 +30,8 @@ enum Memory {
     Split(LiveBuffer, LiveBuffer),
     /// The host's own: of a loopback, whose server is a thread, or for calls that travel in slices.
     Host(Arc<HostWords>),
+    /// Pages of the host that several devices use in place: kernels of other devices call, too.
+    Block(Block),
 }
 
 /// The words of one server.
@@ -76,6 +79,26 @@ impl Frame {
         }
     }
 
+    /// Ports that kernels of so many other devices see, too.
+    pub fn with_callers(
+        device: &DeviceShared,
+        layout: PortLayout,
+        lanes: usize,
+        areas: usize,
+    ) -> Result<Self, ImportError> {
+        let end = places(layout, lanes).beat + lanes.next_multiple_of(LINE);
+        let block = Block::new(device, end, layout.payload, areas)?;
+        Ok(Self::of(Memory::Block(block), layout, lanes))
+    }
+
+    /// The pages that kernels of other devices see.
+    pub fn block(&self) -> Option<&Block> {
+        match &self.memory {
+            Memory::Block(block) => Some(block),
+            _ => None,
+        }
+    }
+
     /// Whether the ports are the host's alone.
     pub fn is_sliced(&self) -> bool {
         matches!(self.memory, Memory::Host(_))
@@ -86,11 +109,12 @@ impl Frame {
     }
 
     /// What the host writes, and what the kernel writes where that is another buffer.
-    pub fn buffers(&self) -> [Option<&LiveBuffer>; 2] {
+    pub fn buffers(&self) -> [Option<&wgpu::Buffer>; 2] {
         match &self.memory {
-            Memory::Live(live) => [Some(live), None],
-            Memory::Split(down, up) => [Some(down), Some(up)],
+            Memory::Live(live) => [Some(live.buffer()), None],
+            Memory::Split(down, up) => [Some(down.buffer()), Some(up.buffer())],
             Memory::Host(_) => [None, None],
+            Memory::Block(block) => [Some(block.buffer()), None],
         }
     }
 
@@ -109,6 +133,7 @@ impl Frame {
         match &self.memory {
             Memory::Live(live) | Memory::Split(live, _) => live.words(),
             Memory::Host(words) => words,
+            Memory::Block(block) => block.words(),
         }
     }
 
@@ -117,6 +142,7 @@ impl Frame {
         match &self.memory {
             Memory::Live(live) | Memory::Split(_, live) => live.words(),
             Memory::Host(words) => words,
+            Memory::Block(block) => block.words(),
         }
     }
 
@@ -140,7 +166,7 @@ impl Frame {
         };
         let hint = port as u32 & 0xffff;
         match &self.memory {
-            Memory::Live(_) | Memory::Host(_) => {
+            Memory::Live(_) | Memory::Host(_) | Memory::Block(_) => {
                 let count = (posts as u32) << 16;
                 let next = |old: u32| Some((old & 0xffff_0000).wrapping_add(count) | hint);
                 let _ = bell.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
@@ -211,8 +237,9 @@ impl Frame {
     /// Whether there is a call without an answer at some port.
     pub fn is_awaited(&self) -> bool {
         let layout = self.layout;
-        (0..layout.ports)
-            .any(|port| self.load(layout.request(port)) != self.up().load(layout.reply(port)))
+        let hosts = (0..layout.ports)
+            .any(|port| self.load(layout.request(port)) != self.up().load(layout.reply(port)));
+        hosts || self.block().is_some_and(Block::is_awaited)
     }
 
     /// Answers in the kernel's place: every call without an answer, or those alone that the kernel had taken. Only
@@ -228,6 +255,9 @@ impl Frame {
             }
             self.down().store(lock, request);
             self.answer(port, request, [status, word], &[]);
+        }
+        if let Some(block) = self.block() {
+            block.give_up(taken_only, status);
         }
     }
 }
@@ -277,6 +307,7 @@ impl Words for Frame {
         match &self.memory {
             Memory::Live(live) => live.words().store(index, value),
             Memory::Host(words) => words.store(index, value),
+            Memory::Block(block) => block.words().store(index, value),
             Memory::Split(down, _) => {
                 // Windows over the bus combine writes, and keep no order without a fence; the second one sends this.
                 fence(Ordering::SeqCst);

@@ -7,13 +7,16 @@
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
 //! - `model` explores how leases hand over, step by step.
 //! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures.
+//! - [`callers`]: calls from kernels, of the same device and of others; [`block`]: pages that several devices use in place.
 //! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
 //!
 //! The polling kernel around the handlers is written by `kernel::server`, the protocol and the layout of ports are those
 //! of calls in the other direction (`rpc::port`), with the roles exchanged. This room uses the launch room; nothing
 //! below knows of it, but the queue knows that there are kernels that make room (`device::resident`).
 
+mod block;
 mod builder;
+mod callers;
 mod core;
 mod error;
 mod frame;
@@ -34,6 +37,7 @@ mod watch;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use self::callers::Callers;
 use self::core::{Core, Stage};
 use self::relay::Relay;
 use self::sliced::SlicedRelay;
@@ -88,6 +92,7 @@ pub struct PersistentKernel {
     device: Device,
     core: Arc<Core>,
     relay: Mutex<State>,
+    callers: Arc<Callers>,
 }
 
 /// What serves the calls.

@@ -173,6 +173,8 @@ impl Relay {
         let (mut posted, mut called) = (core.posted.load(Ordering::Relaxed), begun);
         let mut asked: Option<Instant> = None;
         let mut beats = core.frame.beats();
+        // Kernels call without a word to the host.
+        let mut served = beats;
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
         loop {
             match event.wait_timeout(slice) {
@@ -182,8 +184,9 @@ impl Relay {
             }
             let now = Instant::now();
             let posts = core.posted.load(Ordering::Relaxed);
-            if posts != posted {
-                (posted, called) = (posts, now);
+            let calls = core.frame.beats();
+            if posts != posted || calls != served {
+                (posted, served, called) = (posts, calls, now);
             }
             if core.interrupts() == granted {
                 let is_idle = now - called >= policy.idle && !core.frame.is_awaited();

@@ -11,7 +11,7 @@ use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use crate::device::wait::lock;
 use crate::device::{Event, ExecutionError, WaitError};
-use crate::kernel::server::{FAILED, SLICE_GROUP, SLICE_HEADER, SLICE_PREFIX, SliceShape};
+use crate::kernel::server::{FAILED, SLICE_HEADER, SLICE_PREFIX, SliceShape};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, HeapError, MemoryError, ReadBack};
 use crate::rpc::port::protocol::CallStatus;
@@ -206,7 +206,7 @@ impl SlicedRelay {
             return Ok(false);
         };
         let failed = |error: Arc<LaunchError>| ServerFailure::Launch { lease, error };
-        let groups = calls.len().div_ceil(SLICE_GROUP) as u32;
+        let groups = self.shape.groups(calls.len());
         let submitted = submit(
             &mut slot,
             &self.words,

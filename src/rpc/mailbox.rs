@@ -118,6 +118,24 @@ impl Patience {
             calm: budget.map_or(u32::MAX, |_| CALM_AFTER),
         }
     }
+
+    /// Of callers that wait for nothing while they run: a port that is taken stays so.
+    pub fn of_slices(device: &DeviceShared, ports: usize) -> Self {
+        Self {
+            call: 2 * ports as u32 + 16,
+            calm: u32::MAX,
+            ..Self::of(device, None)
+        }
+    }
+
+    /// The words of the header that tell it.
+    pub fn words(self) -> [(usize, u32); 3] {
+        [
+            (PATIENCE, self.call),
+            (BUDGET, self.invocation),
+            (CALM, self.calm),
+        ]
+    }
 }
 
 impl std::fmt::Debug for Mailbox {
@@ -161,12 +179,7 @@ impl Mailbox {
         layout: PortLayout,
         is_alone: bool,
     ) -> Result<Self, String> {
-        let patience = Patience {
-            // A port that is taken stays so until the launch has ended.
-            call: 2 * layout.ports as u32 + 16,
-            calm: u32::MAX,
-            ..Patience::of(device, None)
-        };
+        let patience = Patience::of_slices(device, layout.ports);
         let server = Server::new(
             Memory::Sliced(Sliced::new(device, layout)?),
             layout,
@@ -177,9 +190,9 @@ impl Mailbox {
 
     fn of_device(device: &Arc<DeviceShared>, server: Server<Memory>, patience: Patience) -> Self {
         let words = server.words();
-        words.store(PATIENCE, patience.call);
-        words.store(BUDGET, patience.invocation);
-        words.store(CALM, patience.calm);
+        for (word, value) in patience.words() {
+            words.store(word, value);
+        }
         Self::new(Owner::Device(Arc::downgrade(device)), server)
     }
 

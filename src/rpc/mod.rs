@@ -27,7 +27,7 @@ mod statistics;
 mod stream;
 
 pub(crate) use idle::Bell;
-pub(crate) use mailbox::Mailbox;
+pub(crate) use mailbox::{Mailbox, Patience};
 pub(crate) use services::Shared as Services;
 pub(crate) use slice::Slice;
 

@@ -33,6 +33,7 @@ mod heap;
 mod heap_api;
 mod heap_live;
 mod heap_size;
+mod kernel_callers;
 mod kernels;
 mod launches;
 mod live;
@@ -123,6 +124,7 @@ fn main() -> std::process::ExitCode {
         heap_api::CASES,
         heap_live::CASES,
         heap_size::CASES,
+        kernel_callers::CASES,
         kernels::CASES,
         launches::CASES,
         live::CASES,

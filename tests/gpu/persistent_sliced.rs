@@ -18,6 +18,7 @@ cases![
     values_of_all_kinds_travel_in_slices,
     a_call_that_fails_in_a_slice_fails_alone,
     slices_end_with_their_server,
+    work_groups_serve_calls_of_slices,
     handlers_in_slices_post_to_the_host_and_do_not_wait,
 ];
 
@@ -243,6 +244,42 @@ fn slices_end_with_their_server(f: &Fixture) {
     drop(server);
     let error = function.call_timeout(&(1, 2), MINUTE).unwrap_err();
     assert!(matches!(error, CallError::Stopped { .. }), "{error}");
+}
+
+fn work_groups_serve_calls_of_slices(f: &Fixture) {
+    let device = device(f);
+    // The lanes add up what they count, by halves.
+    let source = "
+        var<workgroup> sums: array<u32, 64>;
+        fn total(lane: u32, first: u32, step: u32) -> u32 {
+            sums[lane] = first + lane * step;
+            for (var half = 32u; half > 0u; half /= 2u) {
+                workgroupBarrier();
+                if lane < half { sums[lane] += sums[lane + half]; }
+            }
+            workgroupBarrier();
+            return sums[0];
+        }
+        fn alone(x: u32) -> u32 { return x + 1u; }";
+    let server = builder(&device, source)
+        .group_handler("total")
+        .handler("alone")
+        .start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let total = server.function::<(u32, u32), u32>("total").unwrap();
+    let alone = server.function::<(u32,), u32>("alone").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u32 {
+            let (total, alone) = (&total, &alone);
+            scope.spawn(move || {
+                for i in 0..25 {
+                    let result = total.call_timeout(&(thread, i), MINUTE).unwrap();
+                    assert_eq!(result, 64 * thread + 2016 * i);
+                    assert_eq!(alone.call_timeout(&(i,), MINUTE).unwrap(), i + 1);
+                }
+            });
+        }
+    });
 }
 
 fn handlers_in_slices_post_to_the_host_and_do_not_wait(f: &Fixture) {

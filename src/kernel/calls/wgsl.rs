@@ -30,7 +30,7 @@ const TYPES: &str = "tombolo_call_types_";
 const RESULT: &str = "tombolo_result";
 
 /// The names of statuses in WGSL.
-const STATUSES: [(&str, u32); 9] = [
+const STATUSES: [(&str, u32); 11] = [
     ("CALL_DONE", 1),
     ("CALL_TIMED_OUT", 2),
     ("CALL_STOPPED", 3),
@@ -40,6 +40,8 @@ const STATUSES: [(&str, u32); 9] = [
     ("CALL_PENDING", 7),
     ("CALL_NO_TICKET", 8),
     ("CALL_END", 9),
+    ("CALL_FAILED", 13),
+    ("CALL_TOO_MANY_TURNS", 14),
 ];
 
 /// What a program needs appended for its calls.

@@ -36,6 +36,14 @@ impl HandlerDeclaration {
         (self.signature.parameters.get(first..)).unwrap_or_default()
     }
 
+    /// The signature as callers see it.
+    pub fn as_called(&self) -> Signature {
+        Signature {
+            parameters: self.given().to_vec(),
+            ..self.signature.clone()
+        }
+    }
+
     /// Words of all arguments: each begins a word.
     pub fn argument_words(&self) -> usize {
         let words = |layout: &TypeLayout| layout.size.div_ceil(4) as usize;

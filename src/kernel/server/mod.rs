@@ -2,17 +2,20 @@
 //!
 //! A handler is an ordinary function of the program. Its head is read from the text, its types are laid out by naga,
 //! and [`text`] writes the kernel that takes calls out of ports and hands them to it (`shaders/server.wgsl`); [`slice`]
-//! the one that serves a launch full of them where there is no live memory (`shaders/server_slice.wgsl`).
+//! the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`); [`guests`] the part of
+//! the polling kernel for kernels of other devices.
 
+mod guests;
 mod head;
 mod slice;
 #[cfg(test)]
 mod tests;
 mod text;
 
+pub(crate) use guests::GuestPlaces;
 pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations, declared_as};
 pub(crate) use slice::{
-    SLICE_ENTRY, SLICE_GROUP, SLICE_HEADER, SLICE_PREFIX, SliceShape, write_slice,
+    SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX, SliceShape, write_ports, write_slice,
 };
 pub(crate) use text::{Places, ServerShape, write};
 

@@ -1,23 +1,27 @@
-//! The text of the kernel that serves slices of calls.
+//! The text of the kernels that serve calls between launches: slices of calls that the host has gathered, and ports into
+//! which kernels of the same device have posted.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::text::{Access, case};
+use super::text::{Access, Places, Ports, case};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 
 const SLICE: &str = include_str!("../../../shaders/server_slice.wgsl");
+const PORTS: &str = include_str!("../../../shaders/server_ports.wgsl");
+const LANE: &str = include_str!("../../../shaders/server_slice_lane.wgsl");
+const GROUP: &str = include_str!("../../../shaders/server_slice_group.wgsl");
 
-/// The entry point of the kernel.
+/// The entry point of these kernels.
 pub(crate) const SLICE_ENTRY: &str = "tombolo_server_slice";
-/// Invocations of a work-group.
-pub(crate) const SLICE_GROUP: usize = 64;
 /// Words in front of all calls.
 pub(crate) const SLICE_HEADER: usize = 4;
 /// Words in front of the arguments of a call, and of its results.
 pub(crate) const SLICE_PREFIX: usize = 2;
+/// Invocations of a work-group, where each serves a call.
+const LANES: usize = 64;
 
-/// How the kernel is built.
+/// How such a kernel is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SliceShape {
     /// Words of a call on its way to the device.
@@ -28,29 +32,34 @@ pub(crate) struct SliceShape {
     pub turns: u32,
     /// The program may give up (`assert`, `panic`).
     pub fails: bool,
+    /// Lanes that serve a call together, where they do.
+    pub together: Option<u32>,
     /// The bind group that is free.
     pub group: u32,
 }
 
 impl SliceShape {
     /// The smallest that calls of `handlers` fit in.
-    pub(crate) fn of(
-        handlers: &[Arc<HandlerDeclaration>],
-        turns: u32,
-        fails: bool,
-        group: u32,
-    ) -> Self {
+    pub(crate) fn fit(mut self, handlers: &[Arc<HandlerDeclaration>]) -> Self {
         let most = |words: fn(&HandlerDeclaration) -> usize| {
             let words = handlers.iter().map(|handler| words(handler));
             SLICE_PREFIX + words.max().unwrap_or(0)
         };
-        Self {
-            given: most(HandlerDeclaration::argument_words),
-            taken: most(HandlerDeclaration::result_words),
-            turns,
-            fails,
-            group,
+        self.given = most(HandlerDeclaration::argument_words);
+        self.taken = most(HandlerDeclaration::result_words);
+        self
+    }
+
+    /// Work-groups for so many calls.
+    pub(crate) fn groups(&self, calls: usize) -> u32 {
+        match self.together {
+            Some(_) => calls as u32,
+            None => calls.div_ceil(LANES) as u32,
         }
+    }
+
+    fn binding(&self, number: u32) -> String {
+        format!("@group({}) @binding({number})", self.group)
     }
 }
 
@@ -70,14 +79,95 @@ impl Access for Sliced {
     }
 }
 
-/// What stands behind a program whose functions `handlers` are to be called.
+/// Where a kernel finds a call by its index, and what it does when it has served it. All in WGSL.
+struct Way {
+    /// How many there are.
+    calls: String,
+    /// A return where there is no call.
+    look: String,
+    /// Whether there is one.
+    is_there: String,
+    arguments_at: String,
+    results_at: String,
+    opcode: String,
+    length: String,
+    /// Writes `status` and the answer's last word.
+    answer: String,
+}
+
+/// What stands behind a program whose functions `handlers` are to be called in slices.
 pub(crate) fn write_slice(
     handlers: &[Arc<HandlerDeclaration>],
     shape: &SliceShape,
 ) -> Result<String, HandlerFault> {
+    let way = Way {
+        calls: "tombolo_requests[0]".to_owned(),
+        look: String::new(),
+        is_there: "true".to_owned(),
+        arguments_at: format!("{SLICE_HEADER}u + index * {}u", shape.given),
+        results_at: format!("index * {}u", shape.taken),
+        opcode: "tombolo_requests[arguments]".to_owned(),
+        length: "tombolo_requests[arguments + 1u]".to_owned(),
+        // Without the lease nothing was answered.
+        answer: "tombolo_answers[results] = status;\ntombolo_answers[results + 1u] = tombolo_requests[1];"
+            .to_owned(),
+    };
+    let own = write(handlers, shape, &way, &Sliced)?;
+    let memory = SLICE
+        .replace("$binding0$", &shape.binding(0))
+        .replace("$binding1$", &shape.binding(1));
+    Ok(format!("{memory}{own}"))
+}
+
+/// What stands behind a program whose functions `handlers` are to be called by kernels of the same device. `split`:
+/// clients have what servers write in a memory of its own.
+pub(crate) fn write_ports(
+    handlers: &[Arc<HandlerDeclaration>],
+    places: &Places,
+    split: bool,
+    shape: &SliceShape,
+) -> Result<String, HandlerFault> {
+    let out = match split {
+        true => "tombolo_answers",
+        false => "tombolo_server",
+    };
+    let (requests, replies) = (places.requests, places.replies);
+    let request = format!("atomicLoad(&tombolo_server[{requests}u + index])");
+    let reply = format!("{out}[{replies}u + index]");
+    let way = Way {
+        calls: format!("{}u", places.ports),
+        look: format!("if {request} == atomicLoad(&{reply}) {{ return; }}"),
+        is_there: format!("{request} != atomicLoad(&{reply})"),
+        arguments_at: format!("{}u + index * {}u", places.arguments, places.stride),
+        results_at: format!("{}u + index * {}u", places.results, places.stride),
+        opcode: "atomicLoad(&tombolo_server[arguments])".to_owned(),
+        length: "atomicLoad(&tombolo_server[arguments + 1u])".to_owned(),
+        // Whoever collects does so in a later dispatch.
+        answer: format!("atomicStore(&{out}[results], status);\natomicStore(&{reply}, {request});"),
+    };
+    let own = write(handlers, shape, &way, &Ports(out))?;
+    let answers = match split {
+        true => format!(
+            "{} var<storage, read_write> tombolo_answers: array<atomic<u32>>;",
+            shape.binding(1)
+        ),
+        false => String::new(),
+    };
+    let memory = PORTS
+        .replace("$binding0$", &shape.binding(0))
+        .replace("$answers$", &answers);
+    Ok(format!("{memory}{own}"))
+}
+
+fn write(
+    handlers: &[Arc<HandlerDeclaration>],
+    shape: &SliceShape,
+    way: &Way,
+    access: &impl Access,
+) -> Result<String, HandlerFault> {
     let mut cases = String::new();
     for handler in handlers {
-        let case = case(handler, &Sliced).map_err(|why| HandlerFault {
+        let case = case(handler, access, shape.together.is_some()).map_err(|why| HandlerFault {
             handler: handler.signature.name.clone(),
             why,
         })?;
@@ -90,14 +180,47 @@ pub(crate) fn write_slice(
             "if tombolo_print_failed {{ status = {FAILED}u; tombolo_print_failed = false; }}"
         );
     }
-    let binding = |number: u32| format!("@group({}) @binding({number})", shape.group);
-    Ok(SLICE
-        .replace("$binding0$", &binding(0))
-        .replace("$binding1$", &binding(1))
+    let words = handlers.iter().map(|handler| handler.argument_words());
+    let words = words.max().unwrap_or(0);
+    let mut fetch = format!(
+        "if index < {} && {} {{\nlet arguments = {};\ntombolo_server_call[0] = 1u;\n\
+         tombolo_server_call[3] = {};\ntombolo_server_call[4] = {};\n",
+        way.calls, way.is_there, way.arguments_at, way.opcode, way.length
+    );
+    for word in 0..words {
+        let _ = writeln!(
+            fetch,
+            "tombolo_server_call[{}] = {};",
+            word + 5,
+            access.load(word)
+        );
+    }
+    fetch.push('}');
+    let own = match shape.together {
+        Some(_) => GROUP,
+        None => LANE,
+    };
+    let answer = match shape.together {
+        Some(_) => format!("let index = group.x;\n{}", way.answer),
+        None => way.answer.clone(),
+    };
+    let results_at = match shape.together {
+        Some(_) => way.results_at.replace("index", "group.x"),
+        None => way.results_at.clone(),
+    };
+    Ok(own
+        .replace("$look$", &way.look)
+        .replace("$fetch$", &fetch)
+        .replace("$arguments_at$", &way.arguments_at)
+        .replace("$results_at$", &results_at)
+        .replace("$opcode$", &way.opcode)
+        .replace("$length$", &way.length)
+        .replace("$calls$", &way.calls)
         .replace("$cases$", &cases)
         .replace("$faults$", &faults)
-        .replace("$given$", &shape.given.to_string())
-        .replace("$taken$", &shape.taken.to_string())
+        .replace("$answer$", &answer)
         .replace("$turns$", &shape.turns.to_string())
-        .replace("$too_long$", &TOO_LONG.to_string()))
+        .replace("$too_long$", &TOO_LONG.to_string())
+        .replace("$group_lanes$", &shape.together.unwrap_or(1).to_string())
+        .replace("$call_words$", &(words + 5).to_string()))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::guests::{GuestPlaces, guests};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 
@@ -48,6 +49,8 @@ pub(crate) struct ServerShape {
     pub turns: u32,
     /// The bind group that is free.
     pub group: u32,
+    /// Where kernels of other devices post, if they may.
+    pub guests: Option<GuestPlaces>,
 }
 
 /// Looks at the bell within one turn, where turns are rationed.
@@ -65,10 +68,11 @@ pub(crate) fn write(
     };
     let mut cases = String::new();
     for handler in handlers {
-        let case = case(handler, &Ports(out), shape.together.is_some()).map_err(|why| HandlerFault {
-            handler: handler.signature.name.clone(),
-            why,
-        })?;
+        let case =
+            case(handler, &Ports(out), shape.together.is_some()).map_err(|why| HandlerFault {
+                handler: handler.signature.name.clone(),
+                why,
+            })?;
         cases.push_str(&case);
     }
     let posts = match shape.split {
@@ -116,6 +120,7 @@ pub(crate) fn write(
         // What a handler waits for functions of the host comes out of the same ration.
         begin = "tombolo_call_looks = turns;";
     }
+    let guests = guests(shape);
     let binding = format!("@group({}) @binding(0)", shape.group);
     let own = if shape.together.is_some() {
         GROUP
@@ -130,7 +135,12 @@ pub(crate) fn write(
         .replace("$cases$", &cases)
         .replace("$begin$", begin)
         .replace("$faults$", &faults)
-        .replace("$look$", &look)
+        .replace("$look$", &format!("{look}\n{}", guests.look))
+        .replace("$first_posts$", &guests.first)
+        .replace("$only_kernels$", guests.only)
+        .replace("$kernels$", &guests.scan)
+        .replace("$or_posts$", guests.or)
+        .replace("$known_posts$", guests.known)
         .replace("$single$", if shape.split { "false" } else { "true" })
         .replace("$out$", out);
     let numbers = [
@@ -170,7 +180,7 @@ pub(super) trait Access {
 }
 
 /// Arguments and results in ports; the results lie in the memory of that name.
-struct Ports<'n>(&'n str);
+pub(super) struct Ports<'n>(pub &'n str);
 
 impl Access for Ports<'_> {
     fn load(&self, word: usize) -> String {

@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use super::{PersistentKernelBuilder, fault};
 use crate::device::unique_id;
-use crate::kernel::server::{
-    HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, SliceShape, write_slice,
-};
+use crate::kernel::server::{HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, write_slice};
 use crate::memory::DeviceBuffer;
+use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
 use crate::persistent::error::ServerError;
 use crate::persistent::frame::Frame;
@@ -23,11 +22,10 @@ impl PersistentKernelBuilder {
         self,
         handlers: Vec<Arc<HandlerDeclaration>>,
         layout: PortLayout,
-        turns: u32,
+        recipe: Recipe,
     ) -> Result<PersistentKernel, ServerError> {
         let device = &self.device;
-        let (fails, group) = (self.program.may_fail(), self.program.free_group());
-        let shape = SliceShape::of(&handlers, turns, fails, group);
+        let shape = recipe.shape.fit(&handlers);
         let text = write_slice(&handlers, &shape).map_err(fault)?;
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, SLICE_ENTRY, &self.constants, self.options)?;
@@ -59,14 +57,16 @@ impl PersistentKernelBuilder {
             Frame::on_host(layout),
             handlers,
             self.policy,
-            turns,
+            shape.turns,
         ));
         let relay = SlicedRelay::new(Arc::clone(&core), shape, slots);
+        let callers = Callers::new(&core, recipe);
         let thread = spawn(Runner::Sliced(relay))?;
         Ok(PersistentKernel {
             device: self.device,
             core,
             relay: Mutex::new(State::Running(thread)),
+            callers: Arc::new(callers),
         })
     }
 }

@@ -1,0 +1,87 @@
+//! The part of a polling kernel that serves kernels of other devices.
+
+use super::text::ServerShape;
+
+const KERNELS: &str = include_str!("../../../shaders/server_kernels.wgsl");
+
+/// Where the ports of kernels lie in the words of a server: areas, each of them laid out as the ports of a device are,
+/// and in front of them what was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GuestPlaces {
+    /// Areas: devices that may call.
+    pub areas: usize,
+    /// The first word of the first area.
+    pub first: usize,
+    /// Words from one area to the next.
+    pub area: usize,
+    /// Ports of each area.
+    pub ports: usize,
+    pub stride: usize,
+    /// Within an area.
+    pub requests: usize,
+    /// Within an area.
+    pub arguments: usize,
+    /// Within an area.
+    pub replies: usize,
+    /// Within an area.
+    pub results: usize,
+    /// A word for each port of each area.
+    pub taken: usize,
+}
+
+/// What a polling kernel has in its places for it; nothing where no kernels call.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub first: String,
+    pub look: String,
+    pub only: &'static str,
+    pub scan: String,
+    pub or: &'static str,
+    pub known: &'static str,
+}
+
+pub(super) fn guests(shape: &ServerShape) -> Parts {
+    let Some(places) = &shape.guests else {
+        return Parts::default();
+    };
+    // Unrolled, so that a look is one turn. See `text::look` for the exchange that changes nothing.
+    let sum = |load: &dyn Fn(usize) -> String| {
+        let all = (0..places.areas).flat_map(|area| {
+            let first = places.first + area * places.area + places.requests;
+            first..first + places.ports
+        });
+        all.map(load).collect::<Vec<_>>().join(" + ")
+    };
+    let load = |at: usize| format!("atomicLoad(&tombolo_server[{at}u])");
+    let exchange = |at: usize| format!("atomicOr(&tombolo_server[{at}u], 0u)");
+    let first = sum(&load);
+    let look = match shape.rations {
+        true => sum(&exchange),
+        false => first.clone(),
+    };
+    let numbers = [
+        ("$guests$", places.areas * places.ports),
+        ("$each$", places.ports),
+        ("$first$", places.first),
+        ("$area$", places.area),
+        ("$requests$", places.requests),
+        ("$arguments$", places.arguments),
+        ("$replies$", places.replies),
+        ("$results$", places.results),
+        ("$stride$", places.stride),
+        ("$taken$", places.taken),
+    ];
+    let scan = numbers
+        .iter()
+        .fold(KERNELS.to_owned(), |text, (name, number)| {
+            text.replace(name, &number.to_string())
+        });
+    Parts {
+        first: format!("var known_posts = {first};\nvar posts = known_posts;\nvar hosts = true;"),
+        look: format!("posts = {look};"),
+        only: "if !hosts { end = 0u; }",
+        scan,
+        or: "|| posts != known_posts",
+        known: "hosts = leaving || bell != seen;\nknown_posts = posts;",
+    }
+}

@@ -1,0 +1,89 @@
+//! What a kernel calls that is no service of the host: a server on a device, in a room above this one.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use super::{Launch, LaunchError};
+use crate::device::DeviceShared;
+use crate::device::follower::Follower;
+use crate::kernel::calls::CallSet;
+
+/// The ports of a device, as its kernels are given them.
+#[derive(Debug)]
+pub(crate) struct KernelPorts {
+    /// For the bind-group cache.
+    pub id: u64,
+    pub calls: wgpu::Buffer,
+    /// What kernels post, where that is a memory of its own.
+    pub posts: Option<(u64, wgpu::Buffer)>,
+}
+
+/// Who calls.
+pub(crate) struct Caller<'c> {
+    pub device: &'c Arc<DeviceShared>,
+    pub kernel: &'c str,
+    /// It waits for answers while it runs.
+    pub waits: bool,
+}
+
+/// What serves the calls of kernels.
+pub(crate) trait Callee: Send + Sync + Debug {
+    fn calls(&self) -> &CallSet;
+    /// The ports for the caller's device.
+    fn ports(&self, caller: &Caller<'_>) -> Result<Arc<KernelPorts>, LaunchError>;
+    /// Whether calls of a launch would be served now.
+    fn ready(&self, kernel: &str) -> Result<(), LaunchError>;
+    /// What follows a launch of a kernel of that device.
+    fn follower(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn Follower>>;
+    /// A launch of that device has been recorded: serves what it posts, behind it, where that is a launch as well.
+    fn serve(&self, device: &Arc<DeviceShared>) -> Result<(), LaunchError>;
+}
+
+impl Launch {
+    pub(crate) fn callee(mut self, callee: Arc<dyn Callee>) -> Self {
+        self.callee = Some(callee);
+        self.kernel_ports = None;
+        self.checked = false;
+        self.bound = None;
+        self
+    }
+
+    /// The memory to bind for calls: what kernels read, and what they post where that is another.
+    #[allow(clippy::type_complexity)] // two buffers with their numbers
+    pub(super) fn ports(&self) -> Option<((u64, &wgpu::Buffer), Option<(u64, &wgpu::Buffer)>)> {
+        if let Some(ports) = &self.kernel_ports {
+            let posts = ports.posts.as_ref().map(|(id, posts)| (*id, posts));
+            return Some(((ports.id, &ports.calls), posts));
+        }
+        let mailbox = self.mailbox.as_ref()?;
+        Some(((mailbox.id, mailbox.buffer()?), mailbox.posts()))
+    }
+
+    /// Whether the callee has what the kernel calls, and ports for it.
+    pub(super) fn check_callee(
+        &mut self,
+        callee: &Arc<dyn Callee>,
+        calls: &CallSet,
+    ) -> Result<(), LaunchError> {
+        let kernel = self.kernel.interface().entry.clone();
+        for call in calls.0.iter() {
+            let found = callee.calls().find(&call.signature.name);
+            if found != Some(call) {
+                return Err(LaunchError::OtherServices {
+                    kernel,
+                    function: call.signature.text(),
+                    found: found.map_or("nothing of that name".to_owned(), |f| f.signature.text()),
+                });
+            }
+        }
+        if self.kernel_ports.is_none() {
+            let caller = Caller {
+                device: &self.kernel.device,
+                kernel: &kernel,
+                waits: self.kernel.shared.compiled.waits,
+            };
+            self.kernel_ports = Some(callee.ports(&caller)?);
+        }
+        Ok(())
+    }
+}

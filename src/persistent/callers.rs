@@ -1,0 +1,334 @@
+//! Calls from kernels.
+//!
+//! A kernel of another device has ports in pages that both devices use in place ([`super::block`]), and waits for the
+//! polling kernel as it would for the host. On the server's own device one kernel runs at a time: there a kernel posts
+//! into ports in the device's memory, the launch is followed by a dispatch that serves them, in the same command buffer,
+//! and the next launch collects.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Duration;
+
+use super::PersistentKernel;
+use super::block::can_share;
+use super::core::{Core, Stage};
+use super::frame::places;
+use crate::device::follower::Follower;
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, unique_id};
+use crate::kernel::calls::{CallDeclaration, CallSet};
+use crate::kernel::server::{SLICE_ENTRY, SliceShape, write_ports};
+use crate::kernel::{Constants, KernelError, KernelOptions, Program};
+use crate::launch::callee::{Callee, Caller, KernelPorts};
+use crate::launch::{Launch, LaunchError};
+use crate::memory::DeviceBuffer;
+use crate::rpc::Patience;
+use crate::rpc::port::layout::PortLayout;
+
+/// Ports of kernels on the server's own device: calls that can be under way between two launches.
+const LOCAL_PORTS: usize = 512;
+
+/// What it takes to serve kernels of the same device.
+pub(super) struct Recipe {
+    pub program: Program,
+    pub constants: Constants,
+    pub options: KernelOptions,
+    pub services: Option<Arc<crate::rpc::Services>>,
+    /// How slices of calls are served.
+    pub shape: SliceShape,
+    pub payload: usize,
+}
+
+/// What serves the ports of the server's own device.
+struct Local {
+    ports: Arc<KernelPorts>,
+    launch: Launch,
+    buffers: Vec<DeviceBuffer<u32>>,
+}
+
+pub(super) struct Callers {
+    core: Arc<Core>,
+    calls: CallSet,
+    recipe: Recipe,
+    /// The areas that devices have, in their order.
+    areas: Mutex<Vec<(u64, Arc<KernelPorts>)>>,
+    local: Mutex<Option<Local>>,
+}
+
+impl Callers {
+    pub fn new(core: &Arc<Core>, recipe: Recipe) -> Self {
+        let declaration = |handler: &Arc<crate::kernel::server::HandlerDeclaration>| {
+            let sizes = handler.parameters.iter().map(|layout| layout.size as usize);
+            Arc::new(CallDeclaration {
+                signature: handler.as_called(),
+                arguments: sizes.collect(),
+                result: (handler.result.as_ref()).map_or(0, |layout| layout.size as usize),
+                stream: false,
+            })
+        };
+        Self {
+            core: Arc::clone(core),
+            calls: CallSet(core.handlers.iter().map(declaration).collect()),
+            recipe,
+            areas: Mutex::default(),
+            local: Mutex::default(),
+        }
+    }
+
+    fn is_own(&self, device: &Arc<DeviceShared>) -> bool {
+        (self.core.device.as_ref()).is_some_and(|own| Arc::ptr_eq(&own.shared, device))
+    }
+
+    /// An area for another device.
+    fn area(&self, caller: &Caller<'_>) -> Result<Arc<KernelPorts>, LaunchError> {
+        let device = caller.device;
+        let out_of_reach = |why: String| LaunchError::ServerOutOfReach {
+            kernel: caller.kernel.to_owned(),
+            device: device.capabilities.name.clone(),
+            server: self.core.place(),
+            why,
+        };
+        let mut areas = lock(&self.areas);
+        if let Some((_, known)) = areas.iter().find(|(id, _)| *id == device.id) {
+            return Ok(Arc::clone(known));
+        }
+        let Some(block) = self.core.frame.block() else {
+            let own = self.core.device.as_ref().map(|own| own.capabilities());
+            let why = own.and_then(|own| can_share(own).err());
+            return Err(out_of_reach(why.unwrap_or_else(|| {
+                "the server was started without PersistentKernelBuilder::callers".to_owned()
+            })));
+        };
+        can_share(&device.capabilities).map_err(out_of_reach)?;
+        let most = block.places().areas;
+        if areas.len() >= most {
+            return Err(out_of_reach(format!(
+                "{most} devices call it already; PersistentKernelBuilder::callers allows more"
+            )));
+        }
+        let patience = Patience::of(device, None);
+        let calls = block.area(device, areas.len(), patience);
+        let ports = Arc::new(KernelPorts {
+            id: unique_id(),
+            calls: calls.map_err(|error| out_of_reach(error.to_string()))?,
+            posts: None,
+        });
+        areas.push((device.id, Arc::clone(&ports)));
+        Ok(ports)
+    }
+
+    /// The ports of the server's own device.
+    fn local(&self, caller: &Caller<'_>) -> Result<Arc<KernelPorts>, LaunchError> {
+        if caller.waits {
+            return Err(LaunchError::WaitsForItself {
+                kernel: caller.kernel.to_owned(),
+                device: self.core.place(),
+            });
+        }
+        let mut local = lock(&self.local);
+        if let Some(local) = &*local {
+            return Ok(Arc::clone(&local.ports));
+        }
+        let made = self.make_local(caller.device)?;
+        Ok(Arc::clone(&local.insert(made).ports))
+    }
+
+    fn make_local(&self, shared: &Arc<DeviceShared>) -> Result<Local, LaunchError> {
+        let Recipe {
+            program,
+            constants,
+            options,
+            services,
+            shape,
+            payload,
+        } = &self.recipe;
+        let refused = |message: String| LaunchError::Refused {
+            kernel: SLICE_ENTRY.to_owned(),
+            message,
+        };
+        let Some(device) = &self.core.device else {
+            return Err(refused("the server is on no device".to_owned()));
+        };
+        let layout = PortLayout::new(LOCAL_PORTS, *payload);
+        let split = shared.capabilities.splits_ports();
+        let handlers = &self.core.handlers;
+        let text = write_ports(handlers, &places(layout, 1), split, shape);
+        let text = text.map_err(|fault| refused(fault.why))?;
+        let kernel = (program.extended(&text))
+            .and_then(|program| {
+                device.kernel_with(&program, SLICE_ENTRY, constants, options.clone())
+            })
+            .map_err(|error| LaunchError::from(Box::new(error)))?;
+        let calls = device.zeroed::<u32>(layout.words())?;
+        let mut header = [0u32; crate::rpc::port::layout::LINE];
+        let patience = Patience::of_slices(shared, layout.ports).words();
+        for (word, value) in layout.header().into_iter().chain(patience) {
+            header[word] = value;
+        }
+        calls.write(0, &header)?;
+        let posts = match split {
+            true => Some(device.zeroed::<u32>(layout.words())?),
+            false => None,
+        };
+        let groups = shape.groups(layout.ports);
+        let mut launch = kernel.launch().workgroups(groups);
+        launch = match &posts {
+            Some(posts) => launch
+                .buffer("tombolo_server", posts)
+                .buffer("tombolo_answers", &calls),
+            None => launch.buffer("tombolo_server", &calls),
+        };
+        if let Some(services) = services {
+            launch = launch.shared_services(Arc::clone(services));
+        }
+        launch.check()?;
+        let ports = Arc::new(KernelPorts {
+            id: unique_id(),
+            calls: calls.raw().clone(),
+            posts: (posts.as_ref()).map(|posts| (unique_id(), posts.raw().clone())),
+        });
+        Ok(Local {
+            ports,
+            launch,
+            buffers: std::iter::once(calls).chain(posts).collect(),
+        })
+    }
+}
+
+impl Callee for Callers {
+    fn calls(&self) -> &CallSet {
+        &self.calls
+    }
+
+    fn ports(&self, caller: &Caller<'_>) -> Result<Arc<KernelPorts>, LaunchError> {
+        match self.is_own(caller.device) {
+            true => self.local(caller),
+            false => self.area(caller),
+        }
+    }
+
+    fn ready(&self, kernel: &str) -> Result<(), LaunchError> {
+        let why = match (self.core.stage(), self.core.failure()) {
+            (Stage::Running, _) => return Ok(()),
+            (_, Some(failure)) => failure.to_string(),
+            (_, None) => "it has been stopped".to_owned(),
+        };
+        Err(LaunchError::ServerStopped {
+            kernel: kernel.to_owned(),
+            why,
+        })
+    }
+
+    fn follower(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn Follower>> {
+        (!self.is_own(device)).then(|| {
+            Arc::new(Visit {
+                core: Arc::clone(&self.core),
+                stage: AtomicU32::new(0),
+            }) as _
+        })
+    }
+
+    fn serve(&self, device: &Arc<DeviceShared>) -> Result<(), LaunchError> {
+        if !self.is_own(device) {
+            return Ok(());
+        }
+        if let Some(local) = &mut *lock(&self.local) {
+            for buffer in &local.buffers {
+                // Calls that failed are told by themselves.
+                buffer.forgive();
+            }
+            local.launch.submit()?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Callers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Callers").field(&self.core.place()).finish()
+    }
+}
+
+/// A launch of another device that may call: the relay looks for its calls while it is on its way.
+struct Visit {
+    core: Arc<Core>,
+    /// 0: not submitted; 1: on its way; 2: over.
+    stage: AtomicU32,
+}
+
+impl Visit {
+    fn end(&self) {
+        if self.stage.swap(2, Ordering::AcqRel) == 1 {
+            self.core.visitors.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Follower for Visit {
+    fn submitted(&self) {
+        let changed = self
+            .stage
+            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+        if changed.is_ok() {
+            self.core.visited();
+        }
+    }
+
+    fn ended(&self, _done: bool) {
+        self.end();
+    }
+
+    fn wait(&self, _timeout: Option<Duration>) -> bool {
+        true
+    }
+
+    fn poll(&self, _waker: &Waker) -> bool {
+        true
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Program {
+    /// As [`Program::new`], for a program whose kernels may call the functions of `server` by their names, as they would
+    /// call those of the host: `f(x)`, `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see
+    /// [`HostServices`](crate::HostServices) for what these are, and [`Launch::server`] for where they work. Structures in
+    /// their signatures are those of this program, which have to lie in memory as the server's do.
+    ///
+    /// # Errors
+    /// As [`Program::new`]; [`KernelError::HostCall`] when a function that the program calls does not fit it.
+    pub fn with_server(
+        name: impl Into<String>,
+        source: impl Into<Arc<str>>,
+        server: &PersistentKernel,
+    ) -> Result<Self, KernelError> {
+        let calls = &server.callers.calls;
+        Self::with_calls(name.into(), source.into(), "".into(), calls)
+    }
+}
+
+impl Launch {
+    /// Gives the server on a device that the kernel calls ([`Program::with_server`]).
+    ///
+    /// - *On another device* the kernel's calls are served while it runs, if both devices use pages of the host in place and
+    ///   the server was started for it ([`PersistentKernelBuilder::callers`](crate::PersistentKernelBuilder::callers)). Each
+    ///   device has 16 ports; more callers wait for each other. On adapters that ration turns of loops a call that has waited
+    ///   for too long has the status `CALL_TIMED_OUT`, as one of the host would.
+    /// - *On the server's own device*, which runs one kernel at a time, what the kernel posts (`f_begin`, `f_post`) is served
+    ///   behind it in the same command buffer, with no way to the host and back, and the next launch collects the answers
+    ///   (`f_collect`). One launch can post as many calls as there are free ports of 512; what finds none is told so.
+    ///
+    /// A handler that gives up, or takes too many turns, answers with `CALL_FAILED` or `CALL_TOO_MANY_TURNS`; once the server
+    /// has been stopped calls have the status `CALL_STOPPED`. The launch does not keep the server running.
+    ///
+    /// Submitting fails with [`LaunchError::WaitsForItself`], [`LaunchError::ServerOutOfReach`] or
+    /// [`LaunchError::ServerStopped`] where that does not work.
+    pub fn server(self, server: &PersistentKernel) -> Self {
+        self.callee(Arc::clone(&server.callers) as _)
+    }
+}
