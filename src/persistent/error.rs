@@ -38,14 +38,6 @@ pub enum ServerError {
         /// What there is.
         available: Vec<String>,
     },
-    /// Running kernels of the device do not see what the host writes.
-    #[error("{device} cannot run a server that is called: {why}; launch the work instead")]
-    NeedsLiveMemory {
-        /// The device.
-        device: String,
-        /// Why not.
-        why: String,
-    },
     /// The handlers follow pointers, and a running kernel of the device does not see what the host writes into the heap:
     /// the device has memory of its own, or works on a copy.
     #[error(

@@ -147,11 +147,13 @@ impl Mention<'_> {
         let name = &signature.name;
         let parameters = signature.parameters.iter();
         let parameters: Vec<String> = parameters
-            .map(|(name, ty)| format!("{name}: {}", spelled(ty)))
+            .map(|(name, ty)| format!("{name}_: {}", spelled(ty)))
             .collect();
         let parameters = parameters.join(", ");
-        let names: Vec<&str> =
-            (signature.parameters.iter().map(|(name, _)| name.as_str())).collect();
+        // No variable of the templates ends so.
+        let names: Vec<String> = (signature.parameters.iter())
+            .map(|(name, _)| format!("{name}_"))
+            .collect();
         let names = names.join(", ");
         let (stores, loads) = transfers(declaration, types)?;
         let call = |parts: Parts<'_>| {

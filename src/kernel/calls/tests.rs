@@ -120,12 +120,12 @@ fn padding_is_written_as_zero() {
     let program = program(&source, &calls).unwrap();
     let text = &program.inner.calls.as_ref().unwrap().text;
     for (word, value) in [
-        (4, "s.a"),
+        (4, "s_.a"),
         (5, "0u"),
         (6, "0u"),
         (7, "0u"),
-        (8, "s.b.x"),
-        (10, "s.b.z"),
+        (8, "s_.b.x"),
+        (10, "s_.b.z"),
         (11, "0u"),
     ] {
         let line = format!("atomicStore(&tombolo_posts[arguments + {word}u], {value});");
@@ -218,6 +218,8 @@ fn kernels_and_host_agree_on_the_header() {
             "CALL_PANICKED" => Status::Panicked,
             "CALL_PENDING" => Status::Pending,
             "CALL_NO_TICKET" => Status::NoTicket,
+            "CALL_FAILED" => Status::Failed,
+            "CALL_TOO_MANY_TURNS" => Status::TooManyTurns,
             _ => Status::End,
         };
         assert_eq!(status.code(), code, "{name}");

@@ -267,7 +267,7 @@ pub(super) fn transfers(
     for ((name, layout), &bytes) in types.iter().zip(&declaration.arguments) {
         check(&format!("`{name}`"), layout, bytes)?;
         let mut words = Vec::new();
-        leaves(layout, name, 0, &mut words)?;
+        leaves(layout, &format!("{name}_"), 0, &mut words)?;
         // Padding is zero, so that what the host gets depends on the arguments alone.
         let mut next = 0;
         let mut zero = |until: usize, stores: &mut String| {

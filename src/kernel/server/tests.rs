@@ -50,6 +50,7 @@ fn every_form_validates() {
                 calls: false,
                 turns: 1000,
                 group: program.free_group(),
+                guests: None,
             };
             let text = write(&handlers, &places(), &shape).unwrap();
             assert!(!text.contains('$'), "{text}");
@@ -84,6 +85,7 @@ fn what_cannot_be_called_is_told() {
             calls: false,
             turns: 1,
             group: 0,
+            guests: None,
         };
         handlers
             .and_then(|handlers| write(&handlers, &places(), &shape))
