@@ -121,8 +121,15 @@ impl<'c> PortClient<'c> {
     /// Posts a call, if a port is free, of which the server has yet to be told.
     pub fn try_post_silently(&self, arguments: &[u32]) -> Option<Posted> {
         // Pointers into memory that the lease on the device does not see are for the next one.
-        (self.core.is_up_to_date())
-            .then(|| self.client().try_post(self.handler.opcode(), arguments))?
+        if !self.core.is_up_to_date() {
+            return None;
+        }
+        let posted = self.client().try_post(self.handler.opcode(), arguments);
+        if let Some(posted) = &posted {
+            // Many calls at a time take one port after the other, and do not look at those before.
+            START.set(posted.port);
+        }
+        posted
     }
 
     /// Leaves a call alone: its port is free when it has been answered.
