@@ -36,18 +36,16 @@ fn main() -> Result<(), Error> {
     for adapter in context.adapters() {
         let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
         for batch in BATCHES {
-            let options = || DeviceOptions {
-                live_memory: false,
-                ..DeviceOptions::default()
-            };
-            let device = context.device_at_with(adapter.index, options())?;
+            let mut options = DeviceOptions::default();
+            options.live_memory = false;
+            let device = context.device_at_with(adapter.index, options.clone())?;
             let program = Program::new("server.wgsl", SERVER)?;
             let server = PersistentKernel::builder(&device, &program)
                 .handler("mix")
                 .ports(2 * batch)
                 .start()?;
             let function = server.function::<(u32, u32), u32>("mix")?;
-            let raw = Loop::new(context.device_at_with(adapter.index, options())?, batch);
+            let raw = Loop::new(context.device_at_with(adapter.index, options)?, batch);
             let calls: Vec<[u32; 2]> = (0..(batch * COUNT) as u32)
                 .map(|i| [i, i.rotate_left(7)])
                 .collect();

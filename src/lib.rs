@@ -162,6 +162,7 @@ pub(crate) mod memory;
 pub(crate) mod persistent;
 pub(crate) mod print;
 pub(crate) mod rpc;
+mod work;
 
 pub use allocator_api2;
 pub use bytemuck;
@@ -206,6 +207,7 @@ pub use rpc::{
     HostServicesBuilder, IdlePolicy, Loopback, PortsError, RootMode, ServiceError,
     ServiceStatistics, StreamOpener,
 };
+pub use work::{WorkError, WorkQueue};
 
 /// What the macros need and nobody else.
 #[doc(hidden)]

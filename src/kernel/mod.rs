@@ -49,6 +49,7 @@ pub use pipeline::{Kernel, KernelOptions};
 pub use precompiled::Precompiled;
 pub use private_array::PrivateArrayInfo;
 pub use program::Program;
+pub(crate) use program::free_group;
 pub use reflect::{ArgumentInfo, ArgumentKind, Interface};
 pub use twin::{
     HostShareable, LayoutDifference, LayoutFault, LayoutMismatch, RustField, RustLayout,

@@ -252,16 +252,7 @@ impl Program {
 
     /// The first bind group that the program does not mention.
     pub(crate) fn free_group(&self) -> u32 {
-        let stream = TokenStream::new(&self.inner.source);
-        let mentioned = |group: u32| {
-            let number = [format!("{group}"), format!("{group}u"), format!("{group}i")];
-            (2..stream.len()).any(|at| {
-                stream.text(at - 2) == "group"
-                    && stream.text(at - 1) == "("
-                    && number.iter().any(|text| text == stream.text(at))
-            })
-        };
-        (0..u32::MAX).find(|&group| !mentioned(group)).unwrap_or(0)
+        free_group(&self.inner.source)
     }
 
     /// The program's types, with `text` behind them.
@@ -316,6 +307,20 @@ impl Program {
     pub(crate) fn key(&self, constants: &Constants) -> Result<SpecKey, KernelError> {
         self.inner.declared.key(&self.inner.name, constants)
     }
+}
+
+/// The first bind group that a text does not mention.
+pub(crate) fn free_group(source: &str) -> u32 {
+    let stream = TokenStream::new(source);
+    let mentioned = |group: u32| {
+        let number = [format!("{group}"), format!("{group}u"), format!("{group}i")];
+        (2..stream.len()).any(|at| {
+            stream.text(at - 2) == "group"
+                && stream.text(at - 1) == "("
+                && number.iter().any(|text| text == stream.text(at))
+        })
+    };
+    (0..u32::MAX).find(|&group| !mentioned(group)).unwrap_or(0)
 }
 
 /// Gives the device globals of a module bindings that the validator takes.

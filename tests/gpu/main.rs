@@ -65,6 +65,7 @@ mod table;
 mod threads;
 mod transfers;
 mod wgsl_types;
+mod work;
 
 /// The examples whose parts are tested here.
 #[path = "../../examples/support/mod.rs"]
@@ -154,6 +155,7 @@ fn main() -> std::process::ExitCode {
         table::CASES,
         threads::CASES,
         transfers::CASES,
+        work::CASES,
     ]);
     suite.add(heap_live::again().into_iter());
     suite.add(persistent::again().into_iter());

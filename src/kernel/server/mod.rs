@@ -32,6 +32,8 @@ use naga::Module;
 use crate::device::fence;
 
 const FENCE: &str = "tombolo_server_fence";
+/// That of `shaders/work.wgsl`.
+const WORK_FENCE: &str = "tombolo_server_work_fence";
 const PUBLISH: &str = "tombolo_server_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_server_publish_behind_fence";
 
@@ -44,6 +46,7 @@ pub(crate) fn is_own(name: Option<&str>) -> bool {
 pub(crate) fn complete(module: &mut Module, barrier: bool) {
     if barrier {
         fence::fill(module, FENCE);
+        fence::fill(module, WORK_FENCE);
         fence::publish_behind(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
 }

@@ -1,0 +1,250 @@
+//! Work that invocations share: a bounded queue in a device's memory.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::device::{Device, WaitError};
+use crate::kernel::{KernelError, Program};
+use crate::launch::{Launch, LaunchError};
+use crate::memory::{DeviceBuffer, MemoryError, ReadError};
+
+const WORK: &str = include_str!("../shaders/work.wgsl");
+/// The variable of the queue.
+const NAME: &str = "tombolo_work";
+/// Attempts at a ticket, each of which fails only because somebody else has drawn one.
+const TURNS: usize = 256;
+/// Words of the header, in which the head, the tail and the count lie apart.
+const HEADER: usize = 64;
+const HEAD: usize = 0;
+const TAIL: usize = 16;
+const LEFT: usize = 32;
+const SLOTS: usize = 48;
+/// Words of a slot, and the first of its item.
+const SLOT: usize = 8;
+const ITEM: usize = 4;
+/// The most slots.
+const MOST: usize = 1 << 24;
+
+/// A queue of work in a device's memory: the invocations of a launch take items, work on them, and put the items that come
+/// of it, for whichever invocation comes next. Work-groups that have nothing to do take what others have found, so that
+/// work spreads that nobody can divide beforehand.
+///
+/// A program made by [`Program::with_work_queue`] has these functions; an item is a `vec4<u32>`, in which a pointer takes
+/// two words:
+///
+/// - `work_take() -> WorkItem`: takes an item if one is ready (`found`), which is `item`.
+/// - `work_done()`: says that an item which was taken is done, behind the last `work_put` that comes of it.
+/// - `work_put(item) -> bool`: puts an item; `false` if there is no room. What to do then is up to the kernel: work on it
+///   at once, for example.
+/// - `work_left() -> u32`: items that are not done. Not 0 while anybody works.
+///
+/// Every item is taken exactly once. Nobody waits for anybody: no graphics processor promises that a work-group runs while
+/// another one waits for it. So an invocation that finds nothing leaves, as does one that has taken many turns where
+/// drivers ration them, and [`WorkQueue::run`] launches the kernel until nothing is left.
+///
+/// ```
+/// use std::time::Duration;
+/// use tombolo::{Constants, Context, Program, WorkQueue};
+///
+/// let device = Context::new()?.device()?;
+/// // Counts the nodes of a binary tree: node `n` has the children `2n` and `2n + 1`.
+/// let program = Program::with_work_queue("tree.wgsl", "
+///     @group(0) @binding(0) var<storage, read_write> count: atomic<u32>;
+///     @compute @workgroup_size(64) fn main() {
+///         for (var turn = 0u; turn < 100u; turn++) {
+///             let work = work_take();
+///             if !work.found { break; }
+///             atomicAdd(&count, 1u);
+///             if work.item.x < 512u {
+///                 let left = work_put(vec4(work.item.x * 2u, 0u, 0u, 0u));
+///                 let right = work_put(vec4(work.item.x * 2u + 1u, 0u, 0u, 0u));
+///             }
+///             work_done();
+///         }
+///     }")?;
+/// let kernel = device.kernel(&program, "main", &Constants::new())?;
+/// let (queue, count) = (WorkQueue::new(&device, 1024)?, device.buffer(&[0u32])?);
+/// queue.fill(&[[1, 0, 0, 0]])?;
+/// let mut launch = kernel.launch().buffer("count", &count).work_queue(&queue).workgroups(4);
+/// queue.run(&mut launch, Duration::from_secs(60))?;
+/// assert_eq!(count.read()?, [1023]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct WorkQueue {
+    buffer: DeviceBuffer<u32>,
+    slots: usize,
+}
+
+/// What can go wrong with a queue of work.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkError {
+    /// There is no such queue.
+    #[error("a queue of {slots} items: choose from 2 to {limit}")]
+    Size {
+        /// The size that was wanted.
+        slots: usize,
+        /// The most that is possible.
+        limit: usize,
+    },
+    /// There are more items than slots.
+    #[error(
+        "{items} items do not fit into a queue of {slots}: make it larger, or fill it in parts"
+    )]
+    TooMany {
+        /// The items.
+        items: usize,
+        /// The slots of the queue.
+        slots: usize,
+    },
+    /// A launch has taken nothing, and yet something is left: an item was taken and `work_done` was never called for it,
+    /// or the kernel does not take items.
+    #[error(
+        "{left} items are left, and a launch has taken none: was `work_done` called for every item that was taken?"
+    )]
+    Stalled {
+        /// Items that are not done.
+        left: u32,
+    },
+    /// The work took too long.
+    #[error("{left} items are left after {waited:?}")]
+    Deadline {
+        /// Items that are not done.
+        left: u32,
+        /// How long it was worked.
+        waited: Duration,
+    },
+    /// The kernel could not be launched.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A launch failed.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+    /// There is no memory for the queue, or it could not be written.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The queue could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl WorkQueue {
+    /// An empty queue for so many items, rounded up to a power of two.
+    ///
+    /// # Errors
+    /// [`WorkError::Size`]; [`WorkError::Memory`].
+    pub fn new(device: &Device, slots: usize) -> Result<Self, WorkError> {
+        if !(2..=MOST).contains(&slots) {
+            return Err(WorkError::Size { slots, limit: MOST });
+        }
+        let slots = slots.next_power_of_two();
+        let queue = Self {
+            buffer: device.zeroed(HEADER + slots * SLOT)?,
+            slots,
+        };
+        queue.fill(&[])?;
+        Ok(queue)
+    }
+
+    /// Items that fit in.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Replaces whatever is in the queue, behind everything that was launched before.
+    ///
+    /// # Errors
+    /// [`WorkError::TooMany`]; [`WorkError::Memory`].
+    pub fn fill(&self, items: &[[u32; 4]]) -> Result<(), WorkError> {
+        if items.len() > self.slots {
+            return Err(WorkError::TooMany {
+                items: items.len(),
+                slots: self.slots,
+            });
+        }
+        let count = items.len() as u32;
+        let mut words = vec![0; HEADER + self.slots * SLOT];
+        for (place, value) in [(TAIL, count), (LEFT, count), (SLOTS, self.slots as u32)] {
+            words[place] = value;
+        }
+        for (index, slot) in words[HEADER..].chunks_exact_mut(SLOT).enumerate() {
+            slot[0] = index as u32;
+            if let Some(item) = items.get(index) {
+                slot[0] += 1;
+                slot[ITEM..].copy_from_slice(item);
+            }
+        }
+        self.buffer.write(0, &words)?;
+        Ok(())
+    }
+
+    /// Items that are not done, behind everything that was launched before.
+    ///
+    /// # Errors
+    /// [`WorkError::Read`].
+    pub fn left(&self) -> Result<u32, WorkError> {
+        Ok(self.progress()?.1)
+    }
+
+    /// The tickets drawn for items so far, and the items that are not done.
+    fn progress(&self) -> Result<(u32, u32), ReadError> {
+        let words = self.buffer.read_range(0..HEADER as u64)?;
+        let word = |place: usize| words.get(place).copied().unwrap_or(0);
+        Ok((word(HEAD), word(LEFT)))
+    }
+
+    /// Launches the kernel, which has this queue, until nothing is left; how often that was.
+    ///
+    /// # Errors
+    /// [`WorkError::Stalled`], [`WorkError::Deadline`] behind the launch in which `time` was over, and what a launch fails
+    /// of.
+    pub fn run(&self, launch: &mut Launch, time: Duration) -> Result<u32, WorkError> {
+        let begun = Instant::now();
+        let mut known = self.progress()?;
+        let mut launches = 0;
+        while known.1 > 0 {
+            launch.submit()?.wait()?;
+            launches += 1;
+            let now = self.progress()?;
+            if now == known {
+                return Err(WorkError::Stalled { left: now.1 });
+            }
+            known = now;
+            let waited = begun.elapsed();
+            if known.1 > 0 && waited >= time {
+                return Err(WorkError::Deadline {
+                    left: known.1,
+                    waited,
+                });
+            }
+        }
+        Ok(launches)
+    }
+}
+
+impl Program {
+    /// As [`Program::new`], for a program whose kernels share work through a [`WorkQueue`], which its launches are given by
+    /// [`Launch::work_queue`].
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub fn with_work_queue(
+        name: impl Into<String>,
+        source: impl Into<Arc<str>>,
+    ) -> Result<Self, KernelError> {
+        let source = source.into();
+        let group = crate::kernel::free_group(&source);
+        let own = WORK
+            .replace("$binding$", &format!("@group({group}) @binding(0)"))
+            .replace("$turns$", &TURNS.to_string());
+        Self::new(name, format!("{source}\n{own}"))
+    }
+}
+
+impl Launch {
+    /// Gives the queue that the kernel's invocations share ([`Program::with_work_queue`]).
+    pub fn work_queue(self, queue: &WorkQueue) -> Self {
+        self.buffer(NAME, &queue.buffer)
+    }
+}
