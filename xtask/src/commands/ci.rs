@@ -55,6 +55,10 @@ const EXAMPLES: &[Example] = &[
         args: &["--frames", "3"],
     },
     Example {
+        name: "gpu_to_gpu",
+        args: &[],
+    },
+    Example {
         name: "wordcount",
         args: &["--size", "3"],
     },
