@@ -259,8 +259,11 @@ impl Capabilities {
                 (Tier::Sliced, why)
             }
             Capability::PersistentKernels if !self.live_calls() => {
-                let why = format!("{}; launch the work instead", self.why_live_calls());
-                (Tier::Unsupported, why)
+                let why = format!(
+                    "{}; calls travel in slices: as many as there are with each launch",
+                    self.why_live_calls()
+                );
+                (Tier::Sliced, why)
             }
             Capability::HostCalls | Capability::PersistentKernels => {
                 let tier = if self.live_memory() {

@@ -72,6 +72,8 @@ pub(super) struct Core {
     pub kill: AtomicBool,
     /// Launches of other devices on their way that may call.
     pub visitors: AtomicUsize,
+    /// Rung when a slice of calls has been answered.
+    pub landed: Bell,
 }
 
 impl Core {
@@ -110,6 +112,7 @@ impl Core {
             #[cfg(test)]
             kill: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
+            landed: Bell::default(),
         }
     }
 
@@ -128,6 +131,7 @@ impl Core {
         }
         self.stage.store(stage as u32, Ordering::Release);
         self.bell.ring();
+        self.landed.ring();
         self.watch.look();
     }
 
@@ -208,6 +212,11 @@ impl Core {
             // It is being restarted.
             None => CallError::Stopped { handler },
         }
+    }
+
+    /// Whether calls travel in slices.
+    pub fn is_sliced(&self) -> bool {
+        self.device.is_some() && self.frame.is_sliced()
     }
 
     /// Where the server is.

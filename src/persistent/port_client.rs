@@ -17,6 +17,9 @@ const ROUND: u32 = 64;
 /// The first and the longest sleep between two looks.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
+/// The longest sleep of a caller whose slice is on its way, which is woken when it has been answered.
+const LANDING: Duration = Duration::from_millis(20);
+
 thread_local! {
     /// Where this thread begins its search for a free port, so that threads do not meet.
     static START: Cell<usize> = {
@@ -151,13 +154,14 @@ impl<'c> PortClient<'c> {
     pub fn post(&self, arguments: &[u32], deadline: Deadline) -> Result<Posted, CallError> {
         let mut naps = Naps::default();
         loop {
+            let landed = self.landed();
             if let Some(posted) = self.try_post(arguments)? {
                 return Ok(posted);
             }
             if let Some(hindrance) = self.hindrance() {
                 return Err(hindrance);
             }
-            naps.take(deadline.left(self.name())?);
+            self.rest(&mut naps, landed, deadline.left(self.name())?);
         }
     }
 
@@ -219,12 +223,14 @@ impl<'c> PortClient<'c> {
         deadline: Deadline,
     ) -> Result<(), CallError> {
         let client = self.client();
-        let mut spinner = Spinner::take(self.core);
+        // What travels in slices takes its time, and the processor that the relay needs would be in the way.
+        let mut spinner = Spinner::take(self.core).filter(|_| !self.core.is_sliced());
         let mut looks = 0u32;
         let mut naps = Naps::default();
         loop {
             // Before the look: what has no answer then gets none.
             let loss = self.loss();
+            let landed = self.landed();
             for _ in 0..ROUND {
                 if let Some([status, word]) = client.try_take(posted, results) {
                     drop(spinner);
@@ -240,8 +246,24 @@ impl<'c> PortClient<'c> {
             looks += ROUND;
             if spinner.is_none() || looks > LOOKS {
                 spinner = None;
-                naps.take(left);
+                self.rest(&mut naps, landed, left);
             }
+        }
+    }
+
+    /// Slices that have been answered so far, where calls travel in slices.
+    fn landed(&self) -> Option<u64> {
+        self.core.is_sliced().then(|| self.core.landed.count())
+    }
+
+    /// Sleeps for a while, or until another slice has been answered than those that were known.
+    fn rest(&self, naps: &mut Naps, landed: Option<u64>, left: Option<Duration>) {
+        match landed {
+            Some(known) => {
+                let time = left.map_or(LANDING, |left| LANDING.min(left));
+                self.core.landed.sleep(known, time);
+            }
+            None => naps.take(left),
         }
     }
 }

@@ -215,6 +215,7 @@ impl SlicedRelay {
         );
         match submitted {
             Ok((event, answers)) => {
+                core.held.store(false, Ordering::Release);
                 self.flights.push_back(Flight {
                     slot,
                     lease,
@@ -234,6 +235,8 @@ impl SlicedRelay {
                 for call in calls {
                     core.frame.take(call.port, call.request.wrapping_sub(1));
                 }
+                core.held.store(true, Ordering::Release);
+                core.landed.ring();
                 std::thread::sleep(HELD);
                 Ok(true)
             }
@@ -289,6 +292,7 @@ impl SlicedRelay {
             let head = [answer[0], word];
             (core.frame).answer(port, request, head, &answer[SLICE_PREFIX..]);
         }
+        core.landed.ring();
         let told = match missing {
             false => Ok(()),
             true => Err(ServerFailure::LeaseKilled {
