@@ -2,7 +2,6 @@
 
 use tombolo::{
     Aspect, CallError, Capability, Constants, FileAccess, HostServices, PersistentKernel, Program,
-    Tier,
 };
 
 use crate::{Held, Shown, Stage, Stop, expect, held};
@@ -24,21 +23,6 @@ pub const STOPS: &[Stop] = &[
 
 /// Threads call a function that lives on the device, and ordinary launches run in between.
 fn server(stage: &Stage) -> Shown {
-    if stage
-        .device
-        .capabilities()
-        .tier(Capability::PersistentKernels)
-        .tier
-        != Tier::Live
-    {
-        return Ok(Held::NotHere(
-            stage
-                .device
-                .capabilities()
-                .tier(Capability::PersistentKernels)
-                .why,
-        ));
-    }
     let program = Program::new("digits.wgsl", include_str!("kernels/digits.wgsl"))?;
     let server = PersistentKernel::builder(&stage.device, &program)
         .handler("digit_sum")
