@@ -179,7 +179,7 @@ impl PersistentKernelBuilder {
         Recipe {
             program: self.program.clone(),
             constants: self.constants.clone(),
-            options: self.options.clone(),
+            options: self.options,
             services: self.services.clone(),
             shape: SliceShape {
                 given: 0,
@@ -336,7 +336,7 @@ impl PersistentKernelBuilder {
             most,
         };
         let callers = Callers::new(&core, recipe);
-        let thread = spawn(Runner::Live(relay))?;
+        let thread = spawn(Runner::Live(Box::new(relay)))?;
         Ok(PersistentKernel {
             device: self.device,
             core,

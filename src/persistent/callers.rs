@@ -156,9 +156,7 @@ impl Callers {
         let text = write_ports(handlers, &places(layout, 1), split, shape);
         let text = text.map_err(|fault| refused(fault.why))?;
         let kernel = (program.extended(&text))
-            .and_then(|program| {
-                device.kernel_with(&program, SLICE_ENTRY, constants, options.clone())
-            })
+            .and_then(|program| device.kernel_with(&program, SLICE_ENTRY, constants, *options))
             .map_err(|error| LaunchError::from(Box::new(error)))?;
         let calls = device.zeroed::<u32>(layout.words())?;
         let mut header = [0u32; crate::rpc::port::layout::LINE];

@@ -97,14 +97,14 @@ pub struct PersistentKernel {
 
 /// What serves the calls.
 enum Runner {
-    Live(Relay),
+    Live(Box<Relay>),
     Sliced(SlicedRelay),
 }
 
 impl Runner {
     fn run(self) -> Self {
         match self {
-            Self::Live(relay) => Self::Live(relay.run()),
+            Self::Live(relay) => Self::Live(Box::new(relay.run())),
             Self::Sliced(relay) => Self::Sliced(relay.run()),
         }
     }

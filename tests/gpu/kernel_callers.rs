@@ -76,8 +76,8 @@ fn run(launch: &mut Launch) {
 /// A device on another adapter; where there is none, on the same.
 fn other(f: &Fixture) -> Device {
     let adapters = f.context.adapters();
-    let index = adapters.iter().map(|adapter| adapter.index);
-    let index = index.filter(|&index| index != f.index).next();
+    let mut indices = adapters.iter().map(|adapter| adapter.index);
+    let index = indices.find(|&index| index != f.index);
     let index = index.unwrap_or(f.index);
     f.context.device_at(index).unwrap()
 }

@@ -295,9 +295,9 @@ fn handlers_in_slices_post_to_the_host_and_do_not_wait(f: &Fixture) {
     let serve = |source: &str| {
         let program = Program::with_services("server.wgsl", source, &services).unwrap();
         let builder = PersistentKernel::builder(&device, &program).handler("work");
-        builder.services(&services).start()
+        builder.services(&services)
     };
-    let server = serve("fn work(x: u32) -> u32 { note_post(x); return x + 1u; }");
+    let server = serve("fn work(x: u32) -> u32 { note_post(x); return x + 1u; }").start();
     let server = server.unwrap_or_else(|error| panic!("{error}"));
     let work = server.function::<(u32,), u32>("work").unwrap();
     for x in 0..50 {
@@ -308,7 +308,9 @@ fn handlers_in_slices_post_to_the_host_and_do_not_wait(f: &Fixture) {
         .map(|_| receiver.recv_timeout(MINUTE).unwrap())
         .collect();
     assert_eq!(noted, (0..50).collect::<Vec<u32>>());
-    let error = serve("fn work(x: u32) -> u32 { return twice(x); }").unwrap_err();
+    let error = serve("fn work(x: u32) -> u32 { return twice(x); }")
+        .start()
+        .unwrap_err();
     assert!(
         matches!(
             error,

@@ -51,14 +51,22 @@ impl PersistentKernelBuilder {
                 answers,
             });
         }
-        let core = Arc::new(Core::new(
+        let mut core = Core::new(
             unique_id(),
             Some(device.clone()),
             Frame::on_host(layout),
             handlers,
             self.policy,
             shape.turns,
-        ));
+        );
+        if (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {
+            // Whoever has the heap and calls is told so. Each slice sees all of it.
+            let heap = device
+                .heap()
+                .map_err(|error| ServerError::Launch(error.into()))?;
+            core.heap = Some(heap);
+        }
+        let core = Arc::new(core);
         let relay = SlicedRelay::new(Arc::clone(&core), shape, slots);
         let callers = Callers::new(&core, recipe);
         let thread = spawn(Runner::Sliced(relay))?;
