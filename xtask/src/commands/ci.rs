@@ -65,6 +65,8 @@ const EXAMPLES: &[Example] = &[
     Example {
         name: "wordcount",
         args: &["--size", "1", "--blocks"],
+    },
+    Example {
         name: "heat2d",
         args: &["--steps", "300"],
     },
