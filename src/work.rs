@@ -11,8 +11,9 @@ use crate::memory::{DeviceBuffer, MemoryError, ReadError};
 const WORK: &str = include_str!("../shaders/work.wgsl");
 /// The variable of the queue.
 const NAME: &str = "tombolo_work";
-/// Attempts at a ticket, each of which fails only because somebody else has drawn one.
-const TURNS: usize = 256;
+/// Attempts at a ticket, each of which fails only because somebody else has drawn one: more than there are invocations
+/// at a time.
+const TURNS: usize = 1 << 20;
 /// Words of the header, in which the head, the tail and the count lie apart.
 const HEADER: usize = 64;
 const HEAD: usize = 0;

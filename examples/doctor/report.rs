@@ -1,8 +1,14 @@
 //! What the doctor found, as plain data with stable names: what `--json` prints, and what the tables
 //! are made of.
 
+use std::error::Error;
+use std::time::Instant;
+
 use serde::Serialize;
-use tombolo::{AdapterDescription, Aspect, Capabilities, Capability, Context, Finding};
+use tombolo::{
+    AdapterDescription, Aspect, Capabilities, Capability, Context, DeviceOptions, Finding,
+    PersistentKernel, Program,
+};
 
 use crate::support::chain;
 
@@ -39,6 +45,8 @@ pub struct Details {
     pub working_set_bytes: Option<u64>,
     pub limits: Limits,
     pub probe: Probe,
+    /// To a function on the device, 512 at a time, where they travel in slices.
+    pub sliced_calls_per_second: Measured<f64>,
     pub aspects: Vec<Answer>,
     pub capabilities: Vec<Rung>,
 }
@@ -125,7 +133,10 @@ impl Report {
 impl Adapter {
     fn new(context: &Context, adapter: AdapterDescription) -> Self {
         let (details, error) = match context.capabilities(adapter.index) {
-            Ok(capabilities) => (Some(Details::new(&capabilities)), None),
+            Ok(capabilities) => {
+                let slices = slices(context, adapter.index);
+                (Some(Details::new(&capabilities, slices)), None)
+            }
             Err(error) => (None, Some(chain(&error))),
         };
         let named = std::env::var("WGPU_ADAPTER_NAME").unwrap_or_default();
@@ -144,7 +155,7 @@ impl Adapter {
 }
 
 impl Details {
-    fn new(of: &Capabilities) -> Self {
+    fn new(of: &Capabilities, slices: Result<f64, Box<dyn Error>>) -> Self {
         let aspect = |&aspect: &Aspect| Answer {
             name: aspect.name(),
             has: of.has(aspect),
@@ -165,6 +176,11 @@ impl Details {
             working_set_bytes: of.working_set_bytes,
             limits: Limits::new(of),
             probe: Probe::new(of),
+            sliced_calls_per_second: Measured {
+                measured: slices.is_ok(),
+                why_not: slices.as_ref().err().map(|error| chain(&**error)),
+                value: slices.ok(),
+            },
             aspects: Aspect::ALL.iter().map(aspect).collect(),
             capabilities: Capability::ALL.iter().map(rung).collect(),
         }
@@ -209,6 +225,34 @@ impl Probe {
             }),
         }
     }
+}
+
+/// Calls a second to a server that is made to work in slices: the middle one of five batches.
+fn slices(context: &Context, index: usize) -> Result<f64, Box<dyn Error>> {
+    const CALLS: u32 = 512;
+    let mut options = DeviceOptions::default();
+    options.live_memory = false;
+    let device = context.device_at_with(index, options)?;
+    let program = Program::new("doctor.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }")?;
+    let server = PersistentKernel::builder(&device, &program).handler("next");
+    let server = server.ports(2 * CALLS as usize).start()?;
+    let next = server.function::<(u32,), u32>("next")?;
+    let calls: Vec<(u32,)> = (0..CALLS).map(|x| (x,)).collect();
+    let mut times = Vec::new();
+    for round in 0..6 {
+        let begun = Instant::now();
+        for (result, x) in next.call_many(&calls).into_iter().zip(1..) {
+            if result? != x {
+                return Err("a call in a slice was answered wrongly".into());
+            }
+        }
+        // The first one warms up.
+        if round > 0 {
+            times.push(begun.elapsed());
+        }
+    }
+    times.sort();
+    Ok(f64::from(CALLS) / times[times.len() / 2].as_secs_f64())
 }
 
 /// Measured, or not a question for this adapter; running out of time and failing are neither.

@@ -65,6 +65,10 @@ fn describe(adapter: &Adapter) -> String {
     if let Some(details) = &adapter.details {
         limits(&details.limits, &mut out);
         probe(&details.probe, &mut out);
+        let slices = say(&details.sliced_calls_per_second, |rate| {
+            format!("{} a second, 512 at a time", grouped(*rate as u64))
+        });
+        out.push_str(&row("calls in slices", &slices));
         aspects(details, &mut out);
         capabilities(details, &mut out);
     }

@@ -54,6 +54,8 @@ fn the_doctors_report_is_json_that_holds_the_adapters(f: &Fixture) {
     let budget = &details["probe"]["loop_budget"];
     assert_eq!(budget["measured"], true);
     assert_eq!(budget["value"].is_null(), !f.is_lavapipe(), "{budget}");
+    let slices = &details["sliced_calls_per_second"];
+    assert!(slices["value"].as_f64().unwrap() > 0.0, "{slices}");
     let aspects = details["aspects"].as_array().unwrap();
     assert_eq!(aspects.len(), Aspect::ALL.len());
     for (told, &aspect) in aspects.iter().zip(Aspect::ALL) {

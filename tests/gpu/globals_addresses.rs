@@ -252,7 +252,11 @@ fn a_kept_launch_follows_its_variables_to_what_the_device_imports_anew(f: &Fixtu
     kept.submit().unwrap();
     assert_eq!(asked(), before, "what is bound already is not bound again");
     // More than is backed by memory: the device imports the heap again, as another buffer.
-    let large = heap.alloc_zeroed::<u32>(8 << 20).unwrap();
+    let begun = heap.committed();
+    let large = (0..64)
+        .map(|_| heap.alloc_zeroed::<u32>(8 << 20).unwrap())
+        .find(|_| heap.committed() > begun)
+        .unwrap();
     let touch = kernel(&device, touch, "main")
         .launch()
         .pointer("words", large, 1)
