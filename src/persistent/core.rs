@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::bulk::{Bulks, Strides};
 use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
 use super::policy::LeasePolicy;
@@ -72,6 +73,9 @@ pub(super) struct Core {
     pub kill: AtomicBool,
     /// Launches of other devices on their way that may call.
     pub visitors: AtomicUsize,
+    /// Where calls travel in slices: how, and those that callers have written themselves.
+    pub strides: Option<Strides>,
+    pub bulks: Bulks,
     /// Rung when a slice of calls has been answered.
     pub landed: Bell,
 }
@@ -112,6 +116,8 @@ impl Core {
             #[cfg(test)]
             kill: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
+            strides: None,
+            bulks: Bulks::default(),
             landed: Bell::default(),
         }
     }
@@ -269,7 +275,8 @@ impl Core {
         self.asleep.store(true, Ordering::Relaxed);
         // Either the caller sees that, or this sees the call.
         fence(Ordering::SeqCst);
-        if !self.frame.is_awaited() && self.stage() == Stage::Running {
+        let is_awaited = self.frame.is_awaited() || !self.bulks.is_empty();
+        if !is_awaited && self.stage() == Stage::Running {
             self.bell.sleep(known, time);
         }
         self.asleep.store(false, Ordering::Relaxed);

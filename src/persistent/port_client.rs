@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::bulk::{Answers, Bulk};
 use super::core::Core;
 use super::error::CallError;
 use super::frame::Frame;
@@ -176,7 +177,8 @@ impl<'c> PortClient<'c> {
         Some(self.judge(status, word))
     }
 
-    fn judge(&self, status: u32, word: u32) -> Result<(), CallError> {
+    /// What a status means.
+    pub fn judge(&self, status: u32, word: u32) -> Result<(), CallError> {
         let handler = self.name();
         match status {
             1 => return Ok(()),
@@ -248,6 +250,23 @@ impl<'c> PortClient<'c> {
                 spinner = None;
                 self.rest(&mut naps, landed, left);
             }
+        }
+    }
+
+    /// Waits for the answers of a slice that the caller has written.
+    pub fn wait_bulk(&self, bulk: &Bulk) -> Result<Answers, CallError> {
+        let mut naps = Naps::default();
+        loop {
+            // Before the look: what has no answer then gets none.
+            let loss = self.loss();
+            let landed = self.landed();
+            if let Some(answers) = bulk.take_answers() {
+                return Ok(answers);
+            }
+            if let Some(loss) = loss.or_else(|| self.hindrance()) {
+                return Err(loss);
+            }
+            self.rest(&mut naps, landed, None);
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::bulk::{Answers, Bulk};
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use crate::device::wait::lock;
@@ -47,11 +48,28 @@ struct Taken {
     request: u32,
 }
 
+/// The calls of a slice.
+enum Calls {
+    /// Out of the ports.
+    Ports(Vec<Taken>),
+    /// Written by their caller.
+    Bulk(Arc<Bulk>),
+}
+
+impl Calls {
+    fn len(&self) -> usize {
+        match self {
+            Self::Ports(calls) => calls.len(),
+            Self::Bulk(bulk) => bulk.count,
+        }
+    }
+}
+
 /// A slice on its way.
 struct Flight {
     slot: Slot,
     lease: u32,
-    calls: Vec<Taken>,
+    calls: Calls,
     event: Event,
     answers: ReadBack<u32>,
     sent: Instant,
@@ -65,6 +83,8 @@ pub(super) struct SlicedRelay {
     /// The oldest first.
     flights: VecDeque<Flight>,
     words: Vec<u32>,
+    /// The last slice was written by its caller: it is the ports' turn.
+    was_bulk: bool,
 }
 
 impl SlicedRelay {
@@ -75,6 +95,7 @@ impl SlicedRelay {
             free: slots,
             flights: VecDeque::new(),
             words: Vec::new(),
+            was_bulk: false,
         }
     }
 
@@ -126,11 +147,11 @@ impl SlicedRelay {
     }
 
     fn step(&mut self) -> Result<bool, ServerFailure> {
-        if !self.free.is_empty() {
-            let calls = self.gather();
-            if !calls.is_empty() && self.send(calls)? {
-                return Ok(true);
-            }
+        if !self.free.is_empty()
+            && let Some(calls) = self.next()
+            && self.send(calls)?
+        {
+            return Ok(true);
         }
         let Some(oldest) = self.flights.front() else {
             return Ok(false);
@@ -157,6 +178,19 @@ impl SlicedRelay {
             told?;
         }
         Ok(true)
+    }
+
+    /// The calls of the next slice, by turns out of the ports and as callers have written them.
+    fn next(&mut self) -> Option<Calls> {
+        let bulk = || self.core.bulks.pop().map(Calls::Bulk);
+        let ports = || Some(self.gather()).filter(|calls| !calls.is_empty());
+        let ports = || ports().map(Calls::Ports);
+        let next = match self.was_bulk {
+            true => ports().or_else(bulk),
+            false => bulk().or_else(ports),
+        };
+        self.was_bulk = matches!(next, Some(Calls::Bulk(_)));
+        next
     }
 
     /// The calls that nobody has taken yet, which are taken then.
@@ -188,31 +222,40 @@ impl SlicedRelay {
     }
 
     /// Sends a slice; `false` if the device could not be had now.
-    fn send(&mut self, calls: Vec<Taken>) -> Result<bool, ServerFailure> {
+    fn send(&mut self, calls: Calls) -> Result<bool, ServerFailure> {
         let core = Arc::clone(&self.core);
         let lease = match core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
             0 => core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
             lease => lease,
         };
-        let given = self.shape.given;
-        self.words.clear();
-        (self.words).resize(SLICE_HEADER + calls.len() * given, 0);
-        let (head, rest) = self.words.split_at_mut(SLICE_HEADER);
-        (head[0], head[1]) = (calls.len() as u32, lease);
-        for (call, words) in calls.iter().zip(rest.chunks_exact_mut(given)) {
-            core.frame.posted(call.port, words);
-        }
         let Some(mut slot) = self.free.pop() else {
+            // Never: it was looked for.
+            if let Calls::Bulk(bulk) = calls {
+                core.bulks.put_back(bulk);
+            }
             return Ok(false);
         };
+        let mut words = match &calls {
+            Calls::Ports(calls) => self.written(calls),
+            Calls::Bulk(bulk) => bulk.take_words(),
+        };
+        if let [count, number, ..] = &mut words[..] {
+            (*count, *number) = (calls.len() as u32, lease);
+        }
         let failed = |error: Arc<LaunchError>| ServerFailure::Launch { lease, error };
         let groups = self.shape.groups(calls.len());
-        let submitted = submit(
-            &mut slot,
-            &self.words,
-            groups,
-            calls.len() * self.shape.taken,
-        );
+        let answers = calls.len() * self.shape.taken;
+        let submitted = submit(&mut slot, &words, groups, answers);
+        let words = match (&submitted, &calls) {
+            (Err(_), Calls::Bulk(bulk)) => {
+                bulk.put_words(words);
+                Vec::new()
+            }
+            _ => words,
+        };
+        if matches!(calls, Calls::Ports(_)) {
+            self.words = words;
+        }
         match submitted {
             Ok((event, answers)) => {
                 core.held.store(false, Ordering::Release);
@@ -232,8 +275,13 @@ impl SlicedRelay {
                     // Taken for good: they are told that the server has stopped.
                     return Ok(false);
                 }
-                for call in calls {
-                    core.frame.take(call.port, call.request.wrapping_sub(1));
+                match calls {
+                    Calls::Ports(calls) => {
+                        for call in calls {
+                            core.frame.take(call.port, call.request.wrapping_sub(1));
+                        }
+                    }
+                    Calls::Bulk(bulk) => core.bulks.put_back(bulk),
                 }
                 core.held.store(true, Ordering::Release);
                 core.landed.ring();
@@ -245,6 +293,19 @@ impl SlicedRelay {
                 Err(failed(Arc::new(error)))
             }
         }
+    }
+
+    /// Calls as they travel, with room for the header.
+    fn written(&mut self, calls: &[Taken]) -> Vec<u32> {
+        let mut words = std::mem::take(&mut self.words);
+        let given = self.shape.given;
+        words.clear();
+        words.resize(SLICE_HEADER + calls.len() * given, 0);
+        let rest = words[SLICE_HEADER..].chunks_exact_mut(given);
+        for (call, words) in calls.iter().zip(rest) {
+            self.core.frame.posted(call.port, words);
+        }
+        words
     }
 
     /// Answers the calls of a slice that has ended.
@@ -279,19 +340,18 @@ impl SlicedRelay {
             log::error!("the answers of lease {lease} could not be read back: {error}");
             Vec::new()
         });
-        let mut missing = false;
-        let mut answers = words.chunks_exact(self.shape.taken);
-        for Taken { port, request } in calls {
-            let answer = answers.next().filter(|answer| answer[1] == lease);
-            let Some(answer) = answer else {
-                missing = true;
-                continue;
-            };
-            // The lease is what leads a caller to the message of a call that has failed.
-            let word = if answer[0] == FAILED { lease } else { 0 };
-            let head = [answer[0], word];
-            (core.frame).answer(port, request, head, &answer[SLICE_PREFIX..]);
-        }
+        let missing = match calls {
+            Calls::Ports(calls) => self.answer(&calls, lease, &words),
+            Calls::Bulk(bulk) => {
+                let answers = words.chunks_exact(self.shape.taken);
+                let there = answers.filter(|answer| answer[1] == lease).count();
+                let missing = there != bulk.count;
+                if !missing {
+                    bulk.answer(Answers { lease, words });
+                }
+                missing
+            }
+        };
         core.landed.ring();
         let told = match missing {
             false => Ok(()),
@@ -301,6 +361,26 @@ impl SlicedRelay {
             }),
         };
         (slot, told)
+    }
+}
+
+impl SlicedRelay {
+    /// Answers calls out of the ports; whether an answer was missing.
+    fn answer(&self, calls: &[Taken], lease: u32, words: &[u32]) -> bool {
+        let mut missing = false;
+        let mut answers = words.chunks_exact(self.shape.taken);
+        for &Taken { port, request } in calls {
+            let answer = answers.next().filter(|answer| answer[1] == lease);
+            let Some(answer) = answer else {
+                missing = true;
+                continue;
+            };
+            // The lease is what leads a caller to the message of a call that has failed.
+            let word = if answer[0] == FAILED { lease } else { 0 };
+            let head = [answer[0], word];
+            (self.core.frame).answer(port, request, head, &answer[SLICE_PREFIX..]);
+        }
+        missing
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
     CallError, Constants, Device, DeviceFunction, ExecutionError, HostServices, LaunchError,
-    PersistentKernel, PersistentKernelBuilder, Program, ServerError, Tier,
+    PersistentKernel, PersistentKernelBuilder, Program, Ptr, ServerError, Tier,
 };
 
 cases![
@@ -17,7 +17,10 @@ cases![
     slices_serve_more_callers_than_ports,
     values_of_all_kinds_travel_in_slices,
     a_call_that_fails_in_a_slice_fails_alone,
+    batches_travel_as_slices_of_their_own,
+    calls_that_fail_in_a_batch_fail_alone,
     slices_end_with_their_server,
+    batches_end_with_their_server,
     work_groups_serve_calls_of_slices,
     handlers_in_slices_post_to_the_host_and_do_not_wait,
 ];
@@ -211,6 +214,90 @@ fn a_call_that_fails_in_a_slice_fails_alone(f: &Fixture) {
         }
     });
     assert!(server.failure().is_none());
+}
+
+fn batches_travel_as_slices_of_their_own(f: &Fixture) {
+    let device = device(f);
+    let (server, function) = mixer(&device, 64);
+    // More than fit in a slice, and not a multiple of it.
+    let calls: Vec<(u32, u32)> = (0..1001).map(|i: u32| (i, i.rotate_left(9))).collect();
+    let expected: Vec<u32> = calls.iter().map(|&(x, y)| mix(x, y)).collect();
+    let batch = || -> Vec<u32> {
+        let results = function.call_many(&calls).into_iter();
+        results.map(Result::unwrap).collect()
+    };
+    assert_eq!(batch(), expected);
+    assert_eq!(server.leases(), 1001u32.div_ceil(32));
+    assert!(function.call_many(&[]).is_empty());
+    // Beside each other, and beside calls that come one by one: none keeps the others waiting.
+    std::thread::scope(|scope| {
+        let batches = [0; 4].map(|_| scope.spawn(batch));
+        call_from_threads(&function, 4, 50);
+        for batch in batches {
+            assert_eq!(batch.join().unwrap(), expected);
+        }
+    });
+}
+
+fn calls_that_fail_in_a_batch_fail_alone(f: &Fixture) {
+    let device = device(f);
+    let source = "
+        fn half(x: u32) -> u32 { assert(x % 2u == 0u, \"half a number\"); return x / 2u; }
+        fn twice(x: u32, p: usm_ptr) -> vec2<u32> { return vec2(2u * x, p.x); }";
+    let server = builder(&device, source).handler("half").handler("twice");
+    let server = server.ports(32).start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let half = server.function::<(u32,), u32>("half").unwrap();
+    let calls: Vec<(u32,)> = (0..100).map(|x| (x,)).collect();
+    for (result, x) in half.call_many(&calls).into_iter().zip(0u32..) {
+        match (x % 2, result) {
+            (0, result) => assert_eq!(result.unwrap(), x / 2),
+            (_, Err(CallError::Failed { error, .. })) => {
+                assert!(error.to_string().contains("half a number"), "{error}");
+            }
+            (_, other) => panic!("{x}: {other:?}"),
+        }
+    }
+    assert!(server.failure().is_none());
+    // A function with more words beside it sets how far calls lie apart.
+    let twice = server
+        .function::<(u32, Ptr<u32>), [u32; 2]>("twice")
+        .unwrap();
+    let calls: Vec<(u32, Ptr<u32>)> = (0..40)
+        .map(|x| (x, Ptr::from_address(u64::from(x) * 8)))
+        .collect();
+    for (result, x) in twice.call_many(&calls).into_iter().zip(0u32..) {
+        assert_eq!(result.unwrap(), [2 * x, 8 * x]);
+    }
+}
+
+fn batches_end_with_their_server(f: &Fixture) {
+    let (server, function) = mixer(&device(f), 64);
+    let calls: Vec<(u32, u32)> = (0..500).map(|i| (i, !i)).collect();
+    let check = |results: Vec<Result<u32, CallError>>| {
+        assert_eq!(results.len(), calls.len());
+        let mut stopped = false;
+        for (result, &(x, y)) in results.into_iter().zip(&calls) {
+            match result {
+                Ok(result) => assert_eq!(result, mix(x, y)),
+                Err(CallError::Stopped { .. }) => stopped = true,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        stopped
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| while !check(function.call_many(&calls)) {});
+        }
+        while server.leases() < 40 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        server.stop();
+    });
+    assert!(check(function.call_many(&calls)));
+    server.restart().unwrap();
+    assert!(!check(function.call_many(&calls)));
 }
 
 fn slices_end_with_their_server(f: &Fixture) {

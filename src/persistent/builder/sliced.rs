@@ -6,6 +6,7 @@ use super::{PersistentKernelBuilder, fault};
 use crate::device::unique_id;
 use crate::kernel::server::{HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, write_slice};
 use crate::memory::DeviceBuffer;
+use crate::persistent::bulk::Strides;
 use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
 use crate::persistent::error::ServerError;
@@ -59,6 +60,10 @@ impl PersistentKernelBuilder {
             self.policy,
             shape.turns,
         );
+        core.strides = Some(Strides {
+            given: shape.given,
+            taken: shape.taken,
+        });
         if (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {
             // Whoever has the heap and calls is told so. Each slice sees all of it.
             let heap = device

@@ -1,0 +1,161 @@
+//! Many calls at a time where calls travel in slices: the caller writes the slice itself, and reads its answers, and
+//! nothing goes through ports one by one.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use super::core::Core;
+use super::error::CallError;
+use super::function::DeviceFunction;
+use super::port_client::PortClient;
+use super::signature::{CallArguments, CallResult, take};
+use crate::device::wait::lock;
+use crate::kernel::server::{FAILED, SLICE_HEADER, SLICE_PREFIX};
+
+/// The words of calls and of answers in a slice.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Strides {
+    pub given: usize,
+    pub taken: usize,
+}
+
+/// The calls of one slice.
+pub(super) struct Bulk {
+    pub count: usize,
+    /// With room for the header. Taken when they are sent.
+    words: Mutex<Vec<u32>>,
+    answers: Mutex<Option<Answers>>,
+}
+
+/// What came back.
+pub(super) struct Answers {
+    pub lease: u32,
+    pub words: Vec<u32>,
+}
+
+impl Bulk {
+    pub fn take_words(&self) -> Vec<u32> {
+        std::mem::take(&mut *lock(&self.words))
+    }
+
+    pub fn put_words(&self, words: Vec<u32>) {
+        *lock(&self.words) = words;
+    }
+
+    /// Before the callers are told that a slice has landed.
+    pub fn answer(&self, answers: Answers) {
+        *lock(&self.answers) = Some(answers);
+    }
+
+    pub fn take_answers(&self) -> Option<Answers> {
+        lock(&self.answers).take()
+    }
+}
+
+/// Slices that callers have written and that were not sent yet.
+#[derive(Default)]
+pub(super) struct Bulks(Mutex<VecDeque<Arc<Bulk>>>);
+
+impl Bulks {
+    pub fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+
+    fn push(&self, bulk: &Arc<Bulk>) {
+        lock(&self.0).push_back(Arc::clone(bulk));
+    }
+
+    pub fn pop(&self) -> Option<Arc<Bulk>> {
+        lock(&self.0).pop_front()
+    }
+
+    /// It could not be sent now.
+    pub fn put_back(&self, bulk: Arc<Bulk>) {
+        lock(&self.0).push_front(bulk);
+    }
+
+    /// Nobody waits for it any more.
+    pub fn forget(&self, bulk: &Arc<Bulk>) {
+        lock(&self.0).retain(|known| !Arc::ptr_eq(known, bulk));
+    }
+}
+
+impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
+    /// [`DeviceFunction::call_many`], in slices of half as many calls as there are ports, two of them ahead of the results.
+    pub(super) fn call_in_slices(
+        &self,
+        arguments: &[A],
+        strides: Strides,
+    ) -> Vec<Result<R, CallError>> {
+        let core = &self.core;
+        let client = PortClient::new(core, &self.handler);
+        let most = (core.frame.layout().ports / 2).max(1);
+        let mut results = Vec::with_capacity(arguments.len());
+        let mut flying = VecDeque::new();
+        for calls in arguments.chunks(most) {
+            if let Some(refusal) = client.refusal() {
+                flying.push_back(Err((refusal, calls.len())));
+            } else {
+                let bulk = Arc::new(self.bulk(calls, strides.given));
+                core.bulks.push(&bulk);
+                core.wake();
+                flying.push_back(Ok(bulk));
+            }
+            if flying.len() > 2 {
+                land(&client, core, flying.pop_front(), strides, &mut results);
+            }
+        }
+        while !flying.is_empty() {
+            land(&client, core, flying.pop_front(), strides, &mut results);
+        }
+        results
+    }
+
+    fn bulk(&self, calls: &[A], given: usize) -> Bulk {
+        let mut words = vec![0; SLICE_HEADER + calls.len() * given];
+        let places = words[SLICE_HEADER..].chunks_exact_mut(given);
+        for (call, words) in calls.iter().zip(places) {
+            words[0] = self.handler.opcode();
+            words[1] = A::words() as u32;
+            call.put(&mut words[SLICE_PREFIX..SLICE_PREFIX + A::words()]);
+        }
+        Bulk {
+            count: calls.len(),
+            words: Mutex::new(words),
+            answers: Mutex::default(),
+        }
+    }
+}
+
+/// A slice on its way, or why it was not sent, and how many calls that concerns.
+type Flying = Result<Arc<Bulk>, (CallError, usize)>;
+
+fn land<R: CallResult>(
+    client: &PortClient<'_>,
+    core: &Core,
+    flying: Option<Flying>,
+    strides: Strides,
+    results: &mut Vec<Result<R, CallError>>,
+) {
+    let (error, count) = match flying {
+        None => return,
+        Some(Err(refused)) => refused,
+        Some(Ok(bulk)) => match client.wait_bulk(&bulk) {
+            Ok(Answers { lease, words }) => {
+                let answers = words.chunks_exact(strides.taken);
+                results.extend(answers.map(|answer| {
+                    // The lease is what leads to the message of a call that has failed.
+                    let word = if answer[0] == FAILED { lease } else { 0 };
+                    client.judge(answer[0], word)?;
+                    Ok(take(&answer[SLICE_PREFIX..]))
+                }));
+                return;
+            }
+            Err(error) => {
+                core.bulks.forget(&bulk);
+                (error, bulk.count)
+            }
+        },
+    };
+    results.extend(std::iter::repeat_n(error, count).map(Err));
+}
