@@ -142,6 +142,9 @@ fn words_arrive_in_order_whatever_their_number(f: &Fixture) {
         let words: Vec<u32> = (0..count).map(|i| i * i + 5).collect();
         let sum = words.iter().sum::<u32>();
         let (done, closed) = (CallStatus::Done.code(), CallStatus::NoTicket.code());
+        // Which the harness knows.
+        let ran_out = got[0] == CallStatus::TimedOut.code();
+        assert!(!ran_out, "status: TimedOut");
         assert_eq!(got, [done, count, sum, closed], "{count}");
         assert_eq!(seen.lock().unwrap().pop(), Some((77, words)), "{count}");
     }
@@ -164,6 +167,8 @@ fn words_come_back_in_order_whatever_their_number(f: &Fixture) {
             }} }}"
         );
         let got = run(f, &services, &body, 1, count as usize + 6);
+        let ran_out = got[count as usize] == CallStatus::TimedOut.code();
+        assert!(!ran_out, "status: TimedOut");
         let mut expected: Vec<u32> = (0..count).map(|i| word(9, count - i)).collect();
         let (done, end) = (CallStatus::Done.code(), CallStatus::End.code());
         expected.extend([done, 0, end, end, done, 0]);
