@@ -251,7 +251,11 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             max_bind_groups: device.limits.max_bind_groups,
             segments: form.segments.shared,
             device_segments: form.segments.own,
-            first_tag: crate::memory::heap::device_memory::first_tag(device),
+            // Only where there are any: devices share what is compiled the same way for all.
+            first_tag: match form.segments.own {
+                0 => 1,
+                _ => crate::memory::heap::device_memory::first_tag(device),
+            },
             window_aligned: form.segments.window_aligned,
             storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
             segment_bytes: segment_bytes(&device.limits) as u32,

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use tombolo::{Constants, Context, Device, DeviceOptions, HostServices, Kernel, Program};
+use tombolo::{
+    Capability, Constants, Context, Device, DeviceOptions, HostServices, Kernel, Program,
+};
 
 /// A test that runs on each adapter.
 #[derive(Clone, Copy)]
@@ -51,6 +53,19 @@ impl Fixture {
         Context::new()
             .and_then(|context| context.device_named_with(self.device.name(), options))
             .expect("a device on the same adapter")
+    }
+
+    /// Where a running kernel may go on seeing what it has read of the heap: on devices with memory of their own, whose
+    /// tier of pointers has to say so.
+    pub fn tells_that_kernels_read_old_words(&self) -> bool {
+        let capabilities = self.device.capabilities();
+        let why = capabilities.tier(Capability::Pointers).why;
+        assert_eq!(
+            why.contains("may go on seeing"),
+            !capabilities.unified_memory,
+            "{why}"
+        );
+        !capabilities.unified_memory
     }
 
     pub fn is_lavapipe(&self) -> bool {

@@ -46,8 +46,8 @@ pub enum HeapError {
     /// The device has as many segments of memory of its own as its kernels can bind.
     #[error(
         "no room for {bytes} bytes now: {device} has {segments} segments of its own memory, and kernels bind \
-         {bindings} storage buffers at most, one of which is the shared heap and one a status record; the \
-         largest gap is {largest_free}; free something, or use the shared heap or a device buffer"
+         {bindings} storage buffers at most, one of which is the shared heap and one a status record (and 64 \
+         segments in any case); the largest gap is {largest_free}; free something, or use the shared heap or a device buffer"
     )]
     OutOfSegments {
         /// Bytes that were asked for.
