@@ -351,7 +351,8 @@ fn count(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
             if block.status != FILE_OK { atomicMax(&state.failed, block.status); }
             let bytes = min(block.bytes, front + PIECE + MOST - at);
             for (var i = 0u; i < bytes; i += 4u) { words[(FRONT - front + at + i) / 4u] = block.words[i / 4u]; }
-            atomicMax(&filled, FRONT - front + at + bytes);
+            // Behind the end of the file is what an earlier piece has left.
+            if bytes > 0u { atomicMax(&filled, FRONT - front + at + bytes); }
         }
     }
     storageBarrier();

@@ -64,7 +64,7 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         name: "wordcount",
-        args: &["--size", "1", "--blocks"],
+        args: &["--size", "3", "--blocks"],
     },
     Example {
         name: "heat2d",
