@@ -8,6 +8,12 @@ $head$ {
     var reply: $reply$;
     reply.status = 1u;
     tombolo_call_waits = 1u;
+    if tombolo_group_alone() {
+        if takes_part {
+            reply = $single$;
+        }
+        return reply;
+    }
     atomicStore(&tombolo_group_count, 0u);
     workgroupBarrier();
     var slot = 0xffffffffu;

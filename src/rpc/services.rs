@@ -82,6 +82,7 @@ pub(super) struct Function {
 ///   answer a word more for each: give ports room with
 ///   [`HostServicesBuilder::payload`](crate::HostServicesBuilder::payload). On software adapters that makes 0.6 to 0.9 as
 ///   many calls a second as calls one by one (bench `rpc_host`), and spares the turns of loops of all but one invocation.
+///   On devices with memory of their own each invocation calls for itself all the same.
 /// - `f_post(x)`: posts the call and goes on. Its result is dropped. Gives `CALL_DONE` once the call is posted;
 ///   it is served at most once, and exactly once if the services run on.
 /// - `f_begin(x)`: posts the call and gives a *ticket* for its answer; 0 if no port was free. `f_collect(ticket)` gives

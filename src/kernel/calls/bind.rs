@@ -1,7 +1,7 @@
 //! Gives the variables of appended calls their bindings, and functions the bodies that suit the device.
 
 use naga::valid::ModuleInfo;
-use naga::{Block, Expression, GlobalVariable, Handle, Module, Span, Statement};
+use naga::{Block, Expression, GlobalVariable, Handle, Literal, Module, Span, Statement};
 
 use crate::device::fence;
 use crate::kernel::bindings::RuntimeBindings;
@@ -13,6 +13,7 @@ const WAITS: &str = "tombolo_call_waits";
 const FENCE: &str = "tombolo_call_fence";
 const PUBLISH: &str = "tombolo_call_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_call_publish_behind_fence";
+const GROUP_ALONE: &str = "tombolo_group_alone";
 const CALM: &str = "tombolo_call_calm";
 const PAUSE: &str = "tombolo_call_pause";
 
@@ -60,6 +61,16 @@ pub(crate) fn complete(
             for (_, expression) in function.expressions.iter_mut() {
                 if *expression == Expression::GlobalVariable(posts) {
                     *expression = Expression::GlobalVariable(ports);
+                }
+            }
+        }
+    }
+    if split {
+        let functions = module.functions.iter_mut().map(|(_, function)| function);
+        for function in functions.filter(|f| f.name.as_deref() == Some(GROUP_ALONE)) {
+            for (_, expression) in function.expressions.iter_mut() {
+                if let Expression::Literal(Literal::Bool(alone)) = expression {
+                    *alone = true;
                 }
             }
         }
