@@ -9,7 +9,7 @@ mod support;
 
 use tombolo::{Context, Device, DeviceGlobal, DeviceOptions, Launch};
 
-use support::{Error, Raw, ours, pairs};
+use support::{Error, Raw, ours, pairs, word};
 
 /// Pairs measured for each row: many short ones, so that a busy machine disturbs few of them.
 const PAIRS: usize = 101;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Error> {
     let mut rows = Vec::new();
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
-        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let name = word(&adapter.name);
         let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
             rows.push(support::row(label, name, limit, ratios));
         };

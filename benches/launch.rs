@@ -7,7 +7,7 @@ mod support;
 
 use tombolo::{Constants, Context, Device, DeviceBuffer, Kernel, Program};
 
-use support::{Error, Raw, ours, pairs, seconds};
+use support::{Error, Raw, ours, pairs, seconds, word};
 
 /// Pairs measured for each row.
 const PAIRS: usize = 15;
@@ -18,7 +18,7 @@ fn main() -> Result<(), Error> {
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
         let device = context.device_at(adapter.index)?;
-        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let name = word(&adapter.name);
         let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
             rows.push(support::row(label, name, limit, ratios));
         };

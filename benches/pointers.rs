@@ -13,7 +13,7 @@ use tombolo::{
     KernelOptions, Launch, Program, Ptr, SharedHeap, TranslationMode,
 };
 
-use support::{Error, Raw, ours, pairs, seconds};
+use support::{Error, Raw, ours, pairs, seconds, word};
 
 /// Pairs measured for each row.
 const PAIRS: usize = 21;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Error> {
     let mut rows = Vec::new();
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
-        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let name = word(&adapter.name);
         let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
             rows.push(support::row(label, name, limit, ratios));
         };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Error, Raw, seconds};
+use support::{Error, Raw, seconds, spread, word};
 use tombolo::{Context, Device, DeviceFunction, PersistentKernel, Program};
 
 /// How often everything is measured.
@@ -41,7 +41,7 @@ fn main() -> Result<(), Error> {
     let mut rows = Rows::new();
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
-        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let name = word(&adapter.name);
         let bench = Bench::new(&context, adapter.index)?;
         // What is asked of software adapters, which are what there is to measure everywhere.
         let goal = match name {
@@ -88,15 +88,9 @@ fn main() -> Result<(), Error> {
             }
         }
     }
-    for (row, (goal, mut values)) in rows {
-        values.sort_by(f64::total_cmp);
+    for (row, (goal, values)) in rows {
         let goal = goal.map_or(String::new(), |goal| format!(" goal <= {goal}"));
-        println!(
-            "{row} = {:.4} ({:.4}..{:.4}){goal}",
-            values[values.len() / 2],
-            values[0],
-            values[values.len() - 1]
-        );
+        println!("{row} = {}{goal}", spread(values, 4));
     }
     Ok(())
 }

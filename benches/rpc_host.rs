@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Error, seconds};
+use support::{Error, seconds, spread, word};
 use tombolo::{
     Constants, Context, Device, HostServices, Kernel, Launch, PrintOptions, PrintRecord, Program,
 };
@@ -53,7 +53,7 @@ fn main() -> Result<(), Error> {
     }
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
-        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let name = word(&adapter.name);
         let device = context.device_at(adapter.index)?;
         // What is asked of software adapters, which are what there is to measure everywhere.
         let goal = if name == "SwiftShader" { 1.0 } else { 5.0 };
@@ -97,15 +97,9 @@ fn main() -> Result<(), Error> {
             }
         }
     }
-    for (row, (goal, mut values)) in rows {
-        values.sort_by(f64::total_cmp);
+    for (row, (goal, values)) in rows {
         let goal = goal.map_or(String::new(), |goal| format!(" goal >= {goal}"));
-        println!(
-            "{row} = {:.3} ({:.3}..{:.3}){goal}",
-            values[values.len() / 2],
-            values[0],
-            values[values.len() - 1]
-        );
+        println!("{row} = {}{goal}", spread(values, 3));
     }
     Ok(())
 }

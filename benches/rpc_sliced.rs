@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::mpsc::{Receiver, channel};
 
-use support::{Error, seconds};
+use support::{Error, pipeline, seconds, spread, word};
 use tombolo::{Context, Device, DeviceFunction, DeviceOptions, PersistentKernel, Program};
 
 const ROUNDS: usize = 9;
@@ -34,7 +34,7 @@ fn mix([x, y]: [u32; 2]) -> u32 {
 fn main() -> Result<(), Error> {
     let context = Context::new()?;
     for adapter in context.adapters() {
-        let name = adapter.name.split([' ', '(']).next().unwrap_or("adapter");
+        let name = word(&adapter.name);
         for batch in BATCHES {
             let mut options = DeviceOptions::default();
             options.live_memory = false;
@@ -58,23 +58,14 @@ fn main() -> Result<(), Error> {
                 let theirs = seconds(|| raw.run(&calls))?;
                 if round > 0 {
                     ratios.push(theirs / ours);
-                    rates.push(calls.len() as f64 / ours);
+                    rates.push(calls.len() as f64 / ours / 1e3);
                 } else {
                     eprintln!("{name} {batch}: {} slices", server.leases() - leases);
                 }
             }
-            ratios.sort_by(f64::total_cmp);
-            rates.sort_by(f64::total_cmp);
-            println!(
-                "ratio sliced_{batch}/{name} = {:.3} ({:.3}..{:.3}) goal >= 0.8",
-                ratios[ROUNDS / 2],
-                ratios[0],
-                ratios[ROUNDS - 1],
-            );
-            println!(
-                "rate sliced_{batch}_k/{name} = {:.1}",
-                rates[ROUNDS / 2] / 1e3
-            );
+            let (ratios, rates) = (spread(ratios, 3), spread(rates, 1));
+            println!("ratio sliced_{batch}/{name} = {ratios} goal >= 0.8");
+            println!("rate sliced_{batch}_k/{name} = {rates}");
         }
     }
     Ok(())
@@ -116,18 +107,7 @@ impl Loop {
     fn new(device: Device, batch: usize) -> Self {
         use wgpu::BufferUsages as Usage;
         let raw = device.raw();
-        let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: None,
-            source: wgpu::ShaderSource::Wgsl(RAW.into()),
-        });
-        let pipeline = raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: None,
-            layout: None,
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
-        });
+        let pipeline = pipeline(&device, RAW);
         let slots = std::array::from_fn(|_| {
             let make = |words: usize, usage| {
                 raw.create_buffer(&wgpu::BufferDescriptor {

@@ -17,7 +17,7 @@ use std::time::Instant;
 use tombolo::{Buffer, Context, Device, DeviceOptions, Kernel};
 
 use byhand::{Halos, Whole};
-use support::{Error, ours, pairs, row};
+use support::{Error, ours, pairs, row, spread, word};
 
 /// Bytes of a buffer that moves whole, and how often it goes to and fro in a measurement.
 const BYTES: u64 = 16 << 20;
@@ -86,10 +86,6 @@ fn main() -> Result<(), Error> {
 }
 
 const COPIES: &str = "_copies";
-
-fn word(name: &str) -> &str {
-    name.split([' ', '(']).next().unwrap_or("adapter")
-}
 
 /// The pairs, and what to call them.
 fn two(context: &Context) -> Result<Vec<(String, [Device; 2])>, Error> {
@@ -288,12 +284,7 @@ fn decision(context: &Context, one: &Device, other: &Device) -> Result<Vec<f64>,
 }
 
 /// The line of a row in microseconds.
-pub fn time(label: &str, limit: f64, mut times: Vec<f64>) -> String {
-    times.sort_by(f64::total_cmp);
-    format!(
-        "time {label} = {:.3} ({:.3}..{:.3}) goal <= {limit:.2}",
-        times[times.len() / 2],
-        times[0],
-        times[times.len() - 1],
-    )
+pub fn time(label: &str, limit: f64, times: Vec<f64>) -> String {
+    let spread = spread(times, 3);
+    format!("time {label} = {spread} goal <= {limit:.2}")
 }

@@ -1,4 +1,4 @@
-//! What the benches share: the hand-written side on raw wgpu, and pairs of measurements.
+//! What the benches share: the hand-written side on raw wgpu, pairs of measurements, and the rows' lines.
 
 #![allow(dead_code)] // Each bench uses its part.
 
@@ -29,18 +29,7 @@ impl Raw {
         buffers: &[(wgpu::Buffer, u64, u64)],
     ) -> Self {
         let raw = device.raw();
-        let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: None,
-            source: wgpu::ShaderSource::Wgsl(source.into()),
-        });
-        let pipeline = raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: None,
-            layout: None,
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
-        });
+        let pipeline = pipeline(device, source);
         let entries: Vec<_> = (0..)
             .zip(buffers)
             .map(|(binding, (buffer, offset, bytes))| wgpu::BindGroupEntry {
@@ -85,6 +74,23 @@ impl Raw {
     }
 }
 
+/// A pipeline of raw wgpu, with the layout that wgpu derives.
+pub fn pipeline(device: &Device, source: &str) -> wgpu::ComputePipeline {
+    let raw = device.raw();
+    let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: None,
+        source: wgpu::ShaderSource::Wgsl(source.into()),
+    });
+    raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: None,
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    })
+}
+
 pub fn ours(device: &Device, source: &str) -> Result<Kernel, Error> {
     let program = Program::new("bench.wgsl", source)?;
     Ok(device.kernel(&program, "main", &Constants::new())?)
@@ -119,12 +125,23 @@ pub fn pairs(
 }
 
 /// The row's line, for at least one measurement.
-pub fn row(label: &str, adapter: &str, limit: f64, mut ratios: Vec<f64>) -> String {
-    ratios.sort_by(f64::total_cmp);
+pub fn row(label: &str, adapter: &str, limit: f64, ratios: Vec<f64>) -> String {
+    let spread = spread(ratios, 3);
+    format!("ratio {label}/{adapter} = {spread} goal <= {limit}")
+}
+
+/// The median, the least and the most of at least one measurement.
+pub fn spread(mut values: Vec<f64>, digits: usize) -> String {
+    values.sort_by(f64::total_cmp);
     format!(
-        "ratio {label}/{adapter} = {:.3} ({:.3}..{:.3}) goal <= {limit}",
-        ratios[ratios.len() / 2],
-        ratios[0],
-        ratios[ratios.len() - 1],
+        "{:.digits$} ({:.digits$}..{:.digits$})",
+        values[values.len() / 2],
+        values[0],
+        values[values.len() - 1],
     )
+}
+
+/// What rows call an adapter.
+pub fn word(name: &str) -> &str {
+    name.split([' ', '(']).next().unwrap_or("adapter")
 }
