@@ -7,7 +7,7 @@ use super::*;
 
 const LEN: u64 = 4096;
 
-fn want(at: usize, range: Range<u64>, access: Access) -> Want {
+pub(super) fn want(at: usize, range: Range<u64>, access: Access) -> Want {
     Want {
         place: place(at),
         range,

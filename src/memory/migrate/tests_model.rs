@@ -4,16 +4,15 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::model::{LEN, Machine, PLACES, place};
+use super::model::{LEN, Machine, PLACES};
 use super::model_wires::Wires;
+use super::tests::want;
 use super::*;
 
 #[derive(Debug, Clone)]
 enum Operation {
-    /// Several wants at one place.
-    Launch(usize, Vec<(Range<u64>, Access)>),
-    /// Wants at several places at once.
-    Together(Vec<(usize, Range<u64>, Access)>),
+    /// Wants at one place, or at several places at once.
+    Launch(Vec<Want>),
     Discard(Range<u64>),
     Evict(usize),
     Lose(usize),
@@ -50,14 +49,22 @@ fn access() -> impl Strategy<Value = Access> {
     ]
 }
 
+/// A want somewhere.
+fn wanted(devices: usize, access: impl Strategy<Value = Access>) -> impl Strategy<Value = Want> {
+    (0..=devices, range(), access).prop_map(|(at, range, access)| want(at, range, access))
+}
+
 fn commands(devices: usize) -> impl Strategy<Value = Operation> {
     let wants = prop::collection::vec((range(), access()), 1..4);
     prop_oneof![
-        8 => (0..=devices, wants).prop_map(|(at, wants)| Operation::Launch(at, wants)),
+        8 => (0..=devices, wants).prop_map(|(at, wants)| {
+            let here = |(range, access)| want(at, range, access);
+            Operation::Launch(wants.into_iter().map(here).collect())
+        }),
         2 => one_writer(devices),
         1 => (prop::collection::vec(0..=devices, 2..4), range()).prop_map(|(places, range)| {
-            let read = |at| (at, range.clone(), Access::Read);
-            Operation::Together(places.into_iter().map(read).collect())
+            let read = |at| want(at, range.clone(), Access::Read);
+            Operation::Launch(places.into_iter().map(read).collect())
         }),
         1 => range().prop_map(Operation::Discard),
     ]
@@ -65,18 +72,17 @@ fn commands(devices: usize) -> impl Strategy<Value = Operation> {
 
 /// Several places read, and one of them may write.
 fn one_writer(devices: usize) -> impl Strategy<Value = Operation> {
-    let reads = prop::collection::vec((0..=devices, range(), Just(Access::Read)), 1..4);
-    (reads, 0..=devices, range(), access()).prop_map(|(mut wants, at, range, access)| {
-        wants.push((at, range, access));
-        Operation::Together(wants)
+    let reads = prop::collection::vec(wanted(devices, Just(Access::Read)), 1..4);
+    (reads, wanted(devices, access())).prop_map(|(mut wants, one)| {
+        wants.push(one);
+        Operation::Launch(wants)
     })
 }
 
 fn anything(devices: usize) -> impl Strategy<Value = Operation> {
     prop_oneof![
         8 => commands(devices),
-        1 => prop::collection::vec((0..=devices, range(), access()), 1..5)
-            .prop_map(Operation::Together),
+        1 => prop::collection::vec(wanted(devices, access()), 1..5).prop_map(Operation::Launch),
         1 => (0..=devices).prop_map(Operation::Evict),
         1 => (1..=devices).prop_map(Operation::Lose),
         1 => (0..=devices, range()).prop_map(|(at, range)| Operation::Fail(at, range)),
@@ -118,28 +124,7 @@ fn real_wires() -> impl Strategy<Value = Wires> {
 
 fn apply(machine: &mut Machine, operation: &Operation) {
     match operation {
-        Operation::Launch(at, wants) => {
-            let wants: Vec<Want> = wants
-                .iter()
-                .map(|(range, access)| Want {
-                    place: place(*at),
-                    range: range.clone(),
-                    access: *access,
-                })
-                .collect();
-            machine.launch(&wants);
-        }
-        Operation::Together(wants) => {
-            let wants: Vec<Want> = wants
-                .iter()
-                .map(|(at, range, access)| Want {
-                    place: place(*at),
-                    range: range.clone(),
-                    access: *access,
-                })
-                .collect();
-            machine.launch(&wants);
-        }
+        Operation::Launch(wants) => machine.launch(wants),
         Operation::Discard(range) => machine.discard(range.clone()),
         Operation::Evict(at) => machine.evict(*at),
         Operation::Lose(at) => machine.lose_device(*at),

@@ -1,6 +1,7 @@
 //! What explanations and errors say, word for word.
 
 use super::model::place;
+use super::tests::want;
 use super::*;
 
 fn name(place: Place) -> String {
@@ -19,11 +20,7 @@ fn buffer() -> Residency {
 }
 
 fn wants(at: usize, range: std::ops::Range<u64>, access: Access) -> [Want; 1] {
-    [Want {
-        place: place(at),
-        range,
-        access,
-    }]
+    [want(at, range, access)]
 }
 
 fn told(buffer: &Residency, wants: &[Want], routes: &Routes) -> String {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::model::{LEN, PLACES, Random, place};
+use super::tests::want;
 use super::*;
 
 enum Action {
@@ -69,11 +70,7 @@ impl Queues {
     fn launch(&mut self, at: usize, wants: &[(Range<u64>, Access)]) {
         let wants: Vec<Want> = wants
             .iter()
-            .map(|(range, access)| Want {
-                place: place(at),
-                range: range.clone(),
-                access: *access,
-            })
+            .map(|(range, access)| want(at, range.clone(), *access))
             .collect();
         let plan = self.residency.plan(&wants, &self.routes).expect("a plan");
         let mut tokens = Vec::new();
