@@ -1,7 +1,7 @@
 //! The host's side of buffers: reading, writing, filling, and telling them where to be.
 
 use std::ops::{Range, RangeBounds};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use bytemuck::Pod;
 
@@ -262,7 +262,7 @@ impl Root {
             state.check_maps(what, &range, false, own)?;
             state.notice_losses();
             if state.is_shared() {
-                return self.read_heap(&mut state, range, bytes);
+                return self.read_heap(state, range, bytes);
             }
             loop {
                 match self.start_read(&mut state, &range, bytes) {
@@ -322,10 +322,11 @@ impl Root {
         Ok(started)
     }
 
-    /// Reads what lies in the heap, after everything that writes there.
+    /// Reads what lies in the heap, after everything that writes there. Who has the heap may ask for the buffer, so that
+    /// it is not kept while the heap is waited for.
     fn read_heap(
         &self,
-        state: &mut State,
+        state: MutexGuard<'_, State>,
         range: Range<u64>,
         bytes: &mut [u8],
     ) -> Result<(), BufferError> {
@@ -336,10 +337,14 @@ impl Root {
             }
             return Ok(());
         };
+        // It stays where it is as long as the buffer lives.
+        let heap = heap.clone();
+        drop(state);
         let host = heap.host()?;
         bytes.copy_from_slice(host.slice(ptr.byte_add(range.start), bytes.len())?);
         drop(host);
-        failure_of(&state.host_taint.touching(&range))
+        let outcomes = self.lock().host_taint.touching(&range);
+        failure_of(&outcomes)
     }
 
     /// Makes `bytes` the latest of `range`.
