@@ -70,6 +70,7 @@ impl<T: Pod> Buffer<T> {
         let mut state = self.root.lock();
         state.check_maps(WHAT, &range, true, None)?;
         state.notice_losses();
+        state.forget_ended();
         let pattern = bytemuck::bytes_of(&value);
         let places = state.places();
         let most = |place: &&Place| state.copy(**place).map_or(0, |copy| copy.used_at);
