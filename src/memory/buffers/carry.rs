@@ -300,8 +300,16 @@ impl Root {
             return Ok(());
         };
         let owner = Arc::clone(&source.device);
+        owner.lost.check().map_err(Arc::new)?;
+        if state
+            .copy_mut(from)
+            .is_some_and(|copy| copy.is_unsent(&range))
+        {
+            owner.flush()?;
+        }
         let words = range.start / 4 * 4..range.end.next_multiple_of(4);
         let bytes = words.end - words.start;
+        // From here on there is a crate to give back.
         let exchange = &self.context().exchange;
         let Some(taken) = exchange.take(bytes, &owner, device) else {
             // It is not to be had: from now on bytes go the other way.
@@ -312,13 +320,6 @@ impl Root {
             return Ok(());
         };
         let (seen, memory) = (seen.clone(), memory.clone());
-        owner.lost.check().map_err(Arc::new)?;
-        if state
-            .copy_mut(from)
-            .is_some_and(|copy| copy.is_unsent(&range))
-        {
-            owner.flush()?;
-        }
         let depends_on = source.depends_on(&range);
         // Held, so that nothing is submitted in between that was not looked at.
         let queue = owner.queue.lock(&owner);
