@@ -52,6 +52,7 @@ pub(crate) struct State {
     pub(super) arrivals: Vec<(Arc<Outcome>, Place, Range<u64>)>,
     /// Commands that may not have ended, by the numbers that the residency knows them by.
     uses: HashMap<u64, InUse>,
+    /// Without the moves, which the residency counts.
     pub(super) statistics: BufferStatistics,
 }
 
@@ -197,8 +198,7 @@ impl Root {
     /// Puts a plan that was carried out into the books.
     pub(super) fn commit(&self, state: &mut State, plan: &Plan) -> Result<(), BufferError> {
         state.residency.commit(plan).map_err(BufferError::Migrate)?;
-        state.statistics.add(plan);
-        self.context().count(|totals| totals.add(plan));
+        self.context().count(|totals| totals.moves.add(plan));
         Ok(())
     }
 

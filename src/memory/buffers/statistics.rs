@@ -1,6 +1,6 @@
 //! What buffers have cost and spared, and the memory that they have on devices.
 
-use crate::memory::migrate::{Counters, Plan};
+use crate::memory::migrate::Counters;
 
 /// What was moved for a buffer, or for all buffers of a context, and what was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,18 +14,6 @@ pub struct BufferStatistics {
     /// Writes of different devices and threads to the same bytes, of which the second was enqueued before the first had
     /// ended or anybody had waited for it. The second one counts; which one is second is a matter of luck.
     pub conflicts: u64,
-}
-
-impl BufferStatistics {
-    pub(super) fn add(&mut self, plan: &Plan) {
-        let moves = &mut self.moves;
-        moves.moved += plan.moved();
-        moves.steps += plan.steps.len() as u64;
-        moves.avoided.current += plan.avoided.current;
-        moves.avoided.undefined += plan.avoided.undefined;
-        moves.avoided.overwritten += plan.avoided.overwritten;
-        moves.whole_buffer += plan.whole_buffer;
-    }
 }
 
 /// The memory that buffers of a context have on one device.

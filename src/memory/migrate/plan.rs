@@ -127,7 +127,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub(super) fn add(&mut self, plan: &Plan) {
+    pub(crate) fn add(&mut self, plan: &Plan) {
         count(&mut self.moved, plan.moved(), 1);
         count(&mut self.steps, plan.steps.len() as u64, 1);
         count(&mut self.avoided.current, plan.avoided.current, 1);
