@@ -136,6 +136,7 @@ impl Launch {
     /// What [`Launch::submit`] would refuse before it asks for memory.
     pub fn explain(&mut self) -> Result<LaunchExplanation, LaunchError> {
         self.check()?;
+        self.check_parts()?;
         let (roots, uses) = (self.roots(), self.uses());
         let device = Arc::clone(&self.kernel.device);
         let boarding = Boarding::begin(&device, &device.buffers_room, &roots);

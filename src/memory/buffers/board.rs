@@ -182,12 +182,9 @@ impl<'r> Boarding<'r> {
         uses.iter().map(want).collect()
     }
 
-    /// Has memory made, and brings the bytes that the launch needs. Afterwards they are there for all that is recorded
-    /// on the device.
-    pub(crate) fn bring(&mut self, uses: &[Use]) -> Result<LaunchExplanation, Refused> {
-        let by_root = self.by_root(uses);
-        for (at, uses) in by_root.iter().enumerate() {
-            let state = &mut self.states[at];
+    /// Brings the books up to date, and refuses what meets mapped bytes.
+    fn prepare(&mut self, by_root: &[Vec<(usize, &Use)>]) -> Result<(), Refused> {
+        for (state, uses) in self.states.iter_mut().zip(by_root) {
             state.notice_losses();
             state.forget_ended();
             for (index, one) in uses {
@@ -196,6 +193,14 @@ impl<'r> Boarding<'r> {
                     .map_err(|error| (*index, error))?;
             }
         }
+        Ok(())
+    }
+
+    /// Has memory made, and brings the bytes that the launch needs. Afterwards they are there for all that is recorded
+    /// on the device.
+    pub(crate) fn bring(&mut self, uses: &[Use]) -> Result<LaunchExplanation, Refused> {
+        let by_root = self.by_root(uses);
+        self.prepare(&by_root)?;
         for (at, uses) in by_root.iter().enumerate() {
             let first = uses.first().map_or(0, |(index, _)| *index);
             let root = &self.roots[at];
@@ -231,10 +236,10 @@ impl<'r> Boarding<'r> {
     /// What [`Self::bring`] would do. Nothing changes.
     pub(crate) fn explain(&mut self, uses: &[Use]) -> Result<LaunchExplanation, Refused> {
         let by_root = self.by_root(uses);
+        self.prepare(&by_root)?;
         let mut told = LaunchExplanation::default();
         for (at, uses) in by_root.iter().enumerate() {
             let first = uses.first().map_or(0, |(index, _)| *index);
-            self.states[at].notice_losses();
             let wants = self.wants(uses);
             // Buffers in the heap are one memory, as soon as they are used.
             let mut residency = self.states[at].residency.clone();
