@@ -68,12 +68,13 @@ impl Launch {
     fn attempt(&mut self) -> Result<Attempt, LaunchError> {
         self.check()?;
         self.kernel.device.lost.check().map_err(Arc::new)?;
-        let room = Arc::clone(&self.kernel.device.buffers_room);
+        let room;
         let (roots, uses) = (self.roots(), self.uses());
         // Held until the launch is recorded: the order of launches is the order of versions.
         let mut boarding = None;
         if !roots.is_empty() {
             let owner = Arc::clone(&self.kernel.device);
+            room = Arc::clone(&owner.buffers_room);
             if let (Some(groups), _) = self.dispatches()?
                 && groups.is_empty()
             {
