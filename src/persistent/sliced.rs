@@ -105,6 +105,7 @@ impl SlicedRelay {
         while let Some(flight) = self.flights.pop_front() {
             self.free.push(flight.slot);
         }
+        core.set_batch(None);
         loop {
             let stage = core.stage();
             if matches!(stage, Stage::Closed | Stage::Failed) {
@@ -147,11 +148,15 @@ impl SlicedRelay {
     }
 
     fn step(&mut self) -> Result<bool, ServerFailure> {
-        if !self.free.is_empty()
-            && let Some(calls) = self.next()
-            && self.send(calls)?
-        {
-            return Ok(true);
+        if let Some(slot) = self.free.pop() {
+            match self.next() {
+                Some(calls) => {
+                    if self.send(slot, calls)? {
+                        return Ok(true);
+                    }
+                }
+                None => self.free.push(slot),
+            }
         }
         let Some(oldest) = self.flights.front() else {
             return Ok(false);
@@ -222,19 +227,14 @@ impl SlicedRelay {
     }
 
     /// Sends a slice; `false` if the device could not be had now.
-    fn send(&mut self, calls: Calls) -> Result<bool, ServerFailure> {
+    fn send(&mut self, mut slot: Slot, calls: Calls) -> Result<bool, ServerFailure> {
         let core = Arc::clone(&self.core);
-        let lease = match core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
-            0 => core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+        // 0 stands for an answer that was never given.
+        let lease = match core.leases.load(Ordering::Relaxed).wrapping_add(1) {
+            0 => 1,
             lease => lease,
         };
-        let Some(mut slot) = self.free.pop() else {
-            // Never: it was looked for.
-            if let Calls::Bulk(bulk) = calls {
-                core.bulks.put_back(bulk);
-            }
-            return Ok(false);
-        };
+        core.leases.store(lease, Ordering::Relaxed);
         let mut words = match &calls {
             Calls::Ports(calls) => self.written(calls),
             Calls::Bulk(bulk) => bulk.take_words(),
@@ -242,19 +242,14 @@ impl SlicedRelay {
         if let [count, number, ..] = &mut words[..] {
             (*count, *number) = (calls.len() as u32, lease);
         }
-        let failed = |error: Arc<LaunchError>| ServerFailure::Launch { lease, error };
         let groups = self.shape.groups(calls.len());
         let answers = calls.len() * self.shape.taken;
         let submitted = submit(&mut slot, &words, groups, answers);
-        let words = match (&submitted, &calls) {
-            (Err(_), Calls::Bulk(bulk)) => {
-                bulk.put_words(words);
-                Vec::new()
-            }
-            _ => words,
-        };
-        if matches!(calls, Calls::Ports(_)) {
-            self.words = words;
+        match &calls {
+            Calls::Ports(_) => self.words = words,
+            // For another attempt.
+            Calls::Bulk(bulk) if submitted.is_err() => bulk.put_words(words),
+            Calls::Bulk(_) => {}
         }
         match submitted {
             Ok((event, answers)) => {
@@ -283,14 +278,21 @@ impl SlicedRelay {
                     }
                     Calls::Bulk(bulk) => core.bulks.put_back(bulk),
                 }
+                // There was none.
+                core.leases.store(lease.wrapping_sub(1), Ordering::Relaxed);
                 core.held.store(true, Ordering::Release);
                 core.landed.ring();
-                std::thread::sleep(HELD);
-                Ok(true)
+                // What is on its way lands meanwhile.
+                let waits = self.flights.is_empty();
+                if waits {
+                    std::thread::sleep(HELD);
+                }
+                Ok(waits)
             }
             Err(error) => {
                 self.free.push(slot);
-                Err(failed(Arc::new(error)))
+                let error = Arc::new(error);
+                Err(ServerFailure::Launch { lease, error })
             }
         }
     }
