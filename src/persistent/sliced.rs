@@ -167,7 +167,7 @@ impl SlicedRelay {
             Err(WaitError::Failed(error)) => Err(error),
             Err(WaitError::Deadline) => {
                 let waited = oldest.sent.elapsed();
-                if waited < self.core.policy.time + self.core.policy.stuck {
+                if waited < self.core.policy.time.saturating_add(self.core.policy.stuck) {
                     return Ok(true);
                 }
                 return Err(ServerFailure::LeaseStuck {
