@@ -2,6 +2,7 @@
 //! nothing goes through ports one by one.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use super::core::Core;
@@ -45,6 +46,15 @@ impl Bulk {
     /// Before the callers are told that a slice has landed.
     pub fn answer(&self, answers: Answers) {
         *lock(&self.answers) = Some(answers);
+    }
+
+    /// Whether nobody but its caller has it any more: a relay that has ended before it could answer, and was started again,
+    /// knows nothing of it.
+    pub fn is_dropped(this: &Arc<Self>) -> bool {
+        let is_so = Arc::strong_count(this) == 1;
+        // Whoever dropped it had answered before, or never does.
+        fence(Ordering::Acquire);
+        is_so
     }
 
     pub fn take_answers(&self) -> Option<Answers> {
@@ -158,4 +168,57 @@ fn land<R: CallResult>(
         },
     };
     results.extend(std::iter::repeat_n(error, count).map(Err));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::kernel::Program;
+    use crate::kernel::server::declarations;
+    use crate::persistent::frame::Frame;
+    use crate::persistent::policy::LeasePolicy;
+    use crate::rpc::port::layout::PortLayout;
+
+    #[test]
+    fn a_slice_that_its_relay_has_dropped_is_told() {
+        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
+        let handlers = declarations(&program.unwrap(), &[("next".to_owned(), false)]);
+        let handlers = handlers.unwrap_or_else(|fault| panic!("{}", fault.why));
+        let frame = Frame::on_host(PortLayout::new(4, 4));
+        let core = Core::new(1, None, frame, handlers, LeasePolicy::host(), 1);
+        let core = Arc::new(core);
+        let bulk = || {
+            Arc::new(Bulk {
+                count: 1,
+                words: Mutex::default(),
+                answers: Mutex::default(),
+            })
+        };
+        let (lost, answered) = (bulk(), bulk());
+        core.bulks.push(&lost);
+        core.bulks.push(&answered);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let waiting = Arc::clone(&core);
+        std::thread::spawn(move || {
+            let client = PortClient::new(&waiting, &waiting.handlers[0]);
+            for bulk in [lost, answered] {
+                let answers = client.wait_bulk(&bulk).map(|answers| answers.lease);
+                sender.send(answers).unwrap();
+            }
+        });
+        // What a relay does that fails and is started again while the caller is asleep: the stage is that of before.
+        drop(core.bulks.pop());
+        let minute = Duration::from_secs(60);
+        let told = receiver.recv_timeout(minute).unwrap();
+        assert!(matches!(told, Err(CallError::Stopped { .. })), "{told:?}");
+        let taken = core.bulks.pop().unwrap();
+        taken.answer(Answers {
+            lease: 7,
+            words: Vec::new(),
+        });
+        drop(taken);
+        assert_eq!(receiver.recv_timeout(minute).unwrap().unwrap(), 7);
+    }
 }

@@ -1,6 +1,7 @@
 //! One call at one port: posting it, and waiting for its answer.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -177,6 +178,15 @@ impl<'c> PortClient<'c> {
         Some(self.judge(status, word))
     }
 
+    /// Why the server has left a call without an answer.
+    fn stopped(&self) -> CallError {
+        let handler = self.name();
+        // It may have been started again meanwhile.
+        (self.core.refusal(handler)).unwrap_or_else(|| CallError::Stopped {
+            handler: handler.to_owned(),
+        })
+    }
+
     /// What a status means.
     pub fn judge(&self, status: u32, word: u32) -> Result<(), CallError> {
         let handler = self.name();
@@ -200,13 +210,7 @@ impl<'c> PortClient<'c> {
                 });
             }
             3 => {
-                return Err(match self.core.refusal(handler) {
-                    Some(refusal) => refusal,
-                    // It was started again meanwhile.
-                    None => CallError::Stopped {
-                        handler: handler.to_owned(),
-                    },
-                });
+                return Err(self.stopped());
             }
             _ => {}
         }
@@ -254,10 +258,11 @@ impl<'c> PortClient<'c> {
     }
 
     /// Waits for the answers of a slice that the caller has written.
-    pub fn wait_bulk(&self, bulk: &Bulk) -> Result<Answers, CallError> {
+    pub fn wait_bulk(&self, bulk: &Arc<Bulk>) -> Result<Answers, CallError> {
         let mut naps = Naps::default();
         loop {
             // Before the look: what has no answer then gets none.
+            let is_dropped = Bulk::is_dropped(bulk);
             let loss = self.loss();
             let landed = self.landed();
             if let Some(answers) = bulk.take_answers() {
@@ -265,6 +270,9 @@ impl<'c> PortClient<'c> {
             }
             if let Some(loss) = loss.or_else(|| self.hindrance()) {
                 return Err(loss);
+            }
+            if is_dropped {
+                return Err(self.stopped());
             }
             self.rest(&mut naps, landed, None);
         }
