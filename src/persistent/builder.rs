@@ -250,23 +250,25 @@ impl PersistentKernelBuilder {
         let calls = self.program.calls_host();
         let (mut most, turns) = share(budget, self.turns, calls);
         let recipe = self.recipe(turns, together, payload);
+        let no_callers = |why: String| ServerError::NoKernelsCall {
+            device: device.name().to_owned(),
+            why,
+        };
+        if self.callers > 0 {
+            can_share(capabilities).map_err(no_callers)?;
+        }
         if !capabilities.live_calls() {
             return self.start_sliced(handlers, layout, recipe);
         }
         let frame = match self.callers {
             0 => Frame::new(&device.shared, layout, lanes)?,
             areas => {
-                let why = |why: String| ServerError::NoKernelsCall {
-                    device: device.name().to_owned(),
-                    why,
-                };
                 if together.is_some() {
                     let text = "whole work-groups serve its calls, which the ports of kernels have no way for";
-                    return Err(why(text.to_owned()));
+                    return Err(no_callers(text.to_owned()));
                 }
-                can_share(capabilities).map_err(why)?;
                 let framed = Frame::with_callers(&device.shared, layout, lanes, areas.min(16));
-                framed.map_err(|error| why(error.to_string()))?
+                framed.map_err(|error| no_callers(error.to_string()))?
             }
         };
         let shape = ServerShape {
