@@ -30,27 +30,8 @@ pub enum MigrateError {
         start: u64,
         /// One past the last byte.
         end: u64,
-        /// Bytes of the buffer or view.
+        /// Bytes of the buffer.
         len: u64,
-    },
-    /// A sub-buffer of no bytes.
-    #[error("migrate: a sub-buffer of 0 bytes at {offset} holds nothing: give it 1 byte or more")]
-    EmptyView {
-        /// Where it would start, in bytes of its parent.
-        offset: u64,
-    },
-    /// A view starts where the adapter cannot bind.
-    #[error(
-        "migrate: the sub-buffer starts at byte {offset} of its root, which is no multiple of {align}: start it \
-         at {below} or {above}",
-        below = offset / align * align,
-        above = (offset / align * align).saturating_add(*align)
-    )]
-    Misaligned {
-        /// Where it starts, in bytes of the root buffer.
-        offset: u64,
-        /// What the adapter needs, in bytes.
-        align: u64,
     },
     /// Bytes that are wanted were only on a device that is gone.
     #[error(

@@ -18,8 +18,8 @@
 //!   reads, what was ever written, and what the place does not have; the source is the cheapest one.
 //! - **[`Residency::commit`]** is called when the copies are enqueued, [`Residency::wrote`] when the command is.
 //!   So decisions are made at enqueue time, and the order of enqueuing is the order of versions.
-//! - **Sub-buffers** are [`View`]s, an offset and a length: there is one residency for each root buffer, so that a
-//!   parent and all its parts always agree.
+//! - **Sub-buffers** are ranges of their root buffer and have no state: there is one residency for each root, so that
+//!   a parent and all its parts always agree.
 //! - **Hazards**: events of unfinished commands are remembered for each range ([`Residency::begin`]), so that the
 //!   runtime can ask what a copy or a command has to wait for. Memory of different places never conflicts: a
 //!   kernel may go on reading an old version on one device while another device writes the next one.
@@ -51,7 +51,6 @@ mod plan;
 mod residency;
 mod routes;
 mod uses;
-mod view;
 
 #[cfg(test)]
 mod model;
@@ -75,7 +74,6 @@ pub use plan::{Avoided, Counters, Plan, Step, Why};
 pub use residency::Residency;
 pub use routes::{Route, Routes};
 pub use uses::{Hazard, HazardKind, Use};
-pub use view::View;
 
 use std::ops::Range;
 
