@@ -74,6 +74,13 @@ fn calls_that_were_taken_are_not_served_again() {
         client.try_take(calls[0], &mut []).map(|head| head[0]),
         Some(1)
     );
+    // The port of a call that was left and answered goes on to the next one: whoever waited for the former is woken.
+    assert!(!client.is_over(calls[2]));
+    let followed = Client::new(&frame, layout, calls[1].port).try_post(7, &[1]);
+    let followed = followed.unwrap();
+    assert_eq!(followed.port, calls[1].port);
+    assert!(!client.is_answered(calls[1]) && client.is_over(calls[1]));
+    assert!(!client.is_over(followed));
     assert!(frame.is_awaited());
     frame.give_up(false, 3, 0);
     assert!(!frame.is_awaited());

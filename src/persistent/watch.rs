@@ -86,7 +86,8 @@ fn run(core: &Weak<Core>) {
         state.waiting.retain(|(posted, waker)| {
             let ready = ended
                 || match posted {
-                    Some(posted) => client.is_answered(*posted),
+                    // Of a future that was dropped the port may have been taken again.
+                    Some(posted) => client.is_over(*posted),
                     // Not at once, or whoever wants a port keeps this thread.
                     None => looks >= LOOKS,
                 };

@@ -88,6 +88,12 @@ impl<W: ClientWords> Client<W> {
         .is_some()
     }
 
+    /// Whether a call is over: answered, or left, answered and followed by another one at its port.
+    pub fn is_over(&self, posted: Posted) -> bool {
+        let outbox = self.words.load(self.layout.request(posted.port));
+        outbox != posted.request || self.is_answered(posted)
+    }
+
     /// Leaves a call alone: nobody will ask for its answer, and its port is free when it has been served.
     pub fn leave(&self, posted: Posted) {
         self.words.store(self.layout.lock(posted.port), 0);
