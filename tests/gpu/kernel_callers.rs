@@ -318,6 +318,11 @@ fn devices_out_of_reach_are_refused(f: &Fixture) {
         matches!(error, ServerError::NoKernelsCall { .. }),
         "{error}"
     );
+    let error = builder(&f.open(blind)).callers(1).start().unwrap_err();
+    assert!(
+        matches!(error, ServerError::NoKernelsCall { .. }),
+        "{error}"
+    );
     if !can_share(f, &other) {
         let error = builder(&other).callers(1).start().unwrap_err();
         assert!(

@@ -19,6 +19,7 @@ cases![
     a_call_that_fails_in_a_slice_fails_alone,
     batches_travel_as_slices_of_their_own,
     calls_that_fail_in_a_batch_fail_alone,
+    whoever_has_the_heap_and_calls_in_slices_is_told,
     slices_end_with_their_server,
     batches_end_with_their_server,
     work_groups_serve_calls_of_slices,
@@ -177,6 +178,13 @@ fn values_of_all_kinds_travel_in_slices(f: &Fixture) {
     });
     // 1 to 40, of 8 threads.
     assert_eq!(visited.call_timeout(&(), MINUTE).unwrap(), 8 * 820);
+    // Without arguments, or without a result, in batches.
+    for result in visit.call_many(&[(2,); 100]) {
+        result.unwrap();
+    }
+    for result in visited.call_many(&[(); 100]) {
+        assert_eq!(result.unwrap(), 8 * 820 + 200);
+    }
     // What does not fit is told before anything is called.
     let error = server.function::<(u32,), u32>("turn").unwrap_err();
     assert!(matches!(error, ServerError::Signature { .. }), "{error}");
@@ -300,6 +308,33 @@ fn batches_end_with_their_server(f: &Fixture) {
     assert!(!check(function.call_many(&calls)));
 }
 
+fn whoever_has_the_heap_and_calls_in_slices_is_told(f: &Fixture) {
+    let device = device(f);
+    let source = "fn add(p: usm_ptr, by: u32) -> u32 {
+            let values = usm_Words(p);
+            values[0] += by;
+            return values[0];
+        }
+        alias Words = array<u32>;";
+    let server = builder(&device, source).handler("add").start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let add = server.function::<(Ptr<u32>, u32), u32>("add").unwrap();
+    let heap = device.heap().unwrap();
+    let value = heap.alloc(5u32).unwrap();
+    assert_eq!(add.call_timeout(&(value, 2), MINUTE).unwrap(), 7);
+    let before = server.leases();
+    let access = heap.host().unwrap();
+    let error = add.call_timeout(&(value, 0), MINUTE).unwrap_err();
+    assert!(matches!(error, CallError::HostAccess { .. }), "{error}");
+    for result in add.call_many(&[(value, 0); 3]) {
+        let error = result.unwrap_err();
+        assert!(matches!(error, CallError::HostAccess { .. }), "{error}");
+    }
+    assert!(server.leases() <= before + 1);
+    drop(access);
+    assert_eq!(add.call_timeout(&(value, 4), MINUTE).unwrap(), 11);
+}
+
 fn slices_end_with_their_server(f: &Fixture) {
     let (server, function) = mixer(&device(f), 64);
     assert_eq!(function.call_timeout(&(1, 2), MINUTE).unwrap(), mix(1, 2));
@@ -367,6 +402,11 @@ fn work_groups_serve_calls_of_slices(f: &Fixture) {
             });
         }
     });
+    // In batches, too: a group for each call.
+    let calls: Vec<(u32, u32)> = (0..100).map(|i| (i, 3 * i)).collect();
+    for (result, i) in total.call_many(&calls).into_iter().zip(0u32..) {
+        assert_eq!(result.unwrap(), 64 * i + 2016 * 3 * i);
+    }
 }
 
 fn handlers_in_slices_post_to_the_host_and_do_not_wait(f: &Fixture) {
