@@ -24,6 +24,26 @@ fn tombolo_call_fence() {}
 fn tombolo_call_publish(at: u32, value: u32) { atomicExchange(&tombolo_posts[at], value); }
 fn tombolo_call_publish_behind_fence(at: u32, value: u32) { atomicStore(&tombolo_posts[at], value); }
 
+// Writes a word of a packet; what it adds to the packet's seal. Where ports lie in two memories the second function's
+// body replaces the first one's: words may arrive there in any order, and the seal says when all have
+// (`rpc::port::seal`).
+fn tombolo_call_store(at: u32, word: u32) -> u32 {
+    atomicStore(&tombolo_posts[at], word);
+    return 0u;
+}
+fn tombolo_call_store_sealed(at: u32, word: u32) -> u32 {
+    atomicStore(&tombolo_posts[at], word);
+    let mixed = (word ^ (at * 0x9e3779b1u)) * 0x85ebca6bu;
+    return (mixed ^ (mixed >> 15u)) * 0xc2b2ae35u;
+}
+
+// Seals a packet whose words come to `sum`, before its request is written at `outbox`.
+fn tombolo_call_seal(arguments: u32, sum: u32, outbox: u32, request: u32) {}
+fn tombolo_call_seal_sealed(arguments: u32, sum: u32, outbox: u32, request: u32) {
+    let mixed = (request ^ (outbox * 0x9e3779b1u)) * 0x85ebca6bu;
+    atomicStore(&tombolo_posts[arguments + 3u], sum + (mixed ^ (mixed >> 15u)) * 0xc2b2ae35u);
+}
+
 fn tombolo_call_first_port(ports: u32) -> u32 {
     if tombolo_call_port == 0xffffffffu {
         tombolo_call_port = atomicAdd(&tombolo_calls[13], 1u);

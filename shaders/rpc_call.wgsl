@@ -39,9 +39,10 @@ $head$ {
             tombolo_call_fence();
             if atomicLoad(&tombolo_posts[requests + port]) == answered {
                 request = answered + 1u;
-                atomicStore(&tombolo_posts[arguments], $opcode$u);
-                atomicStore(&tombolo_posts[arguments + 1u], $words$u);
+                var sum = tombolo_call_store(arguments, $opcode$u);
+                sum += tombolo_call_store(arguments + 1u, $words$u);
 $arguments$
+                tombolo_call_seal(arguments, sum, requests + port, request);
                 tombolo_call_fence();
                 tombolo_call_publish(requests + port, request);
                 held = true;

@@ -8,12 +8,6 @@ $head$ {
     var reply: $reply$;
     reply.status = 1u;
     tombolo_call_waits = 1u;
-    if tombolo_group_alone() {
-        if takes_part {
-            reply = $single$;
-        }
-        return reply;
-    }
     atomicStore(&tombolo_group_count, 0u);
     workgroupBarrier();
     var slot = 0xffffffffu;
@@ -89,7 +83,9 @@ $head$ {
                 let is_mine = slot != 0xffffffffu && slot >= base && record < records;
                 if is_mine {
                     let arguments = packet + 1u + record * $words$u;
+                    var sum = 0u;
 $arguments$
+                    tombolo_group_add(sum);
                 }
                 // For the first invocation, which posts for all.
                 tombolo_call_fence();
@@ -97,9 +93,11 @@ $arguments$
                 if slot == 0u {
                     let arguments = packet;
                     let now = min(count - base, records);
-                    atomicStore(&tombolo_posts[arguments], $opcode$u);
-                    atomicStore(&tombolo_posts[arguments + 1u], 1u + now * $words$u);
-                    atomicStore(&tombolo_posts[arguments + 4u], now);
+                    var sum = tombolo_group_take();
+                    sum += tombolo_call_store(arguments, $opcode$u);
+                    sum += tombolo_call_store(arguments + 1u, 1u + now * $words$u);
+                    sum += tombolo_call_store(arguments + 4u, now);
+                    tombolo_call_seal(arguments, sum, requests + port, request);
                     tombolo_call_fence();
                     tombolo_call_publish(requests + port, request);
                     var reply: tombolo_group_outcome;

@@ -9,8 +9,10 @@ struct tombolo_call_stream {
     arguments: u32,
     results: u32,
     room: u32,
-    // Words put and not sent, words of the last packet from the host, and how many of them were taken.
+    // Words put and not sent, and what they come to (`tombolo_call_store`).
     put: u32,
+    sum: u32,
+    // Words of the last packet from the host, and how many of them were taken.
     given: u32,
     got: u32,
 }
@@ -29,8 +31,9 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     let arguments = (*s).arguments;
     let request = (*s).request + 1u;
     (*s).request = request;
-    atomicStore(&tombolo_posts[arguments], (*s).opcode ^ kind);
-    atomicStore(&tombolo_posts[arguments + 1u], words);
+    let head = tombolo_call_store(arguments, (*s).opcode ^ kind) + tombolo_call_store(arguments + 1u, words);
+    tombolo_call_seal(arguments, (*s).sum + head, requests + port, request);
+    (*s).sum = 0u;
     tombolo_call_fence();
     tombolo_call_publish(requests + port, request);
     let held = true;
@@ -71,7 +74,7 @@ fn tombolo_call_put(s: ptr<function, tombolo_call_stream>, word: u32) {
         return;
     }
     (*s).status = 1u;
-    atomicStore(&tombolo_posts[(*s).arguments + 4u + (*s).put], word);
+    (*s).sum += tombolo_call_store((*s).arguments + 4u + (*s).put, word);
     (*s).put += 1u;
     if (*s).put >= (*s).room {
         tombolo_call_send(s, 1u);

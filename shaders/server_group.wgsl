@@ -120,7 +120,7 @@ $faults$
                 tombolo_server_fault = 1u;
                 atomicStore(&$out$[results + 1u], lease);
             }
-            atomicStore(&$out$[results], status);
+            $head$
             tombolo_server_fence();
             tombolo_server_publish($replies$u + call[1], call[2]);
             tombolo_server_beats += 1u;

@@ -20,7 +20,7 @@ $cases$
         status = $too_long$u;
     }
 $faults$
-    atomicStore(&$out$[results], status);
+    $head$
     tombolo_server_fence();
     tombolo_server_publish(reply, request);
     tombolo_server_beats += 1u;

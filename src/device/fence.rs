@@ -20,14 +20,14 @@ pub(crate) fn fill(module: &mut Module, name: &str) {
     }
 }
 
-/// Gives the function `publish` the body of `behind`, which stores where a fence stands in front.
-pub(crate) fn publish_behind(module: &mut Module, publish: &str, behind: &str) {
+/// Gives the function `name` the body of `other`, which has the same head.
+pub(crate) fn replace_body(module: &mut Module, name: &str, other: &str) {
     let functions = || module.functions.iter();
-    let plain = functions().find(|(_, f)| f.name.as_deref() == Some(behind));
-    let publish = functions().find(|(_, f)| f.name.as_deref() == Some(publish));
-    if let (Some((_, plain)), Some((handle, publish))) = (plain, publish) {
-        let mut plain = plain.clone();
-        plain.name.clone_from(&publish.name);
-        module.functions[handle] = plain;
+    let other = functions().find(|(_, f)| f.name.as_deref() == Some(other));
+    let named = functions().find(|(_, f)| f.name.as_deref() == Some(name));
+    if let (Some((_, other)), Some((handle, named))) = (other, named) {
+        let mut other = other.clone();
+        other.name.clone_from(&named.name);
+        module.functions[handle] = other;
     }
 }

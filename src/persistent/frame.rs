@@ -20,7 +20,8 @@ use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, ImportError, LiveError};
 use crate::kernel::server::Places;
-use crate::rpc::port::layout::{LINE, PREFIX, PortLayout};
+use crate::rpc::port::layout::{LINE, PREFIX, PortLayout, SEAL};
+use crate::rpc::port::seal::{mixed, mixed_all};
 use crate::rpc::port::words::{ClientWords, HostWords, Words, host_words};
 
 /// Where the words are.
@@ -230,6 +231,11 @@ impl Frame {
         let at = self.layout.results(port);
         self.up().store_all(at, &head);
         self.up().store_all(at + PREFIX, results);
+        if self.is_sealed() {
+            let words = mixed_all(at, &head).wrapping_add(mixed_all(at + PREFIX, results));
+            let seal = words.wrapping_add(mixed(self.layout.reply(port), request));
+            self.up().store(at + SEAL, seal);
+        }
         fence(Ordering::SeqCst);
         self.up().store(self.layout.reply(port), request);
     }
@@ -285,6 +291,10 @@ pub(super) fn places(layout: PortLayout, lanes: usize) -> Places {
 }
 
 impl Words for Frame {
+    fn is_sealed(&self) -> bool {
+        matches!(self.memory, Memory::Split(..))
+    }
+
     fn load(&self, index: usize) -> u32 {
         if self.is_up(index) {
             return self.up().load(index);

@@ -219,6 +219,7 @@ impl HostServicesBuilder {
             bell: Bell::default(),
             unknown: AtomicU64::new(0),
             oversize: AtomicU64::new(0),
+            late: AtomicU64::new(0),
         });
         let services = HostServices {
             shared,

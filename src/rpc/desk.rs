@@ -225,4 +225,8 @@ impl Dispatch for Window<'_> {
             log::warn!("a kernel posted a call that is longer than its port");
         }
     }
+
+    fn late(&self) {
+        self.desk.shared.late.fetch_add(1, Ordering::Relaxed);
+    }
 }

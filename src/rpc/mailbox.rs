@@ -80,6 +80,10 @@ impl Words for Memory {
         }
     }
 
+    fn is_sealed(&self) -> bool {
+        matches!(self, Self::Split(_))
+    }
+
     fn load_all(&self, index: usize, words: &mut [u32]) {
         self.words().load_all(index, words);
     }

@@ -148,6 +148,7 @@ pub(crate) struct Shared {
     pub(crate) bell: Bell,
     pub(super) unknown: AtomicU64,
     pub(super) oversize: AtomicU64,
+    pub(super) late: AtomicU64,
     pub(super) provided: Arc<Provided>,
 }
 
@@ -162,6 +163,7 @@ impl HostServices {
             functions: shared.functions.iter().map(read).collect(),
             unknown: shared.unknown.load(Ordering::Relaxed),
             oversize: shared.oversize.load(Ordering::Relaxed),
+            late: shared.late.load(Ordering::Relaxed),
             port_bytes: shared
                 .mailboxes()
                 .iter()

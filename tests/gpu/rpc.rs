@@ -561,7 +561,8 @@ fn a_kernel_that_writes_garbage_harms_nobody_else(f: &Fixture) {
     result.unwrap();
     assert_eq!(out.read().unwrap(), (0..1024).map(mix).collect::<Vec<_>>());
     let statistics = services.statistics();
-    assert!(statistics.unknown + statistics.oversize > 0);
+    // Where calls are sealed garbage is none.
+    assert!(statistics.unknown + statistics.oversize + statistics.late > 0);
 }
 
 fn services_serve_several_devices(f: &Fixture) {

@@ -1,7 +1,7 @@
 //! Gives the variables of appended calls their bindings, and functions the bodies that suit the device.
 
 use naga::valid::ModuleInfo;
-use naga::{Block, Expression, GlobalVariable, Handle, Literal, Module, Span, Statement};
+use naga::{Block, Expression, GlobalVariable, Handle, Module, Span, Statement};
 
 use crate::device::fence;
 use crate::kernel::bindings::RuntimeBindings;
@@ -13,7 +13,13 @@ const WAITS: &str = "tombolo_call_waits";
 const FENCE: &str = "tombolo_call_fence";
 const PUBLISH: &str = "tombolo_call_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_call_publish_behind_fence";
-const GROUP_ALONE: &str = "tombolo_group_alone";
+/// Functions with another body where what kernels post has memory of its own.
+const SEALED: [&str; 4] = [
+    "tombolo_call_store",
+    "tombolo_call_seal",
+    "tombolo_group_add",
+    "tombolo_group_take",
+];
 const CALM: &str = "tombolo_call_calm";
 const PAUSE: &str = "tombolo_call_pause";
 
@@ -66,18 +72,13 @@ pub(crate) fn complete(
         }
     }
     if split {
-        let functions = module.functions.iter_mut().map(|(_, function)| function);
-        for function in functions.filter(|f| f.name.as_deref() == Some(GROUP_ALONE)) {
-            for (_, expression) in function.expressions.iter_mut() {
-                if let Expression::Literal(Literal::Bool(alone)) = expression {
-                    *alone = true;
-                }
-            }
+        for name in SEALED {
+            fence::replace_body(module, name, &format!("{name}_sealed"));
         }
     }
     if barrier {
         fence::fill(module, FENCE);
-        fence::publish_behind(module, PUBLISH, PUBLISH_BEHIND_FENCE);
+        fence::replace_body(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
     let functions = module.functions.iter_mut().map(|(_, function)| function);
     for function in functions.filter(|_| !rations) {

@@ -177,7 +177,7 @@ impl Mention<'_> {
         let value = (signature.result.as_ref())
             .map_or(String::new(), |ty| format!(", value: {}", spelled(ty)));
         let mut text = format!("struct {name}_reply {{ status: u32{value} }}\n");
-        if self.has(Form::Plain) || self.has(Form::Attempt) || self.is_group() {
+        if self.has(Form::Plain) || self.has(Form::Attempt) {
             text.push_str(&call(Parts {
                 head: &format!("fn {name}_try({parameters}) -> {name}_reply"),
                 reply: &format!("{name}_reply"),
@@ -204,7 +204,6 @@ impl Mention<'_> {
                     &format!("fn {name}_group_try({takes_part}) -> {name}_reply"),
                 )
                 .replace("$reply$", &format!("{name}_reply"))
-                .replace("$single$", &format!("{name}_try({names})"))
                 .replace("$opcode$", &opcode.to_string())
                 .replace("$words$", &declaration.argument_words().to_string())
                 .replace(

@@ -128,7 +128,7 @@ fn padding_is_written_as_zero() {
         (10, "s_.b.z"),
         (11, "0u"),
     ] {
-        let line = format!("atomicStore(&tombolo_posts[arguments + {word}u], {value});");
+        let line = format!("sum += tombolo_call_store(arguments + {word}u, {value});");
         assert!(text.contains(&line), "{line}");
     }
 }

@@ -274,7 +274,7 @@ pub(super) fn transfers(
             for gap in next..until {
                 let _ = writeln!(
                     stores,
-                    "atomicStore(&tombolo_posts[arguments + {}u], 0u);",
+                    "sum += tombolo_call_store(arguments + {}u, 0u);",
                     word + gap
                 );
             }
@@ -284,7 +284,7 @@ pub(super) fn transfers(
             zero(leaf.word, &mut stores);
             let _ = writeln!(
                 stores,
-                "atomicStore(&tombolo_posts[arguments + {}u], {});",
+                "sum += tombolo_call_store(arguments + {}u, {});",
                 word + leaf.word,
                 leaf.word_of()
             );

@@ -47,6 +47,6 @@ pub(crate) fn complete(module: &mut Module, barrier: bool) {
     if barrier {
         fence::fill(module, FENCE);
         fence::fill(module, WORK_FENCE);
-        fence::publish_behind(module, PUBLISH, PUBLISH_BEHIND_FENCE);
+        fence::replace_body(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
 }

@@ -145,7 +145,9 @@ pub(crate) fn write_ports(
         // Whoever collects does so in a later dispatch.
         answer: format!("atomicStore(&{out}[results], status);\natomicStore(&{reply}, {request});"),
     };
-    let own = write(handlers, shape, &way, &Ports(out))?;
+    // Nobody reads them before the dispatch has ended.
+    let ports = Ports { out, sealed: false };
+    let own = write(handlers, shape, &way, &ports)?;
     let answers = match split {
         true => format!(
             "{} var<storage, read_write> tombolo_answers: array<atomic<u32>>;",

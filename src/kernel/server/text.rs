@@ -8,6 +8,7 @@ use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 
 const COMMON: &str = include_str!("../../../shaders/server.wgsl");
+const SEAL: &str = include_str!("../../../shaders/server_seal.wgsl");
 const LANE: &str = include_str!("../../../shaders/server_lane.wgsl");
 const GROUP: &str = include_str!("../../../shaders/server_group.wgsl");
 
@@ -66,13 +67,16 @@ pub(crate) fn write(
         true => "tombolo_answers",
         false => "tombolo_server",
     };
+    let ports = Ports {
+        out,
+        sealed: shape.split,
+    };
     let mut cases = String::new();
     for handler in handlers {
-        let case =
-            case(handler, &Ports(out), shape.together.is_some()).map_err(|why| HandlerFault {
-                handler: handler.signature.name.clone(),
-                why,
-            })?;
+        let case = case(handler, &ports, shape.together.is_some()).map_err(|why| HandlerFault {
+            handler: handler.signature.name.clone(),
+            why,
+        })?;
         cases.push_str(&case);
     }
     let posts = match shape.split {
@@ -129,7 +133,17 @@ pub(crate) fn write(
     };
     let words = handlers.iter().map(|handler| handler.argument_words());
     let words = words.max().unwrap_or(0);
-    let text = format!("{COMMON}{own}")
+    let (seal, reply) = match (shape.split, shape.together) {
+        (false, _) => ("", ""),
+        (true, None) => (SEAL, "reply, request"),
+        (true, Some(_)) => (SEAL, "$replies$u + call[1], call[2]"),
+    };
+    let head = match shape.split {
+        false => "atomicStore(&$out$[results], status);".to_owned(),
+        true => format!("tombolo_server_seal(results, status, {reply});"),
+    };
+    let text = format!("{COMMON}{seal}{own}")
+        .replace("$head$", &head)
         .replace("$binding$", &binding)
         .replace("$posts$", &posts)
         .replace("$cases$", &cases)
@@ -177,10 +191,19 @@ pub(super) trait Access {
     fn load(&self, word: usize) -> String;
     /// The statement that writes a word of the result.
     fn store(&self, word: usize, value: &str) -> String;
+    /// Whether words of results that hold nothing are written, too.
+    fn pads(&self) -> bool {
+        false
+    }
 }
 
-/// Arguments and results in ports; the results lie in the memory of that name.
-pub(super) struct Ports<'n>(pub &'n str);
+/// Arguments and results in ports.
+pub(super) struct Ports<'n> {
+    /// The memory in which the results lie.
+    pub out: &'n str,
+    /// They are sealed, and so is their padding.
+    pub sealed: bool,
+}
 
 impl Access for Ports<'_> {
     fn load(&self, word: usize) -> String {
@@ -188,8 +211,15 @@ impl Access for Ports<'_> {
     }
 
     fn store(&self, word: usize, value: &str) -> String {
-        let out = self.0;
-        format!("atomicStore(&{out}[results + {}u], {value});", word + 4)
+        let (out, at) = (self.out, word + 4);
+        match self.sealed {
+            true => format!("tombolo_server_store(results + {at}u, {value});"),
+            false => format!("atomicStore(&{out}[results + {at}u], {value});"),
+        }
+    }
+
+    fn pads(&self) -> bool {
+        self.sealed
     }
 }
 
@@ -228,9 +258,18 @@ pub(super) fn case(
     if let Some(layout) = &handler.result {
         let mut words = Vec::new();
         leaves(layout, "tombolo_r", 0, &mut words)?;
+        let mut next = 0;
+        let mut pad = |until: usize, stores: &mut String| {
+            for gap in (next..until).filter(|_| access.pads()) {
+                let _ = writeln!(stores, "{}", access.store(gap, "0u"));
+            }
+            next = until + 1;
+        };
         for leaf in &words {
+            pad(leaf.word, &mut stores);
             let _ = writeln!(stores, "{}", access.store(leaf.word, &leaf.word_of()));
         }
+        pad(layout.size.div_ceil(4) as usize, &mut stores);
     }
     let call = match handler.result {
         Some(_) => format!("let tombolo_r = {call};"),

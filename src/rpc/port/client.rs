@@ -1,8 +1,9 @@
 //! The calling side for threads of the host: the loopback through which services are tested and measured without a
 //! device. Kernels do the same in `shaders/rpc.wgsl`.
 
-use super::layout::{CLOSED, PREFIX, PortLayout};
+use super::layout::{CLOSED, PREFIX, PortLayout, SEAL};
 use super::protocol::{CallStatus, Side, next};
+use super::seal::{mixed, mixed_all};
 use super::words::ClientWords;
 
 /// A call that is on its way: its port is locked until it is collected or left.
@@ -73,6 +74,19 @@ impl<W: ClientWords> Client<W> {
         let head = [words.load(at), words.load(at + 1)];
         let length = results.len().min(layout.payload);
         words.load_all(at + PREFIX, &mut results[..length]);
+        if words.is_sealed() {
+            // Results are there if there is a result.
+            let results = match CallStatus::from_code(head[0]) {
+                CallStatus::Done => mixed_all(at + PREFIX, &results[..length]),
+                _ => 0,
+            };
+            let all = mixed_all(at, &head)
+                .wrapping_add(results)
+                .wrapping_add(mixed(layout.reply(port), request));
+            if all != words.load(at + SEAL) {
+                return None;
+            }
+        }
         words.store(layout.lock(port), 0);
         Some(head)
     }

@@ -4,15 +4,16 @@
 //!      0  ports | patience | budget | calm | closed | … | payload words | … | ticket     one cache line
 //!     16  locks      one word for each port                             client's own
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
-//!         arguments  { opcode, length, ticket, scratch, arguments … }   client writes
+//!         arguments  { opcode, length, ticket, seal, arguments … }      client writes
 //!         replies    one word for each port: the server's outboxes      server writes, client polls
-//!         results    { status, length, 0, 0, results … }                server writes
+//!         results    { status, length, 0, seal, results … }             server writes
 //! ```
 //!
 //! Each table and each port begins on a cache line, so that nothing that one side writes shares a line with
 //! what the other writes. Mailboxes of one side lie together: one line tells the server of sixteen ports. All that
 //! a side writes is one range, so that one copy carries it where the two sides share no memory. Lengths are in words;
-//! `ticket` is that of a call that was begun, or 0, and the clients' own; nobody reads `scratch`.
+//! `ticket` is that of a call that was begun, or 0, and the clients' own; `seal` is the sum of the packet where words may
+//! arrive in any order ([`super::seal`]), and else the arguments' one is a word that nobody reads.
 //!
 //! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
@@ -22,6 +23,9 @@ pub(crate) const LINE: usize = 16;
 
 /// Words in front of arguments and of results.
 pub(crate) const PREFIX: usize = 4;
+
+/// The word of the prefix that holds the seal.
+pub(crate) const SEAL: usize = 3;
 
 /// Words of the header.
 pub(crate) const PORTS: usize = 0;

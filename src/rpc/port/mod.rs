@@ -3,6 +3,7 @@
 //! - [`protocol`]: whose turn it is, as a pure function. Its page is the specification.
 //! - [`layout`]: where everything lies in the shared words, and what it costs.
 //! - [`words`]: the shared words, whatever memory they are.
+//! - [`seal`]: what tells that all words of a call have arrived, where they may come in any order.
 //! - [`client`]: the calling side, for threads of the host. `shaders/rpc.wgsl` is the same for kernels.
 //! - [`server`]: the answering side, which trusts nothing that it reads.
 //!
@@ -11,6 +12,7 @@
 pub(crate) mod client;
 pub(crate) mod layout;
 pub(crate) mod protocol;
+pub(crate) mod seal;
 pub(crate) mod server;
 pub(crate) mod words;
 
@@ -22,3 +24,5 @@ mod tests;
 mod tests_hostile;
 #[cfg(test)]
 mod tests_loom;
+#[cfg(test)]
+mod tests_seal;

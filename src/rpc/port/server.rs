@@ -2,10 +2,13 @@
 //! its locks, what it answered last); of what the other side wrote it copies the header once, checks the copy and
 //! uses the copy. A word that makes no sense is answered with a status, and costs one look at one port.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use super::layout::{CLOSED, LINE, PREFIX, PortLayout};
+use super::layout::{CLOSED, LINE, PREFIX, PortLayout, SEAL};
 use super::protocol::{CallStatus, Side, next};
+use super::seal::{mixed, mixed_all};
 use super::words::Words;
 
 /// What a server does with a call.
@@ -28,6 +31,9 @@ pub(crate) trait Dispatch {
 
     /// Hears of a call that claims to be longer than its port.
     fn oversize(&self) {}
+
+    /// Hears of a call whose words have not all arrived, and at which the server looks again.
+    fn late(&self) {}
 }
 
 /// The locks and outboxes of the server: memory that no client sees.
@@ -104,8 +110,11 @@ pub(crate) struct Server<W, P = HostPrivate> {
 /// Lines of ports that are looked at more often than the others.
 const BUSY: usize = 8;
 
+/// How long the words of a call may take to arrive. They take microseconds; what is not whole by then is no call.
+const LATEST: Duration = Duration::from_secs(1);
+
 /// What a sweeping thread keeps from one sweep to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sweeper {
     /// The port served last; the next sweep begins behind it, so that no port starves.
     last: usize,
@@ -113,6 +122,43 @@ pub(crate) struct Sweeper {
     busy: Vec<usize>,
     arguments: Vec<u32>,
     results: Vec<u32>,
+    /// Ports whose calls were not whole when they were looked at last: the request, and since when.
+    late: HashMap<usize, (u32, Instant)>,
+    latest: Duration,
+}
+
+impl Default for Sweeper {
+    fn default() -> Self {
+        Self::waiting(LATEST)
+    }
+}
+
+impl Sweeper {
+    /// One that waits so long for calls to be whole.
+    pub fn waiting(latest: Duration) -> Self {
+        Self {
+            last: 0,
+            busy: Vec::new(),
+            arguments: Vec::new(),
+            results: Vec::new(),
+            late: HashMap::new(),
+            latest,
+        }
+    }
+
+    /// Whether the call at a port, which is not whole, never will be.
+    fn gives_up(&mut self, port: usize, request: u32) -> bool {
+        let now = Instant::now();
+        let (late, since) = self.late.entry(port).or_insert((request, now));
+        if *late != request {
+            (*late, *since) = (request, now);
+        }
+        let gives_up = now.duration_since(*since) >= self.latest;
+        if gives_up {
+            self.late.remove(&port);
+        }
+        gives_up
+    }
 }
 
 /// Calls of one line that were served, and whose mailboxes do not say so yet.
@@ -266,19 +312,38 @@ impl<W: Words, P: Private> Server<W, P> {
         };
         let at = layout.arguments(port);
         let (opcode, length) = (words.load(at), words.load(at + 1) as usize);
+        let fits = length <= layout.payload;
+        let read = if fits { length } else { 0 };
+        sweeper.arguments.resize(read, 0);
+        words.load_all(at + PREFIX, &mut sweeper.arguments);
+        let mut is_whole = true;
+        if words.is_sealed() {
+            let head = mixed(at, opcode).wrapping_add(mixed(at + 1, length as u32));
+            let all = head
+                .wrapping_add(mixed_all(at + PREFIX, &sweeper.arguments))
+                .wrapping_add(mixed(layout.request(port), request));
+            is_whole = all == words.load(at + SEAL);
+        }
+        if !is_whole {
+            dispatch.late();
+            if !sweeper.gives_up(port, request) {
+                own.unlock(port);
+                return false;
+            }
+        }
         let is_quick = dispatch.is_quick(opcode);
         if !is_quick {
             // Whoever waits for the others is not to wait for this one.
             self.publish(first, answers);
         }
         sweeper.results.clear();
-        let status = if length > layout.payload {
+        let status = if !is_whole {
+            CallStatus::Malformed
+        } else if fits {
+            dispatch.dispatch(port, opcode, &sweeper.arguments, &mut sweeper.results)
+        } else {
             dispatch.oversize();
             CallStatus::Malformed
-        } else {
-            sweeper.arguments.resize(length, 0);
-            words.load_all(at + PREFIX, &mut sweeper.arguments);
-            dispatch.dispatch(port, opcode, &sweeper.arguments, &mut sweeper.results)
         };
         let at = layout.results(port);
         let length = sweeper.results.len().min(layout.payload);

@@ -15,6 +15,11 @@ pub(crate) trait Words {
     /// Writes a word, and releases what this thread wrote before.
     fn store(&self, index: usize, value: u32);
 
+    /// Whether what the other side writes may arrive in any order, and is sealed ([`super::seal`]).
+    fn is_sealed(&self) -> bool {
+        false
+    }
+
     /// Reads words that follow each other, each as [`Words::load`] does.
     fn load_all(&self, index: usize, words: &mut [u32]) {
         for (word, index) in words.iter_mut().zip(index..) {
@@ -110,6 +115,10 @@ macro_rules! through {
 
             fn store(&self, index: usize, value: u32) {
                 (**self).store(index, value);
+            }
+
+            fn is_sealed(&self) -> bool {
+                (**self).is_sealed()
             }
 
             fn load_all(&self, index: usize, words: &mut [u32]) {

@@ -1,0 +1,22 @@
+//! Seals: what tells that all words of a call, or of an answer, have arrived.
+//!
+//! Where a kernel writes memory of the host over a bus, a fence orders its writes for other invocations, and not for
+//! the host: on an NVIDIA H200 about one call in five million was seen posted while its arguments were still those of
+//! the call before it at that port. So there each packet carries a sum of its words and of its request's number, and
+//! whoever reads it looks again until the sum is right. `shaders/rpc.wgsl` and `server_seal.wgsl` make the same sum.
+//!
+//! A word counts with its place, so that the order of the terms does not matter: several invocations may write parts
+//! of one packet. For one place the term of each value is another one, so that a single word that has not arrived is
+//! always seen; several at a time go unseen once in 2^32 such cases.
+
+/// What the word at a place adds to the seal.
+pub(crate) const fn mixed(at: usize, word: u32) -> u32 {
+    let mixed = (word ^ (at as u32).wrapping_mul(0x9E37_79B1)).wrapping_mul(0x85EB_CA6B);
+    (mixed ^ (mixed >> 15)).wrapping_mul(0xC2B2_AE35)
+}
+
+/// The same of words that follow each other.
+pub(crate) fn mixed_all(at: usize, words: &[u32]) -> u32 {
+    let terms = words.iter().zip(at..).map(|(&word, at)| mixed(at, word));
+    terms.fold(0, u32::wrapping_add)
+}
