@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::Stream;
+use futures::stream::poll_fn;
+
 use super::core::Core;
 use super::error::CallError;
 use super::function::DeviceFunction;
@@ -218,7 +221,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     /// Calls the function with what `arguments` gives, a `window` of calls ahead of the results, which come in order: a
-    /// stream through the server. Dropping it cancels what is on its way.
+    /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Dropping it cancels what is
+    /// on its way.
     pub fn sequence<I: IntoIterator<Item = A>>(
         &self,
         arguments: I,
@@ -245,13 +249,34 @@ impl<A: CallArguments, R: CallResult, I: Iterator<Item = A>> Iterator for CallSe
     type Item = Result<R, CallError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        self.fill();
+        Some(self.on_their_way.pop_front()?.wait())
+    }
+}
+
+impl<A: CallArguments, R: CallResult, I: Iterator<Item = A>> CallSequence<A, R, I> {
+    /// The same to be awaited, result by result.
+    pub fn into_stream(mut self) -> impl Stream<Item = Result<R, CallError>> {
+        poll_fn(move |context| {
+            self.fill();
+            let Some(first) = self.on_their_way.front_mut() else {
+                return Poll::Ready(None);
+            };
+            Pin::new(first).poll(context).map(|result| {
+                self.on_their_way.pop_front();
+                Some(result)
+            })
+        })
+    }
+
+    /// Begins calls until the window is full.
+    fn fill(&mut self) {
         while self.on_their_way.len() < self.window {
             let Some(arguments) = self.arguments.next() else {
                 break;
             };
             self.on_their_way.push_back(self.function.begin(&arguments));
         }
-        Some(self.on_their_way.pop_front()?.wait())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::harness::Fixture;
 use crate::print::collect;
 use bytemuck::{Pod, Zeroable};
 use futures::future::join_all;
+use futures::{StreamExt as _, stream};
 use pollster::block_on;
 use tombolo::{
     CallError, CallStatus, Constants, Device, DeviceFunction, ExecutionError, HostServer,
@@ -459,10 +460,16 @@ fn futures_and_batches_come_in_order(f: &Fixture) {
     assert_eq!(results, expected);
     let results = function.call_many(&calls).into_iter().map(Result::unwrap);
     assert!(results.eq(expected.iter().copied()));
-    let results = function
-        .sequence(calls.iter().copied(), 16)
-        .map(Result::unwrap);
+    let results = Iterator::map(function.sequence(calls.iter().copied(), 16), Result::unwrap);
     assert!(results.eq(expected.iter().copied()));
+    let stream = function.sequence(calls.iter().copied(), 16).into_stream();
+    let results: Vec<_> = block_on(stream.map(Result::unwrap).collect());
+    assert_eq!(results, expected);
+    // What comes out of another stream goes through one, too.
+    let stream = stream::iter(calls.iter().copied());
+    let stream = stream.map(|call| function.begin(&call)).buffered(16);
+    let results: Vec<_> = block_on(stream.map(Result::unwrap).collect());
+    assert_eq!(results, expected);
     assert!(function.call_many(&[]).is_empty());
     let begun = function.begin(&calls[7]);
     assert_eq!(begun.wait_timeout(MINUTE).unwrap(), expected[7]);
