@@ -9,7 +9,7 @@
 //! where one thread serves all, what it remembers to have answered) keeps everybody from serving them again.
 
 use super::super::protocol::{MOVES_PER_CALL, Side, next};
-use super::{ANSWER, Machine, Memory};
+use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD, SEAL};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
@@ -34,6 +34,10 @@ enum Flaw {
     EarlyServerRelease,
     /// Servers forget an answer of which they have not told the client.
     ForgottenAnswer,
+    /// Nobody looks at seals.
+    NoSeal,
+    /// Seals are of the payload alone, and not of its request.
+    SealWithoutRequest,
     /// Mailboxes are single bits, and the client looks at its inbox before it takes the lock.
     BitsWithEarlyLook,
 }
@@ -60,7 +64,33 @@ struct Setup {
     stops: bool,
     /// Servers may serve other calls before they tell the client of an answer.
     batches: bool,
+    /// The side that writes across a bus, and seals what it writes.
+    bus: Option<Side>,
     flaw: Flaw,
+}
+
+impl Setup {
+    /// Writes the payload of a request.
+    fn write(&self, memory: &mut Memory, side: Side, port: usize, value: u32, request: u32) {
+        memory.write(side, port, PAYLOAD, value);
+        if self.bus == Some(side) {
+            memory.write(side, port, SEAL, self.seal(value, request));
+        }
+    }
+
+    fn seal(&self, value: u32, request: u32) -> u32 {
+        match self.flaw {
+            Flaw::SealWithoutRequest => value,
+            _ => value + (request << 16),
+        }
+    }
+
+    /// Whether what is seen of a side is all that belongs to a request.
+    fn is_whole(&self, side: Side, seen: [u32; 3], request: u32) -> bool {
+        self.bus != Some(side)
+            || self.flaw == Flaw::NoSeal
+            || seen[SEAL] == self.seal(seen[PAYLOAD], request)
+    }
 }
 
 /// Where a client is in its program.
@@ -128,11 +158,11 @@ impl State {
         match at {
             ClientAt::Search => {
                 for port in 0..setup.ports {
-                    let inbox = self.memory.ports[port].server_seen[0];
+                    let inbox = self.memory.ports[port].server_seen[MAILBOX];
                     if setup.look == Look::InboxFirst {
                         found.push(with(&|s| go(s, ClientAt::Looked(port, inbox))));
                     } else if setup.flaw == Flaw::NoClientRecheck {
-                        let outbox = self.memory.ports[port].client[0];
+                        let outbox = self.memory.ports[port].client[MAILBOX];
                         if let Some(request) = next(Side::Client, inbox, outbox) {
                             found.push(with(&|s| go(s, ClientAt::Looked(port, request))));
                         }
@@ -149,11 +179,11 @@ impl State {
                 found.extend(taken);
             }
             ClientAt::Locked(port, early) => {
-                let outbox = self.memory.ports[port].client[0];
+                let outbox = self.memory.ports[port].client[MAILBOX];
                 let request = match (setup.flaw, early) {
                     (Flaw::NoClientRecheck, Some(request)) => Some(request),
                     (_, early) => {
-                        let inbox = early.unwrap_or(self.memory.ports[port].server_seen[0]);
+                        let inbox = early.unwrap_or(self.memory.ports[port].server_seen[MAILBOX]);
                         next(Side::Client, bits(inbox), bits(outbox)).map(|_| outbox + 1)
                     }
                 };
@@ -167,8 +197,10 @@ impl State {
             }
             ClientAt::Writing(port, request) => found.push(with(&|s| {
                 match setup.flaw {
-                    Flaw::ClientStoresSwapped => s.memory.write(Side::Client, port, true, request),
-                    _ => s.memory.write(Side::Client, port, false, id),
+                    Flaw::ClientStoresSwapped => {
+                        s.memory.write(Side::Client, port, MAILBOX, request)
+                    }
+                    _ => setup.write(&mut s.memory, Side::Client, port, id, request),
                 }
                 if setup.flaw != Flaw::NoClientFence {
                     s.memory.fence(Side::Client);
@@ -177,8 +209,8 @@ impl State {
             })),
             ClientAt::Written(port, request) => found.push(with(&|s| {
                 match setup.flaw {
-                    Flaw::ClientStoresSwapped => s.memory.write(Side::Client, port, false, id),
-                    _ => s.memory.write(Side::Client, port, true, request),
+                    Flaw::ClientStoresSwapped => s.memory.write(Side::Client, port, PAYLOAD, id),
+                    _ => s.memory.write(Side::Client, port, MAILBOX, request),
                 }
                 if setup.flaw != Flaw::NoClientFence {
                     s.memory.fence(Side::Client);
@@ -187,14 +219,15 @@ impl State {
             })),
             ClientAt::Waiting(port, request) => {
                 let seen = self.memory.ports[port].server_seen;
-                if next(Side::Client, bits(seen[0]), bits(request)).is_some() {
+                let is_answered = next(Side::Client, bits(seen[MAILBOX]), bits(request)).is_some();
+                if is_answered && setup.is_whole(Side::Server, seen, request) {
                     if setup.flaw == Flaw::EarlyRelease {
                         found.push(with(&|s| {
                             s.memory.ports[port].client_lock = false;
                             go(s, ClientAt::Released(port));
                         }));
                     } else {
-                        self.check_result(id, seen[1])?;
+                        self.check_result(id, seen[PAYLOAD])?;
                         found.push(with(&|s| {
                             s.memory.ports[port].client_lock = false;
                             done(s);
@@ -210,7 +243,7 @@ impl State {
                 }
             }
             ClientAt::Released(port) => {
-                self.check_result(id, self.memory.ports[port].server_seen[1])?;
+                self.check_result(id, self.memory.ports[port].server_seen[PAYLOAD])?;
                 found.push(with(&done));
             }
         }
@@ -261,7 +294,7 @@ impl State {
             ServerAt::Search => {
                 for port in 0..setup.ports {
                     let own = &self.memory.ports[port];
-                    let early = next(Side::Server, own.client_seen[0], own.server[0]);
+                    let early = next(Side::Server, own.client_seen[MAILBOX], own.server[MAILBOX]);
                     if early.is_some() && !own.server_lock {
                         found.push(with(&|s| {
                             s.memory.ports[port].server_lock = true;
@@ -275,7 +308,7 @@ impl State {
                 if let [(port, request), ..] = self.kept[index][..] {
                     found.push(with(&|s| {
                         s.kept[index].remove(0);
-                        s.memory.write(Side::Server, port, true, request);
+                        s.memory.write(Side::Server, port, MAILBOX, request);
                         s.memory.fence(Side::Server);
                         s.memory.ports[port].server_lock = false;
                     }));
@@ -287,8 +320,11 @@ impl State {
                 let own = &self.memory.ports[port];
                 let request = match setup.flaw {
                     Flaw::NoServerRecheck => early,
-                    _ => next(Side::Server, own.client_seen[0], own.server[0]),
+                    _ => next(Side::Server, own.client_seen[MAILBOX], own.server[MAILBOX]),
                 };
+                let is_whole =
+                    |&request: &u32| setup.is_whole(Side::Client, own.client_seen, request);
+                let request = request.filter(is_whole);
                 let waits = setup.flaw == Flaw::NoServerRecheck
                     && self.servers.iter().enumerate().any(|(other, at)| {
                         other != index && matches!(at, ServerAt::Working(p, _) | ServerAt::Answering(p, ..) | ServerAt::Answered(p, _) if *p == port)
@@ -304,7 +340,7 @@ impl State {
                 }
             }
             ServerAt::Working(port, request) => {
-                let id = self.memory.ports[port].client_seen[1];
+                let id = self.memory.ports[port].client_seen[PAYLOAD];
                 let mut state = self.clone();
                 let Some(times) = state.served.get_mut(id as usize).filter(|_| id != 0) else {
                     return Err(format!("served what nobody posted: {id}"));
@@ -313,7 +349,7 @@ impl State {
                 if *times > 1 {
                     return Err(format!("call {id} was served twice"));
                 }
-                if self.memory.ports[port].client[1] != id {
+                if self.memory.ports[port].client[PAYLOAD] != id {
                     return Err(format!("call {id} was overwritten while it was served"));
                 }
                 go(&mut state, ServerAt::Answering(port, request, id + ANSWER));
@@ -321,8 +357,10 @@ impl State {
             }
             ServerAt::Answering(port, request, result) => found.push(with(&|s| {
                 match setup.flaw {
-                    Flaw::ServerStoresSwapped => s.memory.write(Side::Server, port, true, request),
-                    _ => s.memory.write(Side::Server, port, false, result),
+                    Flaw::ServerStoresSwapped => {
+                        s.memory.write(Side::Server, port, MAILBOX, request)
+                    }
+                    _ => setup.write(&mut s.memory, Side::Server, port, result, request),
                 }
                 if setup.flaw != Flaw::NoServerFence {
                     s.memory.fence(Side::Server);
@@ -344,8 +382,11 @@ impl State {
                     }));
                 }
                 found.push(with(&|s| {
-                    let mailbox = setup.flaw != Flaw::ServerStoresSwapped;
-                    s.memory.write(Side::Server, port, mailbox, word);
+                    let place = match setup.flaw {
+                        Flaw::ServerStoresSwapped => PAYLOAD,
+                        _ => MAILBOX,
+                    };
+                    s.memory.write(Side::Server, port, place, word);
                     if setup.flaw != Flaw::NoServerFence {
                         s.memory.fence(Side::Server);
                     }
@@ -381,7 +422,7 @@ impl Machine for State {
     fn start(setup: &Setup) -> Self {
         let calls = setup.clients * setup.calls as usize + 1;
         Self {
-            memory: Memory::new(setup.ports),
+            memory: Memory::new(setup.ports, setup.bus),
             clients: vec![(ClientAt::Search, 0); setup.clients],
             servers: vec![ServerAt::Search; setup.servers],
             kept: vec![Vec::new(); setup.servers],
@@ -411,7 +452,7 @@ impl Machine for State {
     /// Whether every call was made, and the ports are as at the start.
     fn is_over(&self, setup: &Setup) -> bool {
         let calls = setup.clients as u32 * setup.calls;
-        let moves: u32 = (self.memory.ports.iter().map(|port| port.client[0])).sum();
+        let moves: u32 = (self.memory.ports.iter().map(|port| port.client[MAILBOX])).sum();
         self.clients.iter().all(|(_, call)| *call == setup.calls)
             && self.memory.is_quiet()
             && self.kept.iter().all(Vec::is_empty)

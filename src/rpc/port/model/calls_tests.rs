@@ -12,6 +12,7 @@ const PLAIN: Setup = Setup {
     leaves: false,
     stops: false,
     batches: false,
+    bus: None,
     flaw: Flaw::None,
 };
 
@@ -56,6 +57,24 @@ fn setups() -> Vec<Setup> {
             leaves: true,
             ..plain
         });
+        for bus in [Side::Client, Side::Server] {
+            let bus = Some(bus);
+            setups.push(Setup { bus, ..plain });
+            setups.push(Setup {
+                bus,
+                leaves: true,
+                servers: 1,
+                ..plain
+            });
+            setups.push(Setup {
+                bus,
+                ports: 2,
+                calls: 2,
+                servers: 1,
+                batches: true,
+                ..plain
+            });
+        }
     }
     setups
 }
@@ -98,6 +117,17 @@ fn clients_reach_their_end_when_servers_stop() {
         }
     }
     assert!(ends > 0 && known.len() > 1);
+}
+
+#[test]
+fn mutants_of_seals_are_caught() {
+    for bus in [Side::Client, Side::Server] {
+        for flaw in [Flaw::NoSeal, Flaw::SealWithoutRequest] {
+            let bus = Some(bus);
+            let setup = Setup { bus, flaw, ..PLAIN };
+            assert!(explore::<State>(&setup).is_err(), "{flaw:?} of {bus:?}");
+        }
+    }
 }
 
 #[test]

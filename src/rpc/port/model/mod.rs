@@ -2,8 +2,8 @@
 //!
 //! Each side has a memory of its own, in which its threads see each other at once (locks, outboxes, tickets). What it
 //! writes for the other side is delivered later: in the order of its fences, and in any order between two fences.
-//! That is weaker than any machine that is to run this. The decisions are `next`'s, the same function that host and
-//! kernels follow.
+//! Across a bus what one side writes arrives in any order, whatever its fences, and is sealed. That is weaker than any
+//! machine that is to run this. The decisions are `next`'s, the same function that host and kernels follow.
 //!
 //! - [`calls`]: clients and servers over one and two ports, servers that stop, and clients that leave.
 //! - [`tickets`]: calls that are begun, and collected or left by whoever has the ticket.
@@ -22,14 +22,20 @@ use super::protocol::Side;
 /// Calls are numbered from 1; the result of a call is its number and this.
 const ANSWER: u32 = 100;
 
+/// The words that a side writes at a port for the other one: its mailbox, its arguments or results, and their seal.
+const MAILBOX: usize = 0;
+/// See [`MAILBOX`].
+const PAYLOAD: usize = 1;
+/// See [`MAILBOX`].
+const SEAL: usize = 2;
+
 /// A write on its way to the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Write {
     /// Fences before it.
     epoch: u8,
     port: usize,
-    /// The mailbox, or else the payload.
-    mailbox: bool,
+    word: usize,
     value: u32,
 }
 
@@ -37,11 +43,11 @@ struct Write {
 struct Port {
     client_lock: bool,
     server_lock: bool,
-    /// What a side wrote, and what the other sees of it: the mailbox and the payload.
-    client: [u32; 2],
-    client_seen: [u32; 2],
-    server: [u32; 2],
-    server_seen: [u32; 2],
+    /// What a side wrote, and what the other sees of it.
+    client: [u32; 3],
+    client_seen: [u32; 3],
+    server: [u32; 3],
+    server_seen: [u32; 3],
 }
 
 impl Port {
@@ -49,7 +55,7 @@ impl Port {
     fn is_quiet(&self) -> bool {
         !self.client_lock
             && !self.server_lock
-            && self.client[0] == self.server[0]
+            && self.client[MAILBOX] == self.server[MAILBOX]
             && self.client == self.client_seen
             && self.server == self.server_seen
     }
@@ -62,11 +68,14 @@ struct Memory {
     /// On their way from clients, and from servers.
     flying: [Vec<Write>; 2],
     epochs: [u8; 2],
+    /// The side that writes across a bus, where fences order nothing.
+    bus: Option<Side>,
 }
 
 impl Memory {
-    fn new(ports: usize) -> Self {
+    fn new(ports: usize, bus: Option<Side>) -> Self {
         Self {
+            bus,
             ports: vec![Port::default(); ports],
             flying: [Vec::new(), Vec::new()],
             epochs: [0, 0],
@@ -74,23 +83,26 @@ impl Memory {
     }
 
     /// A store of one side that the other is to see.
-    fn write(&mut self, side: Side, port: usize, mailbox: bool, value: u32) {
+    fn write(&mut self, side: Side, port: usize, word: usize, value: u32) {
         let index = side as usize;
         let own = match side {
             Side::Client => &mut self.ports[port].client,
             Side::Server => &mut self.ports[port].server,
         };
-        own[usize::from(!mailbox)] = value;
+        own[word] = value;
         let write = Write {
             epoch: self.epochs[index],
             port,
-            mailbox,
+            word,
             value,
         };
         self.flying[index].push(write);
     }
 
     fn fence(&mut self, side: Side) {
+        if self.bus == Some(side) {
+            return;
+        }
         let index = side as usize;
         // Only the order counts, so that the numbers stay small when nothing is on its way.
         self.epochs[index] = match self.flying[index].iter().map(|write| write.epoch).max() {
@@ -104,7 +116,7 @@ impl Memory {
         let mut found = Vec::new();
         for (index, flying) in self.flying.iter().enumerate() {
             for (at, write) in flying.iter().enumerate() {
-                let place = |w: &Write| (w.port, w.mailbox);
+                let place = |w: &Write| (w.port, w.word);
                 let blocked = flying[..at]
                     .iter()
                     .any(|w| w.epoch < write.epoch || place(w) == place(write));
@@ -117,7 +129,7 @@ impl Memory {
                 let seen = [&mut port.client_seen, &mut port.server_seen];
                 let [client, server] = seen;
                 let seen = if index == 0 { client } else { server };
-                seen[usize::from(!write.mailbox)] = write.value;
+                seen[write.word] = write.value;
                 // Epochs count from the oldest on its way.
                 let oldest = memory.flying[index].iter().map(|w| w.epoch).min();
                 let oldest = oldest.unwrap_or(memory.epochs[index]);

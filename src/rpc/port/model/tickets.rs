@@ -9,7 +9,7 @@
 //! Who is told that there is no answer yet comes again.
 
 use super::super::protocol::{Side, next};
-use super::{ANSWER, Machine, Memory};
+use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
@@ -156,7 +156,7 @@ impl State {
 
     /// The state after a client has read the answer of call `id`.
     fn given(&self, id: u32) -> Result<State, String> {
-        let result = self.memory.ports[0].server_seen[1];
+        let result = self.memory.ports[0].server_seen[PAYLOAD];
         if result != id + ANSWER {
             return Err(format!("call {id} got {result}"));
         }
@@ -213,7 +213,7 @@ impl State {
                     }
                     done(s);
                 })),
-                _ => found.push(with(&|s| go(s, At::Looked(port.server_seen[0])))),
+                _ => found.push(with(&|s| go(s, At::Looked(port.server_seen[MAILBOX])))),
             },
             At::Looked(_) if port.client_lock => found.push(with(&|s| go(s, At::Start))),
             At::Looked(inbox) => found.push(with(&|s| {
@@ -221,7 +221,7 @@ impl State {
                 go(s, At::Locked(inbox));
             })),
             At::Locked(inbox) => {
-                let request = next(Side::Client, inbox, port.client[0]);
+                let request = next(Side::Client, inbox, port.client[MAILBOX]);
                 found.push(with(&|s| match request {
                     Some(request) => go(s, At::Writing(request)),
                     None => {
@@ -231,12 +231,12 @@ impl State {
                 }));
             }
             At::Writing(request) => found.push(with(&|s| {
-                s.memory.write(Side::Client, 0, false, id);
+                s.memory.write(Side::Client, 0, PAYLOAD, id);
                 s.memory.fence(Side::Client);
                 go(s, At::Written(request));
             })),
             At::Written(request) => found.push(with(&|s| {
-                s.memory.write(Side::Client, 0, true, request);
+                s.memory.write(Side::Client, 0, MAILBOX, request);
                 s.memory.fence(Side::Client);
                 go(s, At::Posted(request));
             })),
@@ -258,7 +258,7 @@ impl State {
                 }
             })),
             At::Waiting(request) => {
-                if next(Side::Client, port.server_seen[0], request).is_some() {
+                if next(Side::Client, port.server_seen[MAILBOX], request).is_some() {
                     let mut state = self.given(id)?;
                     go(&mut state, At::Read);
                     found.push(state);
@@ -271,7 +271,7 @@ impl State {
                 }
             }
             At::Asking(ticket) => {
-                let inbox = port.server_seen[0];
+                let inbox = port.server_seen[MAILBOX];
                 found.push(with(&|s| go(s, At::Asked(ticket, inbox))));
             }
             At::Asked(ticket, _) if self.word != ticket => found.push(with(&done)),
@@ -291,7 +291,7 @@ impl State {
                 go(s, At::Taken(ticket, inbox));
             })),
             At::Taken(ticket, inbox) => {
-                let answered = next(Side::Client, inbox, port.client[0]).is_some();
+                let answered = next(Side::Client, inbox, port.client[MAILBOX]).is_some();
                 if answered || flaw == Flaw::NoLook {
                     if flaw == Flaw::EarlyRelease {
                         found.push(with(&|s| {
@@ -343,13 +343,15 @@ impl State {
         let own = &self.memory.ports[0];
         let mut state = self.clone();
         match self.server {
-            ServerAt::Search => match next(Side::Server, own.client_seen[0], own.server[0]) {
-                Some(request) => state.server = ServerAt::Working(request),
-                None => return Ok(None),
-            },
+            ServerAt::Search => {
+                match next(Side::Server, own.client_seen[MAILBOX], own.server[MAILBOX]) {
+                    Some(request) => state.server = ServerAt::Working(request),
+                    None => return Ok(None),
+                }
+            }
             ServerAt::Working(request) => {
-                let id = own.client_seen[1];
-                if own.client[1] != id {
+                let id = own.client_seen[PAYLOAD];
+                if own.client[PAYLOAD] != id {
                     return Err(format!("call {id} was overwritten while it was served"));
                 }
                 state.served[id as usize] += 1;
@@ -359,14 +361,14 @@ impl State {
                 state.server = ServerAt::Answering(request, id + ANSWER);
             }
             ServerAt::Answering(request, result) => {
-                state.memory.write(Side::Server, 0, false, result);
+                state.memory.write(Side::Server, 0, PAYLOAD, result);
                 if flaw != Flaw::NoServerFence {
                     state.memory.fence(Side::Server);
                 }
                 state.server = ServerAt::Answered(request);
             }
             ServerAt::Answered(request) => {
-                state.memory.write(Side::Server, 0, true, request);
+                state.memory.write(Side::Server, 0, MAILBOX, request);
                 if flaw != Flaw::NoServerFence {
                     state.memory.fence(Side::Server);
                 }
@@ -391,7 +393,7 @@ impl Machine for State {
     fn start(setup: &Setup) -> Self {
         let calls = setup.clients.len() * CALLS + 1;
         Self {
-            memory: Memory::new(1),
+            memory: Memory::new(1, None),
             word: 0,
             clients: vec![(0, At::Start); setup.clients.len()],
             server: ServerAt::Search,
