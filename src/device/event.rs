@@ -269,7 +269,8 @@ impl Event {
             };
         };
         let _ = self.wait();
-        timing.duration().ok_or(ProfilingError::Unreadable)
+        let duration = timing.duration(&self.device.lost);
+        duration.ok_or(ProfilingError::Unreadable)
     }
 }
 

@@ -1,13 +1,15 @@
 //! GPU time of launches: each profiled launch runs in a compute pass of its own, between two
 //! timestamps at the pass's boundaries (the only place where every adapter with timestamps has them).
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use super::wait::lock;
+use super::wait::{LostFlag, lock};
 
 /// Timestamps in one query set; two for each launch.
 const QUERIES: u32 = 512;
+/// How long timestamps may be on their way when their batch has completed.
+const CALLBACK_TIME: Duration = Duration::from_secs(10);
 
 /// Why a launch has no GPU time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,14 +31,74 @@ pub enum ProfilingError {
     Unreadable,
 }
 
-type Ticks = Arc<Mutex<Option<Vec<u64>>>>;
+/// The timestamps of one set of queries, on their way to the host.
+#[derive(Debug, Default)]
+struct Ticks {
+    way: Mutex<Way>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+enum Way {
+    /// Their batch is not submitted.
+    #[default]
+    Open,
+    /// Mapped as soon as the batch has completed. The callback of that holds the other end.
+    Mapping(wgpu::Buffer, Weak<()>),
+    There(Vec<u64>),
+    /// They could not be mapped.
+    Gone,
+}
+
+impl Ticks {
+    fn arrive(&self, way: Way) {
+        *lock(&self.way) = way;
+        self.arrived.notify_all();
+    }
+
+    /// The timestamps, whose batch has completed. Another thread's poll may have collected the callback and not yet run
+    /// it; and wgpu drops the callbacks of a poll that another one has overtaken.
+    fn wait(&self, lost: &LostFlag, at: [usize; 2]) -> Option<[u64; 2]> {
+        let deadline = Instant::now() + CALLBACK_TIME;
+        let mut way = lock(&self.way);
+        loop {
+            match &*way {
+                Way::There(ticks) => return Some([*ticks.get(at[0])?, *ticks.get(at[1])?]),
+                Way::Mapping(staging, callback) => {
+                    if callback.strong_count() == 0 {
+                        // With the way in hand: the callback is gone and has brought nothing.
+                        let found = collect(staging);
+                        *way = found;
+                        continue;
+                    }
+                }
+                Way::Open | Way::Gone => return None,
+            }
+            if lost.is_raised() || Instant::now() >= deadline {
+                return None;
+            }
+            let waited = (self.arrived).wait_timeout(way, Duration::from_millis(1));
+            way = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// What stands in memory that should be mapped.
+fn collect(staging: &wgpu::Buffer) -> Way {
+    let way = match staging.get_mapped_range(..) {
+        Ok(view) => Way::There(bytemuck::pod_collect_to_vec(&view[..])),
+        Err(_) => Way::Gone,
+    };
+    staging.unmap();
+    way
+}
 
 /// One set of queries, filled by at most one batch at a time.
 #[derive(Debug)]
 struct Set {
     queries: wgpu::QuerySet,
     used: u32,
-    ticks: Ticks,
+    ticks: Arc<Ticks>,
 }
 
 /// A launch's pair of timestamps.
@@ -44,7 +106,7 @@ struct Set {
 pub(crate) struct TimingSlot {
     queries: wgpu::QuerySet,
     first: u32,
-    ticks: Ticks,
+    ticks: Arc<Ticks>,
     period: f32,
 }
 
@@ -57,14 +119,11 @@ impl TimingSlot {
         }
     }
 
-    /// The GPU time between the two timestamps; `None` until the batch has completed and the device
-    /// has been polled.
-    pub(crate) fn duration(&self) -> Option<Duration> {
-        let guard = lock(&self.ticks);
-        let ticks = guard.as_ref()?;
-        let begin = ticks.get(self.first as usize)?;
-        let end = ticks.get(self.first as usize + 1)?;
-        let nanoseconds = end.saturating_sub(*begin) as f64 * f64::from(self.period);
+    /// The GPU time between the two timestamps, whose batch has completed; `None` where they do not come.
+    pub(crate) fn duration(&self, lost: &LostFlag) -> Option<Duration> {
+        let first = self.first as usize;
+        let [begin, end] = self.ticks.wait(lost, [first, first + 1])?;
+        let nanoseconds = end.saturating_sub(begin) as f64 * f64::from(self.period);
         Some(Duration::from_nanos(nanoseconds as u64))
     }
 }
@@ -74,7 +133,7 @@ impl TimingSlot {
 pub(crate) struct Profiler {
     period: f32,
     open: Vec<Set>,
-    resolved: Vec<(wgpu::Buffer, Ticks)>,
+    resolved: Vec<(wgpu::Buffer, Arc<Ticks>)>,
 }
 
 impl Profiler {
@@ -95,7 +154,7 @@ impl Profiler {
                     count: QUERIES,
                 }),
                 used: 0,
-                ticks: Ticks::default(),
+                ticks: Arc::default(),
             });
         }
         let last = self.open.len() - 1;
@@ -139,15 +198,60 @@ impl Profiler {
     /// Maps the copies of the batch that was just submitted.
     pub(crate) fn submitted(&mut self) {
         for (staging, ticks) in self.resolved.drain(..) {
-            let mapped = staging.clone();
+            let (mapped, callback) = (staging.clone(), Arc::new(()));
+            ticks.arrive(Way::Mapping(staging.clone(), Arc::downgrade(&callback)));
             staging.map_async(wgpu::MapMode::Read, .., move |result| {
-                if result.is_ok()
-                    && let Ok(view) = mapped.get_mapped_range(..)
-                {
-                    *lock(&ticks) = Some(bytemuck::pod_collect_to_vec(&view[..]));
-                }
-                mapped.unmap();
+                ticks.arrive(match result {
+                    Ok(()) => collect(&mapped),
+                    Err(_) => Way::Gone,
+                });
+                drop(callback);
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Context;
+    use crate::device::hooks;
+
+    #[test]
+    fn timestamps_whose_callback_is_gone_are_collected() {
+        let _alone = hooks::alone();
+        let context = Context::new().unwrap();
+        for adapter in context.adapters() {
+            let device = context.device_at(adapter.index).unwrap();
+            let staging = |mapped| {
+                device.raw().create_buffer(&wgpu::BufferDescriptor {
+                    label: None,
+                    size: 32,
+                    usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                    mapped_at_creation: mapped,
+                })
+            };
+            let lost = LostFlag::default();
+            let mapped = staging(true);
+            let words: [u64; 4] = [7, 8, 1 << 40, 3];
+            let mut view = mapped.get_mapped_range_mut(..).unwrap();
+            view.copy_from_slice(bytemuck::cast_slice(&words));
+            drop(view);
+            let ticks = Ticks::default();
+            assert_eq!(ticks.wait(&lost, [0, 1]), None);
+            ticks.arrive(Way::Mapping(mapped, Weak::new()));
+            assert_eq!(ticks.wait(&lost, [2, 3]), Some([1 << 40, 3]));
+            // And they stay; there are none behind the last.
+            assert_eq!(ticks.wait(&lost, [0, 1]), Some([7, 8]));
+            assert_eq!(ticks.wait(&lost, [3, 4]), None);
+            // Memory that nobody mapped holds none.
+            ticks.arrive(Way::Mapping(staging(false), Weak::new()));
+            assert_eq!(ticks.wait(&lost, [0, 1]), None);
+            // Nobody waits for those of a device that is gone.
+            let callback = Arc::new(());
+            ticks.arrive(Way::Mapping(staging(false), Arc::downgrade(&callback)));
+            lost.raise("gone");
+            assert_eq!(ticks.wait(&lost, [0, 1]), None);
         }
     }
 }
