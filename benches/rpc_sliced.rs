@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::mpsc::{Receiver, channel};
 
-use support::{Error, pipeline, seconds, spread, word};
+use support::{Error, Raw, seconds, spread, word};
 use tombolo::{Context, Device, DeviceFunction, DeviceOptions, PersistentKernel, Program};
 
 const ROUNDS: usize = 9;
@@ -85,16 +85,15 @@ fn many(
 /// The hand-written side.
 struct Loop {
     device: Device,
-    pipeline: wgpu::ComputePipeline,
     slots: [Slot; 2],
     batch: usize,
 }
 
 struct Slot {
+    kernel: Raw,
     arguments: wgpu::Buffer,
     results: wgpu::Buffer,
     back: wgpu::Buffer,
-    group: wgpu::BindGroup,
 }
 
 /// A batch on its way.
@@ -107,7 +106,6 @@ impl Loop {
     fn new(device: Device, batch: usize) -> Self {
         use wgpu::BufferUsages as Usage;
         let raw = device.raw();
-        let pipeline = pipeline(&device, RAW);
         let slots = std::array::from_fn(|_| {
             let make = |words: usize, usage| {
                 raw.create_buffer(&wgpu::BufferDescriptor {
@@ -119,25 +117,14 @@ impl Loop {
             };
             let arguments = make(2 * batch, Usage::STORAGE | Usage::COPY_DST);
             let results = make(batch, Usage::STORAGE | Usage::COPY_SRC);
-            let group = raw.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &pipeline.get_bind_group_layout(0),
-                entries: &[(0, &arguments), (1, &results)].map(|(binding, buffer)| {
-                    wgpu::BindGroupEntry {
-                        binding,
-                        resource: buffer.as_entire_binding(),
-                    }
-                }),
-            });
             Slot {
+                kernel: Raw::new(&device, RAW, &[&arguments, &results]),
                 arguments,
                 back: make(batch, Usage::MAP_READ | Usage::COPY_DST),
                 results,
-                group,
             }
         });
         Self {
-            pipeline,
             slots,
             batch,
             device,
@@ -148,12 +135,8 @@ impl Loop {
         let (raw, queue) = (self.device.raw(), self.device.raw_queue());
         queue.write_buffer(&slot.arguments, 0, bytemuck::cast_slice(calls));
         let mut encoder = raw.create_command_encoder(&Default::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&Default::default());
-            pass.set_pipeline(&self.pipeline);
-            pass.set_bind_group(0, &slot.group, &[]);
-            pass.dispatch_workgroups(self.batch.div_ceil(64) as u32, 1, 1);
-        }
+        let groups = self.batch.div_ceil(64) as u32;
+        slot.kernel.encode(&mut encoder, 1, groups);
         let bytes = slot.back.size();
         encoder.copy_buffer_to_buffer(&slot.results, 0, &slot.back, 0, bytes);
         let index = queue.submit([encoder.finish()]);

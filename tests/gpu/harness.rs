@@ -3,10 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tombolo::{
-    Capability, Constants, Context, Device, DeviceOptions, HostServices, Kernel, Program,
+    Capability, Constants, Context, Device, DeviceBuffer, DeviceOptions, HostServices, Kernel,
+    Launch, Program, WaitError,
 };
 
 /// A test that runs on each adapter.
@@ -231,4 +233,23 @@ pub fn kernel_of(device: &Device, services: &HostServices, source: &str) -> Kern
     let program = Program::with_services("calls.wgsl", source, services);
     let program = program.unwrap_or_else(|error| panic!("{error}"));
     device.kernel(&program, "main", &Constants::new()).unwrap()
+}
+
+/// Runs `kernel` with `out` bound, of `len` words, which are poisoned before; as large as `sized` makes it. How it ended.
+pub fn run_with(
+    kernel: &Kernel,
+    services: &HostServices,
+    len: usize,
+    sized: impl FnOnce(Launch) -> Launch,
+) -> (DeviceBuffer<u32>, Result<(), WaitError>) {
+    let out = kernel.device().buffer(&vec![0xDEAD_BEEFu32; len]).unwrap();
+    let launch = kernel.launch().services(services).buffer("out", &out);
+    let event = sized(launch).submit().unwrap();
+    let result = event.wait_timeout(Duration::from_secs(60));
+    (out, result)
+}
+
+/// What functions of the host answer in tests.
+pub fn mix(x: u32) -> u32 {
+    (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13)
 }

@@ -90,6 +90,12 @@ fn can_share(f: &Fixture, other: &Device) -> bool {
         .all(|device| device.capabilities().unified_memory && device.capabilities().host_import())
 }
 
+/// A server of `mix` on another device, which kernels of this one can call; `None` where they cannot.
+fn reached(f: &Fixture) -> Option<PersistentKernel> {
+    let other = other(f);
+    can_share(f, &other).then(|| start(builder(&other).callers(1)))
+}
+
 const CALL: &str = "
     @group(0) @binding(0) var<storage, read_write> results: array<u32>;
     @group(0) @binding(1) var<uniform> seed: u32;
@@ -100,11 +106,9 @@ const CALL: &str = "
 
 fn kernels_call_a_server_on_another_device(f: &Fixture) {
     const COUNT: u32 = 64;
-    let other = other(f);
-    if !can_share(f, &other) {
+    let Some(server) = reached(f) else {
         return;
-    }
-    let server = start(builder(&other).callers(1));
+    };
     let kernel = caller(&f.device, &server, CALL);
     let results = f.device.buffer(&vec![POISON; COUNT as usize]).unwrap();
     let mut launch = kernel
@@ -127,11 +131,9 @@ fn kernels_call_a_server_on_another_device(f: &Fixture) {
 
 fn kernels_and_threads_call_one_server(f: &Fixture) {
     const COUNT: u32 = 64;
-    let other = other(f);
-    if !can_share(f, &other) {
+    let Some(server) = reached(f) else {
         return;
-    }
-    let server = start(builder(&other).callers(1));
+    };
     let function = server.function::<(u32, u32), u32>("mix").unwrap();
     let kernel = caller(&f.device, &server, CALL);
     let results = f.device.buffer(&vec![POISON; COUNT as usize]).unwrap();
@@ -203,11 +205,9 @@ fn a_server_that_left_comes_back_for_a_kernel(f: &Fixture) {
 }
 
 fn a_handler_that_gives_up_fails_the_call_of_a_kernel(f: &Fixture) {
-    let other = other(f);
-    if !can_share(f, &other) {
+    let Some(server) = reached(f) else {
         return;
-    }
-    let server = start(builder(&other).callers(1));
+    };
     let source = "
         @group(0) @binding(0) var<storage, read_write> results: array<u32>;
         @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -247,11 +247,9 @@ fn a_handler_that_gives_up_fails_the_call_of_a_kernel(f: &Fixture) {
 }
 
 fn a_stopped_server_lets_no_kernel_wait(f: &Fixture) {
-    let other = other(f);
-    if !can_share(f, &other) {
+    let Some(server) = reached(f) else {
         return;
-    }
-    let server = start(builder(&other).callers(1));
+    };
     let source = "
         @group(0) @binding(0) var<storage, read_write> results: array<u32>;
         @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {

@@ -61,6 +61,7 @@ mod rpc_streams;
 mod segment_lists;
 mod segments;
 mod services;
+mod services_memory;
 mod table;
 mod threads;
 mod transfers;
@@ -152,6 +153,7 @@ fn main() -> std::process::ExitCode {
         rpc_streams::CASES,
         segments::CASES,
         services::CASES,
+        services_memory::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cases;
-use crate::harness::Fixture;
+use crate::harness::{Fixture, kernel_of, mix, run_with};
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
     Aspect, CallStatus, Constants, DeviceBuffer, ExecutionError, HostServices, IdlePolicy, Kernel,
@@ -34,10 +34,7 @@ cases![
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn kernel(f: &Fixture, services: &HostServices, source: &str) -> Kernel {
-    let program = Program::with_services("rpc.wgsl", source, services).unwrap();
-    f.device
-        .kernel(&program, "main", &Constants::new())
-        .unwrap()
+    kernel_of(&f.device, services, source)
 }
 
 /// Runs `main` with `out` bound, poisoned before, and waits.
@@ -46,19 +43,13 @@ fn run(
     services: &HostServices,
     len: usize,
 ) -> (DeviceBuffer<u32>, Result<(), WaitError>) {
-    let out = kernel.device().buffer(&vec![0xDEAD_BEEFu32; len]).unwrap();
-    let launch = kernel.launch().services(services).buffer("out", &out);
-    let event = launch.invocations(len as u32).submit().unwrap();
-    let result = event.wait_timeout(MINUTE);
-    (out, result)
+    run_with(kernel, services, len, |launch| {
+        launch.invocations(len as u32)
+    })
 }
 
 const HEAD: &str = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {";
-
-fn mix(x: u32) -> u32 {
-    (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13)
-}
 
 fn every_invocation_gets_its_own_result(f: &Fixture) {
     let services = HostServices::builder()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cases;
-use crate::harness::Fixture;
+use crate::harness::{Fixture, kernel_of, mix, run_with};
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
     CallStatus, Constants, Device, DeviceBuffer, ExecutionError, HostServices, HostServicesBuilder,
@@ -27,10 +27,6 @@ cases![
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn mix(x: u32) -> u32 {
-    (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13)
-}
-
 fn mixer() -> HostServicesBuilder {
     HostServices::builder().call("fn mix(x: u32) -> u32", mix)
 }
@@ -40,8 +36,7 @@ fn kernel(device: &Device, services: &HostServices, size: u32, body: &str) -> Ke
         "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
         @compute @workgroup_size({size}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ {body} }}"
     );
-    let program = Program::with_services("groups.wgsl", source, services).unwrap();
-    device.kernel(&program, "main", &Constants::new()).unwrap()
+    kernel_of(device, services, &source)
 }
 
 /// Runs `groups` work-groups with `out` bound, poisoned before.
@@ -51,11 +46,7 @@ fn run(
     groups: u32,
     len: usize,
 ) -> (DeviceBuffer<u32>, Result<(), WaitError>) {
-    let out = kernel.device().buffer(&vec![0xDEAD_BEEFu32; len]).unwrap();
-    let launch = kernel.launch().services(services).buffer("out", &out);
-    let event = launch.workgroups(groups).submit().unwrap();
-    let result = event.wait_timeout(MINUTE);
-    (out, result)
+    run_with(kernel, services, len, |launch| launch.workgroups(groups))
 }
 
 fn each_invocation_gets_its_own_result(f: &Fixture) {

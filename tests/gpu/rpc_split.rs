@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::cases;
-use crate::harness::{Fixture, kernel_of};
+use crate::harness::{Fixture, kernel_of, mix};
 use crate::{rpc, rpc_streams};
 use tombolo::{
     Aspect, CallStatus, Device, DeviceBuffer, HostServices, HostServicesBuilder, Kernel,
@@ -31,10 +31,6 @@ cases![
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-fn mix(x: u32) -> u32 {
-    (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13)
-}
 
 /// The device as it is, as one with memory of its own, and as one that shows nothing to running kernels.
 fn devices(f: &Fixture) -> [Device; 3] {

@@ -1,0 +1,74 @@
+//! What those who put kernels of their own behind a program ask of it: servers around its functions.
+
+use std::sync::Arc;
+
+use naga::Module;
+
+use super::{Program, free_group};
+use crate::kernel::declarations::DeclarationKind;
+use crate::kernel::error::KernelError;
+use crate::kernel::private_array::Analysis;
+use crate::print::record::SiteKind;
+
+impl Program {
+    /// Whether kernels of the program may follow pointers.
+    pub(crate) fn follows_pointers(&self) -> bool {
+        self.inner.has_stubs()
+    }
+
+    /// The program with `text` behind its own. To device globals it is the same program.
+    pub(crate) fn extended(&self, text: &str) -> Result<Self, KernelError> {
+        let inner = &self.inner;
+        let source = format!("{}\n{text}", inner.source).into();
+        let called = inner.calls.as_ref().map(|calls| calls.called.clone());
+        let mut program = Self::with_calls(
+            inner.name.clone(),
+            source,
+            Arc::clone(&inner.global_prefix),
+            &called.unwrap_or_default(),
+        )?;
+        if let Some(own) = Arc::get_mut(&mut program.inner) {
+            own.extends = Some(self.source_text());
+        }
+        Ok(program)
+    }
+
+    /// Whether an invocation may give up.
+    pub(crate) fn may_fail(&self) -> bool {
+        let sites = self.inner.prints.iter().flat_map(|prints| &prints.sites);
+        sites.into_iter().any(|site| site.kind != SiteKind::Print)
+    }
+
+    /// Whether the program mentions functions of the host.
+    pub(crate) fn calls_host(&self) -> bool {
+        self.inner.calls.is_some()
+    }
+
+    /// The first bind group that the program does not mention.
+    pub(crate) fn free_group(&self) -> u32 {
+        free_group(&self.inner.source)
+    }
+
+    /// The program's types, with `text` behind them.
+    pub(crate) fn types_with(&self, text: &str) -> Result<Module, String> {
+        parse_types(&self.inner.source, &self.inner.analysis, text)
+    }
+}
+
+/// The types of a program, with `text` behind them.
+pub(super) fn parse_types(
+    source: &Arc<str>,
+    analysis: &Analysis,
+    text: &str,
+) -> Result<Module, String> {
+    let is_type = |kind| matches!(kind, DeclarationKind::Struct | DeclarationKind::Alias);
+    let types = analysis.declarations.iter().enumerate();
+    let types = types.filter(|(_, d)| is_type(d.kind)).map(|(i, _)| i);
+    let mut kept = analysis.reach(types, |_| false);
+    for (mark, declaration) in kept.iter_mut().zip(&analysis.declarations) {
+        *mark |= declaration.kind == DeclarationKind::Directive;
+    }
+    let own = analysis.assemble(source, |i| kept.get(i) == Some(&true), |_| None, |_| None);
+    let text = format!("{}{text}", own.text());
+    naga::front::wgsl::parse_str(&text).map_err(|error| error.message().to_owned())
+}
