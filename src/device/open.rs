@@ -59,7 +59,8 @@ pub struct DeviceOptions {
     pub working_set_bytes: Option<u64>,
     /// Bytes of the device's memory that buffers of the context ([`Buffer`](crate::Buffer)) may have together (default:
     /// no limit but the driver's). Beyond it buffers that were not used for longest move to the host; a launch whose own
-    /// buffers need more is refused.
+    /// buffers need more is refused. What counts is what the device has given: small buffers share blocks
+    /// ([`BufferMemory::reserved`](crate::BufferMemory::reserved)).
     pub buffer_bytes: Option<u64>,
     /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
     /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.

@@ -279,6 +279,18 @@ impl Taint {
         found
     }
 
+    /// What is known of `range`, for as many bytes from `at` on.
+    pub(crate) fn moved(&self, range: &std::ops::Range<u64>, at: u64) -> Self {
+        let inside = self.ranges.iter().filter_map(|(old, outcome)| {
+            let (start, end) = (old.start.max(range.start), old.end.min(range.end));
+            let moved = |byte: u64| byte - range.start + at;
+            (start < end).then(|| (moved(start)..moved(end), Arc::clone(outcome)))
+        });
+        Self {
+            ranges: inside.collect(),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -123,7 +123,7 @@ pub enum MemoryError {
 
 /// The usages of every buffer that the runtime makes: all that compute needs and nothing that would
 /// move it to another kind of memory.
-const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
+pub(crate) const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::UNIFORM)
     .union(wgpu::BufferUsages::INDIRECT)
     .union(wgpu::BufferUsages::COPY_SRC)
@@ -174,6 +174,12 @@ impl BufferShared {
         if !taint.is_empty() {
             taint.overwrite(range);
         }
+    }
+
+    /// All that is uncertain of `range` is so of as many bytes of another buffer, from `at` on, to which they are copied.
+    pub(crate) fn hand_taint(&self, range: &Range<u64>, to: &Self, at: u64) {
+        let moved = lock(&self.taint).moved(range, at);
+        *lock(&to.taint) = moved;
     }
 
     /// The launches of uncertain or bad outcome that wrote into `range`.

@@ -35,6 +35,8 @@ pub(crate) struct MemoryRoom {
     device_memory: heap::device_memory::DeviceMemory,
     /// What buffers of the context have on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,
+    /// The memory that small ones of them share.
+    blocks: std::sync::Mutex<buffers::Blocks<wgpu::Buffer>>,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,
     /// The pipeline of `shaders/copy_bytes.wgsl`.

@@ -13,6 +13,7 @@ mod beside;
 mod beside_functions;
 mod bindings;
 mod buffers;
+mod buffers_blocks;
 mod buffers_host;
 mod buffers_limits;
 mod buffers_moving;
@@ -107,6 +108,7 @@ fn main() -> std::process::ExitCode {
         beside_functions::CASES,
         bindings::CASES,
         buffers::CASES,
+        buffers_blocks::CASES,
         buffers_host::CASES,
         buffers_limits::CASES,
         buffers_moving::CASES,

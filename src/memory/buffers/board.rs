@@ -204,7 +204,8 @@ impl<'r> Boarding<'r> {
         for (at, uses) in by_root.iter().enumerate() {
             let first = uses.first().map_or(0, |(index, _)| *index);
             let root = &self.roots[at];
-            (root.settle_in(&mut self.states[at], &self.device, self.place))
+            let avoid = self.apart_from(at, &by_root);
+            (root.settle_in(&mut self.states[at], &self.device, self.place, &avoid))
                 .map_err(|error| (first, error))?;
         }
         let mut told = LaunchExplanation::default();
@@ -231,6 +232,17 @@ impl<'r> Boarding<'r> {
         }
         self.keep_order(&by_root);
         Ok(told)
+    }
+
+    /// The blocks of the device's memory in which a buffer must not lie: wgpu allows a buffer one use in a dispatch if
+    /// anything of it is written there, and to wgpu a block is a buffer.
+    fn apart_from(&self, at: usize, by_root: &[Vec<(usize, &Use)>]) -> Vec<u64> {
+        let writes = |at: usize| by_root[at].iter().any(|(_, one)| one.access.writes());
+        let others = (0..by_root.len()).filter(|other| *other != at);
+        let meets = others.filter(|other| writes(at) || writes(*other));
+        meets
+            .filter_map(|other| self.states[other].copy(self.place)?.block())
+            .collect()
     }
 
     /// What [`Self::bring`] would do. Nothing changes.
@@ -345,10 +357,10 @@ impl<'r> Boarding<'r> {
             if let Some(copy) = state.copy_mut(self.place) {
                 copy.used(batch, writes.then(|| range.clone()), now);
                 if writes && one.access == Access::Overwrite {
-                    copy.shared.overwritten(&range);
+                    copy.overwritten(&range);
                 }
                 if let (true, Some(outcome)) = (writes, outcome) {
-                    copy.shared.poison(range.clone(), outcome);
+                    copy.poison(&range, outcome);
                 }
             } else if writes {
                 if one.access == Access::Overwrite {
@@ -368,7 +380,7 @@ impl<'r> Boarding<'r> {
         if let Some(copy) = self.states[at].copy(self.place) {
             let range = part.range();
             for outcome in outcomes {
-                copy.shared.poison(range.clone(), outcome);
+                copy.poison(&range, outcome);
             }
         }
     }
@@ -378,7 +390,7 @@ impl<'r> Boarding<'r> {
         let at = self.index(&part.root);
         let state = &mut *self.states[at];
         match state.copy(self.place) {
-            Some(copy) => copy.shared.depends_on(&part.range()),
+            Some(copy) => copy.depends_on(&part.range()),
             None => state.host_taint.touching(&part.range()),
         }
     }

@@ -130,9 +130,11 @@ impl Root {
         if loads.is_empty() {
             return Ok(None);
         }
-        let Some(target) = state.copy(place).map(|copy| Arc::clone(&copy.shared)) else {
+        let Some(copy) = state.copy(place) else {
             return Ok(None);
         };
+        let (shared, base) = (Arc::clone(&copy.shared), copy.base);
+        let target = (&*shared, base);
         let mut queue = device.queue.lock(device);
         let waits = loads.iter().any(|load| load.hop.is_some());
         if waits && queue.has_commands() && !queue.gates().has_held() {
@@ -153,7 +155,7 @@ impl Root {
                     if load.used.is_none() {
                         emptied.push(memory.clone());
                     }
-                    self.record(&mut queue, device, &target, load, memory)
+                    self.record(&mut queue, device, target, load, memory)
                 }
                 None => {
                     let part = load.range.start as usize..load.range.end as usize;
@@ -161,9 +163,9 @@ impl Root {
                     match begun || !words {
                         true => stage(device, bytes, load.at).and_then(|memory| {
                             emptied.push(memory.clone());
-                            self.record(&mut queue, device, &target, load, &memory)
+                            self.record(&mut queue, device, target, load, &memory)
                         }),
-                        false => write_now(device, &target, &load.range, bytes),
+                        false => write_now(device, target, &load.range, bytes),
                     }
                 }
             };
@@ -212,7 +214,7 @@ impl Root {
         &self,
         queue: &mut Recorder<'_>,
         device: &Arc<DeviceShared>,
-        target: &Arc<BufferShared>,
+        (target, base): (&BufferShared, u64),
         load: &Load,
         memory: &wgpu::Buffer,
     ) -> Result<(), MemoryError> {
@@ -223,7 +225,7 @@ impl Root {
         };
         let to = Spot {
             buffers: Buffers::One(target.raw.clone()),
-            start: load.range.start,
+            start: base + load.range.start,
             padded: load.range.end == self.bytes,
         };
         let bytes = load.range.end - load.range.start;
@@ -296,9 +298,10 @@ impl Root {
         range: Range<u64>,
         loads: &mut Vec<Load>,
     ) -> Result<(), BufferError> {
-        let Some(source) = state.copy(from).map(|copy| Arc::clone(&copy.shared)) else {
+        let Some(copy) = state.copy(from) else {
             return Ok(());
         };
+        let (source, base) = (Arc::clone(&copy.shared), copy.base);
         let owner = Arc::clone(&source.device);
         owner.lost.check().map_err(Arc::new)?;
         if state
@@ -320,13 +323,13 @@ impl Root {
             return Ok(());
         };
         let (seen, memory) = (seen.clone(), memory.clone());
-        let depends_on = source.depends_on(&range);
+        let depends_on = (state.copy(from)).map_or_else(Vec::new, |copy| copy.depends_on(&range));
         // Held, so that nothing is submitted in between that was not looked at.
         let queue = owner.queue.lock(&owner);
         let (index, error) = capture(&owner.raw, || {
             let mut encoder =
                 (owner.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
-            encoder.copy_buffer_to_buffer(&source.raw, words.start, &seen, 0, bytes);
+            encoder.copy_buffer_to_buffer(&source.raw, base + words.start, &seen, 0, bytes);
             owner.queue_raw.submit([encoder.finish()])
         });
         drop(queue);
@@ -375,7 +378,7 @@ fn stage(device: &Arc<DeviceShared>, bytes: &[u8], at: u64) -> Result<wgpu::Buff
 /// open batch has no commands, which the write would overtake.
 fn write_now(
     device: &DeviceShared,
-    target: &BufferShared,
+    (target, base): (&BufferShared, u64),
     range: &Range<u64>,
     bytes: &[u8],
 ) -> Result<(), MemoryError> {
@@ -383,7 +386,7 @@ fn write_now(
     let mut tail = [0u8; 4];
     tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
     let ((), error) = capture(&device.raw, || {
-        let (to, at) = (&target.raw, range.start);
+        let (to, at) = (&target.raw, base + range.start);
         if whole > 0 {
             device.queue_raw.write_buffer(to, at, &bytes[..whole]);
         }
@@ -415,8 +418,8 @@ impl State {
         };
         let unsent = copy.is_unsent(range);
         let shared = Arc::clone(&copy.shared);
-        let pieces = Download::start(&shared, range.clone(), unsent)?;
-        let depends_on = shared.depends_on(range);
+        let pieces = Download::start(&shared, copy.base, range.clone(), unsent)?;
+        let depends_on = copy.depends_on(range);
         Ok(Some((shared, depends_on, pieces)))
     }
 }

@@ -47,10 +47,11 @@ pub(super) enum Missed {
 }
 
 impl Download {
-    /// Starts to bring down `range` of a buffer, which is not empty. Commands that were recorded before and are not
+    /// Starts to bring down `range`, which is not empty, of what begins at `base` of a wgpu buffer. Commands that were recorded before and are not
     /// submitted yet need not be waited for, unless `after_recorded` says that they write there.
     pub(super) fn start(
         buffer: &BufferShared,
+        base: u64,
         range: Range<u64>,
         after_recorded: bool,
     ) -> Result<Vec<Self>, MemoryError> {
@@ -63,13 +64,13 @@ impl Download {
         let mut at = range.start;
         while at < range.end {
             let end = (at / 4 * 4 + PIECE).min(range.end);
-            pieces.push(Self::piece(buffer, at..end)?);
+            pieces.push(Self::piece(buffer, base, at..end)?);
             at = end;
         }
         Ok(pieces)
     }
 
-    fn piece(buffer: &BufferShared, range: Range<u64>) -> Result<Self, MemoryError> {
+    fn piece(buffer: &BufferShared, base: u64, range: Range<u64>) -> Result<Self, MemoryError> {
         let device = &buffer.device;
         let pool = &device.memory_room.get::<MemoryRoom>().staging;
         // Whole words are copied; what surrounds the range is left out by whoever takes the bytes.
@@ -81,7 +82,7 @@ impl Download {
             let staging = pool.take(&device.raw, bytes);
             let mut encoder = (device.raw)
                 .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
-            encoder.copy_buffer_to_buffer(&buffer.raw, words.start, &staging, 0, bytes);
+            encoder.copy_buffer_to_buffer(&buffer.raw, base + words.start, &staging, 0, bytes);
             let index = device.queue_raw.submit([encoder.finish()]);
             (staging, index)
         });

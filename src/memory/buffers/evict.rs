@@ -1,92 +1,31 @@
-//! Memory on devices: had when it is first needed, and given up when others need it more.
+//! Memory on devices is given up when others need it more, or somebody says so.
 
 use std::sync::Arc;
 
 use super::download::Missed;
 use super::error::BufferError;
-use super::root::{Home, Root, State, allocate, count_memory};
+use super::holding::trim_blocks;
+use super::root::{Home, Root, State};
 use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
+use crate::memory::MemoryRoom;
 use crate::memory::heap::SharedHeap;
 use crate::memory::migrate::Place;
-use crate::memory::{MemoryError, MemoryRoom};
 
 use super::statistics::BufferMemory;
 
-/// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
-const BINDABLE: u64 = 256;
-
 impl Root {
-    /// Sees to it that the buffer has memory at `place`, which is `device`'s. Others may lose theirs; nobody loses
-    /// contents.
-    pub(super) fn settle_in(
-        &self,
-        state: &mut State,
-        device: &Arc<DeviceShared>,
-        place: Place,
-    ) -> Result<(), BufferError> {
-        if self.settle_in_heap(state)? {
-            // What one device has there the others have, and the host.
-            if !state.residency.memory_of(place).contains(Place::HOST) {
-                state.residency.share(Place::HOST, place);
-            }
-            return Ok(());
-        }
-        if state.copy(place).is_some() {
-            return Ok(());
-        }
-        let size = self.bytes.next_multiple_of(4).max(4);
-        let cap = device.options.buffer_bytes;
-        loop {
-            let used = lock(&device.memory_room.get::<MemoryRoom>().buffers).used;
-            let fits = cap.is_none_or(|cap| used + size <= cap);
-            if fits {
-                match allocate(device, self.bytes) {
-                    Ok(shared) => {
-                        count_memory(device, size, true);
-                        state.put_copy(place, shared);
-                        return Ok(());
-                    }
-                    Err(MemoryError::OutOfMemory { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            if !self.make_room(device, place)? {
-                return Err(BufferError::NoRoom {
-                    device: device.capabilities.name.clone(),
-                    bytes: self.bytes,
-                    used,
-                    cap: cap.filter(|_| !fits),
-                });
-            }
-        }
-    }
-
-    /// Has memory allocated in the heap, if the buffer lives there.
-    pub(super) fn settle_in_heap(&self, state: &mut State) -> Result<bool, BufferError> {
-        let Home::Heap { heap, ptr, owned } = &mut state.home else {
-            return Ok(false);
-        };
-        if ptr.is_null() && *owned {
-            let found = self.heap()?;
-            let made = found.alloc_bytes(self.bytes.max(1), BINDABLE)?;
-            if let Some(host) = &state.host
-                && let Err(error) = found.write(made, host.bytes())
-            {
-                // Nobody else knows of it.
-                let _ = found.free(made);
-                return Err(error.into());
-            }
-            (*ptr, *heap) = (made, Some(found));
-            state.host = None;
-        }
-        Ok(true)
-    }
-
     /// Has the buffer that was not used for longest give up its memory at `place`; false if none could. Buffers that
     /// somebody works with at this moment are left alone, as are those of the same launch.
-    fn make_room(&self, device: &Arc<DeviceShared>, place: Place) -> Result<bool, BufferError> {
+    pub(super) fn make_room(
+        &self,
+        device: &Arc<DeviceShared>,
+        place: Place,
+    ) -> Result<bool, BufferError> {
+        if trim_blocks(device) > 0 {
+            return Ok(true);
+        }
         let mut victims: Vec<(u64, Arc<Root>)> = Vec::new();
         for root in self.context().roots() {
             if root.id == self.id {
@@ -102,7 +41,7 @@ impl Root {
             if let Some(mut state) = victim.try_lock()
                 && state.copy(place).is_some()
             {
-                victim.evict(&mut state, device, place)?;
+                victim.evict(&mut state, place)?;
                 return Ok(true);
             }
         }
@@ -110,12 +49,7 @@ impl Root {
     }
 
     /// Gives up the memory at `place`, after what is nowhere else has come to the host. Waits for that.
-    pub(super) fn evict(
-        &self,
-        state: &mut State,
-        device: &Arc<DeviceShared>,
-        place: Place,
-    ) -> Result<(), BufferError> {
+    pub(super) fn evict(&self, state: &mut State, place: Place) -> Result<(), BufferError> {
         if state.copy(place).is_none() {
             return Ok(());
         }
@@ -127,12 +61,7 @@ impl Root {
             .evicted(place, 0..self.bytes)
             .map_err(|error| self.refusal(error))?;
         if let Some(copy) = state.take_copy(place) {
-            let unsent = (copy.last.as_ref()).is_some_and(|batch| batch.submission().is_none());
-            if unsent {
-                // wgpu refuses batches that use what was destroyed; failures are their events' to tell.
-                let _ = device.flush();
-            }
-            copy.shared.raw.destroy();
+            copy.give_up();
         }
         state.statistics.evictions += 1;
         self.context().count(|totals| totals.evictions += 1);
@@ -214,21 +143,35 @@ impl Device {
                 continue;
             };
             state.notice_losses();
-            if let Err(error) = root.evict(&mut state, &self.shared, place) {
+            if let Err(error) = root.evict(&mut state, place) {
                 failed.get_or_insert(error);
             }
         }
+        trim_blocks(&self.shared);
         match failed {
             Some(error) => Err(error),
             None => Ok(before.saturating_sub(self.buffer_memory().used)),
         }
     }
 
+    /// Gives the device back the blocks of memory in which no buffer has anything; buffers stay where they are. Returns
+    /// the bytes of the blocks. It happens by itself when there is no room for a buffer.
+    pub fn trim_buffer_blocks(&self) -> u64 {
+        trim_blocks(&self.shared)
+    }
+
     /// The memory that buffers of the context ([`Buffer`](crate::Buffer)) have on this device.
     pub fn buffer_memory(&self) -> BufferMemory {
-        let mut memory = *lock(&self.shared.memory_room.get::<MemoryRoom>().buffers);
-        memory.cap = self.shared.options.buffer_bytes;
-        memory
+        let memory = *lock(&self.shared.memory_room.get::<MemoryRoom>().buffers);
+        let blocks = lock(&self.shared.memory_room.get::<MemoryRoom>().blocks).figures();
+        BufferMemory {
+            blocks: blocks.blocks,
+            block_bytes: blocks.bytes,
+            block_used: blocks.used,
+            largest_free: blocks.largest_free,
+            cap: self.shared.options.buffer_bytes,
+            ..memory
+        }
     }
 }
 
@@ -256,7 +199,7 @@ impl State {
         };
         Ok(crate::memory::BufferView {
             shared: Arc::clone(&copy.shared),
-            offset: part.offset,
+            offset: copy.base + part.offset,
             bytes: part.bytes,
             element_bytes: part.element_bytes,
             element: part.element,

@@ -81,12 +81,13 @@ impl<T: Pod> Buffer<T> {
                 .root
                 .write(&mut state, range, bytemuck::cast_slice(&values));
         };
-        let Some(shared) = state.copy(place).map(|copy| Arc::clone(&copy.shared)) else {
+        let Some(copy) = state.copy(place) else {
             return Ok(());
         };
+        let (shared, at) = (Arc::clone(&copy.shared), copy.at(&range));
         let device = &shared.device;
         let mut queue = device.queue.lock(device);
-        fill_bytes(&mut queue, device, &shared.raw, pattern, &range)?;
+        fill_bytes(&mut queue, device, &shared.raw, pattern, &at)?;
         let batch = queue.batch();
         queue.commit();
         drop(queue);
@@ -154,17 +155,11 @@ impl<T: Pod> Buffer<T> {
         let event = self.bring_to(&mut state, device)?;
         let here = self.root.context().place_of(&device.shared)?;
         for place in state.places() {
-            let Some(owner) = state
-                .copy(place)
-                .map(|copy| Arc::clone(&copy.shared.device))
-            else {
-                continue;
-            };
             let eviction = state
                 .residency
                 .evictable(place, &self.root.context().routes());
             if place != here && eviction.plan.steps.is_empty() {
-                self.root.evict(&mut state, &owner, place)?;
+                self.root.evict(&mut state, place)?;
             }
         }
         let host = state.residency.evicted(Place::HOST, 0..self.root.bytes);
@@ -184,7 +179,7 @@ impl<T: Pod> Buffer<T> {
         self.discard()?;
         let mut state = self.root.lock();
         let place = self.root.context().place_of(&device.shared)?;
-        self.root.settle_in(&mut state, &device.shared, place)
+        self.root.settle_in(&mut state, &device.shared, place, &[])
     }
 
     /// Says that nobody needs what this part holds: it is undefined until it is written, and is not copied anywhere.
@@ -218,7 +213,7 @@ impl<T: Pod> Buffer<T> {
         let place = self.root.context().place_of(&device.shared)?;
         let mut state = self.root.lock();
         state.notice_losses();
-        self.root.evict(&mut state, &device.shared, place)
+        self.root.evict(&mut state, place)
     }
 
     fn bring_to(&self, state: &mut State, device: &Device) -> Result<Event, BufferError> {
@@ -230,7 +225,7 @@ impl<T: Pod> Buffer<T> {
         state.check_maps("a move", &range, false, None)?;
         state.notice_losses();
         let place = root.context().place_of(device)?;
-        root.settle_in(state, device, place)?;
+        root.settle_in(state, device, place, &[])?;
         let want = Want {
             place,
             range,
@@ -419,7 +414,7 @@ impl State {
         let _ = self.residency.wrote(place, range.clone());
         let now = context.tick();
         if let Some(copy) = self.copy_mut(place) {
-            copy.shared.overwritten(&range);
+            copy.overwritten(&range);
             copy.used(batch, Some(range.clone()), now);
         }
         self.begin(device, place, &range, Access::Overwrite, batch);
@@ -446,7 +441,7 @@ impl State {
         self.host_taint.overwrite(range);
         for place in self.places() {
             if let Some(copy) = self.copy(place) {
-                copy.shared.overwritten(range);
+                copy.overwritten(range);
             }
         }
     }

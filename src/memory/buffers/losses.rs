@@ -54,7 +54,7 @@ impl State {
             // Within the buffer, as its contents are.
             let _ = self.residency.failed(place, part.clone());
             if let Some(copy) = self.copy(place) {
-                copy.shared.overwritten(&part);
+                copy.overwritten(&part);
             }
         }
     }

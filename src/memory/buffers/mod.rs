@@ -10,6 +10,7 @@
 //! - Nobody waits for bytes when a command is enqueued, but for those of batches that are themselves still held back.
 //! - What a failed launch would have written is poisoned wherever it goes, also on other devices and the host.
 
+mod blocks;
 pub(crate) mod board;
 mod carry;
 mod context;
@@ -17,11 +18,13 @@ mod download;
 mod error;
 mod evict;
 mod exchange;
+mod holding;
 mod hop;
 mod host;
 mod losses;
 mod map;
 mod root;
+mod settle;
 mod statistics;
 mod upload;
 
@@ -31,6 +34,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
+pub(crate) use blocks::Blocks;
 pub use board::{ArgumentMoves, LaunchExplanation};
 pub(crate) use context::ContextBuffers;
 pub use error::BufferError;

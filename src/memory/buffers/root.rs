@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use super::Placement;
 use super::context::ContextBuffers;
 use super::error::BufferError;
+use super::holding::DeviceCopy;
 use super::hop::End;
 use super::statistics::BufferStatistics;
 use crate::device::outcome::{Outcome, Taint};
@@ -20,11 +21,10 @@ use crate::device::queue::Batch;
 use crate::device::room::Room;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
-use crate::memory::buffer::{BufferShared, DeviceBuffer};
+use crate::memory::HeapError;
 use crate::memory::heap::{ContextHeap, SharedHeap};
 use crate::memory::migrate::{Access, MigrateError, Place, Plan, Residency};
 use crate::memory::pointer::Ptr;
-use crate::memory::{HeapError, MemoryError, MemoryRoom};
 
 /// A buffer, with all its parts.
 pub(crate) struct Root {
@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(super) host_taint: Taint,
     /// By place, without the host's.
     copies: Vec<Option<DeviceCopy>>,
+    /// How often it had to leave a block because of what else lay there.
+    pub(super) departures: u8,
     pub(super) maps: Vec<Mapping>,
     /// Bytes on their way to devices, with what becomes of them.
     pub(super) arrivals: Vec<(Arc<Outcome>, Place, Range<u64>)>,
@@ -68,16 +70,6 @@ pub(super) enum Home {
         /// It is freed with the buffer.
         owned: bool,
     },
-}
-
-/// Memory of one device for the whole buffer.
-pub(super) struct DeviceCopy {
-    pub(super) shared: Arc<BufferShared>,
-    /// What batches write that may not be submitted yet.
-    unsent: Vec<(Range<u64>, Arc<Batch>)>,
-    /// The last batch that uses it.
-    pub(super) last: Option<Arc<Batch>>,
-    pub(super) used_at: u64,
 }
 
 /// Below this many batches nobody asks which of them have ended.
@@ -162,6 +154,7 @@ impl Root {
                 host,
                 host_taint: Taint::default(),
                 copies: Vec::new(),
+                departures: 0,
                 maps: Vec::new(),
                 arrivals: Vec::new(),
                 uses: HashMap::new(),
@@ -225,19 +218,14 @@ impl State {
         self.copies.get_mut(at)?.as_mut()
     }
 
-    pub(super) fn put_copy(&mut self, place: Place, shared: Arc<BufferShared>) {
+    pub(super) fn put_copy(&mut self, place: Place, copy: DeviceCopy) {
         let Some(at) = (place.index() as usize).checked_sub(1) else {
             return;
         };
         if self.copies.len() <= at {
             self.copies.resize_with(at + 1, || None);
         }
-        self.copies[at] = Some(DeviceCopy {
-            shared,
-            unsent: Vec::new(),
-            last: None,
-            used_at: 0,
-        });
+        self.copies[at] = Some(copy);
     }
 
     pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceCopy> {
@@ -362,71 +350,6 @@ impl State {
 impl InUse {
     fn is_over(&self) -> bool {
         self.end.is_reached()
-    }
-}
-
-impl DeviceCopy {
-    /// Whether something writes there that was recorded and not submitted.
-    pub(super) fn is_unsent(&mut self, range: &Range<u64>) -> bool {
-        self.unsent
-            .retain(|(_, batch)| batch.submission().is_none());
-        let meets =
-            |(known, _): &(Range<u64>, _)| known.start < range.end && range.start < known.end;
-        self.unsent.iter().any(meets)
-    }
-
-    /// `batch`, which is open, uses the memory, and writes `range` of it.
-    pub(super) fn used(&mut self, batch: &Arc<Batch>, written: Option<Range<u64>>, now: u64) {
-        if let Some(range) = written {
-            let same =
-                |(known, of): &(Range<u64>, Arc<Batch>)| *known == range && Arc::ptr_eq(of, batch);
-            if !self.unsent.iter().any(same) {
-                self.unsent
-                    .retain(|(_, batch)| batch.submission().is_none());
-                self.unsent.push((range, Arc::clone(batch)));
-            }
-        }
-        self.last = Some(Arc::clone(batch));
-        self.used_at = now;
-    }
-
-    /// `range` holds bytes that these outcomes decide about.
-    pub(super) fn filled(&self, range: &Range<u64>, outcomes: &[Arc<Outcome>]) {
-        self.shared.overwritten(range);
-        for outcome in outcomes {
-            self.shared.poison(range.clone(), outcome);
-        }
-    }
-}
-
-/// Counts the memory that buffers have on a device.
-pub(super) fn count_memory(device: &DeviceShared, bytes: u64, is_new: bool) {
-    let mut memory = lock(&device.memory_room.get::<MemoryRoom>().buffers);
-    match is_new {
-        true => {
-            memory.used += bytes;
-            memory.buffers += 1;
-            memory.peak = memory.peak.max(memory.used);
-        }
-        false => {
-            memory.used = memory.used.saturating_sub(bytes);
-            memory.buffers = memory.buffers.saturating_sub(1);
-        }
-    }
-}
-
-/// Memory of a device for a whole buffer.
-pub(super) fn allocate(
-    device: &Arc<DeviceShared>,
-    bytes: u64,
-) -> Result<Arc<BufferShared>, MemoryError> {
-    let made = DeviceBuffer::<u8>::allocate(device, bytes)?;
-    Ok(made.shared)
-}
-
-impl Drop for DeviceCopy {
-    fn drop(&mut self) {
-        count_memory(&self.shared.device, self.shared.raw.size(), false);
     }
 }
 

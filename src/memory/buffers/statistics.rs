@@ -11,12 +11,19 @@ pub struct BufferStatistics {
     pub moves: Counters,
     /// Times that the memory on a device was given up, to make room or because somebody asked for it.
     pub evictions: u64,
+    /// Times that it had to be copied to other memory on one device, because a launch wrote it, or something else in the
+    /// same block of the device's memory. Twice at most on each device.
+    pub relocations: u64,
     /// Writes of different devices and threads to the same bytes, of which the second was enqueued before the first had
     /// ended or anybody had waited for it. The second one counts; which one is second is a matter of luck.
     pub conflicts: u64,
 }
 
 /// The memory that buffers of a context have on one device.
+///
+/// Small buffers are carved out of blocks, which start with 256 KiB and grow to 4 MiB, or the 64th part of the cap if
+/// that is less; small is what is less than a quarter of the largest block. All others have memory of their own, and so
+/// have all buffers where a cap leaves less than 64 KiB for a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct BufferMemory {
@@ -26,6 +33,16 @@ pub struct BufferMemory {
     pub peak: u64,
     /// How many have memory there.
     pub buffers: u64,
-    /// What they may have, if [`DeviceOptions::buffer_bytes`](crate::DeviceOptions::buffer_bytes) limits it.
+    /// Bytes that the device has given for them: whole blocks, and buffers that are too large for blocks.
+    pub reserved: u64,
+    /// Blocks, out of which small buffers are carved.
+    pub blocks: u64,
+    /// Bytes of all blocks.
+    pub block_bytes: u64,
+    /// Bytes of blocks that buffers have, each a multiple of [`GRANULE`](crate::region::GRANULE).
+    pub block_used: u64,
+    /// The largest stretch of free bytes in a block.
+    pub largest_free: u64,
+    /// What may be reserved for them, if [`DeviceOptions::buffer_bytes`](crate::DeviceOptions::buffer_bytes) limits it.
     pub cap: Option<u64>,
 }

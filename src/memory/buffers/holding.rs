@@ -1,0 +1,237 @@
+//! The memory that a buffer has on one device: a wgpu buffer of its own, or a part of a block.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::blocks::{self, Room};
+use crate::device::outcome::Outcome;
+use crate::device::queue::Batch;
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, capture, unique_id};
+use crate::memory::buffer::{BufferShared, DeviceBuffer, USAGE};
+use crate::memory::{MemoryError, MemoryRoom};
+
+/// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
+pub(super) const BINDABLE: u64 = 256;
+
+/// Memory of one device for a whole buffer. Ranges are those of the buffer.
+pub(super) struct DeviceCopy {
+    pub(super) shared: Arc<BufferShared>,
+    /// Where it begins in the wgpu buffer.
+    pub(super) base: u64,
+    /// What it has.
+    bytes: u64,
+    /// Where it lies in a block; `None` if the wgpu buffer is its own.
+    room: Option<Room>,
+    /// What batches write that may not be submitted yet.
+    unsent: Vec<(Range<u64>, Arc<Batch>)>,
+    /// The last batch that uses it.
+    pub(super) last: Option<Arc<Batch>>,
+    pub(super) used_at: u64,
+}
+
+impl DeviceCopy {
+    fn new(shared: Arc<BufferShared>, bytes: u64, room: Option<Room>) -> Self {
+        let mut memory = lock(&shared.device.memory_room.get::<MemoryRoom>().buffers);
+        memory.used += bytes;
+        memory.buffers += 1;
+        memory.peak = memory.peak.max(memory.used);
+        if room.is_none() {
+            memory.reserved += bytes;
+        }
+        drop(memory);
+        Self {
+            shared,
+            base: room.as_ref().map_or(0, |room| room.start),
+            bytes,
+            room,
+            unsent: Vec::new(),
+            last: None,
+            used_at: 0,
+        }
+    }
+
+    /// A wgpu buffer of its own; zero.
+    pub(super) fn alone(device: &Arc<DeviceShared>, bytes: u64) -> Result<Self, MemoryError> {
+        let made = DeviceBuffer::<u8>::allocate(device, bytes)?;
+        let size = made.shared.raw.size();
+        Ok(Self::new(made.shared, size, None))
+    }
+
+    /// A part of a block that is not among those of `avoid`, which may hold anything if it says so; `None` where that
+    /// takes a new block, and there is no room for it below the device's cap or at all.
+    pub(super) fn carved(device: &Arc<DeviceShared>, bytes: u64, avoid: &[u64]) -> Option<Self> {
+        let (cap, limit) = (device.options.buffer_bytes, device.limits.max_buffer_size);
+        let most = blocks::largest(cap, limit);
+        if !blocks::is_small(bytes, most) {
+            return None;
+        }
+        let room = device.memory_room.get::<MemoryRoom>();
+        let mut blocks = lock(&room.blocks);
+        let mut found = blocks.take(bytes, BINDABLE, avoid);
+        if found.is_none() {
+            let size = blocks.next_bytes(bytes, most);
+            let reserved = lock(&room.buffers).reserved;
+            if cap.is_some_and(|cap| reserved + size > cap) {
+                return None;
+            }
+            let (memory, error) = capture(&device.raw, || {
+                device.raw.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some("tombolo block of buffers"),
+                    size,
+                    usage: USAGE,
+                    mapped_at_creation: false,
+                })
+            });
+            if error.is_some() {
+                // Whoever then asks for less is told why he gets nothing.
+                return None;
+            }
+            lock(&room.buffers).reserved += size;
+            blocks.add(memory, size);
+            found = blocks.take(bytes, BINDABLE, avoid);
+        }
+        let (place, memory) = found?;
+        let memory = memory.clone();
+        drop(blocks);
+        let shared = BufferShared::new(device, memory, unique_id(), false);
+        Some(Self::new(shared, bytes, Some(place)))
+    }
+
+    /// The block that it lies in.
+    pub(super) fn block(&self) -> Option<u64> {
+        self.room.as_ref().map(|room| room.block)
+    }
+
+    /// Whether it may hold what others have left.
+    pub(super) fn is_used(&self) -> bool {
+        self.room.as_ref().is_some_and(|room| room.is_used)
+    }
+
+    /// All of it, in the wgpu buffer: whole words.
+    pub(super) fn all(&self) -> Range<u64> {
+        self.base..self.base + self.bytes
+    }
+
+    /// A range of the buffer, in the wgpu buffer.
+    pub(super) fn at(&self, range: &Range<u64>) -> Range<u64> {
+        self.base + range.start..self.base + range.end
+    }
+
+    /// Gives the memory up at once, and not only when nobody has a handle of it.
+    pub(super) fn give_up(self) {
+        // Bytes of a block are free as soon as this is dropped: the queue is in order, and what has them next comes behind
+        // what was recorded.
+        if self.room.is_some() {
+            return;
+        }
+        let unsent = (self.last.as_ref()).is_some_and(|batch| batch.submission().is_none());
+        if unsent {
+            // wgpu refuses batches that use what was destroyed; failures are their events' to tell.
+            let _ = self.shared.device.flush();
+        }
+        self.shared.raw.destroy();
+    }
+
+    /// Whether something writes there that was recorded and not submitted.
+    pub(super) fn is_unsent(&mut self, range: &Range<u64>) -> bool {
+        self.unsent
+            .retain(|(_, batch)| batch.submission().is_none());
+        let meets =
+            |(known, _): &(Range<u64>, _)| known.start < range.end && range.start < known.end;
+        self.unsent.iter().any(meets)
+    }
+
+    /// `batch`, which is open, uses the memory, and writes `range` of it.
+    pub(super) fn used(&mut self, batch: &Arc<Batch>, written: Option<Range<u64>>, now: u64) {
+        if let Some(range) = written {
+            let same =
+                |(known, of): &(Range<u64>, Arc<Batch>)| *known == range && Arc::ptr_eq(of, batch);
+            if !self.unsent.iter().any(same) {
+                self.unsent
+                    .retain(|(_, batch)| batch.submission().is_none());
+                self.unsent.push((range, Arc::clone(batch)));
+            }
+        }
+        self.last = Some(Arc::clone(batch));
+        self.used_at = now;
+    }
+
+    /// `range` holds bytes that these outcomes decide about.
+    pub(super) fn filled(&self, range: &Range<u64>, outcomes: &[Arc<Outcome>]) {
+        self.overwritten(range);
+        for outcome in outcomes {
+            self.poison(range, outcome);
+        }
+    }
+
+    pub(super) fn poison(&self, range: &Range<u64>, outcome: &Arc<Outcome>) {
+        self.shared.poison(self.at(range), outcome);
+    }
+
+    pub(super) fn overwritten(&self, range: &Range<u64>) {
+        self.shared.overwritten(&self.at(range));
+    }
+
+    /// The launches of uncertain or bad outcome that wrote into `range`.
+    pub(super) fn depends_on(&self, range: &Range<u64>) -> Vec<Arc<Outcome>> {
+        self.shared.depends_on(&self.at(range))
+    }
+
+    /// Records that all bytes come here from where they were on the same device, which is another wgpu buffer.
+    pub(super) fn take_over(&mut self, old: &DeviceCopy, now: u64) {
+        let device = Arc::clone(&self.shared.device);
+        let mut queue = device.queue.lock(&device);
+        queue.encode(|encoder| {
+            let (from, to) = (&old.shared.raw, &self.shared.raw);
+            encoder.copy_buffer_to_buffer(from, old.base, to, self.base, self.bytes);
+        });
+        let batch = queue.batch();
+        queue.commit();
+        drop(queue);
+        old.shared.hand_taint(&old.all(), &self.shared, self.base);
+        self.used(&batch, Some(0..self.bytes), now);
+    }
+
+    /// Records that all bytes become zero.
+    pub(super) fn clear(&mut self, now: u64) {
+        let device = Arc::clone(&self.shared.device);
+        let mut queue = device.queue.lock(&device);
+        queue.encode(|encoder| {
+            encoder.clear_buffer(&self.shared.raw, self.base, Some(self.bytes));
+        });
+        let batch = queue.batch();
+        queue.commit();
+        drop(queue);
+        self.used(&batch, Some(0..self.bytes), now);
+    }
+}
+
+impl Drop for DeviceCopy {
+    fn drop(&mut self) {
+        let rooms = self.shared.device.memory_room.get::<MemoryRoom>();
+        let reserved = match &self.room {
+            Some(room) => lock(&rooms.blocks).give(room),
+            None => self.bytes,
+        };
+        let mut memory = lock(&rooms.buffers);
+        memory.used = memory.used.saturating_sub(self.bytes);
+        memory.buffers = memory.buffers.saturating_sub(1);
+        memory.reserved = memory.reserved.saturating_sub(reserved);
+    }
+}
+
+/// Gives the device its empty blocks back, and returns their bytes.
+pub(super) fn trim_blocks(device: &DeviceShared) -> u64 {
+    let rooms = device.memory_room.get::<MemoryRoom>();
+    let empty = lock(&rooms.blocks).trim(0);
+    let bytes = empty.iter().map(|(_, bytes)| bytes).sum();
+    if bytes > 0 {
+        // wgpu refuses batches that use what was destroyed; failures are their events' to tell.
+        let _ = device.flush();
+        empty.iter().for_each(|(memory, _)| memory.destroy());
+        let mut memory = lock(&rooms.buffers);
+        memory.reserved = memory.reserved.saturating_sub(bytes);
+    }
+    bytes
+}

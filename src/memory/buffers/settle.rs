@@ -1,0 +1,112 @@
+//! Memory on devices: had when it is first needed.
+
+use std::sync::Arc;
+
+use super::error::BufferError;
+use super::holding::{BINDABLE, DeviceCopy};
+use super::root::{Home, Root, State};
+use crate::device::DeviceShared;
+use crate::device::wait::lock;
+use crate::memory::migrate::Place;
+use crate::memory::{MemoryError, MemoryRoom};
+
+/// Whoever has left blocks so often gets memory of his own.
+const MOST_DEPARTURES: u8 = 2;
+
+impl Root {
+    /// Sees to it that the buffer has memory at `place`, which is `device`'s, and that it does not lie in one of the
+    /// blocks of `avoid`. Others may lose theirs; nobody loses contents.
+    pub(super) fn settle_in(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        avoid: &[u64],
+    ) -> Result<(), BufferError> {
+        if self.settle_in_heap(state)? {
+            // What one device has there the others have, and the host.
+            if !state.residency.memory_of(place).contains(Place::HOST) {
+                state.residency.share(Place::HOST, place);
+            }
+            return Ok(());
+        }
+        let Some(old) = state.copy(place) else {
+            let mut copy = self.have_memory(state.departures, device, place, avoid)?;
+            if copy.is_used() {
+                copy.clear(self.context().tick());
+            }
+            state.put_copy(place, copy);
+            return Ok(());
+        };
+        if !old.block().is_some_and(|block| avoid.contains(&block)) {
+            return Ok(());
+        }
+        let departures = state.departures.saturating_add(1);
+        let mut copy = self.have_memory(departures, device, place, avoid)?;
+        state.departures = departures;
+        if let Some(old) = state.take_copy(place) {
+            copy.take_over(&old, self.context().tick());
+        }
+        state.put_copy(place, copy);
+        state.statistics.relocations += 1;
+        self.context().count(|totals| totals.relocations += 1);
+        Ok(())
+    }
+
+    /// Memory of `device` for the whole buffer, outside of the blocks of `avoid`.
+    fn have_memory(
+        &self,
+        departures: u8,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        avoid: &[u64],
+    ) -> Result<DeviceCopy, BufferError> {
+        let size = self.bytes.next_multiple_of(4).max(4);
+        let cap = device.options.buffer_bytes;
+        loop {
+            if departures < MOST_DEPARTURES
+                && let Some(carved) = DeviceCopy::carved(device, size, avoid)
+            {
+                return Ok(carved);
+            }
+            let used = lock(&device.memory_room.get::<MemoryRoom>().buffers).reserved;
+            let fits = cap.is_none_or(|cap| used + size <= cap);
+            if fits {
+                match DeviceCopy::alone(device, self.bytes) {
+                    Ok(alone) => return Ok(alone),
+                    Err(MemoryError::OutOfMemory { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if !self.make_room(device, place)? {
+                return Err(BufferError::NoRoom {
+                    device: device.capabilities.name.clone(),
+                    bytes: self.bytes,
+                    used,
+                    cap: cap.filter(|_| !fits),
+                });
+            }
+        }
+    }
+
+    /// Has memory allocated in the heap, if the buffer lives there.
+    pub(super) fn settle_in_heap(&self, state: &mut State) -> Result<bool, BufferError> {
+        let Home::Heap { heap, ptr, owned } = &mut state.home else {
+            return Ok(false);
+        };
+        if ptr.is_null() && *owned {
+            let found = self.heap()?;
+            let made = found.alloc_bytes(self.bytes.max(1), BINDABLE)?;
+            if let Some(host) = &state.host
+                && let Err(error) = found.write(made, host.bytes())
+            {
+                // Nobody else knows of it.
+                let _ = found.free(made);
+                return Err(error.into());
+            }
+            (*ptr, *heap) = (made, Some(found));
+            state.host = None;
+        }
+        Ok(true)
+    }
+}
