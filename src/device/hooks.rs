@@ -12,6 +12,8 @@ pub(crate) enum Point {
     DeviceDropped(u64),
     /// Somebody waits for what a device that is being dropped has recorded.
     EndAwaited,
+    /// Somebody begins to wait for bytes on their way from one device to another, whose copy out was submitted.
+    HopBegun,
 }
 
 type Hook = Arc<dyn Fn(Point) + Send + Sync>;
@@ -23,7 +25,7 @@ pub(crate) fn set(hook: Option<Hook>) {
     *lock(&HOOK) = hook;
 }
 
-pub(super) fn reach(point: Point) {
+pub(crate) fn reach(point: Point) {
     let hook = lock(&HOOK).clone();
     if let Some(hook) = hook {
         hook(point);

@@ -168,6 +168,8 @@ impl Gate for Hop {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         drop(state);
+        #[cfg(test)]
+        crate::device::hooks::reach(crate::device::hooks::Point::HopBegun);
         let moved = Self::happen(&mut pieces, deadline);
         let (work, done) = match moved {
             Ok(()) => {

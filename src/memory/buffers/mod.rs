@@ -28,6 +28,9 @@ mod settle;
 mod statistics;
 mod upload;
 
+#[cfg(test)]
+mod tests_loss;
+
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;

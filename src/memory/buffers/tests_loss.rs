@@ -1,0 +1,233 @@
+//! Devices that are lost while bytes are on their way: after the copy was enqueued, and before anybody has the bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Buffer, BufferError};
+use crate::device::hooks::{self, Point};
+use crate::{Constants, Context, Device, DeviceOptions, Event, Kernel, LaunchError, Program};
+
+const SOURCE: &str = "
+@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+@group(0) @binding(1) var<storage, read> source: array<u32>;
+@compute @workgroup_size(64) fn add(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < arrayLength(&data) { data[id.x] = data[id.x] * 3u + 1u; }
+}
+@compute @workgroup_size(64) fn copy(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < arrayLength(&data) { data[id.x] = source[id.x]; }
+}";
+
+struct Kernels {
+    device: Device,
+    add: Kernel,
+    copy: Kernel,
+}
+
+impl Kernels {
+    fn new(device: Device) -> Self {
+        let program = Program::new("loss.wgsl", SOURCE).unwrap();
+        let kernel = |name| device.kernel(&program, name, &Constants::new()).unwrap();
+        let (add, copy) = (kernel("add"), kernel("copy"));
+        Self { device, add, copy }
+    }
+
+    fn add(&self, data: &Buffer<u32>) -> Result<Event, LaunchError> {
+        let launch = self.add.launch().buffer("data", data);
+        launch.invocations(data.len() as u32).submit()
+    }
+
+    fn copy(&self, source: &Buffer<u32>, data: &Buffer<u32>) -> Result<Event, LaunchError> {
+        let launch = (self.copy.launch())
+            .buffer("data", data)
+            .buffer("source", source);
+        launch.invocations(data.len() as u32).submit()
+    }
+}
+
+/// Removes the hook, also where a test fails.
+struct Unhook;
+
+impl Drop for Unhook {
+    fn drop(&mut self) {
+        hooks::set(None);
+    }
+}
+
+/// Has the device lost as soon as somebody begins to wait for bytes that are on their way.
+fn lose_on_the_way(device: &Device) -> (Unhook, Arc<AtomicUsize>) {
+    let lost = Arc::new(AtomicUsize::new(0));
+    let (raw, shared) = (device.raw().clone(), Arc::downgrade(&device.shared));
+    let count = Arc::clone(&lost);
+    hooks::set(Some(Arc::new(move |point| {
+        if point == Point::HopBegun && count.fetch_add(1, Ordering::SeqCst) == 0 {
+            raw.destroy();
+            // As wgpu would tell when it is asked next.
+            if let Some(device) = shared.upgrade() {
+                device.lost.raise("it was unplugged");
+            }
+        }
+    })));
+    (Unhook, lost)
+}
+
+/// A device of each adapter, each with one of every other adapter, and with one that shares no memory with it.
+fn pairs() -> Vec<(Context, Kernels, Kernels)> {
+    let mut pairs = Vec::new();
+    let count = Context::with_backends(wgpu::Backends::VULKAN)
+        .expect("a Vulkan driver: run `cargo xtask test`, which provides software drivers")
+        .adapters()
+        .len();
+    for from in 0..count {
+        for to in 0..count {
+            let context = Context::with_backends(wgpu::Backends::VULKAN).unwrap();
+            let options = DeviceOptions {
+                import_host_memory: from != to,
+                ..DeviceOptions::default()
+            };
+            let source = context.device_at(from).unwrap();
+            let target = context.device_at_with(to, options).unwrap();
+            pairs.push((context, Kernels::new(source), Kernels::new(target)));
+        }
+    }
+    pairs
+}
+
+#[test]
+fn a_source_that_is_lost_on_the_way_takes_only_what_it_had_alone() {
+    let _alone = hooks::alone();
+    for (context, source, target) in pairs() {
+        let name = source.device.name().to_owned();
+        let values: Vec<u32> = (0..3000).collect();
+        let buffer = context.buffer_from(&values).unwrap();
+        let apart = context.buffer_from(&values).unwrap();
+        let part = |range: std::ops::Range<u64>| buffer.slice(range).unwrap();
+        let added = |values: &[u32]| -> Vec<u32> { values.iter().map(|v| v * 3 + 1).collect() };
+        // Only there; there and with the host; only with the host.
+        source.add(&part(0..1000)).unwrap();
+        part(1000..2000).prefetch(&source.device).unwrap();
+        // As far as the target has got without it.
+        let first = target.add(&apart).unwrap();
+        let seen = context.buffer::<u32>(3000).unwrap();
+        let event = {
+            let (_unhook, begun) = lose_on_the_way(&source.device);
+            // Enqueued while all is well.
+            let event = target.copy(&buffer, &seen).unwrap();
+            let told = event.wait().unwrap_err().to_string();
+            assert!(begun.load(Ordering::SeqCst) > 0);
+            assert!(told.contains("unplugged"), "{told}");
+            event
+        };
+        assert!(event.wait().is_err());
+        first.wait().unwrap();
+        // What existed nowhere else is named, with the device that had it.
+        let lost = |error: BufferError| match error {
+            BufferError::Lost { device, ranges } => {
+                assert!(device.contains(&name), "{device}");
+                ranges
+            }
+            error => panic!("{error}"),
+        };
+        assert_eq!(lost(buffer.read().unwrap_err()), [0..4000]);
+        assert_eq!(lost(part(900..1100).read().unwrap_err()), [3600..4000]);
+        match target.add(&part(999..1001)).unwrap_err() {
+            LaunchError::Buffer { source, .. } => assert_eq!(lost(*source), [3996..4000]),
+            error => panic!("{error}"),
+        }
+        // What was made of it is not there either.
+        assert!(matches!(seen.read(), Err(BufferError::Execution(_))));
+        // The rest goes on, on the host and on the other device.
+        assert_eq!(part(1000..3000).read().unwrap(), values[1000..]);
+        target.add(&part(1000..3000)).unwrap().wait().unwrap();
+        assert_eq!(part(1000..3000).read().unwrap(), added(&values[1000..]));
+        assert_eq!(apart.read().unwrap(), added(&values));
+        buffer.write(0, &[5; 1000]).unwrap();
+        target.add(&buffer).unwrap();
+        let found = buffer.read().unwrap();
+        assert_eq!(found[..1000], [16; 1000]);
+        assert_eq!(found[1000..], added(&added(&values[1000..])));
+        seen.forgive();
+        target.copy(&buffer, &seen).unwrap().wait().unwrap();
+        assert_eq!(seen.read().unwrap(), found);
+    }
+}
+
+#[test]
+fn a_target_that_is_lost_on_the_way_loses_only_what_it_wrote() {
+    let _alone = hooks::alone();
+    for (context, source, target) in pairs() {
+        let buffer = context.buffer_from_vec(vec![1u32; 1000]).unwrap();
+        source.add(&buffer).unwrap();
+        let event = {
+            let (_unhook, _) = lose_on_the_way(&target.device);
+            let seen = context.buffer::<u32>(1000).unwrap();
+            let event = target.copy(&buffer, &seen).unwrap();
+            assert!(event.wait().is_err());
+            // Of what it wrote nothing is left.
+            match seen.read().unwrap_err() {
+                BufferError::Lost { ranges, .. } => assert_eq!(ranges, [0..4000]),
+                BufferError::Execution(_) => {}
+                error => panic!("{error}"),
+            }
+            event
+        };
+        drop(event);
+        // What it was to read is where it was.
+        assert_eq!(buffer.read().unwrap(), vec![4; 1000]);
+        source.add(&buffer).unwrap().wait().unwrap();
+        assert_eq!(buffer.read().unwrap(), vec![13; 1000]);
+    }
+}
+
+/// Several transfers under way from one device, of which the first finds that it is gone.
+#[test]
+fn all_transfers_of_a_lost_source_are_told() {
+    let _alone = hooks::alone();
+    for (context, source, target) in pairs() {
+        let buffers: Vec<Buffer<u32>> = (0..4u32)
+            .map(|i| context.buffer_from_vec(vec![i; 500]).unwrap())
+            .collect();
+        for buffer in &buffers {
+            source.add(buffer).unwrap();
+        }
+        // One is also with the host.
+        buffers[0].evict(&source.device).unwrap();
+        buffers[0].prefetch(&source.device).unwrap();
+        let mut events = Vec::new();
+        {
+            let (_unhook, _) = lose_on_the_way(&source.device);
+            for buffer in &buffers {
+                let seen = context.buffer::<u32>(500).unwrap();
+                // Those that are enqueued after the loss are refused, or find the bytes elsewhere.
+                match target.copy(buffer, &seen) {
+                    Ok(event) => events.push((seen, event)),
+                    Err(LaunchError::Buffer { source, .. }) => {
+                        assert!(matches!(*source, BufferError::Lost { .. }), "{source}");
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            for (_, event) in &events {
+                let _ = event.wait();
+            }
+        }
+        for (seen, event) in &events {
+            match event.wait() {
+                // Nobody is told that bytes have come that have not.
+                Ok(()) => assert_eq!(seen.read().unwrap(), vec![1; 500]),
+                Err(_) => assert!(seen.read().is_err()),
+            }
+        }
+        let found: Vec<bool> = buffers.iter().map(|b| b.read().is_ok()).collect();
+        assert!(found[0], "the host had it");
+        assert_eq!(buffers[0].read().unwrap(), vec![1; 500]);
+        for buffer in &buffers[1..] {
+            match buffer.read() {
+                Err(BufferError::Lost { ranges, .. }) => assert_eq!(ranges, [0..2000]),
+                other => panic!("{other:?}"),
+            }
+            buffer.write(0, &[7; 500]).unwrap();
+            target.add(buffer).unwrap();
+            assert_eq!(buffer.read().unwrap(), vec![22; 500]);
+        }
+    }
+}
