@@ -6,29 +6,25 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use super::core::Core;
-use super::error::CallError;
+use super::error::{CallError, ServerFailure};
 use super::function::DeviceFunction;
+use super::packed::Packer;
 use super::port_client::PortClient;
 use super::signature::{CallArguments, CallResult, take};
 use crate::device::wait::lock;
-use crate::kernel::server::{FAILED, SLICE_HEADER, SLICE_PREFIX};
+use crate::kernel::server::packing::{self, Packing};
+use crate::kernel::server::{FAILED, SLICE_HEADER};
 
-/// The words of calls and of answers in a slice.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Strides {
-    pub given: usize,
-    pub taken: usize,
-}
-
-/// The calls of one slice.
+/// The calls of one slice, all of one function.
 pub(super) struct Bulk {
+    pub opcode: u32,
     pub count: usize,
     /// With room for the header. Taken when they are sent.
     words: Mutex<Vec<u32>>,
     answers: Mutex<Option<Answers>>,
 }
 
-/// What came back.
+/// What came back: results and marks, one for each call.
 pub(super) struct Answers {
     pub lease: u32,
     pub words: Vec<u32>,
@@ -95,41 +91,57 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     pub(super) fn call_in_slices(
         &self,
         arguments: &[A],
-        strides: Strides,
+        packer: &Packer,
     ) -> Vec<Result<R, CallError>> {
         let core = &self.core;
         let client = PortClient::new(core, &self.handler);
-        let most = (core.frame.layout().ports / 2).max(1);
         let mut results = Vec::with_capacity(arguments.len());
+        let packing = match packer.packed(core, self.handler.opcode()) {
+            Ok(packed) => packed.packing,
+            Err(error) => {
+                let lease = core.leases.load(Ordering::Relaxed).wrapping_add(1);
+                let failure = ServerFailure::Launch {
+                    lease,
+                    error: Arc::new(error),
+                };
+                let error = CallError::Server {
+                    handler: self.handler.signature.name.clone(),
+                    failure: Arc::new(failure),
+                };
+                results.extend(std::iter::repeat_n(error, arguments.len()).map(Err));
+                return results;
+            }
+        };
         let mut flying = VecDeque::new();
-        for calls in arguments.chunks(most) {
+        for calls in arguments.chunks(packer.most) {
             if let Some(refusal) = client.refusal() {
                 flying.push_back(Err((refusal, calls.len())));
             } else {
-                let bulk = Arc::new(self.bulk(calls, strides.given));
+                let bulk = Arc::new(self.bulk(calls));
                 core.bulks.push(&bulk);
                 core.wake();
                 flying.push_back(Ok(bulk));
             }
             if flying.len() > 2 {
-                land(&client, core, flying.pop_front(), strides, &mut results);
+                land(&client, core, flying.pop_front(), packing, &mut results);
             }
         }
         while !flying.is_empty() {
-            land(&client, core, flying.pop_front(), strides, &mut results);
+            land(&client, core, flying.pop_front(), packing, &mut results);
         }
         results
     }
 
-    fn bulk(&self, calls: &[A], given: usize) -> Bulk {
+    fn bulk(&self, calls: &[A]) -> Bulk {
+        let given = A::words();
         let mut words = vec![0; SLICE_HEADER + calls.len() * given];
-        let places = words[SLICE_HEADER..].chunks_exact_mut(given);
+        // Without arguments there is nothing to write.
+        let places = words[SLICE_HEADER..].chunks_exact_mut(given.max(1));
         for (call, words) in calls.iter().zip(places) {
-            words[0] = self.handler.opcode();
-            words[1] = A::words() as u32;
-            call.put(&mut words[SLICE_PREFIX..SLICE_PREFIX + A::words()]);
+            call.put(words);
         }
         Bulk {
+            opcode: self.handler.opcode(),
             count: calls.len(),
             words: Mutex::new(words),
             answers: Mutex::default(),
@@ -144,7 +156,7 @@ fn land<R: CallResult>(
     client: &PortClient<'_>,
     core: &Core,
     flying: Option<Flying>,
-    strides: Strides,
+    packing: Packing,
     results: &mut Vec<Result<R, CallError>>,
 ) {
     let (error, count) = match flying {
@@ -152,12 +164,19 @@ fn land<R: CallResult>(
         Some(Err(refused)) => refused,
         Some(Ok(bulk)) => match client.wait_bulk(&bulk) {
             Ok(Answers { lease, words }) => {
-                let answers = words.chunks_exact(strides.taken);
-                results.extend(answers.map(|answer| {
-                    // The lease is what leads to the message of a call that has failed.
-                    let word = if answer[0] == FAILED { lease } else { 0 };
-                    client.judge(answer[0], word)?;
-                    Ok(take(&answer[SLICE_PREFIX..]))
+                let taken = size_of::<R>().div_ceil(4);
+                // The relay has found all of them.
+                let split = packing.split(&words, bulk.count, lease);
+                let (values, marks) = split.unwrap_or_default();
+                let mut values = values.chunks_exact(taken.max(1));
+                results.extend(marks.iter().map(|&mark| {
+                    let value = values.next().unwrap_or_default();
+                    match packing::status(mark) {
+                        1 => Ok(take(value)),
+                        // The lease is what leads to the message of a call that has failed.
+                        FAILED => client.judge(FAILED, lease).map(|()| take(value)),
+                        status => client.judge(status, 0).map(|()| take(value)),
+                    }
                 }));
                 return;
             }
@@ -191,6 +210,7 @@ mod tests {
         let core = Arc::new(core);
         let bulk = || {
             Arc::new(Bulk {
+                opcode: 0,
                 count: 1,
                 words: Mutex::default(),
                 answers: Mutex::default(),

@@ -29,7 +29,8 @@ use crate::rpc::port::layout::PortLayout;
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
 const LOCAL_PORTS: usize = 512;
 
-/// What it takes to serve kernels of the same device.
+/// What it takes to build kernels that serve calls between launches.
+#[derive(Clone)]
 pub(super) struct Recipe {
     pub program: Program,
     pub constants: Constants,

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::bulk::{Bulks, Strides};
+use super::bulk::Bulks;
 use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
+use super::packed::Packer;
 use super::policy::LeasePolicy;
 use super::watch::Watch;
 use crate::device::queue::Batch;
@@ -73,8 +74,8 @@ pub(super) struct Core {
     pub kill: AtomicBool,
     /// Launches of other devices on their way that may call.
     pub visitors: AtomicUsize,
-    /// Where calls travel in slices: how, and those that callers have written themselves.
-    pub strides: Option<Strides>,
+    /// Where calls travel in slices: how those of one function do, and those that callers have written themselves.
+    pub packer: Option<Packer>,
     pub bulks: Bulks,
     /// Rung when a slice of calls has been answered.
     pub landed: Bell,
@@ -116,7 +117,7 @@ impl Core {
             #[cfg(test)]
             kill: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
-            strides: None,
+            packer: None,
             bulks: Bulks::default(),
             landed: Bell::default(),
         }
@@ -245,7 +246,8 @@ impl Core {
 
     /// Tells the server of so many calls that were posted, the last one at `port`.
     pub fn rung(&self, port: usize, posts: usize) {
-        self.posted.fetch_add(posts as u64, Ordering::Relaxed);
+        // Whoever sees the count sees the calls.
+        self.posted.fetch_add(posts as u64, Ordering::Release);
         self.frame.ring(port, posts);
         self.wake();
     }

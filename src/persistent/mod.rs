@@ -26,6 +26,7 @@ mod function;
 mod loopback;
 #[cfg(test)]
 mod model;
+mod packed;
 mod pending;
 mod policy;
 mod port_client;

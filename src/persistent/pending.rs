@@ -171,8 +171,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// Calls the function with each of `arguments`, as many at a time as there are ports, and gives the results in the
     /// same order. The server is told of all calls that were posted together at once.
     pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>> {
-        if let Some(strides) = self.core.strides {
-            return self.call_in_slices(arguments, strides);
+        if let Some(packer) = &self.core.packer {
+            return self.call_in_slices(arguments, packer);
         }
         let client = PortClient::new(&self.core, &self.handler);
         let mut results: Vec<Result<R, CallError>> = Vec::with_capacity(arguments.len());

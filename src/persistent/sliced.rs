@@ -11,8 +11,9 @@ use super::bulk::{Answers, Bulk};
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use crate::device::wait::lock;
-use crate::device::{Event, ExecutionError, WaitError};
-use crate::kernel::server::{FAILED, SLICE_HEADER, SLICE_PREFIX, SliceShape};
+use crate::device::{Device, Event, ExecutionError, WaitError};
+use crate::kernel::server::packing::{Packing, mark};
+use crate::kernel::server::{FAILED, SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX, SliceShape};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, HeapError, MemoryError, ReadBack};
 use crate::rpc::port::protocol::CallStatus;
@@ -34,11 +35,37 @@ const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// What one slice travels in.
 pub(super) struct Slot {
-    pub launch: Launch,
     pub requests: DeviceBuffer<u32>,
-    pub answers: DeviceBuffer<u32>,
-    /// The memory of the answers once more, for reading.
-    pub read: DeviceBuffer<u32>,
+    /// Serves calls of all functions.
+    pub launch: Launch,
+    pub answers: Answering,
+    /// Those that have served calls of one function, so far.
+    pub packs: Vec<Pack>,
+    /// Their memory: where the others write, anything may lie that looks like one of their marks.
+    pub packed: Answering,
+}
+
+/// A launch that serves calls of one function.
+pub(super) struct Pack {
+    opcode: u32,
+    packing: Packing,
+    launch: Launch,
+}
+
+/// Memory for answers.
+pub(super) struct Answering {
+    pub memory: DeviceBuffer<u32>,
+    /// The same once more: what a failed launch has written is read all the same.
+    read: DeviceBuffer<u32>,
+}
+
+impl Answering {
+    pub fn new(device: &Device, words: usize) -> Result<Self, MemoryError> {
+        let memory = device.zeroed::<u32>(words)?;
+        let raw = memory.raw().clone();
+        let read = DeviceBuffer::wrap(&device.shared, raw, words as u64);
+        Ok(Self { memory, read })
+    }
 }
 
 /// A call in a slice.
@@ -52,7 +79,7 @@ struct Taken {
 enum Calls {
     /// Out of the ports.
     Ports(Vec<Taken>),
-    /// Written by their caller.
+    /// Written by their caller, all of one function.
     Bulk(Arc<Bulk>),
 }
 
@@ -83,6 +110,10 @@ pub(super) struct SlicedRelay {
     /// The oldest first.
     flights: VecDeque<Flight>,
     words: Vec<u32>,
+    /// Calls that had been posted before the last look at all ports; none if another look is needed all the same.
+    looked: Option<u64>,
+    /// Slices without answers of a server that is about to fail: their callers are told why, and not that it has stopped.
+    unanswered: Vec<Calls>,
     /// The last slice was written by its caller: it is the ports' turn.
     was_bulk: bool,
 }
@@ -95,6 +126,8 @@ impl SlicedRelay {
             free: slots,
             flights: VecDeque::new(),
             words: Vec::new(),
+            looked: None,
+            unanswered: Vec::new(),
             was_bulk: false,
         }
     }
@@ -106,6 +139,7 @@ impl SlicedRelay {
             self.free.push(flight.slot);
         }
         core.set_batch(None);
+        self.looked = None;
         loop {
             let stage = core.stage();
             if matches!(stage, Stage::Closed | Stage::Failed) {
@@ -120,6 +154,7 @@ impl SlicedRelay {
                     let last = self.flights.back().map(|flight| flight.event.clone());
                     *lock(&core.stuck) = last;
                     core.fail(failure);
+                    self.unanswered.clear();
                     return self;
                 }
             };
@@ -187,25 +222,26 @@ impl SlicedRelay {
 
     /// The calls of the next slice, by turns out of the ports and as callers have written them.
     fn next(&mut self) -> Option<Calls> {
-        let bulk = || self.core.bulks.pop().map(Calls::Bulk);
-        let ports = || Some(self.gather()).filter(|calls| !calls.is_empty());
-        let ports = || ports().map(Calls::Ports);
+        let core = Arc::clone(&self.core);
+        let bulk = || core.bulks.pop().map(Calls::Bulk);
         let next = match self.was_bulk {
-            true => ports().or_else(bulk),
-            false => bulk().or_else(ports),
+            true => self.gather().or_else(bulk),
+            false => bulk().or_else(|| self.gather()),
         };
         self.was_bulk = matches!(next, Some(Calls::Bulk(_)));
         next
     }
 
     /// The calls that nobody has taken yet, which are taken then.
-    fn gather(&self) -> Vec<Taken> {
+    fn gather(&mut self) -> Option<Calls> {
+        let posted = self.core.posted.load(Ordering::Acquire);
+        if self.looked.replace(posted) == Some(posted) {
+            return None;
+        }
         let frame = &self.core.frame;
         let ports = frame.layout().ports;
         let untaken = |port| Some((port, frame.untaken(port)?));
-        let Some(first) = (0..ports).position(|port| untaken(port).is_some()) else {
-            return Vec::new();
-        };
+        let first = (0..ports).position(|port| untaken(port).is_some())?;
         // More are on their way as long as one follows the other.
         let begun = Instant::now();
         let (mut posts, mut since) = (self.core.posted.load(Ordering::Relaxed), begun);
@@ -221,9 +257,8 @@ impl SlicedRelay {
         }
         let all = (first..ports).filter_map(untaken);
         let calls = all.map(|(port, request)| Taken { port, request });
-        calls
-            .inspect(|&Taken { port, request }| frame.take(port, request))
-            .collect()
+        let calls = calls.inspect(|&Taken { port, request }| frame.take(port, request));
+        Some(Calls::Ports(calls.collect()))
     }
 
     /// Sends a slice; `false` if the device could not be had now.
@@ -240,11 +275,11 @@ impl SlicedRelay {
             Calls::Bulk(bulk) => bulk.take_words(),
         };
         if let [count, number, ..] = &mut words[..] {
-            (*count, *number) = (calls.len() as u32, lease);
+            let is_packed = matches!(calls, Calls::Bulk(_));
+            let word = if is_packed { mark(lease) } else { lease };
+            (*count, *number) = (calls.len() as u32, word);
         }
-        let groups = self.shape.groups(calls.len());
-        let answers = calls.len() * self.shape.taken;
-        let submitted = submit(&mut slot, &words, groups, answers);
+        let submitted = self.submit(&mut slot, &calls, &words);
         match &calls {
             Calls::Ports(_) => self.words = words,
             // For another attempt.
@@ -275,6 +310,7 @@ impl SlicedRelay {
                         for call in calls {
                             core.frame.take(call.port, call.request.wrapping_sub(1));
                         }
+                        self.looked = None;
                     }
                     Calls::Bulk(bulk) => core.bulks.put_back(bulk),
                 }
@@ -291,6 +327,7 @@ impl SlicedRelay {
             }
             Err(error) => {
                 self.free.push(slot);
+                self.unanswered.push(calls);
                 let error = Arc::new(error);
                 Err(ServerFailure::Launch { lease, error })
             }
@@ -312,7 +349,7 @@ impl SlicedRelay {
 
     /// Answers the calls of a slice that has ended.
     fn land(
-        &self,
+        &mut self,
         flight: Flight,
         end: Result<(), Arc<ExecutionError>>,
     ) -> (Slot, Result<(), ServerFailure>) {
@@ -323,7 +360,7 @@ impl SlicedRelay {
             answers,
             ..
         } = flight;
-        let core = &self.core;
+        let core = Arc::clone(&self.core);
         match end {
             Ok(()) => {}
             Err(error)
@@ -336,33 +373,34 @@ impl SlicedRelay {
             }
             // What somebody else's launch has done to what a handler works on.
             Err(error) if matches!(*error, ExecutionError::Inherited { .. }) => {}
-            Err(error) => return (slot, Err(ServerFailure::LeaseFailed { lease, error })),
+            Err(error) => {
+                self.unanswered.push(calls);
+                return (slot, Err(ServerFailure::LeaseFailed { lease, error }));
+            }
         }
         let words = answers.wait_timeout(ARRIVAL).unwrap_or_else(|error| {
             log::error!("the answers of lease {lease} could not be read back: {error}");
             Vec::new()
         });
-        let missing = match calls {
-            Calls::Ports(calls) => self.answer(&calls, lease, &words),
+        let missing = match &calls {
+            Calls::Ports(calls) => self.answer(calls, lease, &words),
             Calls::Bulk(bulk) => {
-                let answers = words.chunks_exact(self.shape.taken);
-                let there = answers.filter(|answer| answer[1] == lease).count();
-                let missing = there != bulk.count;
+                let packing = slot.pack(bulk.opcode).map(|pack| pack.packing);
+                let split = packing.and_then(|packing| packing.split(&words, bulk.count, lease));
+                let missing = split.is_none();
                 if !missing {
                     bulk.answer(Answers { lease, words });
                 }
                 missing
             }
         };
+        if missing {
+            self.unanswered.push(calls);
+            let device = core.place();
+            return (slot, Err(ServerFailure::LeaseKilled { lease, device }));
+        }
         core.landed.ring();
-        let told = match missing {
-            false => Ok(()),
-            true => Err(ServerFailure::LeaseKilled {
-                lease,
-                device: core.place(),
-            }),
-        };
-        (slot, told)
+        (slot, Ok(()))
     }
 }
 
@@ -386,19 +424,72 @@ impl SlicedRelay {
     }
 }
 
-/// Sends `words` with a launch of so many work-groups, and asks for so many words of answers.
-fn submit(
-    slot: &mut Slot,
-    words: &[u32],
-    groups: u32,
-    answers: usize,
-) -> Result<(Event, ReadBack<u32>), LaunchError> {
-    let refused = |error: MemoryError| LaunchError::from(error);
-    slot.requests.write(0, words).map_err(refused)?;
-    // Calls that failed are told by themselves.
-    slot.answers.forgive();
-    slot.launch.set_workgroups(groups);
-    let event = slot.launch.submit()?;
-    let answers = slot.read.read_back(0..answers as u64).map_err(refused)?;
-    Ok((event, answers))
+impl SlicedRelay {
+    /// Sends `words` with a launch that serves `calls`, and asks for the answers.
+    fn submit(
+        &self,
+        slot: &mut Slot,
+        calls: &Calls,
+        words: &[u32],
+    ) -> Result<(Event, ReadBack<u32>), LaunchError> {
+        let refused = |error: MemoryError| LaunchError::from(error);
+        let count = calls.len();
+        let (launch, answers, range) = match calls {
+            Calls::Ports(_) => {
+                let range = 0..(count * self.shape.taken) as u64;
+                (&mut slot.launch, &slot.answers, range)
+            }
+            Calls::Bulk(bulk) => {
+                let at = self.pack(slot, bulk.opcode)?;
+                let pack = &mut slot.packs[at];
+                let range = pack.packing.answers(count);
+                (&mut pack.launch, &slot.packed, range)
+            }
+        };
+        slot.requests.write(0, words).map_err(refused)?;
+        // Calls that failed are told by themselves.
+        answers.memory.forgive();
+        launch.set_workgroups(self.groups(count));
+        let event = launch.submit()?;
+        let answers = answers.read.read_back(range).map_err(refused)?;
+        Ok((event, answers))
+    }
+
+    /// Work-groups for so many calls.
+    fn groups(&self, calls: usize) -> u32 {
+        let groups = self.shape.groups(calls);
+        #[cfg(test)]
+        if self.core.kill.swap(false, Ordering::AcqRel) {
+            // What a driver that loses its patience leaves out.
+            return groups - 1;
+        }
+        groups
+    }
+
+    /// The place of the slot's launch for calls of that function.
+    fn pack(&self, slot: &mut Slot, opcode: u32) -> Result<usize, LaunchError> {
+        if let Some(known) = slot.packs.iter().position(|pack| pack.opcode == opcode) {
+            return Ok(known);
+        }
+        let Some(packer) = &self.core.packer else {
+            return Err(LaunchError::Refused {
+                kernel: SLICE_ENTRY.to_owned(),
+                message: "the server sends no slices of one function".to_owned(),
+            });
+        };
+        let packed = packer.packed(&self.core, opcode)?;
+        let launch = packer.launch(&packed, &slot.requests, &slot.packed.memory);
+        slot.packs.push(Pack {
+            opcode,
+            packing: packed.packing,
+            launch,
+        });
+        Ok(slot.packs.len() - 1)
+    }
+}
+
+impl Slot {
+    fn pack(&self, opcode: u32) -> Option<&Pack> {
+        self.packs.iter().find(|pack| pack.opcode == opcode)
+    }
 }

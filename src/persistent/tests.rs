@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::context::Context;
-use crate::device::hooks;
+use crate::device::{DeviceOptions, hooks};
 use crate::kernel::Program;
 use crate::persistent::frame::Frame;
 use crate::persistent::{CallError, PersistentKernel, ServerFailure};
@@ -45,6 +45,45 @@ fn a_killed_lease_is_told_and_the_server_starts_again() {
         assert_eq!(next.call_timeout(&(7,), MINUTE).unwrap(), 8);
         drop(server);
         device.finish().unwrap();
+    }
+}
+
+#[test]
+fn a_slice_that_a_driver_has_cut_is_told() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    for adapter in context.adapters() {
+        let mut options = DeviceOptions::default();
+        options.live_memory = false;
+        let device = context.device_at_with(adapter.index, options).unwrap();
+        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
+        let builder = PersistentKernel::builder(&device, &program.unwrap());
+        let server = builder.handler("next").ports(400).start().unwrap();
+        let next = server.function::<(u32,), u32>("next").unwrap();
+        // One slice: the last of its four work-groups, which serves eight calls, is left out.
+        let calls: Vec<(u32,)> = (0..200).map(|x| (x,)).collect();
+        for round in 0..6 {
+            for (result, x) in next.call_many(&calls).into_iter().zip(1u32..) {
+                assert_eq!(result.unwrap(), x, "round {round}");
+            }
+            server.core.kill.store(true, Ordering::Release);
+            let results = match round % 2 {
+                0 => next.call_many(&calls),
+                _ => vec![next.call_timeout(&(1,), MINUTE)],
+            };
+            for result in results {
+                let Err(CallError::Server { failure, .. }) = result else {
+                    panic!("{result:?}");
+                };
+                let killed = matches!(*failure, ServerFailure::LeaseKilled { .. });
+                assert!(killed, "{failure}");
+            }
+            for result in next.call_many(&calls) {
+                let error = result.unwrap_err();
+                assert!(matches!(error, CallError::Server { .. }), "{error}");
+            }
+            server.restart().unwrap();
+        }
     }
 }
 

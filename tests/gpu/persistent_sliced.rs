@@ -19,6 +19,8 @@ cases![
     a_call_that_fails_in_a_slice_fails_alone,
     batches_travel_as_slices_of_their_own,
     calls_that_fail_in_a_batch_fail_alone,
+    calls_of_a_batch_that_take_too_long_are_ended_alone,
+    batches_of_several_functions_use_the_same_memory,
     whoever_has_the_heap_and_calls_in_slices_is_told,
     slices_end_with_their_server,
     batches_end_with_their_server,
@@ -277,6 +279,87 @@ fn calls_that_fail_in_a_batch_fail_alone(f: &Fixture) {
     for (result, x) in twice.call_many(&calls).into_iter().zip(0u32..) {
         assert_eq!(result.unwrap(), [2 * x, 8 * x]);
     }
+}
+
+fn calls_of_a_batch_that_take_too_long_are_ended_alone(f: &Fixture) {
+    let device = device(f);
+    let source = "fn sum(n: u32) -> u32 {
+            var sum = 0u;
+            for (var i = 1u; i <= n; i++) { sum += i; }
+            return sum;
+        }";
+    let server = builder(&device, source).handler("sum").turns(1000);
+    let server = server.ports(256).start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let sum = server.function::<(u32,), u32>("sum").unwrap();
+    let calls: Vec<(u32,)> = (0..300)
+        .map(|x| (if x % 7 == 3 { 5000 } else { x },))
+        .collect();
+    for (result, &(n,)) in sum.call_many(&calls).into_iter().zip(&calls) {
+        match (n, result) {
+            (5000, Err(CallError::TooManyTurns { limit, .. })) => assert_eq!(limit, 1000),
+            (n, result) => assert_eq!(result.unwrap(), n * (n + 1) / 2),
+        }
+    }
+    assert!(server.failure().is_none());
+}
+
+fn batches_of_several_functions_use_the_same_memory(f: &Fixture) {
+    let device = device(f);
+    let source = "
+        var<storage, read_write> visits: atomic<u32>;
+        fn pair(x: u32) -> vec2<u32> { return vec2(x, ~x); }
+        fn same(x: u32) -> u32 { return x; }
+        fn seven() -> array<u32, 7> { return array<u32, 7>(7, 6, 5, 4, 3, 2, 1); }
+        fn visit(count: u32) { atomicAdd(&visits, count); }
+        fn visited() -> u32 { return atomicLoad(&visits); }";
+    let server = builder(&device, source)
+        .handler("pair")
+        .handler("same")
+        .handler("seven")
+        .handler("visit")
+        .handler("visited")
+        .ports(100)
+        .start();
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let pair = server.function::<(u32,), [u32; 2]>("pair").unwrap();
+    let same = server.function::<(u32,), u32>("same").unwrap();
+    let seven = server.function::<(), [u32; 7]>("seven").unwrap();
+    let visit = server.function::<(u32,), ()>("visit").unwrap();
+    let visited = server.function::<(), u32>("visited").unwrap();
+    // What looks like the end of a call, in this lease or in one of the next.
+    let value = |i: u32| (server.leases() + i % 4) << 4 | 1;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for count in 0..40 {
+                let calls: Vec<(u32,)> = (0..count * 3).map(|i| (value(i),)).collect();
+                for (result, (x,)) in pair.call_many(&calls).into_iter().zip(calls) {
+                    assert_eq!(result.unwrap(), [x, !x]);
+                }
+            }
+        });
+        scope.spawn(|| {
+            for count in 0..40 {
+                let calls: Vec<(u32,)> = (0..130 - count * 3).map(|i| (value(i),)).collect();
+                for (result, (x,)) in same.call_many(&calls).into_iter().zip(calls) {
+                    assert_eq!(result.unwrap(), x);
+                }
+            }
+        });
+        scope.spawn(|| {
+            for count in 0..40 {
+                for result in seven.call_many(&vec![(); count]) {
+                    assert_eq!(result.unwrap(), [7, 6, 5, 4, 3, 2, 1]);
+                }
+                for result in visit.call_many(&vec![(3,); count]) {
+                    result.unwrap();
+                }
+                assert_eq!(same.call_timeout(&(9,), MINUTE).unwrap(), 9);
+            }
+        });
+    });
+    // None was lost, and none served twice.
+    assert_eq!(visited.call_timeout(&(), MINUTE).unwrap(), 3 * 780);
 }
 
 fn batches_end_with_their_server(f: &Fixture) {

@@ -1,9 +1,10 @@
-//! The text of the kernels that serve calls between launches: slices of calls that the host has gathered, and ports into
-//! which kernels of the same device have posted.
+//! The text of the kernels that serve calls between launches: slices of calls that the host has gathered, slices of calls
+//! of one function, and ports into which kernels of the same device have posted.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::packing::Packing;
 use super::text::{Access, Places, Ports, case};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 
@@ -79,6 +80,19 @@ impl Access for Sliced {
     }
 }
 
+/// Arguments and results as slices of one function have them: with nothing in front.
+struct Packed;
+
+impl Access for Packed {
+    fn load(&self, word: usize) -> String {
+        format!("tombolo_requests[arguments + {word}u]")
+    }
+
+    fn store(&self, word: usize, value: &str) -> String {
+        format!("tombolo_answers[results + {word}u] = {value};")
+    }
+}
+
 /// Where a kernel finds a call by its index, and what it does when it has served it. All in WGSL.
 struct Way {
     /// How many there are.
@@ -113,10 +127,39 @@ pub(crate) fn write_slice(
             .to_owned(),
     };
     let own = write(handlers, shape, &way, &Sliced)?;
-    let memory = SLICE
+    Ok(format!("{}{own}", slice_memory(shape)))
+}
+
+/// What stands behind a program of whose functions `handler` alone is called in slices, many calls at a time. What is the
+/// same for all of them is known when the kernel is compiled, so that the switch has one way only.
+pub(crate) fn write_packed(
+    handler: &Arc<HandlerDeclaration>,
+    packing: Packing,
+    shape: &SliceShape,
+) -> Result<String, HandlerFault> {
+    let Packing {
+        given,
+        taken,
+        marks,
+    } = packing;
+    let way = Way {
+        calls: "tombolo_requests[0]".to_owned(),
+        look: String::new(),
+        is_there: "true".to_owned(),
+        arguments_at: format!("{SLICE_HEADER}u + index * {given}u"),
+        results_at: format!("{marks}u - (tombolo_requests[0] - index) * {taken}u"),
+        opcode: format!("{}u", handler.opcode()),
+        length: format!("{given}u"),
+        answer: format!("tombolo_answers[{marks}u + index] = tombolo_requests[1] | status;"),
+    };
+    let own = write(std::slice::from_ref(handler), shape, &way, &Packed)?;
+    Ok(format!("{}{own}", slice_memory(shape)))
+}
+
+fn slice_memory(shape: &SliceShape) -> String {
+    SLICE
         .replace("$binding0$", &shape.binding(0))
-        .replace("$binding1$", &shape.binding(1));
-    Ok(format!("{memory}{own}"))
+        .replace("$binding1$", &shape.binding(1))
 }
 
 /// What stands behind a program whose functions `handlers` are to be called by kernels of the same device. `split`:

@@ -66,6 +66,40 @@ fn every_form_validates() {
 }
 
 #[test]
+fn every_form_of_slices_validates() {
+    let program = Program::new("server.wgsl", PROGRAM).unwrap();
+    let names = ["plain", "nothing", "huge", "whole"];
+    for together in [None, Some(8), Some(64)] {
+        let names = names.map(|name| (name.to_owned(), name == "whole"));
+        let count = if together.is_some() { 4 } else { 3 };
+        let handlers = declarations(&program, &names[..count]).unwrap();
+        let shape = SliceShape {
+            given: 0,
+            taken: 0,
+            turns: 1000,
+            fails: false,
+            together,
+            group: program.free_group(),
+        };
+        let shape = shape.fit(&handlers);
+        let (marks, words) = packing::Packing::room(&handlers, 100);
+        assert_eq!((marks, words), (3600, 3700));
+        let mut texts = vec![write_slice(&handlers, &shape).unwrap()];
+        for handler in &handlers {
+            let packing = packing::Packing::of(handler, marks);
+            texts.push(write_packed(handler, packing, &shape).unwrap());
+        }
+        for text in texts {
+            assert!(!text.contains('$'), "{text}");
+            let module = naga::front::wgsl::parse_str(&format!("{PROGRAM}\n{text}")).unwrap();
+            let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+            let valid = validator.validate(&module);
+            assert!(valid.is_ok(), "{:?}\n{text}", valid.err());
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_called_is_told() {
     let program = Program::new(
         "server.wgsl",

@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use super::{PersistentKernelBuilder, fault};
 use crate::device::unique_id;
+use crate::kernel::server::packing::Packing;
 use crate::kernel::server::{HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, write_slice};
-use crate::memory::DeviceBuffer;
-use crate::persistent::bulk::Strides;
 use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
 use crate::persistent::error::ServerError;
 use crate::persistent::frame::Frame;
-use crate::persistent::sliced::{SlicedRelay, Slot};
+use crate::persistent::packed::Packer;
+use crate::persistent::sliced::{Answering, SlicedRelay, Slot};
 use crate::persistent::{PersistentKernel, Runner, State, spawn};
 use crate::rpc::port::layout::PortLayout;
 
@@ -30,26 +30,27 @@ impl PersistentKernelBuilder {
         let text = write_slice(&handlers, &shape).map_err(fault)?;
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, SLICE_ENTRY, &self.constants, self.options)?;
+        let most = (layout.ports / 2).max(1);
+        let packer = Packer::new(recipe.clone(), most, Packing::room(&handlers, most));
         let mut slots = Vec::new();
         for _ in 0..SLOTS {
             let requests = device.zeroed::<u32>(SLICE_HEADER + layout.ports * shape.given)?;
-            let answers = device.zeroed::<u32>(layout.ports * shape.taken)?;
+            let answers = Answering::new(device, layout.ports * shape.taken)?;
             let mut launch = kernel
                 .launch()
                 .workgroups(1)
                 .buffer("tombolo_requests", &requests)
-                .buffer("tombolo_answers", &answers);
+                .buffer("tombolo_answers", &answers.memory);
             if let Some(services) = &self.services {
                 launch = launch.shared_services(Arc::clone(services));
             }
             launch.check()?;
-            let raw = answers.raw().clone();
             slots.push(Slot {
-                launch,
-                // What a failed launch has written is read all the same.
-                read: DeviceBuffer::wrap(&device.shared, raw, answers.len() as u64),
                 requests,
+                launch,
                 answers,
+                packs: Vec::new(),
+                packed: Answering::new(device, packer.words())?,
             });
         }
         let mut core = Core::new(
@@ -60,10 +61,7 @@ impl PersistentKernelBuilder {
             self.policy,
             shape.turns,
         );
-        core.strides = Some(Strides {
-            given: shape.given,
-            taken: shape.taken,
-        });
+        core.packer = Some(packer);
         if (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {
             // Whoever has the heap and calls is told so. Each slice sees all of it.
             let heap = device
