@@ -2,11 +2,9 @@
 // its calls, each invocation serves one of them, and the answers leave when the launch has ended. Appended behind the
 // program; what stands in dollar signs is put in by `kernel::server`.
 
-// Calls | lease | 0 | 0, then for each call { opcode, length, arguments … }. Calls of one function: calls | lease << 4 | 0 | 0,
-// then the arguments of one after those of the other.
+// Calls | lease | 0 | 0, then for each call { opcode, length, arguments … }.
 $binding0$ var<storage, read> tombolo_requests: array<u32>;
-// For each call { status, lease, results … }. Calls of one function: the results of one after those of the other, up to
-// where the words begin that say for each call lease << 4 | status.
+// For each call { status, lease, results … }.
 $binding1$ var<storage, read_write> tombolo_answers: array<u32>;
 
 // Turns of loops that the call has taken, and how many there may be; loops of handlers count by a pass.

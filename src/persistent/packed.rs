@@ -18,8 +18,6 @@ pub(super) struct Packer {
     recipe: Recipe,
     /// Calls of a slice at most.
     pub most: usize,
-    /// Where marks begin, and how many words of answers there are.
-    room: (usize, usize),
     /// By the numbers of the functions.
     kernels: Mutex<HashMap<u32, Arc<Packed>>>,
 }
@@ -31,18 +29,12 @@ pub(super) struct Packed {
 }
 
 impl Packer {
-    pub fn new(recipe: Recipe, most: usize, room: (usize, usize)) -> Self {
+    pub fn new(recipe: Recipe, most: usize) -> Self {
         Self {
             recipe,
             most,
-            room,
             kernels: Mutex::default(),
         }
-    }
-
-    /// Words of the answers of a slice.
-    pub fn words(&self) -> usize {
-        self.room.1
     }
 
     /// The kernel for that function of the server.
@@ -61,7 +53,7 @@ impl Packer {
         let handler = core.handlers.iter().find(|one| one.opcode() == opcode);
         let handler = handler.ok_or_else(|| refused("the server has no such function"))?;
         let recipe = &self.recipe;
-        let packing = Packing::of(handler, self.room.0);
+        let packing = Packing::of(handler, &core.handlers, self.most);
         let text = write_packed(handler, packing, &recipe.shape);
         let text = text.map_err(|fault| refused(&fault.why))?;
         let kernel = (recipe.program.extended(&text))

@@ -53,8 +53,10 @@ fn a_slice_that_a_driver_has_cut_is_told() {
     let _alone = hooks::alone();
     let context = Context::new().unwrap();
     for adapter in context.adapters() {
-        let mut options = DeviceOptions::default();
-        options.live_memory = false;
+        let options = DeviceOptions {
+            live_memory: false,
+            ..DeviceOptions::default()
+        };
         let device = context.device_at_with(adapter.index, options).unwrap();
         let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
         let builder = PersistentKernel::builder(&device, &program.unwrap());

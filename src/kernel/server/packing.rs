@@ -21,25 +21,35 @@ pub(crate) struct Packing {
     pub given: usize,
     /// Words of its result.
     pub taken: usize,
+    /// Calls of a slice at most.
+    pub calls: usize,
     /// Where marks begin.
     pub marks: usize,
 }
 
 impl Packing {
-    /// That of `handler`, with marks that begin at that word.
-    pub fn of(handler: &HandlerDeclaration, marks: usize) -> Self {
+    /// That of `handler`, if at most so many calls of any of `handlers` travel together.
+    pub fn of(
+        handler: &HandlerDeclaration,
+        handlers: &[Arc<HandlerDeclaration>],
+        calls: usize,
+    ) -> Self {
         Self {
             given: handler.argument_words(),
             taken: handler.result_words(),
-            marks,
+            calls,
+            marks: Self::marks(handlers, calls),
         }
     }
 
-    /// Where marks begin if at most so many calls of `handlers` travel together, and how many words of answers there are.
-    pub fn room(handlers: &[Arc<HandlerDeclaration>], calls: usize) -> (usize, usize) {
+    /// Words of the answers then.
+    pub fn words(handlers: &[Arc<HandlerDeclaration>], calls: usize) -> usize {
+        Self::marks(handlers, calls) + calls
+    }
+
+    fn marks(handlers: &[Arc<HandlerDeclaration>], calls: usize) -> usize {
         let words = handlers.iter().map(|handler| handler.result_words());
-        let marks = words.max().unwrap_or(0) * calls;
-        (marks, marks + calls)
+        words.max().unwrap_or(0) * calls
     }
 
     /// The words of the answers to so many calls: results, then marks.
@@ -78,6 +88,7 @@ mod tests {
         let packing = Packing {
             given: 3,
             taken: 2,
+            calls: 10,
             marks: 40,
         };
         assert_eq!(packing.answers(7), 26..47);

@@ -9,6 +9,7 @@ use super::text::{Access, Places, Ports, case};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 
 const SLICE: &str = include_str!("../../../shaders/server_slice.wgsl");
+const PACKED: &str = include_str!("../../../shaders/server_slice_packed.wgsl");
 const PORTS: &str = include_str!("../../../shaders/server_ports.wgsl");
 const LANE: &str = include_str!("../../../shaders/server_slice_lane.wgsl");
 const GROUP: &str = include_str!("../../../shaders/server_slice_group.wgsl");
@@ -85,11 +86,11 @@ struct Packed;
 
 impl Access for Packed {
     fn load(&self, word: usize) -> String {
-        format!("tombolo_requests[arguments + {word}u]")
+        format!("tombolo_requests.calls[arguments][{word}u]")
     }
 
     fn store(&self, word: usize, value: &str) -> String {
-        format!("tombolo_answers[results + {word}u] = {value};")
+        format!("tombolo_answers.results[results][{word}u] = {value};")
     }
 }
 
@@ -127,7 +128,10 @@ pub(crate) fn write_slice(
             .to_owned(),
     };
     let own = write(handlers, shape, &way, &Sliced)?;
-    Ok(format!("{}{own}", slice_memory(shape)))
+    let memory = SLICE
+        .replace("$binding0$", &shape.binding(0))
+        .replace("$binding1$", &shape.binding(1));
+    Ok(format!("{memory}{own}"))
 }
 
 /// What stands behind a program of whose functions `handler` alone is called in slices, many calls at a time. What is the
@@ -140,26 +144,37 @@ pub(crate) fn write_packed(
     let Packing {
         given,
         taken,
+        calls,
         marks,
     } = packing;
+    // Arrays of a known size, and members of structures, have bounds that cost nothing to check.
+    let rows = |name: &str, words: usize, of: String| match words {
+        0 => String::new(),
+        _ => format!("{name}: array<array<u32, {words}>{of}>,"),
+    };
+    let before = match marks - taken * calls {
+        0 => String::new(),
+        words => format!("before: array<u32, {words}>,"),
+    };
+    let memory = PACKED
+        .replace("$arguments$", &rows("calls", given, String::new()))
+        .replace("$before$", &before)
+        .replace("$results$", &rows("results", taken, format!(", {calls}")))
+        .replace("$most$", &calls.to_string())
+        .replace("$binding0$", &shape.binding(0))
+        .replace("$binding1$", &shape.binding(1));
     let way = Way {
-        calls: "tombolo_requests[0]".to_owned(),
+        calls: "tombolo_requests.count".to_owned(),
         look: String::new(),
         is_there: "true".to_owned(),
-        arguments_at: format!("{SLICE_HEADER}u + index * {given}u"),
-        results_at: format!("{marks}u - (tombolo_requests[0] - index) * {taken}u"),
+        arguments_at: "index".to_owned(),
+        results_at: format!("{calls}u - tombolo_requests.count + index"),
         opcode: format!("{}u", handler.opcode()),
         length: format!("{given}u"),
-        answer: format!("tombolo_answers[{marks}u + index] = tombolo_requests[1] | status;"),
+        answer: "tombolo_answers.marks[index] = tombolo_requests.lease | status;".to_owned(),
     };
     let own = write(std::slice::from_ref(handler), shape, &way, &Packed)?;
-    Ok(format!("{}{own}", slice_memory(shape)))
-}
-
-fn slice_memory(shape: &SliceShape) -> String {
-    SLICE
-        .replace("$binding0$", &shape.binding(0))
-        .replace("$binding1$", &shape.binding(1))
+    Ok(format!("{memory}{own}"))
 }
 
 /// What stands behind a program whose functions `handlers` are to be called by kernels of the same device. `split`:

@@ -82,11 +82,11 @@ fn every_form_of_slices_validates() {
             group: program.free_group(),
         };
         let shape = shape.fit(&handlers);
-        let (marks, words) = packing::Packing::room(&handlers, 100);
-        assert_eq!((marks, words), (3600, 3700));
+        assert_eq!(packing::Packing::words(&handlers, 100), 3700);
         let mut texts = vec![write_slice(&handlers, &shape).unwrap()];
         for handler in &handlers {
-            let packing = packing::Packing::of(handler, marks);
+            let packing = packing::Packing::of(handler, &handlers, 100);
+            assert_eq!(packing.answers(0), 3600..3600);
             texts.push(write_packed(handler, packing, &shape).unwrap());
         }
         for text in texts {

@@ -31,7 +31,7 @@ impl PersistentKernelBuilder {
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, SLICE_ENTRY, &self.constants, self.options)?;
         let most = (layout.ports / 2).max(1);
-        let packer = Packer::new(recipe.clone(), most, Packing::room(&handlers, most));
+        let packer = Packer::new(recipe.clone(), most);
         let mut slots = Vec::new();
         for _ in 0..SLOTS {
             let requests = device.zeroed::<u32>(SLICE_HEADER + layout.ports * shape.given)?;
@@ -50,7 +50,7 @@ impl PersistentKernelBuilder {
                 launch,
                 answers,
                 packs: Vec::new(),
-                packed: Answering::new(device, packer.words())?,
+                packed: Answering::new(device, Packing::words(&handlers, most))?,
             });
         }
         let mut core = Core::new(
