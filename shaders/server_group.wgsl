@@ -3,7 +3,7 @@
 // Lane 0 waits for calls while the others wait for it; what it has found reaches them through memory of the work-group,
 // by a load that is the same for all, so that handlers may use barriers.
 
-// Whether there is a call, its port, request, opcode and length, and its arguments.
+// Whether there is a call, where its results are to lie, its request, opcode and length, and its arguments.
 var<workgroup> tombolo_server_call: array<u32, $call_words$>;
 // What became of the call in any lane, and the turns of loops of the lane that took most.
 var<workgroup> tombolo_server_worst: atomic<u32>;
@@ -13,6 +13,25 @@ var<private> tombolo_server_seen: u32;
 var<private> tombolo_server_port: u32;
 var<private> tombolo_server_end: u32;
 var<private> tombolo_server_leaving: bool;
+// Where the answer of the call is told; of lane 0, as the next port of a kernel and what was known of them.
+var<private> tombolo_server_reply: u32;
+var<private> tombolo_server_guest: u32;
+var<private> tombolo_server_known_posts: u32;
+
+// Takes one call, given where everything of it lies. Of lane 0 alone.
+fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) {
+    // Taken from here on: should the lease end in between, nobody serves it again.
+    atomicStore(&tombolo_server[taken], request);
+    tombolo_server_reply = reply;
+    tombolo_server_call[1] = results;
+    tombolo_server_call[2] = request;
+    tombolo_server_call[3] = atomicLoad(&tombolo_server[arguments]);
+    tombolo_server_call[4] = atomicLoad(&tombolo_server[arguments + 1u]);
+    for (var word = 0u; word < $most_words$u; word++) {
+        tombolo_server_call[5u + word] = atomicLoad(&tombolo_server[arguments + 4u + word]);
+    }
+    tombolo_server_turns += $most_words$u + 1u;
+}
 
 // Waits for a call, or for the end of the lease. Of lane 0 alone.
 fn tombolo_server_next(granted: u32, most: u32) {
@@ -27,22 +46,19 @@ fn tombolo_server_next(granted: u32, most: u32) {
             let request = atomicLoad(&tombolo_server[$requests$u + port]);
             if request != atomicLoad(&tombolo_server[$locks$u + port]) {
                 tombolo_server_fence();
-                let arguments = $arguments$u + port * $stride$u;
-                // Taken from here on: should the lease end in between, nobody serves it again.
-                atomicStore(&tombolo_server[$locks$u + port], request);
-                tombolo_server_call[1] = port;
-                tombolo_server_call[2] = request;
-                tombolo_server_call[3] = atomicLoad(&tombolo_server[arguments]);
-                tombolo_server_call[4] = atomicLoad(&tombolo_server[arguments + 1u]);
-                for (var word = 0u; word < $most_words$u; word++) {
-                    tombolo_server_call[5u + word] = atomicLoad(&tombolo_server[arguments + 4u + word]);
-                }
-                tombolo_server_turns += $most_words$u + 1u;
+                tombolo_server_take(
+                    $arguments$u + port * $stride$u,
+                    $results$u + port * $stride$u,
+                    $locks$u + port,
+                    $replies$u + port,
+                    request,
+                );
                 found = true;
             }
             tombolo_server_port += 1u;
             tombolo_server_turns += 1u;
         }
+$kernels$
         if found {
             tombolo_server_call[0] = 1u;
             break;
@@ -52,11 +68,12 @@ fn tombolo_server_next(granted: u32, most: u32) {
         }
         let seen = tombolo_server_seen;
         var bell = seen;
+        var posts = tombolo_server_known_posts;
         loop {
             tombolo_server_fence();
 $look$
             tombolo_server_turns += 1u;
-            if bell != seen || tombolo_server_turns >= most {
+            if bell != seen $or_posts$ || tombolo_server_turns >= most {
                 break;
             }
         }
@@ -68,6 +85,7 @@ $look$
             tombolo_server_port = min(bell & 0xffffu, $ports$u);
             tombolo_server_end = min(tombolo_server_port + 1u, $ports$u);
         }
+$known_posts$
         tombolo_server_seen = bell;
         // This turn, and the last ones of the two loops inside, which only end them.
         tombolo_server_turns += 3u;
@@ -80,6 +98,7 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
     tombolo_server_seen = atomicLoad(&tombolo_server[$bell$u]);
+$first_posts$
     tombolo_server_fence();
     tombolo_server_leaving = atomicLoad(&tombolo_server[$yield$u]) != granted;
     tombolo_server_end = $ports$u;
@@ -92,7 +111,7 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
         if call[0] == 0u {
             break;
         }
-        let results = $results$u + call[1] * $stride$u;
+        let results = call[1];
         let length = call[4];
         // The loops that end with each call; and drivers make loops of switches.
         tombolo_server_turns += 4u;
@@ -122,7 +141,7 @@ $faults$
             }
             $head$
             tombolo_server_fence();
-            tombolo_server_publish($replies$u + call[1], call[2]);
+            tombolo_server_publish(tombolo_server_reply, call[2]);
             tombolo_server_beats += 1u;
             atomicStore(&$out$[$beat$u], tombolo_server_beats);
         }

@@ -263,10 +263,6 @@ impl PersistentKernelBuilder {
         let frame = match self.callers {
             0 => Frame::new(&device.shared, layout, lanes)?,
             areas => {
-                if together.is_some() {
-                    let text = "whole work-groups serve its calls, which the ports of kernels have no way for";
-                    return Err(no_callers(text.to_owned()));
-                }
                 let framed = Frame::with_callers(&device.shared, layout, lanes, areas.min(16));
                 framed.map_err(|error| no_callers(error.to_string()))?
             }

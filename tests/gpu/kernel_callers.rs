@@ -1,12 +1,14 @@
-//! Kernels that call functions of a server on a device: on another one while they run, and on their own behind them.
+//! Kernels that call functions of a server on another device, while they run.
 
 use std::time::Duration;
 
 use crate::cases;
 use crate::harness::Fixture;
+use crate::kernel_callers_own::{BEGIN, COLLECT};
 use tombolo::{
-    CallStatus, Constants, Device, DeviceOptions, ExecutionError, Kernel, Launch, LaunchError,
-    LeasePolicy, PersistentKernel, PersistentKernelBuilder, Program, ServerError, WaitError,
+    CallStatus, Constants, Device, DeviceBuffer, DeviceOptions, ExecutionError, Kernel, Launch,
+    LaunchError, LeasePolicy, PersistentKernel, PersistentKernelBuilder, Program, ServerError,
+    WaitError,
 };
 
 cases![
@@ -16,17 +18,15 @@ cases![
     a_handler_that_gives_up_fails_the_call_of_a_kernel,
     a_stopped_server_lets_no_kernel_wait,
     devices_out_of_reach_are_refused,
-    kernels_of_one_device_hand_calls_over_between_launches,
-    work_groups_serve_kernels_between_launches,
-    handlers_that_fail_between_launches_say_so,
-    kernels_that_would_wait_for_themselves_are_refused,
+    each_call_of_a_kernel_is_served_once,
+    one_server_is_called_from_all_sides,
 ];
 
-const MINUTE: Duration = Duration::from_secs(60);
+pub const MINUTE: Duration = Duration::from_secs(60);
 /// What a kernel's variables hold before it runs.
-const POISON: u32 = 0xdead_beef;
+pub const POISON: u32 = 0xdead_beef;
 
-fn mix(x: u32, y: u32) -> u32 {
+pub fn mix(x: u32, y: u32) -> u32 {
     (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13) ^ y
 }
 
@@ -38,36 +38,69 @@ const MIX: &str = "
     }
 ";
 
-fn builder(device: &Device) -> PersistentKernelBuilder {
-    let program = Program::new("server.wgsl", MIX).unwrap_or_else(|error| panic!("{error}"));
-    PersistentKernel::builder(device, &program).handler("mix")
+/// The same by a whole work-group: half of its invocations give a bit each of what is turned, and the others one of `y`.
+const MIX_TOGETHER: &str = "
+    var<workgroup> parts: array<u32, 64>;
+    fn mix(lane: u32, x: u32, y: u32) -> u32 {
+        let product = (x ^ 0x9e3779b9u) * 0x85ebca6bu;
+        let bit = lane % 32u;
+        let turned = ((product >> bit) & 1u) << ((bit + 13u) % 32u);
+        parts[lane] = select(turned, y & (1u << bit), lane >= 32u);
+        for (var half = 32u; half > 0u; half /= 2u) {
+            workgroupBarrier();
+            if lane < half { parts[lane] ^= parts[lane + half]; }
+        }
+        workgroupBarrier();
+        let all = parts[0];
+        workgroupBarrier();
+        assert(y != 1000000u || lane != 17u, \"not a million\");
+        return all;
+    }
+";
+
+fn program(source: &str) -> Program {
+    Program::new("server.wgsl", source).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn start(builder: PersistentKernelBuilder) -> PersistentKernel {
+pub fn builder(device: &Device) -> PersistentKernelBuilder {
+    PersistentKernel::builder(device, &program(MIX)).handler("mix")
+}
+
+fn together(device: &Device) -> PersistentKernelBuilder {
+    PersistentKernel::builder(device, &program(MIX_TOGETHER)).group_handler("mix")
+}
+
+/// Servers of `mix`: by one invocation for each call, and by a whole work-group.
+pub type Kind = fn(&Device) -> PersistentKernelBuilder;
+pub const KINDS: [Kind; 2] = [builder, together];
+
+pub fn start(builder: PersistentKernelBuilder) -> PersistentKernel {
     builder.start().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn caller(device: &Device, server: &PersistentKernel, source: &str) -> Kernel {
+pub fn caller(device: &Device, server: &PersistentKernel, source: &str) -> Kernel {
     let program = Program::with_server("caller.wgsl", source, server);
     let program = program.unwrap_or_else(|error| panic!("{error}"));
     device.kernel(&program, "main", &Constants::new()).unwrap()
 }
 
-/// Runs a launch to its end. Where turns of loops are rationed, as time that kernels wait is, it may take several attempts
-/// on a busy machine.
-fn run(launch: &mut Launch) {
-    for _ in 0..100 {
+/// Runs a launch to its end, and tells how often. Where turns of loops are rationed, as time that kernels wait is, it may
+/// take several attempts on a busy machine. What it is to write is poisoned before each.
+fn run(launch: &mut Launch, results: &DeviceBuffer<u32>) -> u32 {
+    for attempt in 1..100 {
+        results.write(0, &vec![POISON; results.len()]).unwrap();
         match launch.submit().unwrap().wait_timeout(MINUTE) {
-            Ok(()) => return,
+            Ok(()) => return attempt,
             Err(WaitError::Failed(error))
                 if matches!(
                     *error,
-                    ExecutionError::CallFailed {
-                        status: CallStatus::TimedOut,
-                        ..
-                    }
+                    ExecutionError::LoopCut { .. }
+                        | ExecutionError::CallFailed {
+                            status: CallStatus::TimedOut,
+                            ..
+                        }
                 ) => {}
-            Err(error) => panic!("{error}"),
+            Err(error) => panic!("{error:?}"),
         }
     }
     panic!("the calls of a kernel are not served");
@@ -90,13 +123,15 @@ fn can_share(f: &Fixture, other: &Device) -> bool {
         .all(|device| device.capabilities().unified_memory && device.capabilities().host_import())
 }
 
-/// A server of `mix` on another device, which kernels of this one can call; `None` where they cannot.
-fn reached(f: &Fixture) -> Option<PersistentKernel> {
+/// Servers of `mix` of both kinds, one after the other, on another device, whose words kernels of this one can reach; none
+/// where they cannot.
+fn reached(f: &Fixture) -> impl Iterator<Item = PersistentKernel> {
     let other = other(f);
-    can_share(f, &other).then(|| start(builder(&other).callers(1)))
+    let kinds = can_share(f, &other).then_some(KINDS);
+    (kinds.into_iter().flatten()).map(move |kind| start(kind(&other).callers(1)))
 }
 
-const CALL: &str = "
+pub const CALL: &str = "
     @group(0) @binding(0) var<storage, read_write> results: array<u32>;
     @group(0) @binding(1) var<uniform> seed: u32;
     @compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -106,62 +141,59 @@ const CALL: &str = "
 
 fn kernels_call_a_server_on_another_device(f: &Fixture) {
     const COUNT: u32 = 64;
-    let Some(server) = reached(f) else {
-        return;
-    };
-    let kernel = caller(&f.device, &server, CALL);
-    let results = f.device.buffer(&vec![POISON; COUNT as usize]).unwrap();
-    let mut launch = kernel
-        .launch()
-        .buffer("results", &results)
-        .value("seed", &0u32)
-        .server(&server)
-        .invocations(COUNT);
-    for round in 0..20u32 {
-        let seed = round * 1000;
-        launch.set_value("seed", &seed).unwrap();
-        run(&mut launch);
-        let expected: Vec<u32> = (0..COUNT)
-            .map(|i| mix(i + seed, i).wrapping_add(mix(i, i + seed)))
-            .collect();
-        assert_eq!(results.read().unwrap(), expected, "round {round}");
+    for server in reached(f) {
+        let kernel = caller(&f.device, &server, CALL);
+        let results = f.device.buffer(&vec![POISON; COUNT as usize]).unwrap();
+        let mut launch = kernel
+            .launch()
+            .buffer("results", &results)
+            .value("seed", &0u32)
+            .server(&server)
+            .invocations(COUNT);
+        for round in 0..20u32 {
+            let seed = round * 1000;
+            launch.set_value("seed", &seed).unwrap();
+            run(&mut launch, &results);
+            let expected: Vec<u32> = (0..COUNT)
+                .map(|i| mix(i + seed, i).wrapping_add(mix(i, i + seed)))
+                .collect();
+            assert_eq!(results.read().unwrap(), expected, "round {round}");
+        }
+        assert!(server.failure().is_none());
     }
-    assert!(server.failure().is_none());
 }
 
 fn kernels_and_threads_call_one_server(f: &Fixture) {
     const COUNT: u32 = 64;
-    let Some(server) = reached(f) else {
-        return;
-    };
-    let function = server.function::<(u32, u32), u32>("mix").unwrap();
-    let kernel = caller(&f.device, &server, CALL);
-    let results = f.device.buffer(&vec![POISON; COUNT as usize]).unwrap();
-    let mut launch = kernel
-        .launch()
-        .buffer("results", &results)
-        .value("seed", &7u32)
-        .server(&server)
-        .invocations(COUNT);
-    std::thread::scope(|scope| {
-        for thread in 0..2u32 {
-            let function = &function;
-            scope.spawn(move || {
-                for i in 0..500 {
-                    let result = function.call_timeout(&(thread, i), MINUTE).unwrap();
-                    assert_eq!(result, mix(thread, i));
-                }
-            });
-        }
-        let expected: Vec<u32> = (0..COUNT)
-            .map(|i| mix(i + 7, i).wrapping_add(mix(i, i + 7)))
-            .collect();
-        for _ in 0..5 {
-            results.write(0, &vec![POISON; COUNT as usize]).unwrap();
-            run(&mut launch);
-            assert_eq!(results.read().unwrap(), expected);
-        }
-    });
+    for server in reached(f) {
+        let function = server.function::<(u32, u32), u32>("mix").unwrap();
+        let kernel = caller(&f.device, &server, CALL);
+        let results = f.device.buffer(&vec![POISON; COUNT as usize]).unwrap();
+        let mut launch = kernel
+            .launch()
+            .buffer("results", &results)
+            .value("seed", &7u32)
+            .server(&server)
+            .invocations(COUNT);
+        std::thread::scope(|scope| {
+            for thread in 0..2u32 {
+                let function = &function;
+                scope.spawn(move || {
+                    for i in 0..500 {
+                        let result = function.call_timeout(&(thread, i), MINUTE).unwrap();
+                        assert_eq!(result, mix(thread, i));
+                    }
+                });
+            }
+            let expected: Vec<u32> = (0..COUNT)
+                .map(|i| mix(i + 7, i).wrapping_add(mix(i, i + 7)))
+                .collect();
+            for _ in 0..5 {
+                run(&mut launch, &results);
+                assert_eq!(results.read().unwrap(), expected);
+            }
+        });
+    }
 }
 
 /// Leases end between the calls of one kernel.
@@ -173,7 +205,12 @@ fn a_server_that_left_comes_back_for_a_kernel(f: &Fixture) {
     let policy = LeasePolicy::of(other.capabilities())
         .time(Duration::from_millis(1))
         .idle(Duration::from_micros(100));
-    let server = start(builder(&other).callers(1).leases(policy));
+    for kind in KINDS {
+        comes_back(f, &other, start(kind(&other).callers(1).leases(policy)));
+    }
+}
+
+fn comes_back(f: &Fixture, other: &Device, server: PersistentKernel) {
     let source = "
         @group(0) @binding(0) var<storage, read_write> state: array<u32, 3>;
         @compute @workgroup_size(1) fn main() {
@@ -188,97 +225,108 @@ fn a_server_that_left_comes_back_for_a_kernel(f: &Fixture) {
     let launch = kernel.launch().buffer("state", &state);
     let mut launch = launch.server(&server).workgroups(1);
     let last = (0..2000).fold(POISON, |value, i| mix(i, value));
-    for _ in 0..1000 {
-        // A kernel whose turns are rationed goes as far as it can.
-        launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
-        let found = state.read().unwrap();
-        assert!(
-            [0, CallStatus::TimedOut.code()].contains(&found[2]),
-            "{found:?}"
-        );
-        if found[0] == 2000 {
-            break;
+    let mut launches = 0;
+    while launches < 1 || server.leases() < 2 {
+        state.write(0, &[0, POISON, 0]).unwrap();
+        while state.read_range(0..1).unwrap() != [2000] {
+            assert!(launches < 1000, "{} leases", server.leases());
+            launches += 1;
+            // A kernel whose turns are rationed goes as far as it can.
+            let event = launch.submit().unwrap();
+            f.device.flush().unwrap();
+            // Something else wants the server's device meanwhile, and the lease makes room for it.
+            assert_eq!(other.buffer(&[7u32]).unwrap().read().unwrap(), [7]);
+            event.wait_timeout(MINUTE).unwrap();
+            let found = state.read().unwrap();
+            assert!(
+                [0, CallStatus::TimedOut.code()].contains(&found[2]),
+                "{found:?}"
+            );
         }
+        assert_eq!(state.read().unwrap()[..2], [2000, last]);
     }
-    assert_eq!(state.read().unwrap()[..2], [2000, last]);
     assert!(server.leases() > 1);
 }
 
 fn a_handler_that_gives_up_fails_the_call_of_a_kernel(f: &Fixture) {
-    let Some(server) = reached(f) else {
-        return;
-    };
-    let source = "
-        @group(0) @binding(0) var<storage, read_write> results: array<u32>;
-        @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-            let reply = mix_try(id.x, select(id.x, 1000000u, id.x == 3u));
-            results[2u * id.x] = reply.status;
-            results[2u * id.x + 1u] = reply.value;
-            if id.x == 3u && reply.status == CALL_FAILED { results[2u * id.x + 1u] = 12345u; }
-        }";
-    let kernel = caller(&f.device, &server, source);
-    let results = f.device.buffer(&[POISON; 16]).unwrap();
-    let launch = kernel.launch().buffer("results", &results);
-    let mut launch = launch.server(&server).workgroups(8);
-    launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
-    let expected: Vec<u32> = (0..8)
-        .flat_map(|i| match i {
-            3 => [CallStatus::Failed.code(), 12345],
-            i => [1, mix(i, i)],
-        })
-        .collect();
-    assert_eq!(results.read().unwrap(), expected);
-    // A call without a status fails its launch.
-    let source = "
-        @group(0) @binding(0) var<storage, read_write> results: array<u32>;
-        @compute @workgroup_size(1) fn main() { results[0] = mix(1u, 1000000u); }";
-    let kernel = caller(&f.device, &server, source);
-    let launch = kernel.launch().buffer("results", &results);
-    let mut launch = launch.server(&server).workgroups(1);
-    let error = launch.submit().unwrap().wait_timeout(MINUTE).unwrap_err();
-    let WaitError::Failed(error) = error else {
-        panic!("{error}");
-    };
-    let ExecutionError::CallFailed { status, .. } = &*error else {
-        panic!("{error}");
-    };
-    assert_eq!(*status, CallStatus::Failed);
-    assert!(server.failure().is_none());
+    for server in reached(f) {
+        let source = "
+            @group(0) @binding(0) var<storage, read_write> results: array<u32>;
+            @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+                let reply = mix_try(id.x, select(id.x, 1000000u, id.x == 3u));
+                results[2u * id.x] = reply.status;
+                results[2u * id.x + 1u] = reply.value;
+                if id.x == 3u && reply.status == CALL_FAILED { results[2u * id.x + 1u] = 12345u; }
+            }";
+        let kernel = caller(&f.device, &server, source);
+        let results = f.device.buffer(&[POISON; 16]).unwrap();
+        let launch = kernel.launch().buffer("results", &results);
+        let mut launch = launch.server(&server).workgroups(8);
+        launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
+        let expected: Vec<u32> = (0..8)
+            .flat_map(|i| match i {
+                3 => [CallStatus::Failed.code(), 12345],
+                i => [1, mix(i, i)],
+            })
+            .collect();
+        let found = results.read().unwrap();
+        for &status in found.iter().step_by(2) {
+            let status = CallStatus::from_code(status);
+            assert_ne!(status, CallStatus::TimedOut, "status: {status:?}");
+        }
+        assert_eq!(found, expected);
+        // A call without a status fails its launch.
+        let source = "
+            @group(0) @binding(0) var<storage, read_write> results: array<u32>;
+            @compute @workgroup_size(1) fn main() { results[0] = mix(1u, 1000000u); }";
+        let kernel = caller(&f.device, &server, source);
+        let launch = kernel.launch().buffer("results", &results);
+        let mut launch = launch.server(&server).workgroups(1);
+        let error = launch.submit().unwrap().wait_timeout(MINUTE).unwrap_err();
+        let WaitError::Failed(error) = error else {
+            panic!("{error}");
+        };
+        let ExecutionError::CallFailed { status, .. } = &*error else {
+            panic!("{error}");
+        };
+        assert_eq!(*status, CallStatus::Failed);
+        assert!(server.failure().is_none());
+    }
 }
 
 fn a_stopped_server_lets_no_kernel_wait(f: &Fixture) {
-    let Some(server) = reached(f) else {
-        return;
-    };
-    let source = "
-        @group(0) @binding(0) var<storage, read_write> results: array<u32>;
-        @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-            for (var i = 0u; i < 100u; i++) {
-                let reply = mix_try(id.x, i);
-                if reply.status != CALL_DONE { results[id.x] = reply.status; break; }
-                results[id.x] = i;
-            }
-        }";
-    let kernel = caller(&f.device, &server, source);
-    let results = f.device.buffer(&[POISON; 64]).unwrap();
-    let launch = kernel.launch().buffer("results", &results);
-    let mut launch = launch.server(&server).workgroups(64);
-    let event = launch.submit().unwrap();
-    f.device.flush().unwrap();
-    server.stop();
-    // It ends, whatever it was told.
-    event.wait_timeout(MINUTE).unwrap();
-    for (i, result) in results.read().unwrap().into_iter().enumerate() {
-        let known = [99, CallStatus::Stopped.code()];
-        assert!(known.contains(&result), "{i}: {result}");
+    for server in reached(f) {
+        let source = "
+            @group(0) @binding(0) var<storage, read_write> results: array<u32>;
+            @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+                for (var i = 0u; i < 100u; i++) {
+                    let reply = mix_try(id.x, i);
+                    if reply.status != CALL_DONE { results[id.x] = reply.status; break; }
+                    results[id.x] = i;
+                }
+            }";
+        let kernel = caller(&f.device, &server, source);
+        let results = f.device.buffer(&[POISON; 64]).unwrap();
+        let launch = kernel.launch().buffer("results", &results);
+        let mut launch = launch.server(&server).workgroups(64);
+        let event = launch.submit().unwrap();
+        f.device.flush().unwrap();
+        server.stop();
+        // It ends, whatever it was told.
+        event.wait_timeout(MINUTE).unwrap();
+        for (i, result) in results.read().unwrap().into_iter().enumerate() {
+            let known = [99, CallStatus::Stopped.code()];
+            let status = CallStatus::from_code(result);
+            assert!(known.contains(&result), "{i}: {result}, status: {status:?}");
+        }
+        let error = launch.submit().unwrap_err();
+        assert!(
+            matches!(error, LaunchError::ServerStopped { .. }),
+            "{error}"
+        );
+        server.restart().unwrap();
+        launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
     }
-    let error = launch.submit().unwrap_err();
-    assert!(
-        matches!(error, LaunchError::ServerStopped { .. }),
-        "{error}"
-    );
-    server.restart().unwrap();
-    launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
 }
 
 fn devices_out_of_reach_are_refused(f: &Fixture) {
@@ -316,17 +364,21 @@ fn devices_out_of_reach_are_refused(f: &Fixture) {
         matches!(error, ServerError::NoKernelsCall { .. }),
         "{error}"
     );
-    let error = builder(&f.open(blind)).callers(1).start().unwrap_err();
-    assert!(
-        matches!(error, ServerError::NoKernelsCall { .. }),
-        "{error}"
-    );
-    if !can_share(f, &other) {
-        let error = builder(&other).callers(1).start().unwrap_err();
+    for kind in KINDS {
+        let error = kind(&f.open(blind)).callers(1).start().unwrap_err();
         assert!(
             matches!(error, ServerError::NoKernelsCall { .. }),
             "{error}"
         );
+    }
+    if !can_share(f, &other) {
+        for kind in KINDS {
+            let error = kind(&other).callers(1).start().unwrap_err();
+            assert!(
+                matches!(error, ServerError::NoKernelsCall { .. }),
+                "{error}"
+            );
+        }
         return;
     }
     let server = start(builder(&other).callers(1));
@@ -336,159 +388,92 @@ fn devices_out_of_reach_are_refused(f: &Fixture) {
     refused(reach(&server, &f.open(|_| {})), "1 devices call it already");
 }
 
-const BEGIN: &str = "
-    @group(0) @binding(0) var<storage, read_write> tickets: array<u32>;
-    @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-        tickets[id.x] = mix_begin(id.x, 3u * id.x);
-    }";
-const COLLECT: &str = "
-    @group(0) @binding(0) var<storage, read_write> tickets: array<u32>;
-    @group(0) @binding(1) var<storage, read_write> results: array<u32>;
-    @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-        let reply = mix_collect(tickets[id.x]);
-        results[id.x] = select(reply.status, reply.value, reply.status == CALL_DONE);
-    }";
-
-fn kernels_of_one_device_hand_calls_over_between_launches(f: &Fixture) {
-    const COUNT: u32 = 256;
-    for live in [true, false] {
-        let device = f.open(|options| options.live_memory = live);
-        let server = start(builder(&device));
-        let begin = caller(&device, &server, BEGIN);
-        let collect = caller(&device, &server, COLLECT);
-        let tickets = device.buffer(&vec![POISON; COUNT as usize]).unwrap();
-        let results = device.buffer(&vec![POISON; COUNT as usize]).unwrap();
-        let mut begin = begin
-            .launch()
-            .buffer("tickets", &tickets)
-            .server(&server)
-            .invocations(COUNT);
-        let mut collect = collect
-            .launch()
-            .buffer("tickets", &tickets)
-            .buffer("results", &results)
-            .server(&server)
-            .invocations(COUNT);
-        let expected: Vec<u32> = (0..COUNT).map(|i| mix(i, 3 * i)).collect();
-        let function = server.function::<(u32, u32), u32>("mix").unwrap();
-        for round in 0..4 {
-            results.write(0, &vec![POISON; COUNT as usize]).unwrap();
-            let before = device.cache_statistics().submissions;
-            begin.submit().unwrap();
-            let event = collect.submit().unwrap();
-            if round == 1 && !live {
-                // Nothing of it was submitted yet: the host has no part in it.
-                assert_eq!(device.cache_statistics().submissions, before);
-            }
-            event.wait_timeout(MINUTE).unwrap();
-            assert_eq!(
-                results.read().unwrap(),
-                expected,
-                "live: {live}, round {round}"
-            );
-            // Threads of the host call the same server meanwhile.
-            assert_eq!(
-                function.call_timeout(&(round, 1), MINUTE).unwrap(),
-                mix(round, 1)
-            );
+/// Also where one lease ends and the next one begins, as those do here all the time.
+fn each_call_of_a_kernel_is_served_once(f: &Fixture) {
+    const COUNT: u32 = 64;
+    let other = other(f);
+    if !can_share(f, &other) {
+        return;
+    }
+    let count = "var<storage, read_write> mixes_served: atomic<u32>;";
+    let own = MIX.replace(
+        "u32) -> u32 {\n",
+        "u32) -> u32 { atomicAdd(&mixes_served, 1u);\n",
+    );
+    let alone = PersistentKernel::builder(&other, &program(&format!("{count}{own}")));
+    let first = "if lane == 0u { atomicAdd(&mixes_served, 1u); }";
+    let own = MIX_TOGETHER.replace("let all =", &format!("{first} let all ="));
+    let together = PersistentKernel::builder(&other, &program(&format!("{count}{own}")));
+    let policy = LeasePolicy::of(other.capabilities())
+        .time(Duration::from_millis(1))
+        .idle(Duration::from_micros(100));
+    for builder in [alone.handler("mix"), together.group_handler("mix")] {
+        let server = start(builder.callers(1).leases(policy));
+        let served = other.global("mixes_served").unwrap();
+        served.write(&0u32).unwrap();
+        let kernel = caller(&f.device, &server, CALL);
+        let results = f.device.buffer(&vec![POISON; COUNT as usize]).unwrap();
+        let launch = kernel.launch().buffer("results", &results);
+        let launch = launch.value("seed", &3u32);
+        let mut launch = launch.server(&server).invocations(COUNT);
+        let (mut rounds, mut launches) = (0, 0);
+        while rounds < 10 || server.leases() < 4 {
+            // Something else wants the server's device meanwhile, and the lease makes room for it.
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert_eq!(other.buffer(&[rounds]).unwrap().read().unwrap(), [rounds])
+                });
+                launches += run(&mut launch, &results);
+            });
+            rounds += 1;
+            assert!(rounds < 1000, "{} leases", server.leases());
         }
-        // Every ticket was good for one answer.
-        collect.submit().unwrap().wait_timeout(MINUTE).unwrap();
-        let none = vec![CallStatus::NoTicket.code(); COUNT as usize];
-        assert_eq!(results.read().unwrap(), none);
+        drop(server);
+        let served = served.read::<u32>().unwrap();
+        // A launch that was run again may have made some of its calls, or all of them.
+        let calls = 2 * COUNT * rounds..=2 * COUNT * launches;
+        assert!(calls.contains(&served), "{served} of {calls:?}");
     }
 }
 
-fn work_groups_serve_kernels_between_launches(f: &Fixture) {
-    let source = "
-        var<workgroup> sums: array<u32, 64>;
-        fn mix(lane: u32, first: u32, step: u32) -> u32 {
-            sums[lane] = first + lane * step;
-            for (var half = 32u; half > 0u; half /= 2u) {
-                workgroupBarrier();
-                if lane < half { sums[lane] += sums[lane + half]; }
+/// Kernels of another device that wait, kernels of its own that do not, and threads of the host.
+fn one_server_is_called_from_all_sides(f: &Fixture) {
+    const COUNT: u32 = 64;
+    let other = other(f);
+    if !can_share(f, &other) {
+        return;
+    }
+    for kind in KINDS {
+        let server = start(kind(&other).callers(1));
+        let function = server.function::<(u32, u32), u32>("mix").unwrap();
+        let [far, tickets, near] = [&f.device, &other, &other]
+            .map(|device| device.buffer(&vec![POISON; COUNT as usize]).unwrap());
+        let call = caller(&f.device, &server, CALL).launch();
+        let call = call.buffer("results", &far).value("seed", &9u32);
+        let mut call = call.server(&server).invocations(COUNT);
+        let begin = caller(&other, &server, BEGIN).launch();
+        let begin = begin.buffer("tickets", &tickets);
+        let mut begin = begin.server(&server).invocations(COUNT);
+        let collect = caller(&other, &server, COLLECT).launch();
+        let collect = collect.buffer("tickets", &tickets).buffer("results", &near);
+        let mut collect = collect.server(&server).invocations(COUNT);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0..300 {
+                    let result = function.call_timeout(&(i, 5), MINUTE).unwrap();
+                    assert_eq!(result, mix(i, 5));
+                }
+            });
+            for _ in 0..3 {
+                near.write(0, &vec![POISON; COUNT as usize]).unwrap();
+                begin.submit().unwrap();
+                run(&mut call, &far);
+                collect.submit().unwrap().wait_timeout(MINUTE).unwrap();
+                let expected = (0..COUNT).map(|i| mix(i + 9, i).wrapping_add(mix(i, i + 9)));
+                assert_eq!(far.read().unwrap(), expected.collect::<Vec<_>>());
+                let expected = (0..COUNT).map(|i| mix(i, 3 * i));
+                assert_eq!(near.read().unwrap(), expected.collect::<Vec<_>>());
             }
-            workgroupBarrier();
-            return sums[0];
-        }";
-    let program = Program::new("server.wgsl", source).unwrap();
-    let server = PersistentKernel::builder(&f.device, &program).group_handler("mix");
-    let server = start(server);
-    let (tickets, results) = (
-        f.device.buffer(&[POISON; 64]).unwrap(),
-        f.device.buffer(&[POISON; 64]).unwrap(),
-    );
-    let begin = caller(&f.device, &server, BEGIN).launch();
-    let mut begin = (begin.buffer("tickets", &tickets))
-        .server(&server)
-        .invocations(64);
-    let collect = caller(&f.device, &server, COLLECT).launch();
-    let collect = collect
-        .buffer("tickets", &tickets)
-        .buffer("results", &results);
-    let mut collect = collect.server(&server).invocations(64);
-    begin.submit().unwrap();
-    collect.submit().unwrap().wait_timeout(MINUTE).unwrap();
-    let expected: Vec<u32> = (0..64).map(|i| 64 * i + 2016 * 3 * i).collect();
-    assert_eq!(results.read().unwrap(), expected);
-    let error = PersistentKernel::builder(&f.device, &program).group_handler("mix");
-    let error = error.callers(1).start().unwrap_err();
-    assert!(
-        matches!(error, ServerError::NoKernelsCall { .. }),
-        "{error}"
-    );
-}
-
-fn handlers_that_fail_between_launches_say_so(f: &Fixture) {
-    let server = start(builder(&f.device));
-    let begin = "
-        @group(0) @binding(0) var<storage, read_write> tickets: array<u32>;
-        @compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-            tickets[id.x] = mix_begin(id.x, select(id.x, 1000000u, id.x == 5u));
-        }";
-    let tickets = f.device.buffer(&[POISON; 8]).unwrap();
-    let results = f.device.buffer(&[POISON; 8]).unwrap();
-    let begin = caller(&f.device, &server, begin);
-    let collect = caller(&f.device, &server, &COLLECT.replace("64", "8"));
-    let launch = begin.launch().buffer("tickets", &tickets);
-    let mut begin = launch.server(&server).invocations(8);
-    let launch = collect.launch().buffer("tickets", &tickets);
-    let launch = launch.buffer("results", &results);
-    let mut collect = launch.server(&server).invocations(8);
-    for _ in 0..2 {
-        begin.submit().unwrap();
-        collect.submit().unwrap().wait_timeout(MINUTE).unwrap();
-        let expected: Vec<u32> = (0..8)
-            .map(|i| match i {
-                5 => CallStatus::Failed.code(),
-                i => mix(i, i),
-            })
-            .collect();
-        assert_eq!(results.read().unwrap(), expected);
+        });
     }
-}
-
-fn kernels_that_would_wait_for_themselves_are_refused(f: &Fixture) {
-    let server = start(builder(&f.device).callers(0));
-    let kernel = caller(&f.device, &server, CALL);
-    let results = f.device.buffer(&[POISON; 8]).unwrap();
-    let launch = kernel.launch().buffer("results", &results);
-    let mut launch = launch.value("seed", &0u32).server(&server).invocations(8);
-    let error = launch.submit().unwrap_err();
-    assert!(
-        matches!(error, LaunchError::WaitsForItself { .. }),
-        "{error}"
-    );
-    assert_eq!(results.read().unwrap(), [POISON; 8]);
-    // Functions that the server does not have.
-    let other = Program::new("other.wgsl", "fn other(x: u32) -> u32 { return x; }").unwrap();
-    let other = PersistentKernel::builder(&f.device, &other).handler("other");
-    let other = start(other);
-    let kernel = caller(&f.device, &server, BEGIN);
-    let launch = kernel.launch().buffer("tickets", &results);
-    let error = launch.server(&other).invocations(8).submit().unwrap_err();
-    assert!(
-        matches!(error, LaunchError::OtherServices { .. }),
-        "{error}"
-    );
 }

@@ -35,6 +35,7 @@ mod heap_api;
 mod heap_live;
 mod heap_size;
 mod kernel_callers;
+mod kernel_callers_own;
 mod kernels;
 mod launches;
 mod live;
@@ -129,6 +130,7 @@ fn main() -> std::process::ExitCode {
         heap_live::CASES,
         heap_size::CASES,
         kernel_callers::CASES,
+        kernel_callers_own::CASES,
         kernels::CASES,
         launches::CASES,
         live::CASES,

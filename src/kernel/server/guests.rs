@@ -3,6 +3,7 @@
 use super::text::ServerShape;
 
 const KERNELS: &str = include_str!("../../../shaders/server_kernels.wgsl");
+const GROUP_KERNELS: &str = include_str!("../../../shaders/server_group_kernels.wgsl");
 
 /// Where the ports of kernels lie in the words of a server: areas, each of them laid out as the ports of a device are,
 /// and in front of them what was taken.
@@ -71,11 +72,25 @@ pub(super) fn guests(shape: &ServerShape) -> Parts {
         ("$stride$", places.stride),
         ("$taken$", places.taken),
     ];
-    let scan = numbers
-        .iter()
-        .fold(KERNELS.to_owned(), |text, (name, number)| {
-            text.replace(name, &number.to_string())
-        });
+    let scan = match shape.together {
+        Some(_) => GROUP_KERNELS,
+        None => KERNELS,
+    };
+    let scan = (numbers.iter()).fold(scan.to_owned(), |text, (name, number)| {
+        text.replace(name, &number.to_string())
+    });
+    if shape.together.is_some() {
+        return Parts {
+            first: format!("tombolo_server_known_posts = {first};"),
+            look: format!("posts = {look};"),
+            only: "",
+            scan,
+            or: "|| posts != tombolo_server_known_posts",
+            // The host's ports are looked at when its bell has rung, those of kernels at every turn.
+            known: "if !tombolo_server_leaving && bell == seen { tombolo_server_end = 0u; }\n\
+                    tombolo_server_guest = 0u;\ntombolo_server_known_posts = posts;",
+        };
+    }
     Parts {
         first: format!("var known_posts = {first};\nvar posts = known_posts;\nvar hosts = true;"),
         look: format!("posts = {look};"),

@@ -31,11 +31,28 @@ fn places() -> Places {
     }
 }
 
+fn guests() -> GuestPlaces {
+    GuestPlaces {
+        areas: 2,
+        first: 16_384,
+        area: 16_384,
+        ports: 16,
+        stride: 48,
+        requests: 32,
+        arguments: 48,
+        replies: 900,
+        results: 916,
+        taken: 880,
+    }
+}
+
 #[test]
 fn every_form_validates() {
     let program = Program::new("server.wgsl", PROGRAM).unwrap();
     let mut forms = 0;
-    for together in [None, Some(8), Some(256)] {
+    let kinds = [None, Some(8), Some(256)];
+    let all = kinds.map(|kind| [(kind, None), (kind, Some(guests()))]);
+    for (together, guests) in all.into_iter().flatten() {
         for (lanes, split, rations) in [(1, false, true), (1, false, false), (32, true, false)] {
             let names = ["plain", "nothing", "huge", "whole"];
             let names = names.map(|name| (name.to_owned(), name == "whole"));
@@ -50,7 +67,7 @@ fn every_form_validates() {
                 calls: false,
                 turns: 1000,
                 group: program.free_group(),
-                guests: None,
+                guests,
             };
             let text = write(&handlers, &places(), &shape).unwrap();
             assert!(!text.contains('$'), "{text}");
@@ -62,7 +79,7 @@ fn every_form_validates() {
             forms += 1;
         }
     }
-    assert_eq!(forms, 9);
+    assert_eq!(forms, 18);
 }
 
 #[test]

@@ -1,0 +1,24 @@
+        // Ports of kernels of other devices, behind those of the host; see `server_kernels.wgsl`.
+        loop {
+            if found || tombolo_server_guest >= $guests$u || tombolo_server_fault != 0u {
+                break;
+            }
+            let guest = tombolo_server_guest;
+            let area = $first$u + guest / $each$u * $area$u;
+            let port = guest % $each$u;
+            let request = atomicLoad(&tombolo_server[area + $requests$u + port]);
+            if request != atomicLoad(&tombolo_server[$taken$u + guest]) {
+                tombolo_server_fence();
+                tombolo_server_take(
+                    area + $arguments$u + port * $stride$u,
+                    area + $results$u + port * $stride$u,
+                    $taken$u + guest,
+                    area + $replies$u + port,
+                    request,
+                );
+                found = true;
+            }
+            tombolo_server_guest += 1u;
+            tombolo_server_turns += 1u;
+        }
+        tombolo_server_turns += 1u;
