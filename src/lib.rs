@@ -190,8 +190,8 @@ pub use kernel::{
 pub use launch::{Extent, Launch, LaunchError};
 pub use memory::{
     ArgumentMoves, AtomicView, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
-    BufferView, DeviceBuffer, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize,
-    HostAccess, LaunchExplanation, LiveBuffer, MappedRead, MappedWrite, MemoryError,
+    BufferView, CommonMemory, DeviceBuffer, HeapAllocation, HeapAllocator, HeapBound, HeapError,
+    HeapSize, HostAccess, LaunchExplanation, LiveBuffer, MappedRead, MappedWrite, MemoryError,
     MirrorStatistics, Placement, PointerKind, Ptr, ReadBack, ReadError, SharedHeap,
 };
 pub use memory::{migrate, region};

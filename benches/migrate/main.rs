@@ -14,7 +14,7 @@ mod support;
 
 use std::time::Instant;
 
-use tombolo::{Buffer, Context, Device, DeviceOptions, Kernel};
+use tombolo::{Buffer, Context, Device, DeviceOptions, Kernel, Placement};
 
 use byhand::{Halos, Whole};
 use support::{Error, ours, pairs, row, spread, word};
@@ -67,7 +67,10 @@ fn main() -> Result<(), Error> {
     for (name, [one, other]) in two(&context)? {
         eprintln!("{name}");
         let devices = [&one, &other];
-        rows.push(row("whole", &name, 1.10, whole(&context, devices)?));
+        for (label, placement) in [("whole", Placement::Device), ("handed", Placement::Auto)] {
+            let ratios = whole(&context, devices, placement)?;
+            rows.push(row(label, &name, 1.10, ratios));
+        }
         let [bytes, times] = halos(&context, devices)?;
         rows.push(row("halo_bytes", &name, 0.05, bytes));
         rows.push(row("halo_time", &name, 2.0, times));
@@ -115,9 +118,13 @@ fn two(context: &Context) -> Result<Vec<(String, [Device; 2])>, Error> {
 }
 
 /// A buffer that both devices write in turns.
-fn whole(context: &Context, devices: [&Device; 2]) -> Result<Vec<f64>, Error> {
+fn whole(
+    context: &Context,
+    devices: [&Device; 2],
+    placement: Placement,
+) -> Result<Vec<f64>, Error> {
     let words = (BYTES / 4) as usize;
-    let buffer = context.buffer_from_vec(vec![1u32; words])?;
+    let buffer = context.buffer_from_vec_with(vec![1u32; words], placement)?;
     let launch = |device| -> Result<_, Error> {
         let kernel = ours(device, TOUCH)?;
         Ok(kernel.launch().buffer("data", &buffer).workgroups(1u32))
@@ -140,7 +147,7 @@ fn whole(context: &Context, devices: [&Device; 2]) -> Result<Vec<f64>, Error> {
     let moves = u64::from(2 * TURNS) * (PAIRS as u64 + 1);
     let moved = (buffer.statistics().moves.moved - before) as f64;
     let hops = moved / (moves * BYTES) as f64;
-    eprintln!("  whole: {hops:.2} bytes moved for each, 2 by hand");
+    eprintln!("  {placement:?}: {hops:.2} bytes moved for each, 2 by hand");
     if buffer.read()? != by_hand.read()? {
         return Err("what moved by itself and what was moved by hand differ".into());
     }

@@ -146,7 +146,8 @@ pub(crate) struct BufferShared {
     pub(crate) id: u64,
     /// It is a part of the shared heap.
     pub(crate) is_heap: bool,
-    taint: Mutex<Taint>,
+    /// One for all buffers that are the same memory.
+    taint: Arc<Mutex<Taint>>,
 }
 
 impl BufferShared {
@@ -161,7 +162,23 @@ impl BufferShared {
             raw,
             id,
             is_heap,
-            taint: Mutex::default(),
+            taint: Arc::default(),
+        })
+    }
+
+    /// What another device sees of the same memory as `known`.
+    pub(crate) fn beside(
+        device: &Arc<DeviceShared>,
+        raw: wgpu::Buffer,
+        id: u64,
+        known: &Self,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            device: Arc::clone(device),
+            raw,
+            id,
+            is_heap: false,
+            taint: Arc::clone(&known.taint),
         })
     }
 

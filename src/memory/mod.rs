@@ -17,7 +17,7 @@ pub(crate) mod transfer;
 pub use buffer::{BufferView, DeviceBuffer, MemoryError};
 pub use buffers::{
     ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
-    LaunchExplanation, MappedRead, MappedWrite, Placement,
+    CommonMemory, LaunchExplanation, MappedRead, MappedWrite, Placement,
 };
 pub use heap::{
     AtomicView, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize, HostAccess,

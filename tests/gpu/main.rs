@@ -14,6 +14,7 @@ mod beside_functions;
 mod bindings;
 mod buffers;
 mod buffers_blocks;
+mod buffers_common;
 mod buffers_host;
 mod buffers_limits;
 mod buffers_moving;
@@ -110,6 +111,7 @@ fn main() -> std::process::ExitCode {
         bindings::CASES,
         buffers::CASES,
         buffers_blocks::CASES,
+        buffers_common::CASES,
         buffers_host::CASES,
         buffers_limits::CASES,
         buffers_moving::CASES,

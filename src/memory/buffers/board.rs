@@ -5,8 +5,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
+use super::common::CommonMemory;
 use super::context::ContextBuffers;
 use super::error::BufferError;
+use super::holding::DeviceCopy;
 use super::hop::{End, Hop, Piece};
 use super::root::{Root, State};
 use crate::device::DeviceShared;
@@ -63,6 +65,8 @@ pub struct ArgumentMoves {
     pub moves: Explanation,
     /// Bytes that another thread has another device write, without anybody having waited for it.
     pub conflicts: Vec<Range<u64>>,
+    /// The buffer is in memory that its devices have in common, or goes there with this launch.
+    pub common: Option<CommonMemory>,
 }
 
 /// What a launch moves between host and devices, and why: as data, and with `Display` as text.
@@ -106,6 +110,9 @@ impl fmt::Display for LaunchExplanation {
             write!(f, "{}:", names.join(", "))?;
             for line in buffer.moves.to_string().lines() {
                 write!(f, "\n  {line}")?;
+            }
+            if let Some(common) = &buffer.common {
+                write!(f, "\n  {common}")?;
             }
             for range in &buffer.conflicts {
                 let Range { start, end } = range;
@@ -218,7 +225,9 @@ impl<'r> Boarding<'r> {
             let conflicts = Self::conflicts(state, self.place, uses);
             let plan = root.bring(state, &wants, &self.device, self.place);
             let plan = plan.map_err(|error| (first, error))?;
-            let moves = self.explain_one(uses, &plan, conflicts);
+            let writes = uses.iter().any(|(_, one)| one.access.writes());
+            let common = root.take_turn(state, &self.device, self.place, (&plan, writes));
+            let moves = self.explain_one(uses, &plan, conflicts, common);
             if !moves.conflicts.is_empty() {
                 self.states[at].statistics.conflicts += 1;
                 self.context.count(|totals| totals.conflicts += 1);
@@ -258,10 +267,21 @@ impl<'r> Boarding<'r> {
             if self.states[at].is_shared() {
                 residency.share(Place::HOST, self.place);
             }
+            let state = &self.states[at];
+            if state.copy(self.place).is_none()
+                && let Some(member) = self.roots[at].foresee_common(state, &self.device)
+            {
+                residency.share(member, self.place);
+            }
             let plan = residency.plan(&wants, &self.context.routes());
             let plan = plan.map_err(|error| (first, self.roots[at].refusal(error)))?;
             let conflicts = Self::conflicts(&self.states[at], self.place, uses);
-            told.buffers.push(self.explain_one(uses, &plan, conflicts));
+            let state = &self.states[at];
+            let writes = uses.iter().any(|(_, one)| one.access.writes());
+            let common =
+                self.roots[at].foresee_turn(state, &self.device, self.place, (&plan, writes));
+            told.buffers
+                .push(self.explain_one(uses, &plan, conflicts, common));
         }
         Ok(told)
     }
@@ -277,11 +297,13 @@ impl<'r> Boarding<'r> {
         uses: &[(usize, &Use)],
         plan: &Plan,
         conflicts: Vec<Range<u64>>,
+        common: Option<CommonMemory>,
     ) -> ArgumentMoves {
         ArgumentMoves {
             arguments: uses.iter().map(|(_, one)| one.argument.clone()).collect(),
             moves: plan.explain(|place| self.context.name_of(place)),
             conflicts,
+            common,
         }
     }
 
@@ -289,7 +311,9 @@ impl<'r> Boarding<'r> {
     fn keep_order(&mut self, by_root: &[Vec<(usize, &Use)>]) {
         let mut earlier: Vec<(Arc<DeviceShared>, Arc<Batch>)> = Vec::new();
         for (at, uses) in by_root.iter().enumerate() {
-            if !self.states[at].is_shared() {
+            let state = &self.states[at];
+            let is_common = state.copy(self.place).is_some_and(DeviceCopy::is_common);
+            if !state.is_shared() && !is_common {
                 continue;
             }
             for (_, one) in uses {
@@ -390,7 +414,7 @@ impl<'r> Boarding<'r> {
         let at = self.index(&part.root);
         let state = &mut *self.states[at];
         match state.copy(self.place) {
-            Some(copy) => copy.depends_on(&part.range()),
+            Some(_) => state.depends_on(self.place, &part.range()),
             None => state.host_taint.touching(&part.range()),
         }
     }

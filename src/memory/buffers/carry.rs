@@ -19,7 +19,7 @@ use crate::device::{DeviceShared, capture};
 use crate::memory::MemoryRoom;
 use crate::memory::buffer::{BufferShared, MemoryError};
 use crate::memory::heap::copies::places::{Buffers, Place as Spot, copy};
-use crate::memory::migrate::{Place, Plan, Route};
+use crate::memory::migrate::{Access, Place, Places, Plan, Route};
 
 /// Bytes of one buffer that go to one device in one way.
 struct Haul {
@@ -50,11 +50,11 @@ struct Load {
     used: Option<Crate>,
 }
 
-/// What the plan brings to `place`, in pieces as long as can be.
-fn hauls(plan: &Plan, place: Place) -> Vec<Haul> {
+/// What the plan brings to a memory, which may be that of several places, in pieces as long as can be.
+fn hauls(plan: &Plan, memory: Places) -> Vec<Haul> {
     let mut hauls: Vec<Haul> = Vec::new();
     for step in &plan.steps {
-        if step.to != place {
+        if !memory.contains(step.to) {
             continue;
         }
         let way = match (step.after, step.route) {
@@ -102,7 +102,7 @@ impl Root {
         place: Place,
     ) -> Result<Option<Arc<Batch>>, BufferError> {
         let mut loads = Vec::new();
-        for haul in hauls(plan, place) {
+        for haul in hauls(plan, state.residency.memory_of(place)) {
             let made = match haul.way {
                 Way::Host => {
                     loads.push(Load {
@@ -130,9 +130,13 @@ impl Root {
         if loads.is_empty() {
             return Ok(None);
         }
+        for load in &loads {
+            state.after_others(place, &load.range, Access::Overwrite);
+        }
         let Some(copy) = state.copy(place) else {
             return Ok(None);
         };
+        let is_common = copy.is_common();
         let (shared, base) = (Arc::clone(&copy.shared), copy.base);
         let target = (&*shared, base);
         let mut queue = device.queue.lock(device);
@@ -190,6 +194,9 @@ impl Root {
                 copy.filled(&load.range, &load.outcomes);
                 copy.used(&batch, Some(load.range.clone()), now);
             }
+            if is_common {
+                state.begin_transfer(device, place, &load.range, Access::Overwrite, &batch);
+            }
             // The outcome of a load is that of its transfer, where it waits for one.
             if let (Some(_), [outcome]) = (&load.memory, &load.outcomes[..]) {
                 let arrival = (Arc::clone(outcome), place, load.range.clone());
@@ -243,7 +250,7 @@ impl Root {
             // Where nothing was recorded the source may still write there, and nobody sees when it has ended.
             if let (Some(used), Some((device, batch))) = (load.used, user) {
                 let end = End::of(device, Arc::clone(batch));
-                self.context().exchange.give(used, Some(end));
+                self.context().exchange.give(used, vec![end]);
             }
         }
     }
@@ -298,6 +305,7 @@ impl Root {
         range: Range<u64>,
         loads: &mut Vec<Load>,
     ) -> Result<(), BufferError> {
+        state.after_others(from, &range, Access::Read);
         let Some(copy) = state.copy(from) else {
             return Ok(());
         };
@@ -323,7 +331,7 @@ impl Root {
             return Ok(());
         };
         let (seen, memory) = (seen.clone(), memory.clone());
-        let depends_on = (state.copy(from)).map_or_else(Vec::new, |copy| copy.depends_on(&range));
+        let depends_on = state.depends_on(from, &range);
         // Held, so that nothing is submitted in between that was not looked at.
         let queue = owner.queue.lock(&owner);
         let (index, error) = capture(&owner.raw, || {
@@ -334,10 +342,11 @@ impl Root {
         });
         drop(queue);
         if let Some(error) = error {
-            exchange.give(taken, None);
+            exchange.give(taken, Vec::new());
             return Err(super::download::refused(&owner, &error).into());
         }
         let batch = Arc::new(Batch::sent(index));
+        state.begin_reading(from, &range, &batch);
         let outcome = Outcome::of_transfer(&owner, depends_on);
         let piece = Piece::End(End::of(&owner, batch));
         let hop = Hop::new(vec![piece], Arc::clone(&outcome));
@@ -413,13 +422,17 @@ impl State {
         from: Place,
         range: &Range<u64>,
     ) -> Result<Option<Export>, BufferError> {
+        self.after_others(from, range, Access::Read);
         let Some(copy) = self.copy_mut(from) else {
             return Ok(None);
         };
         let unsent = copy.is_unsent(range);
         let shared = Arc::clone(&copy.shared);
         let pieces = Download::start(&shared, copy.base, range.clone(), unsent)?;
-        let depends_on = copy.depends_on(range);
+        if let Some(last) = pieces.last() {
+            self.begin_reading(from, range, &Arc::new(Batch::sent(last.submission())));
+        }
+        let depends_on = self.depends_on(from, range);
         Ok(Some((shared, depends_on, pieces)))
     }
 }

@@ -112,6 +112,11 @@ impl Download {
         })
     }
 
+    /// The copy.
+    pub(super) fn submission(&self) -> wgpu::SubmissionIndex {
+        self.index.clone()
+    }
+
     /// Waits for the bytes and hands them to `use_them`; once.
     pub(super) fn take(
         &self,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::download::Missed;
 use super::error::BufferError;
-use super::holding::trim_blocks;
+use super::holding::{DeviceCopy, trim_blocks};
 use super::root::{Home, Root, State};
 use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
@@ -31,15 +31,17 @@ impl Root {
             if root.id == self.id {
                 continue;
             }
-            let used_at = root
-                .try_lock()
-                .and_then(|state| Some(state.copy(place)?.used_at));
+            let used_at = root.try_lock().and_then(|state| {
+                // Memory of the host is not what the device lacks.
+                let copy = state.copy(place).filter(|copy| !copy.is_common())?;
+                Some(copy.used_at)
+            });
             victims.extend(used_at.map(|used_at| (used_at, root)));
         }
         victims.sort_by_key(|(used_at, _)| *used_at);
         for (_, victim) in victims {
             if let Some(mut state) = victim.try_lock()
-                && state.copy(place).is_some()
+                && state.copy(place).is_some_and(|copy| !copy.is_common())
             {
                 victim.evict(&mut state, place)?;
                 return Ok(true);
@@ -60,7 +62,16 @@ impl Root {
             .residency
             .evicted(place, 0..self.bytes)
             .map_err(|error| self.refusal(error))?;
-        if let Some(copy) = state.take_copy(place) {
+        let is_common = state.copy(place).is_some_and(DeviceCopy::is_common);
+        if is_common {
+            // What one has there the others have.
+            for place in state.common_places() {
+                state.take_copy(place);
+                // Nothing was only there: it is no longer one memory with the others.
+                state.residency.lost(place);
+            }
+            self.leave_common(state);
+        } else if let Some(copy) = state.take_copy(place) {
             copy.give_up();
         }
         state.statistics.evictions += 1;

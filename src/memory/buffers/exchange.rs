@@ -32,7 +32,7 @@ struct State {
     cut: u64,
     idle: Vec<Crate>,
     /// Emptied by a batch that may not have ended.
-    busy: Vec<(Crate, End)>,
+    busy: Vec<(Crate, Vec<End>)>,
 }
 
 /// A piece of memory that devices have imported.
@@ -68,7 +68,7 @@ impl Exchange {
         let mut state = lock(&self.0);
         let State { idle, busy, .. } = &mut *state;
         for at in (0..busy.len()).rev() {
-            if busy[at].1.is_reached() {
+            if busy[at].1.iter().all(End::is_reached) {
                 idle.push(busy.swap_remove(at).0);
             }
         }
@@ -77,35 +77,42 @@ impl Exchange {
             Some(at) => idle.swap_remove(at),
             None => state.cut(bytes)?,
         };
-        let window = Arc::clone(state.window.as_ref()?.as_ref()?);
         drop(state);
         (found.imports).retain(|_, (owner, _)| owner.strong_count() > 0);
-        for device in [a, b] {
-            if found.imports.contains_key(&device.id) {
-                continue;
-            }
-            let range = found.start..found.start + found.bytes;
-            match import_host(&device.raw, &window, range, "tombolo exchange") {
-                Ok(buffer) => {
-                    let owner = Arc::downgrade(device);
-                    found.imports.insert(device.id, (owner, buffer));
-                }
-                Err(error) => {
-                    log::warn!("{}: {error}", device.capabilities.name);
-                    lock(&self.0).idle.push(found);
-                    return None;
-                }
-            }
+        if !self.import(&mut found, a) || !self.import(&mut found, b) {
+            lock(&self.0).idle.push(found);
+            return None;
         }
         Some(found)
     }
 
-    /// Takes a crate back; nothing uses it after `end`.
-    pub(super) fn give(&self, used: Crate, end: Option<End>) {
+    /// Has another device see a crate; false where a driver refuses.
+    pub(super) fn import(&self, known: &mut Crate, device: &Arc<DeviceShared>) -> bool {
+        if known.imports.contains_key(&device.id) {
+            return true;
+        }
+        let window = lock(&self.0).window.clone().flatten();
+        let Some(window) = window else { return false };
+        let range = known.start..known.start + known.bytes;
+        match import_host(&device.raw, &window, range, "tombolo exchange") {
+            Ok(buffer) => {
+                let owner = Arc::downgrade(device);
+                known.imports.insert(device.id, (owner, buffer));
+                true
+            }
+            Err(error) => {
+                log::warn!("{}: {error}", device.capabilities.name);
+                false
+            }
+        }
+    }
+
+    /// Takes a crate back; nothing uses it after all of `ends`.
+    pub(super) fn give(&self, used: Crate, ends: Vec<End>) {
         let mut state = lock(&self.0);
-        match end {
-            Some(end) => state.busy.push((used, end)),
-            None => state.idle.push(used),
+        match ends.is_empty() {
+            false => state.busy.push((used, ends)),
+            true => state.idle.push(used),
         }
     }
 }

@@ -14,6 +14,16 @@ use crate::memory::{MemoryError, MemoryRoom};
 /// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
 pub(super) const BINDABLE: u64 = 256;
 
+/// What a wgpu buffer is to a buffer of the context.
+enum Memory {
+    /// Its own.
+    Alone,
+    /// A block, in which it has this room.
+    Block(Room),
+    /// Memory that other devices see, too.
+    Common,
+}
+
 /// Memory of one device for a whole buffer. Ranges are those of the buffer.
 pub(super) struct DeviceCopy {
     pub(super) shared: Arc<BufferShared>,
@@ -21,8 +31,7 @@ pub(super) struct DeviceCopy {
     pub(super) base: u64,
     /// What it has.
     bytes: u64,
-    /// Where it lies in a block; `None` if the wgpu buffer is its own.
-    room: Option<Room>,
+    memory: Memory,
     /// What batches write that may not be submitted yet.
     unsent: Vec<(Range<u64>, Arc<Batch>)>,
     /// The last batch that uses it.
@@ -31,20 +40,23 @@ pub(super) struct DeviceCopy {
 }
 
 impl DeviceCopy {
-    fn new(shared: Arc<BufferShared>, bytes: u64, room: Option<Room>) -> Self {
+    fn new(shared: Arc<BufferShared>, bytes: u64, kind: Memory) -> Self {
         let mut memory = lock(&shared.device.memory_room.get::<MemoryRoom>().buffers);
         memory.used += bytes;
         memory.buffers += 1;
         memory.peak = memory.peak.max(memory.used);
-        if room.is_none() {
+        if matches!(kind, Memory::Alone) {
             memory.reserved += bytes;
         }
         drop(memory);
         Self {
             shared,
-            base: room.as_ref().map_or(0, |room| room.start),
+            base: match &kind {
+                Memory::Block(room) => room.start,
+                Memory::Alone | Memory::Common => 0,
+            },
             bytes,
-            room,
+            memory: kind,
             unsent: Vec::new(),
             last: None,
             used_at: 0,
@@ -55,7 +67,7 @@ impl DeviceCopy {
     pub(super) fn alone(device: &Arc<DeviceShared>, bytes: u64) -> Result<Self, MemoryError> {
         let made = DeviceBuffer::<u8>::allocate(device, bytes)?;
         let size = made.shared.raw.size();
-        Ok(Self::new(made.shared, size, None))
+        Ok(Self::new(made.shared, size, Memory::Alone))
     }
 
     /// A part of a block that is not among those of `avoid`, which may hold anything if it says so; `None` where that
@@ -95,17 +107,39 @@ impl DeviceCopy {
         let memory = memory.clone();
         drop(blocks);
         let shared = BufferShared::new(device, memory, unique_id(), false);
-        Some(Self::new(shared, bytes, Some(place)))
+        Some(Self::new(shared, bytes, Memory::Block(place)))
+    }
+
+    /// What `shared`, which has at least `bytes` bytes, sees of memory that other devices see, too.
+    pub(super) fn common(shared: Arc<BufferShared>, bytes: u64) -> Self {
+        Self::new(shared, bytes, Memory::Common)
+    }
+
+    fn room(&self) -> Option<&Room> {
+        match &self.memory {
+            Memory::Block(room) => Some(room),
+            Memory::Alone | Memory::Common => None,
+        }
     }
 
     /// The block that it lies in.
     pub(super) fn block(&self) -> Option<u64> {
-        self.room.as_ref().map(|room| room.block)
+        self.room().map(|room| room.block)
+    }
+
+    /// Other devices see it, too.
+    pub(super) fn is_common(&self) -> bool {
+        matches!(self.memory, Memory::Common)
+    }
+
+    /// What it has: the buffer's bytes, and the rest of the last word.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Whether it may hold what others have left.
     pub(super) fn is_used(&self) -> bool {
-        self.room.as_ref().is_some_and(|room| room.is_used)
+        self.room().is_some_and(|room| room.is_used)
     }
 
     /// All of it, in the wgpu buffer: whole words.
@@ -121,8 +155,8 @@ impl DeviceCopy {
     /// Gives the memory up at once, and not only when nobody has a handle of it.
     pub(super) fn give_up(self) {
         // Bytes of a block are free as soon as this is dropped: the queue is in order, and what has them next comes behind
-        // what was recorded.
-        if self.room.is_some() {
+        // what was recorded. Memory that others see is theirs.
+        if !matches!(self.memory, Memory::Alone) {
             return;
         }
         let unsent = (self.last.as_ref()).is_some_and(|batch| batch.submission().is_none());
@@ -210,9 +244,10 @@ impl DeviceCopy {
 impl Drop for DeviceCopy {
     fn drop(&mut self) {
         let rooms = self.shared.device.memory_room.get::<MemoryRoom>();
-        let reserved = match &self.room {
-            Some(room) => lock(&rooms.blocks).give(room),
-            None => self.bytes,
+        let reserved = match &self.memory {
+            Memory::Block(room) => lock(&rooms.blocks).give(room),
+            Memory::Alone => self.bytes,
+            Memory::Common => 0,
         };
         let mut memory = lock(&rooms.buffers);
         memory.used = memory.used.saturating_sub(self.bytes);

@@ -70,6 +70,12 @@ impl End {
             && !matches!(self.wait(Some(Instant::now())), Err(Missed::Deadline))
     }
 
+    /// Waits for it.
+    pub(super) fn await_it(&self) {
+        // What went wrong is what the batch's events tell.
+        let _ = self.wait(None);
+    }
+
     fn wait(&self, deadline: Option<Instant>) -> Result<(), Missed> {
         let index = match self.batch.submission() {
             Some(Ok(index)) => index,

@@ -81,6 +81,7 @@ impl<T: Pod> Buffer<T> {
                 .root
                 .write(&mut state, range, bytemuck::cast_slice(&values));
         };
+        state.after_others(place, &range, Access::Overwrite);
         let Some(copy) = state.copy(place) else {
             return Ok(());
         };
@@ -158,7 +159,10 @@ impl<T: Pod> Buffer<T> {
             let eviction = state
                 .residency
                 .evictable(place, &self.root.context().routes());
-            if place != here && eviction.plan.steps.is_empty() {
+            if place != here
+                && !state.residency.memory_of(here).contains(place)
+                && eviction.plan.steps.is_empty()
+            {
                 self.root.evict(&mut state, place)?;
             }
         }
@@ -273,7 +277,14 @@ impl Root {
             let at = (piece.range.start - range.start) as usize;
             let end = (piece.range.end - range.start) as usize;
             let taken = piece.take(None, |from| bytes[at..end].copy_from_slice(from));
-            taken.map_err(missed)?;
+            if let Err(why) = taken {
+                // Where the device was lost on the way, others may have the bytes; else it is known now what is lost.
+                let is_known = self.lock().suspect_losses();
+                return match is_known {
+                    true => self.read_into(what, range, bytes, own),
+                    false => Err(missed(why)),
+                };
+            }
         }
         started.sources.iter().for_each(|device| device.settle());
         failure_of(&started.outcomes)

@@ -43,9 +43,10 @@ impl State {
     /// over them meanwhile, or was nowhere else, stays with the failure that the place remembers.
     fn not_arrived(&mut self, place: Place, range: &Range<u64>) {
         let mut elsewhere = Vec::new();
+        let memory = self.residency.memory_of(place);
         for (part, content) in self.residency.contents() {
             let part = part.start.max(range.start)..part.end.min(range.end);
-            let also = matches!(content, Content::At(places) if places.contains(place) && places.len() > 1);
+            let also = matches!(content, Content::At(places) if places.contains(place) && !places.without(memory).is_empty());
             if also && part.start < part.end {
                 elsewhere.push(part);
             }

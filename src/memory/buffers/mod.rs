@@ -13,6 +13,7 @@
 mod blocks;
 pub(crate) mod board;
 mod carry;
+mod common;
 mod context;
 mod download;
 mod error;
@@ -39,6 +40,7 @@ use bytemuck::Pod;
 
 pub(crate) use blocks::Blocks;
 pub use board::{ArgumentMoves, LaunchExplanation};
+pub use common::CommonMemory;
 pub(crate) use context::ContextBuffers;
 pub use error::BufferError;
 pub use map::{MappedRead, MappedWrite};
@@ -59,8 +61,12 @@ use crate::device::Event;
 #[non_exhaustive]
 pub enum Placement {
     /// As [`Placement::Device`]: kernels are as fast as they can be there, and a program that uses one device at a time
-    /// moves each byte once. Where two devices write to the same bytes in turns, and neither has memory of its own,
-    /// [`Placement::Shared`] moves nothing.
+    /// moves each byte once. But a buffer of up to 256 MiB that devices hand to and fro goes to memory that they have in
+    /// common, and moves no more, if all of them work in the host's memory anyway
+    /// ([`Capabilities::unified_memory`](crate::Capabilities)) and import it: after 8 launches in a row that write it and for
+    /// which half of it or more came from another device, with no more than 8 launches that use it between two of these.
+    /// Devices of which one reads what the other has made keep memory of their own, and work side by side. It stays there
+    /// until it is evicted, and then begins anew. [`Launch::explain`](crate::Launch::explain) says so.
     #[default]
     Auto,
     /// Each device that uses the buffer has memory of its own for it, and bytes move between them as needed.

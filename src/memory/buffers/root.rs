@@ -11,6 +11,7 @@ use std::thread::ThreadId;
 use bytemuck::Pod;
 
 use super::Placement;
+use super::common::{Living, Turns};
 use super::context::ContextBuffers;
 use super::error::BufferError;
 use super::holding::DeviceCopy;
@@ -47,6 +48,7 @@ pub(crate) struct State {
     pub(super) host_taint: Taint,
     /// By place, without the host's.
     copies: Vec<Option<DeviceCopy>>,
+    pub(super) living: Living,
     /// How often it had to leave a block because of what else lay there.
     pub(super) departures: u8,
     pub(super) maps: Vec<Mapping>,
@@ -88,6 +90,8 @@ pub(super) struct InUse {
     pub(super) device: Arc<DeviceShared>,
     pub(super) batch: Arc<Batch>,
     thread: ThreadId,
+    /// It only moves bytes, for others that are in the books themselves.
+    is_transfer: bool,
 }
 
 /// Memory of the host, of whatever type it was.
@@ -128,7 +132,11 @@ impl Root {
                 owned: true,
             },
         };
-        Self::with_home(rooms, bytes, home, host)
+        let root = Self::with_home(rooms, bytes, home, host);
+        if placement == Placement::Auto {
+            root.lock().living = Living::Apart(Turns::default());
+        }
+        root
     }
 
     pub(super) fn with_home(
@@ -154,6 +162,7 @@ impl Root {
                 host,
                 host_taint: Taint::default(),
                 copies: Vec::new(),
+                living: Living::default(),
                 departures: 0,
                 maps: Vec::new(),
                 arrivals: Vec::new(),
@@ -281,17 +290,58 @@ impl State {
         access: Access,
         batch: &Arc<Batch>,
     ) {
+        self.begin_any(device, place, range, access, batch, false);
+    }
+
+    /// Remembers the writes of a transfer, where others see the memory.
+    pub(super) fn begin_transfer(
+        &mut self,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        range: &Range<u64>,
+        access: Access,
+        batch: &Arc<Batch>,
+    ) {
+        self.begin_any(device, place, range, access, batch, true);
+    }
+
+    /// Remembers the reads of a transfer, where others see the memory.
+    pub(super) fn begin_reading(&mut self, place: Place, range: &Range<u64>, batch: &Arc<Batch>) {
+        if let Some(copy) = self.copy(place).filter(|copy| copy.is_common()) {
+            let device = Arc::clone(&copy.shared.device);
+            self.begin_transfer(&device, place, range, Access::Read, batch);
+        }
+    }
+
+    fn begin_any(
+        &mut self,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        range: &Range<u64>,
+        access: Access,
+        batch: &Arc<Batch>,
+        is_transfer: bool,
+    ) {
         // Commands of one batch end together.
         let known = (self.uses.iter()).find(|(_, used)| Arc::ptr_eq(&used.batch, batch));
         let token = known.map_or_else(unique_id, |(token, _)| *token);
         // Within the buffer, since parts are.
         let _ = self.residency.begin(token, place, range.clone(), access);
-        self.uses.entry(token).or_insert_with(|| InUse {
+        let used = self.uses.entry(token).or_insert_with(|| InUse {
             end: End::of(device, Arc::clone(batch)),
             device: Arc::clone(device),
             batch: Arc::clone(batch),
             thread: std::thread::current().id(),
+            is_transfer,
         });
+        used.is_transfer &= is_transfer;
+    }
+
+    /// The ends of all commands that may not have ended.
+    pub(super) fn unfinished_ends(&self) -> Vec<End> {
+        let left = self.uses.values().filter(|used| !used.is_over());
+        left.map(|used| End::of(&used.device, Arc::clone(&used.batch)))
+            .collect()
     }
 
     /// Forgets the commands that have ended, and those that a later one stands for.
@@ -335,7 +385,8 @@ impl State {
         }
         let this = std::thread::current().id();
         let ordered = |token: u64| {
-            (self.uses.get(&token)).is_none_or(|used| used.thread == this || used.is_over())
+            (self.uses.get(&token))
+                .is_none_or(|used| used.thread == this || used.is_transfer || used.is_over())
         };
         let meetings = self
             .residency
@@ -355,6 +406,7 @@ impl InUse {
 
 impl Drop for Root {
     fn drop(&mut self) {
+        let room = Arc::clone(&self.room);
         let state = self
             .state
             .get_mut()
@@ -368,6 +420,10 @@ impl Drop for Root {
         {
             // It was allocated for this buffer; whoever frees waits for launches in flight by himself.
             let _ = heap.free(*ptr);
+        }
+        if let Living::Together { memory, .. } = std::mem::take(&mut state.living) {
+            let context: &ContextBuffers = room.get();
+            context.exchange.give(memory, state.unfinished_ends());
         }
     }
 }

@@ -30,6 +30,9 @@ impl Root {
             }
             return Ok(());
         }
+        if state.copy(place).is_none() && self.settle_in_common(state, device, place) {
+            return Ok(());
+        }
         let Some(old) = state.copy(place) else {
             let mut copy = self.have_memory(state.departures, device, place, avoid)?;
             if copy.is_used() {

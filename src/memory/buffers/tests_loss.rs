@@ -127,10 +127,18 @@ fn a_source_that_is_lost_on_the_way_takes_only_what_it_had_alone() {
             }
             error => panic!("{error}"),
         };
-        assert_eq!(lost(buffer.read().unwrap_err()), [0..4000]);
-        assert_eq!(lost(part(900..1100).read().unwrap_err()), [3600..4000]);
+        assert_eq!(
+            lost(buffer.read().unwrap_err()),
+            std::slice::from_ref(&(0..4000))
+        );
+        assert_eq!(
+            lost(part(900..1100).read().unwrap_err()),
+            std::slice::from_ref(&(3600..4000))
+        );
         match target.add(&part(999..1001)).unwrap_err() {
-            LaunchError::Buffer { source, .. } => assert_eq!(lost(*source), [3996..4000]),
+            LaunchError::Buffer { source, .. } => {
+                assert_eq!(lost(*source), std::slice::from_ref(&(3996..4000)))
+            }
             error => panic!("{error}"),
         }
         // What was made of it is not there either.
@@ -164,7 +172,9 @@ fn a_target_that_is_lost_on_the_way_loses_only_what_it_wrote() {
             assert!(event.wait().is_err());
             // Of what it wrote nothing is left.
             match seen.read().unwrap_err() {
-                BufferError::Lost { ranges, .. } => assert_eq!(ranges, [0..4000]),
+                BufferError::Lost { ranges, .. } => {
+                    assert_eq!(ranges, std::slice::from_ref(&(0..4000)))
+                }
                 BufferError::Execution(_) => {}
                 error => panic!("{error}"),
             }
@@ -222,7 +232,9 @@ fn all_transfers_of_a_lost_source_are_told() {
         assert_eq!(buffers[0].read().unwrap(), vec![1; 500]);
         for buffer in &buffers[1..] {
             match buffer.read() {
-                Err(BufferError::Lost { ranges, .. }) => assert_eq!(ranges, [0..2000]),
+                Err(BufferError::Lost { ranges, .. }) => {
+                    assert_eq!(ranges, std::slice::from_ref(&(0..2000)))
+                }
                 other => panic!("{other:?}"),
             }
             buffer.write(0, &[7; 500]).unwrap();
