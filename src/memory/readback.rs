@@ -62,13 +62,44 @@ struct Mapped {
     owner: Weak<DeviceShared>,
 }
 
+/// Bytes on the host, in whole words: most values have the alignment of those, and need not be copied once more.
+struct Bytes {
+    words: Vec<u32>,
+    /// Those that were asked for.
+    wanted: Range<usize>,
+}
+
+impl Bytes {
+    /// Those of `range`, out of whole words.
+    fn of(view: &[u8], wanted: Range<usize>) -> Self {
+        let words = match bytemuck::try_cast_slice::<u8, u32>(view) {
+            Ok(words) => words.to_vec(),
+            Err(_) => bytemuck::pod_collect_to_vec(view),
+        };
+        Self { words, wanted }
+    }
+
+    fn into_values<T: Pod>(self) -> Vec<T> {
+        let Self { words, wanted } = self;
+        let words = match wanted == (0..words.len() * 4) {
+            true => match bytemuck::allocation::try_cast_vec(words) {
+                Ok(values) => return values,
+                Err((_, words)) => words,
+            },
+            false => words,
+        };
+        let bytes: &[u8] = bytemuck::cast_slice(&words);
+        bytemuck::pod_collect_to_vec(&bytes[wanted])
+    }
+}
+
 impl Mapped {
     /// The bytes; the memory is given back.
-    fn collect(self) -> Result<Vec<u8>, String> {
+    fn collect(self) -> Result<Bytes, String> {
         let Range { start, end } = self.words;
         let (skip, len) = (self.bytes.start - start, self.bytes.end - self.bytes.start);
         let bytes = match self.staging.get_mapped_range(0..end - start) {
-            Ok(view) => Ok(view[skip as usize..(skip + len) as usize].to_vec()),
+            Ok(view) => Ok(Bytes::of(&view, skip as usize..(skip + len) as usize)),
             Err(error) => Err(error.to_string()),
         };
         self.staging.unmap();
@@ -87,13 +118,13 @@ struct Arrival {
 
 #[derive(Default)]
 struct ArrivalState {
-    bytes: Option<Result<Vec<u8>, String>>,
+    bytes: Option<Result<Bytes, String>>,
     taken: bool,
     waker: Option<Waker>,
 }
 
 impl Arrival {
-    fn deliver(&self, bytes: Result<Vec<u8>, String>) {
+    fn deliver(&self, bytes: Result<Bytes, String>) {
         let waker = {
             let mut state = lock(&self.state);
             state.bytes = Some(bytes);
@@ -147,7 +178,7 @@ impl<T: Pod> DeviceBuffer<T> {
             element: PhantomData,
         };
         if bytes.is_empty() {
-            arrival.deliver(Ok(Vec::new()));
+            arrival.deliver(Ok(Bytes::of(&[], 0..0)));
             return Ok(done(None, None, Vec::new()));
         }
         self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
@@ -222,7 +253,8 @@ impl<T> ReadBack<T> {
     /// Values that are here already.
     pub(crate) fn ready(device: &Arc<DeviceShared>, bytes: Vec<u8>) -> Self {
         let arrival = Arc::new(Arrival::default());
-        arrival.deliver(Ok(bytes));
+        let wanted = 0..bytes.len();
+        arrival.deliver(Ok(Bytes::of(&bytes, wanted)));
         Self {
             device: Arc::clone(device),
             index: None,
@@ -313,14 +345,14 @@ impl<T: Pod> ReadBack<T> {
 
     /// The bytes for which no callback will come: wgpu drops those of a poll that another one has overtaken. Whether the
     /// memory is mapped shows when it is asked for.
-    fn left_behind(&self, arrival: &ArrivalState) -> Option<Result<Vec<u8>, String>> {
+    fn left_behind(&self, arrival: &ArrivalState) -> Option<Result<Bytes, String>> {
         // With the state in hand: a callback that is there cannot deliver now, and so is not gone either.
         let mapped = self.mapped.as_ref()?;
         (arrival.bytes.is_none() && Arc::strong_count(&self.arrival) == 1)
             .then(|| mapped.clone().collect())
     }
 
-    fn open(&self, bytes: Option<Result<Vec<u8>, String>>) -> Result<Vec<T>, ReadError> {
+    fn open(&self, bytes: Option<Result<Bytes, String>>) -> Result<Vec<T>, ReadError> {
         if !self.depends_on.is_empty() {
             self.device.settle();
             self.depends_on.iter().for_each(|outcome| outcome.resolve());
@@ -329,7 +361,7 @@ impl<T: Pod> ReadBack<T> {
             }
         }
         match bytes {
-            Some(Ok(bytes)) => Ok(bytemuck::pod_collect_to_vec(&bytes)),
+            Some(Ok(bytes)) => Ok(bytes.into_values()),
             Some(Err(message)) => Err(MemoryError::Refused {
                 what: "mapping a read-back",
                 message,

@@ -6,6 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use super::core::Core;
+use super::driver::Driver;
 use super::error::{CallError, ServerFailure};
 use super::function::DeviceFunction;
 use super::packed::Packer;
@@ -112,6 +113,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
                 return results;
             }
         };
+        let driver = Driver::new(core);
         let mut flying = VecDeque::new();
         for calls in arguments.chunks(packer.most) {
             if let Some(refusal) = client.refusal() {
@@ -119,7 +121,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             } else {
                 let bulk = Arc::new(self.bulk(calls));
                 core.bulks.push(&bulk);
-                core.wake();
+                driver.send();
                 flying.push_back(Ok(bulk));
             }
             if flying.len() > 2 {
@@ -168,6 +170,11 @@ fn land<R: CallResult>(
                 // The relay has found all of them.
                 let split = packing.split(&words, bulk.count, lease);
                 let (values, marks) = split.unwrap_or_default();
+                if taken > 0 && marks.iter().all(|&mark| packing::status(mark) == 1) {
+                    let values = values.chunks_exact(taken);
+                    results.extend(values.map(|value| Ok(take(value))));
+                    return;
+                }
                 let mut values = values.chunks_exact(taken.max(1));
                 results.extend(marks.iter().map(|&mark| {
                     let value = values.next().unwrap_or_default();

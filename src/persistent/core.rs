@@ -10,6 +10,7 @@ use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
 use super::packed::Packer;
 use super::policy::LeasePolicy;
+use super::sliced::Slices;
 use super::watch::Watch;
 use crate::device::queue::Batch;
 use crate::device::resident::Resident;
@@ -55,7 +56,7 @@ pub(super) struct Core {
     pub posted: AtomicU64,
     pub leases: AtomicU32,
     asleep: AtomicBool,
-    bell: Bell,
+    pub bell: Bell,
     faults: Mutex<VecDeque<(u32, Arc<ExecutionError>)>>,
     fault_noted: Condvar,
     pub spinners: AtomicUsize,
@@ -77,6 +78,9 @@ pub(super) struct Core {
     /// Where calls travel in slices: how those of one function do, and those that callers have written themselves.
     pub packer: Option<Packer>,
     pub bulks: Bulks,
+    pub slices: Option<Mutex<Slices>>,
+    /// Callers who move slices while they wait.
+    pub drivers: AtomicUsize,
     /// Rung when a slice of calls has been answered.
     pub landed: Bell,
 }
@@ -119,6 +123,8 @@ impl Core {
             visitors: AtomicUsize::new(0),
             packer: None,
             bulks: Bulks::default(),
+            slices: None,
+            drivers: AtomicUsize::new(0),
             landed: Bell::default(),
         }
     }

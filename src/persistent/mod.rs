@@ -20,6 +20,7 @@ mod builder;
 mod bulk;
 mod callers;
 mod core;
+mod driver;
 mod error;
 mod frame;
 mod function;
@@ -42,8 +43,8 @@ use std::thread::JoinHandle;
 
 use self::callers::Callers;
 use self::core::{Core, Stage};
+use self::driver::SlicedRelay;
 use self::relay::Relay;
-use self::sliced::SlicedRelay;
 use crate::device::Device;
 use crate::device::wait::lock;
 
@@ -197,6 +198,9 @@ impl PersistentKernel {
         };
         (core.frame).give_up(false, crate::device::CallStatus::Stopped.code(), 0);
         core.forget_failure();
+        if let Some(slices) = &core.slices {
+            lock(slices).reset(core);
+        }
         core.set_stage(Stage::Running);
         *state = State::Running(spawn(*relay)?);
         Ok(())
@@ -215,6 +219,10 @@ fn spawn(relay: Runner) -> Result<JoinHandle<Runner>, ServerError> {
 impl Drop for PersistentKernel {
     fn drop(&mut self) {
         self.stop();
+        if let Some(slices) = &self.core.slices {
+            // Functions may live on.
+            lock(slices).clear();
+        }
     }
 }
 

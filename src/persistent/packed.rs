@@ -28,6 +28,13 @@ pub(super) struct Packed {
     pub packing: Packing,
 }
 
+/// A launch of one.
+pub(super) struct Pack {
+    pub opcode: u32,
+    pub packing: Packing,
+    pub launch: Launch,
+}
+
 impl Packer {
     pub fn new(recipe: Recipe, most: usize) -> Self {
         Self {
@@ -67,19 +74,25 @@ impl Packer {
     }
 
     /// A launch of such a kernel with the memory of a slot.
-    pub fn launch(
+    pub fn pack(
         &self,
-        packed: &Packed,
+        core: &Core,
+        opcode: u32,
         requests: &DeviceBuffer<u32>,
         answers: &DeviceBuffer<u32>,
-    ) -> Launch {
-        let launch = (packed.kernel.launch())
+    ) -> Result<Pack, LaunchError> {
+        let packed = self.packed(core, opcode)?;
+        let mut launch = (packed.kernel.launch())
             .workgroups(1)
             .buffer("tombolo_requests", requests)
             .buffer("tombolo_answers", answers);
-        match &self.recipe.services {
-            Some(services) => launch.shared_services(Arc::clone(services)),
-            None => launch,
+        if let Some(services) = &self.recipe.services {
+            launch = launch.shared_services(Arc::clone(services));
         }
+        Ok(Pack {
+            opcode,
+            packing: packed.packing,
+            launch,
+        })
     }
 }

@@ -274,7 +274,9 @@ impl<'c> PortClient<'c> {
             if is_dropped {
                 return Err(self.stopped());
             }
-            self.rest(&mut naps, landed, None);
+            if !self.core.drive() {
+                self.rest(&mut naps, landed, None);
+            }
         }
     }
 

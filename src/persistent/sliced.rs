@@ -1,6 +1,6 @@
-//! The relay of devices that show nothing to running kernels: a thread that takes calls out of the ports, sends as many
-//! as there are with one launch, and answers them when it has ended. While one slice runs the next is gathered and sent
-//! behind it, so that the device has always something to do.
+//! Servers on devices that show nothing to running kernels: calls are taken out of the ports, as many as there are are sent
+//! with one launch, and answered when it has ended. While one slice runs the next is gathered and sent behind it, so that
+//! the device has always something to do. [`super::driver`] says which threads do so.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,16 +10,14 @@ use std::time::{Duration, Instant};
 use super::bulk::{Answers, Bulk};
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
+use super::packed::Pack;
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError, WaitError};
-use crate::kernel::server::packing::{Packing, mark};
+use crate::kernel::server::packing::mark;
 use crate::kernel::server::{FAILED, SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX, SliceShape};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, HeapError, MemoryError, ReadBack};
-use crate::rpc::port::protocol::CallStatus;
 
-/// The longest sleep of a relay that waits for calls.
-const SLEEP: Duration = Duration::from_secs(1);
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
 /// A slice waits for the rest of its calls as long as one follows the other so soon, and so long at most.
@@ -43,13 +41,6 @@ pub(super) struct Slot {
     pub packs: Vec<Pack>,
     /// Their memory: where the others write, anything may lie that looks like one of their marks.
     pub packed: Answering,
-}
-
-/// A launch that serves calls of one function.
-pub(super) struct Pack {
-    opcode: u32,
-    packing: Packing,
-    launch: Launch,
 }
 
 /// Memory for answers.
@@ -102,9 +93,8 @@ struct Flight {
     sent: Instant,
 }
 
-/// What the relay thread has to itself.
-pub(super) struct SlicedRelay {
-    core: Arc<Core>,
+/// What whoever moves them has to himself.
+pub(super) struct Slices {
     shape: SliceShape,
     free: Vec<Slot>,
     /// The oldest first.
@@ -118,10 +108,9 @@ pub(super) struct SlicedRelay {
     was_bulk: bool,
 }
 
-impl SlicedRelay {
-    pub fn new(core: Arc<Core>, shape: SliceShape, slots: Vec<Slot>) -> Self {
+impl Slices {
+    pub fn new(shape: SliceShape, slots: Vec<Slot>) -> Self {
         Self {
-            core,
             shape,
             free: slots,
             flights: VecDeque::new(),
@@ -132,66 +121,83 @@ impl SlicedRelay {
         }
     }
 
-    pub fn run(mut self) -> Self {
-        let core = Arc::clone(&self.core);
-        // Of a life before this one: nobody waits for their answers.
+    /// Of a life before this one: nobody waits for their answers.
+    pub fn reset(&mut self, core: &Core) {
         while let Some(flight) = self.flights.pop_front() {
             self.free.push(flight.slot);
         }
         core.set_batch(None);
         self.looked = None;
-        loop {
-            let stage = core.stage();
-            if matches!(stage, Stage::Closed | Stage::Failed) {
-                return self;
-            }
-            let end = match self.turn() {
-                Ok(true) => continue,
-                // Nothing to do.
-                Ok(false) => stage == Stage::Stopping,
-                Err(failure) => {
-                    // The last of them ends last.
-                    let last = self.flights.back().map(|flight| flight.event.clone());
-                    *lock(&core.stuck) = last;
-                    core.fail(failure);
-                    self.unanswered.clear();
-                    return self;
-                }
-            };
-            if end {
-                break;
-            }
-            core.sleep(SLEEP);
-        }
-        let stopped = CallStatus::Stopped.code();
-        core.frame.give_up(false, stopped, 0);
-        core.set_stage(Stage::Closed);
-        // Posted by callers who had looked before that.
-        core.frame.give_up(false, stopped, 0);
-        self
     }
 
-    /// Sends a slice, or looks after the oldest; `false` if there was nothing to do.
-    fn turn(&mut self) -> Result<bool, ServerFailure> {
+    /// Gives all memory back, for good.
+    pub fn clear(&mut self) {
+        self.flights.clear();
+        self.free.clear();
+    }
+
+    /// Sends a slice, or looks after the oldest; `false` if there was nothing to do, or the server has failed.
+    pub fn turn(&mut self, core: &Core) -> bool {
+        let turned = self.try_turn(core);
+        self.end(core, turned)
+    }
+
+    /// Sends a slice that a caller has written, if the device has room for it.
+    pub fn send_bulk(&mut self, core: &Core) {
+        if self.free.is_empty() || core.bulks.is_empty() {
+            return;
+        }
         let known = self.flights.len();
-        let done = self.step();
+        let sent = self.send_next(core);
         if self.flights.len() != known {
-            let oldest = self.flights.front();
-            (self.core).set_batch(oldest.and_then(|flight| flight.event.batch().cloned()));
+            self.note_batch(core);
+        }
+        self.end(core, sent);
+    }
+
+    /// Tells everybody of a failure.
+    fn end(&mut self, core: &Core, turned: Result<bool, ServerFailure>) -> bool {
+        turned.unwrap_or_else(|failure| {
+            // The last of them ends last.
+            let last = self.flights.back().map(|flight| flight.event.clone());
+            *lock(&core.stuck) = last;
+            core.fail(failure);
+            self.unanswered.clear();
+            false
+        })
+    }
+
+    fn note_batch(&self, core: &Core) {
+        let oldest = self.flights.front();
+        core.set_batch(oldest.and_then(|flight| flight.event.batch().cloned()));
+    }
+
+    fn try_turn(&mut self, core: &Core) -> Result<bool, ServerFailure> {
+        let known = self.flights.len();
+        let done = self.step(core);
+        if self.flights.len() != known {
+            self.note_batch(core);
         }
         done
     }
 
-    fn step(&mut self) -> Result<bool, ServerFailure> {
-        if let Some(slot) = self.free.pop() {
-            match self.next() {
-                Some(calls) => {
-                    if self.send(slot, calls)? {
-                        return Ok(true);
-                    }
-                }
-                None => self.free.push(slot),
+    /// Sends a slice, if there are calls and the device has room for them.
+    fn send_next(&mut self, core: &Core) -> Result<bool, ServerFailure> {
+        let Some(slot) = self.free.pop() else {
+            return Ok(false);
+        };
+        match self.next(core) {
+            Some(calls) => self.send(core, slot, calls),
+            None => {
+                self.free.push(slot);
+                Ok(false)
             }
+        }
+    }
+
+    fn step(&mut self, core: &Core) -> Result<bool, ServerFailure> {
+        if self.send_next(core)? {
+            return Ok(true);
         }
         let Some(oldest) = self.flights.front() else {
             return Ok(false);
@@ -202,18 +208,18 @@ impl SlicedRelay {
             Err(WaitError::Failed(error)) => Err(error),
             Err(WaitError::Deadline) => {
                 let waited = oldest.sent.elapsed();
-                if waited < self.core.policy.time.saturating_add(self.core.policy.stuck) {
+                if waited < core.policy.time.saturating_add(core.policy.stuck) {
                     return Ok(true);
                 }
                 return Err(ServerFailure::LeaseStuck {
                     lease: oldest.lease,
-                    device: self.core.place(),
+                    device: core.place(),
                     waited,
                 });
             }
         };
         if let Some(flight) = self.flights.pop_front() {
-            let (slot, told) = self.land(flight, end);
+            let (slot, told) = self.land(core, flight, end);
             self.free.push(slot);
             told?;
         }
@@ -221,33 +227,32 @@ impl SlicedRelay {
     }
 
     /// The calls of the next slice, by turns out of the ports and as callers have written them.
-    fn next(&mut self) -> Option<Calls> {
-        let core = Arc::clone(&self.core);
+    fn next(&mut self, core: &Core) -> Option<Calls> {
         let bulk = || core.bulks.pop().map(Calls::Bulk);
         let next = match self.was_bulk {
-            true => self.gather().or_else(bulk),
-            false => bulk().or_else(|| self.gather()),
+            true => self.gather(core).or_else(bulk),
+            false => bulk().or_else(|| self.gather(core)),
         };
         self.was_bulk = matches!(next, Some(Calls::Bulk(_)));
         next
     }
 
     /// The calls that nobody has taken yet, which are taken then.
-    fn gather(&mut self) -> Option<Calls> {
-        let posted = self.core.posted.load(Ordering::Acquire);
+    fn gather(&mut self, core: &Core) -> Option<Calls> {
+        let posted = core.posted.load(Ordering::Acquire);
         if self.looked.replace(posted) == Some(posted) {
             return None;
         }
-        let frame = &self.core.frame;
+        let frame = &core.frame;
         let ports = frame.layout().ports;
         let untaken = |port| Some((port, frame.untaken(port)?));
         let first = (0..ports).position(|port| untaken(port).is_some())?;
         // More are on their way as long as one follows the other.
         let begun = Instant::now();
-        let (mut posts, mut since) = (self.core.posted.load(Ordering::Relaxed), begun);
+        let (mut posts, mut since) = (core.posted.load(Ordering::Relaxed), begun);
         loop {
             let now = Instant::now();
-            let seen = self.core.posted.load(Ordering::Relaxed);
+            let seen = core.posted.load(Ordering::Relaxed);
             if seen != posts {
                 (posts, since) = (seen, now);
             } else if now - since >= FOLLOWS || now - begun >= GATHERS {
@@ -262,8 +267,7 @@ impl SlicedRelay {
     }
 
     /// Sends a slice; `false` if the device could not be had now.
-    fn send(&mut self, mut slot: Slot, calls: Calls) -> Result<bool, ServerFailure> {
-        let core = Arc::clone(&self.core);
+    fn send(&mut self, core: &Core, mut slot: Slot, calls: Calls) -> Result<bool, ServerFailure> {
         // 0 stands for an answer that was never given.
         let lease = match core.leases.load(Ordering::Relaxed).wrapping_add(1) {
             0 => 1,
@@ -271,7 +275,7 @@ impl SlicedRelay {
         };
         core.leases.store(lease, Ordering::Relaxed);
         let mut words = match &calls {
-            Calls::Ports(calls) => self.written(calls),
+            Calls::Ports(calls) => self.written(core, calls),
             Calls::Bulk(bulk) => bulk.take_words(),
         };
         if let [count, number, ..] = &mut words[..] {
@@ -279,7 +283,7 @@ impl SlicedRelay {
             let word = if is_packed { mark(lease) } else { lease };
             (*count, *number) = (calls.len() as u32, word);
         }
-        let submitted = self.submit(&mut slot, &calls, &words);
+        let submitted = self.submit(core, &mut slot, &calls, &words);
         match &calls {
             Calls::Ports(_) => self.words = words,
             // For another attempt.
@@ -335,14 +339,14 @@ impl SlicedRelay {
     }
 
     /// Calls as they travel, with room for the header.
-    fn written(&mut self, calls: &[Taken]) -> Vec<u32> {
+    fn written(&mut self, core: &Core, calls: &[Taken]) -> Vec<u32> {
         let mut words = std::mem::take(&mut self.words);
         let given = self.shape.given;
         words.clear();
         words.resize(SLICE_HEADER + calls.len() * given, 0);
         let rest = words[SLICE_HEADER..].chunks_exact_mut(given);
         for (call, words) in calls.iter().zip(rest) {
-            self.core.frame.posted(call.port, words);
+            core.frame.posted(call.port, words);
         }
         words
     }
@@ -350,6 +354,7 @@ impl SlicedRelay {
     /// Answers the calls of a slice that has ended.
     fn land(
         &mut self,
+        core: &Core,
         flight: Flight,
         end: Result<(), Arc<ExecutionError>>,
     ) -> (Slot, Result<(), ServerFailure>) {
@@ -360,7 +365,6 @@ impl SlicedRelay {
             answers,
             ..
         } = flight;
-        let core = Arc::clone(&self.core);
         match end {
             Ok(()) => {}
             Err(error)
@@ -383,7 +387,7 @@ impl SlicedRelay {
             Vec::new()
         });
         let missing = match &calls {
-            Calls::Ports(calls) => self.answer(calls, lease, &words),
+            Calls::Ports(calls) => self.answer(core, calls, lease, &words),
             Calls::Bulk(bulk) => {
                 let packing = slot.pack(bulk.opcode).map(|pack| pack.packing);
                 let split = packing.and_then(|packing| packing.split(&words, bulk.count, lease));
@@ -404,9 +408,9 @@ impl SlicedRelay {
     }
 }
 
-impl SlicedRelay {
+impl Slices {
     /// Answers calls out of the ports; whether an answer was missing.
-    fn answer(&self, calls: &[Taken], lease: u32, words: &[u32]) -> bool {
+    fn answer(&self, core: &Core, calls: &[Taken], lease: u32, words: &[u32]) -> bool {
         let mut missing = false;
         let mut answers = words.chunks_exact(self.shape.taken);
         for &Taken { port, request } in calls {
@@ -418,16 +422,17 @@ impl SlicedRelay {
             // The lease is what leads a caller to the message of a call that has failed.
             let word = if answer[0] == FAILED { lease } else { 0 };
             let head = [answer[0], word];
-            (self.core.frame).answer(port, request, head, &answer[SLICE_PREFIX..]);
+            (core.frame).answer(port, request, head, &answer[SLICE_PREFIX..]);
         }
         missing
     }
 }
 
-impl SlicedRelay {
+impl Slices {
     /// Sends `words` with a launch that serves `calls`, and asks for the answers.
     fn submit(
         &self,
+        core: &Core,
         slot: &mut Slot,
         calls: &Calls,
         words: &[u32],
@@ -440,7 +445,7 @@ impl SlicedRelay {
                 (&mut slot.launch, &slot.answers, range)
             }
             Calls::Bulk(bulk) => {
-                let at = self.pack(slot, bulk.opcode)?;
+                let at = self.pack(core, slot, bulk.opcode)?;
                 let pack = &mut slot.packs[at];
                 let range = pack.packing.answers(count);
                 (&mut pack.launch, &slot.packed, range)
@@ -449,41 +454,29 @@ impl SlicedRelay {
         slot.requests.write(0, words).map_err(refused)?;
         // Calls that failed are told by themselves.
         answers.memory.forgive();
-        launch.set_workgroups(self.groups(count));
+        let groups = self.shape.groups(count);
+        #[cfg(test)]
+        // What a driver that loses its patience leaves out.
+        let groups = groups - u32::from(core.kill.swap(false, Ordering::AcqRel));
+        launch.set_workgroups(groups);
         let event = launch.submit()?;
         let answers = answers.read.read_back(range).map_err(refused)?;
         Ok((event, answers))
     }
 
-    /// Work-groups for so many calls.
-    fn groups(&self, calls: usize) -> u32 {
-        let groups = self.shape.groups(calls);
-        #[cfg(test)]
-        if self.core.kill.swap(false, Ordering::AcqRel) {
-            // What a driver that loses its patience leaves out.
-            return groups - 1;
-        }
-        groups
-    }
-
     /// The place of the slot's launch for calls of that function.
-    fn pack(&self, slot: &mut Slot, opcode: u32) -> Result<usize, LaunchError> {
+    fn pack(&self, core: &Core, slot: &mut Slot, opcode: u32) -> Result<usize, LaunchError> {
         if let Some(known) = slot.packs.iter().position(|pack| pack.opcode == opcode) {
             return Ok(known);
         }
-        let Some(packer) = &self.core.packer else {
+        let Some(packer) = &core.packer else {
             return Err(LaunchError::Refused {
                 kernel: SLICE_ENTRY.to_owned(),
                 message: "the server sends no slices of one function".to_owned(),
             });
         };
-        let packed = packer.packed(&self.core, opcode)?;
-        let launch = packer.launch(&packed, &slot.requests, &slot.packed.memory);
-        slot.packs.push(Pack {
-            opcode,
-            packing: packed.packing,
-            launch,
-        });
+        let pack = packer.pack(core, opcode, &slot.requests, &slot.packed.memory)?;
+        slot.packs.push(pack);
         Ok(slot.packs.len() - 1)
     }
 }

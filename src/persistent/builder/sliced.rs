@@ -8,10 +8,11 @@ use crate::kernel::server::packing::Packing;
 use crate::kernel::server::{HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, write_slice};
 use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
+use crate::persistent::driver::SlicedRelay;
 use crate::persistent::error::ServerError;
 use crate::persistent::frame::Frame;
 use crate::persistent::packed::Packer;
-use crate::persistent::sliced::{Answering, SlicedRelay, Slot};
+use crate::persistent::sliced::{Answering, Slices, Slot};
 use crate::persistent::{PersistentKernel, Runner, State, spawn};
 use crate::rpc::port::layout::PortLayout;
 
@@ -62,6 +63,7 @@ impl PersistentKernelBuilder {
             shape.turns,
         );
         core.packer = Some(packer);
+        core.slices = Some(Mutex::new(Slices::new(shape, slots)));
         if (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {
             // Whoever has the heap and calls is told so. Each slice sees all of it.
             let heap = device
@@ -70,9 +72,8 @@ impl PersistentKernelBuilder {
             core.heap = Some(heap);
         }
         let core = Arc::new(core);
-        let relay = SlicedRelay::new(Arc::clone(&core), shape, slots);
         let callers = Callers::new(&core, recipe);
-        let thread = spawn(Runner::Sliced(relay))?;
+        let thread = spawn(Runner::Sliced(SlicedRelay(Arc::clone(&core))))?;
         Ok(PersistentKernel {
             device: self.device,
             core,
