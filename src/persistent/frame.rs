@@ -10,7 +10,7 @@
 //! The clients' locks are not in there: threads of the host keep them to themselves. Where they would be the kernel
 //! notes what it has taken. Devices with memory of their own get all that twice: what the host writes lies where the
 //! kernel polls it, and what the kernel writes where the host does. Without live memory the ports are the host's alone,
-//! and the relay takes calls out of them in the kernel's place ([`super::sliced`]).
+//! and calls are taken out of them in the kernel's place ([`super::sliced`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};

@@ -3,8 +3,8 @@
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last.
-//! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`bulk`]: many
-//!   of them at a time.
+//! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
+//!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
 //! - `model` explores how leases hand over, step by step.
 //! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures.

@@ -169,7 +169,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     /// Calls the function with each of `arguments`, as many at a time as there are ports, and gives the results in the
-    /// same order. The server is told of all calls that were posted together at once.
+    /// same order. The server is told of all calls that were posted together at once. Where calls travel in slices, half as
+    /// many go together as there are ports, through a kernel of their own that the first batch of a function compiles.
     pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>> {
         if let Some(packer) = &self.core.packer {
             return self.call_in_slices(arguments, packer);
