@@ -360,8 +360,13 @@ fn stopping_serves_what_was_posted(f: &Fixture) {
         stopping.join().unwrap();
     });
     assert_eq!(answered.wait_timeout(MINUTE).unwrap(), 2);
-    assert_eq!(taken.wait_timeout(MINUTE).unwrap(), 3);
-    assert_eq!(posted.wait_timeout(MINUTE).unwrap(), 4);
+    // While a busy machine takes its time to stop, a handler that waits may run out of turns where they are rationed,
+    // and adds the status that tells it so.
+    let late = u32::from(f.device.capabilities().loop_budget().is_some());
+    for (call, x) in [(taken, 2), (posted, 3)] {
+        let sum = call.wait_timeout(MINUTE).unwrap();
+        assert!((x + 1..=x + 1 + late).contains(&sum), "{sum} of {x}");
+    }
 }
 
 fn stopping_while_threads_call_hangs_nobody(f: &Fixture) {
