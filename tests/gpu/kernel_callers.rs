@@ -19,6 +19,7 @@ cases![
     a_stopped_server_lets_no_kernel_wait,
     devices_out_of_reach_are_refused,
     each_call_of_a_kernel_is_served_once,
+    a_call_at_any_port_is_seen,
     one_server_is_called_from_all_sides,
 ];
 
@@ -433,6 +434,41 @@ fn each_call_of_a_kernel_is_served_once(f: &Fixture) {
         // A launch that was run again may have made some of its calls, or all of them.
         let calls = 2 * COUNT * rounds..=2 * COUNT * launches;
         assert!(calls.contains(&served), "{served} of {calls:?}");
+    }
+}
+
+/// One call at a time, from each of 64 invocations, by a lease that does not end by itself: no other call, and no first look
+/// of a next lease, has the server look at its port.
+fn a_call_at_any_port_is_seen(f: &Fixture) {
+    let other = other(f);
+    if !can_share(f, &other) {
+        return;
+    }
+    let policy = LeasePolicy::of(other.capabilities())
+        .time(Duration::from_secs(600))
+        .idle(Duration::MAX);
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> results: array<u32>;
+        @group(0) @binding(1) var<uniform> seed: u32;
+        @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x == seed { results[0] = mix(seed, 7u); }
+        }";
+    for kind in KINDS {
+        let server = start(kind(&other).callers(1).leases(policy));
+        let kernel = caller(&f.device, &server, source);
+        let results = f.device.buffer(&[POISON]).unwrap();
+        let launch = kernel.launch().buffer("results", &results);
+        let launch = launch.value("seed", &0u32).server(&server);
+        let mut launch = launch.workgroups(64);
+        let mut launches = 0;
+        for seed in 0..64u32 {
+            launch.set_value("seed", &seed).unwrap();
+            launches += run(&mut launch, &results);
+            assert_eq!(results.read().unwrap(), [mix(seed, 7)], "{seed}");
+        }
+        // The next attempt has another port.
+        let status = CallStatus::TimedOut;
+        assert!(launches < 96, "{launches} launches, status: {status:?}");
     }
 }
 
