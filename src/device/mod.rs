@@ -7,6 +7,7 @@ pub(crate) mod call_status;
 pub(crate) mod capabilities;
 pub(crate) mod end;
 pub(crate) mod event;
+pub(crate) mod exit;
 pub(crate) mod fence;
 pub(crate) mod follower;
 pub(crate) mod gate;

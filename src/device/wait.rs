@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::exit;
+
 /// The longest uninterrupted stay inside `wgpu::Device::poll`: other threads that need the device's
 /// write lock get their turn between two slices.
 const SLICE: Duration = Duration::from_millis(20);
@@ -146,7 +148,10 @@ impl Waiter {
             let (device, lost) = (device.clone(), Arc::clone(lost));
             let spawned = std::thread::Builder::new()
                 .name("tombolo-waiter".into())
-                .spawn(move || serve(&device, &lost, &receiver));
+                .spawn(move || {
+                    serve(&device, &lost, &receiver);
+                    exit::inside(|| drop(device));
+                });
             if let Err(error) = spawned {
                 log::error!(
                     "no thread for asynchronous waits ({error}): futures are polled busily"
@@ -163,7 +168,9 @@ impl Waiter {
 
 fn serve(device: &wgpu::Device, lost: &LostFlag, requests: &Receiver<Request>) {
     while let Ok(request) = requests.recv() {
-        let _ = wait_for(device, lost, &request.index, None);
-        request.waker.wake();
+        exit::inside(|| {
+            let _ = wait_for(device, lost, &request.index, None);
+            request.waker.wake();
+        });
     }
 }

@@ -93,10 +93,10 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         &self,
         arguments: &[A],
         packer: &Packer,
-    ) -> Vec<Result<R, CallError>> {
+        results: &mut impl Extend<Result<R, CallError>>,
+    ) {
         let core = &self.core;
         let client = PortClient::new(core, &self.handler);
-        let mut results = Vec::with_capacity(arguments.len());
         let packing = match packer.packed(core, self.handler.opcode()) {
             Ok(packed) => packed.packing,
             Err(error) => {
@@ -110,7 +110,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
                     failure: Arc::new(failure),
                 };
                 results.extend(std::iter::repeat_n(error, arguments.len()).map(Err));
-                return results;
+                return;
             }
         };
         let driver = Driver::new(core);
@@ -125,13 +125,12 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
                 flying.push_back(Ok(bulk));
             }
             if flying.len() > 2 {
-                land(&client, core, flying.pop_front(), packing, &mut results);
+                land(&client, core, flying.pop_front(), packing, results);
             }
         }
         while !flying.is_empty() {
-            land(&client, core, flying.pop_front(), packing, &mut results);
+            land(&client, core, flying.pop_front(), packing, results);
         }
-        results
     }
 
     fn bulk(&self, calls: &[A]) -> Bulk {
@@ -159,7 +158,7 @@ fn land<R: CallResult>(
     core: &Core,
     flying: Option<Flying>,
     packing: Packing,
-    results: &mut Vec<Result<R, CallError>>,
+    results: &mut impl Extend<Result<R, CallError>>,
 ) {
     let (error, count) = match flying {
         None => return,

@@ -63,7 +63,7 @@ pub(super) struct Core {
     pub processors: usize,
     /// The lease that did not end.
     pub stuck: Mutex<Option<Event>>,
-    pub watch: Watch,
+    pub watch: Arc<Watch>,
     /// The heap, of a server that follows pointers, and how often it had grown when the lease was launched that is on the
     /// device: that one does not see what came later. The most there is where none is on the device.
     pub heap: Option<SharedHeap>,
@@ -114,7 +114,7 @@ impl Core {
             spinners: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             stuck: Mutex::default(),
-            watch: Watch::default(),
+            watch: Arc::default(),
             heap: None,
             covered: AtomicU64::new(u64::MAX),
             held: AtomicBool::new(false),

@@ -172,11 +172,33 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// same order. The server is told of all calls that were posted together at once. Where calls travel in slices, half as
     /// many go together as there are ports, through a kernel of their own that the first batch of a function compiles.
     pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>> {
+        let mut results = Vec::with_capacity(arguments.len());
+        self.call_each(arguments, &mut results);
+        results
+    }
+
+    /// As [`DeviceFunction::call_many`], for callers who need all results or none: that takes a tenth of the memory where
+    /// results are small. All calls are made, whatever becomes of some.
+    ///
+    /// # Errors
+    /// [`CallError`], the first in the order of the calls.
+    pub fn call_all(&self, arguments: &[A]) -> Result<Vec<R>, CallError> {
+        let mut all = All {
+            values: Vec::with_capacity(arguments.len()),
+            failed: None,
+        };
+        self.call_each(arguments, &mut all);
+        match all.failed {
+            None => Ok(all.values),
+            Some(error) => Err(error),
+        }
+    }
+
+    fn call_each(&self, arguments: &[A], results: &mut impl Extend<Result<R, CallError>>) {
         if let Some(packer) = &self.core.packer {
-            return self.call_in_slices(arguments, packer);
+            return self.call_in_slices(arguments, packer, results);
         }
         let client = PortClient::new(&self.core, &self.handler);
-        let mut results: Vec<Result<R, CallError>> = Vec::with_capacity(arguments.len());
         let mut words = vec![0; A::words()];
         let mut answer = vec![0; size_of::<R>().div_ceil(4)];
         let mut on_their_way = VecDeque::new();
@@ -204,15 +226,15 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             let half = on_their_way.len().saturating_sub(most).max(1);
             for posted in on_their_way.drain(..half.min(on_their_way.len())) {
                 let ended = client.wait(posted, &mut answer, deadline);
-                results.push(ended.map(|()| take(&answer)));
+                results.extend([ended.map(|()| take(&answer))]);
             }
             if on_their_way.is_empty() {
                 match rest.peek() {
-                    None => return results,
+                    None => return,
                     // Others have all ports, or the server has ended.
                     Some(_) if posts == 0 => {
                         for next in rest.by_ref().take(1) {
-                            results.push(self.call(next));
+                            results.extend([self.call(next)]);
                         }
                     }
                     Some(_) => {}
@@ -235,6 +257,25 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             window: window.max(1),
             on_their_way: VecDeque::new(),
         }
+    }
+}
+
+/// The results of calls that are all needed.
+struct All<R> {
+    values: Vec<R>,
+    failed: Option<CallError>,
+}
+
+impl<R> Extend<Result<R, CallError>> for All<R> {
+    fn extend<I: IntoIterator<Item = Result<R, CallError>>>(&mut self, results: I) {
+        let values = results.into_iter().filter_map(|result| match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.failed.get_or_insert(error);
+                None
+            }
+        });
+        self.values.extend(values);
     }
 }
 

@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::core::{Core, Stage};
+use crate::device::exit;
 use crate::device::wait::lock;
 use crate::rpc::port::client::{Client, Posted};
 
@@ -46,10 +47,10 @@ pub(super) fn wake_after(core: &Arc<Core>, posted: Option<Posted>, waker: &Waker
         None => state.waiting.push((posted, waker.clone())),
     }
     if !state.running {
-        let weak = Arc::downgrade(core);
+        let (weak, watch) = (Arc::downgrade(core), Arc::clone(&core.watch));
         let spawned = std::thread::Builder::new()
             .name("tombolo answers".to_owned())
-            .spawn(move || run(&weak));
+            .spawn(move || run(&weak, &watch));
         match spawned {
             Ok(_) => state.running = true,
             Err(error) => {
@@ -65,13 +66,12 @@ pub(super) fn wake_after(core: &Arc<Core>, posted: Option<Posted>, waker: &Waker
     core.watch.changed.notify_all();
 }
 
-fn run(core: &Weak<Core>) {
+fn run(core: &Weak<Core>, watch: &Watch) {
     let (mut looks, mut naps) = (0, 0u32);
-    // Whoever holds the server is the one who ends it.
-    while let Some(core) = core.upgrade() {
-        let mut state = lock(&core.watch.state);
+    loop {
+        let mut state = lock(&watch.state);
         if state.waiting.is_empty() {
-            let waited = core.watch.changed.wait_timeout(state, PATIENCE);
+            let waited = watch.changed.wait_timeout(state, PATIENCE);
             let (now, time) = waited.unwrap_or_else(PoisonError::into_inner);
             state = now;
             if state.waiting.is_empty() && time.timed_out() {
@@ -79,36 +79,48 @@ fn run(core: &Weak<Core>) {
                 return;
             }
         }
+        drop(state);
+        // Whoever holds the server is the one who ends it; if it went meanwhile, this has it last.
+        let woke = exit::inside(|| Some(core.upgrade()?.look_for_futures(looks >= LOOKS)));
+        match woke {
+            None => return,
+            Some(true) => (looks, naps) = (0, 0),
+            Some(false) => {
+                looks += 1;
+                if looks < LOOKS {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                std::thread::sleep(NAP.0.saturating_mul(1 << naps.min(16)).min(NAP.1));
+                naps += 1;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Wakes the futures that have what they wait for, and those that wait for a port if they have done so for long;
+    /// whether there were any.
+    fn look_for_futures(&self, long: bool) -> bool {
         // Before the look: what has no answer then gets none.
-        let ended = matches!(core.stage(), Stage::Closed | Stage::Failed);
-        let client = Client::new(&core.frame, core.frame.layout(), 0);
+        let ended = matches!(self.stage(), Stage::Closed | Stage::Failed);
+        let client = Client::new(&self.frame, self.frame.layout(), 0);
         let mut woken = Vec::new();
-        state.waiting.retain(|(posted, waker)| {
+        lock(&self.watch.state).waiting.retain(|(posted, waker)| {
             let ready = ended
                 || match posted {
                     // Of a future that was dropped the port may have been taken again.
                     Some(posted) => client.is_over(*posted),
                     // Not at once, or whoever wants a port keeps this thread.
-                    None => looks >= LOOKS,
+                    None => long,
                 };
             if ready {
                 woken.push(waker.clone());
             }
             !ready
         });
-        drop(state);
-        if !woken.is_empty() {
-            (looks, naps) = (0, 0);
-            woken.into_iter().for_each(Waker::wake);
-            continue;
-        }
-        looks += 1;
-        if looks < LOOKS {
-            std::hint::spin_loop();
-            continue;
-        }
-        drop(core);
-        std::thread::sleep(NAP.0.saturating_mul(1 << naps.min(16)).min(NAP.1));
-        naps += 1;
+        let any = !woken.is_empty();
+        woken.into_iter().for_each(Waker::wake);
+        any
     }
 }

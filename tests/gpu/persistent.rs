@@ -460,6 +460,8 @@ fn futures_and_batches_come_in_order(f: &Fixture) {
     assert_eq!(results, expected);
     let results = function.call_many(&calls).into_iter().map(Result::unwrap);
     assert!(results.eq(expected.iter().copied()));
+    assert_eq!(function.call_all(&calls).unwrap(), expected);
+    assert!(function.call_all(&[]).unwrap().is_empty());
     let results = Iterator::map(function.sequence(calls.iter().copied(), 16), Result::unwrap);
     assert!(results.eq(expected.iter().copied()));
     let stream = function.sequence(calls.iter().copied(), 16).into_stream();

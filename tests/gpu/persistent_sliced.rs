@@ -238,6 +238,7 @@ fn batches_travel_as_slices_of_their_own(f: &Fixture) {
     };
     assert_eq!(batch(), expected);
     assert_eq!(server.leases(), 1001u32.div_ceil(32));
+    assert_eq!(function.call_all(&calls).unwrap(), expected);
     assert!(function.call_many(&[]).is_empty());
     // Beside each other, and beside calls that come one by one: none keeps the others waiting.
     std::thread::scope(|scope| {
@@ -268,6 +269,12 @@ fn calls_that_fail_in_a_batch_fail_alone(f: &Fixture) {
             (_, other) => panic!("{x}: {other:?}"),
         }
     }
+    // All or none: the first failure is told, and all calls are made.
+    let error = half.call_all(&calls).unwrap_err();
+    assert!(matches!(error, CallError::Failed { .. }), "{error}");
+    let even: Vec<(u32,)> = (0..100).map(|x| (2 * x,)).collect();
+    let halves: Vec<u32> = (0..100).collect();
+    assert_eq!(half.call_all(&even).unwrap(), halves);
     assert!(server.failure().is_none());
     // A function with more words beside it sets how far calls lie apart.
     let twice = server

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::DeviceShared;
 use super::outcome::ExecutionError;
 use super::wait::{lock, wait_for};
+use super::{DeviceShared, exit};
 use crate::print::PrintOptions;
 use crate::print::record::Sites;
 
@@ -110,7 +110,12 @@ impl Prints {
         if !self.hub.has_worker.swap(true, Ordering::AcqRel) {
             let hub = Arc::clone(&self.hub);
             let worker = std::thread::Builder::new().name("tombolo print".into());
-            if let Err(error) = worker.spawn(move || hub.work()) {
+            let work = move || {
+                hub.work();
+                // Perhaps the last that has memory of the device.
+                exit::inside(|| drop(hub));
+            };
+            if let Err(error) = worker.spawn(work) {
                 log::warn!("lines are printed when somebody waits, for want of a thread: {error}");
             }
         }
@@ -194,7 +199,7 @@ impl Hub {
     fn work(&self) {
         let mut nap = NAP.0;
         loop {
-            let found = catch_unwind(AssertUnwindSafe(|| self.deliver()));
+            let found = catch_unwind(AssertUnwindSafe(|| exit::inside(|| self.deliver())));
             if found.is_err() {
                 log::error!("a print sink panicked; it goes on with the next line");
             }

@@ -136,7 +136,7 @@ pub(crate) fn write(
     let (seal, reply) = match (shape.split, shape.together) {
         (false, _) => ("", ""),
         (true, None) => (SEAL, "reply, request"),
-        (true, Some(_)) => (SEAL, "$replies$u + call[1], call[2]"),
+        (true, Some(_)) => (SEAL, "tombolo_server_reply, call[2]"),
     };
     let head = match shape.split {
         false => "atomicStore(&$out$[results], status);".to_owned(),

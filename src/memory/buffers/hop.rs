@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use super::download::{Download, Missed};
 use super::upload::fill;
-use crate::device::DeviceShared;
 use crate::device::gate::Gate;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
 use crate::device::wait::{LostFlag, Progress, lock, wait_for};
+use crate::device::{DeviceShared, exit};
 
 /// What the host has to do before a batch is submitted.
 pub(super) struct Hop {
@@ -237,7 +237,7 @@ impl Porter {
         let sender = self.sender.get_or_init(|| {
             let (sender, receiver) = channel();
             let thread = std::thread::Builder::new().name("tombolo porter".into());
-            if let Err(error) = thread.spawn(move || serve(&receiver)) {
+            if let Err(error) = thread.spawn(move || serve(receiver)) {
                 log::warn!("buffers move when somebody waits, for want of a thread: {error}");
             }
             Mutex::new(sender)
@@ -254,19 +254,27 @@ impl Porter {
     }
 }
 
-fn serve(errands: &Receiver<Errand>) {
+fn serve(errands: Receiver<Errand>) {
+    // Perhaps the last that has one of the devices.
     while let Ok(errand) = errands.recv() {
-        errand.hop.open(None);
-        if let Some(source) = errand.source.upgrade() {
+        exit::inside(|| errand.run());
+    }
+    exit::inside(|| drop(errands));
+}
+
+impl Errand {
+    fn run(self) {
+        self.hop.open(None);
+        if let Some(source) = self.source.upgrade() {
             source.settle();
         }
-        if let Some(target) = errand.target.upgrade() {
+        if let Some(target) = self.target.upgrade() {
             let mut queue = target.queue.lock(&target);
             if queue.gates().has_held() && queue.gates().closed().is_empty() {
                 // The batch's events carry what went wrong.
                 let _ = queue.flush();
             }
         }
-        errand.hop.sent();
+        self.hop.sent();
     }
 }
