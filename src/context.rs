@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use crate::device::exit;
 use crate::device::open::{ContextRooms, adopt, open};
 use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
 use crate::device::wait::lock;
@@ -104,7 +103,6 @@ impl Context {
             ..descriptor
         });
         let found = pollster::block_on(instance.enumerate_adapters(backends));
-        exit::watch();
         let adapters: Vec<Slot> = found
             .into_iter()
             .map(|adapter| Slot {

@@ -1,14 +1,19 @@
 //! The end of the process.
 //!
-//! Some threads of the runtime are nobody's to wait for: they deliver prints, wake futures, or move bytes between
-//! devices, and may be the last to let go of a device. When the process ends, drivers take themselves apart, and a
-//! thread that is inside one then brings it down: of programs that ended right after they had dropped a device on
-//! SwiftShader one in a hundred crashed. So these threads come through a door before they touch a device, and whoever
-//! ends the process closes it first, as soon as all that are inside have come out.
+//! Threads of the runtime deliver prints, wake futures, or move bytes between devices, and may be the last to let go of
+//! a device, and with it of a driver. When the process ends, drivers take themselves apart, and a thread that is inside
+//! one then, or unloads it, brings the process down: of programs that ended right after they had dropped a device one
+//! in a hundred crashed. So whoever drops a device waits for its threads where he can ([`Worker`]); and all of them come
+//! through a door before they touch a device, which whoever ends the process closes first, as soon as all that are inside
+//! have come out.
 
 use std::cell::Cell;
-use std::sync::{Once, PoisonError, RwLock, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, TryLockError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use super::wait::lock;
 
 /// How long the end of the process waits for those inside. They come out within milliseconds, unless a device is at
 /// work that somebody awaits.
@@ -34,16 +39,22 @@ impl Drop for Back {
 }
 
 #[derive(Debug)]
-struct Door(RwLock<()>);
+struct Door {
+    lock: RwLock<()>,
+    is_closed: AtomicBool,
+}
 
 impl Door {
     const fn new() -> Self {
-        Self(RwLock::new(()))
+        Self {
+            lock: RwLock::new(()),
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
         // Behind a closed door this waits for ever.
-        let _inside = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let _inside = self.lock.read().unwrap_or_else(PoisonError::into_inner);
         let _back = Back(INSIDE.replace(true));
         work()
     }
@@ -51,9 +62,10 @@ impl Door {
     /// Closes the door for good; `false` if some are still inside after `most`, or this thread is itself.
     fn close(&self, most: Duration) -> bool {
         let begun = Instant::now();
-        while !INSIDE.get() {
-            match self.0.try_write() {
+        while !INSIDE.get() && !self.is_closed.load(Ordering::Acquire) {
+            match self.lock.try_write() {
                 Ok(closed) => {
+                    self.is_closed.store(true, Ordering::Release);
                     std::mem::forget(closed);
                     return true;
                 }
@@ -62,7 +74,7 @@ impl Door {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
             }
         }
-        false
+        self.is_closed.load(Ordering::Acquire)
     }
 }
 
@@ -72,11 +84,40 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     DOOR.inside(work)
 }
 
-/// Has the door closed when the process ends. To be called when drivers have been loaded: what was registered last is
+/// How often the door is watched at most: drivers register what they do at the end when they are first used, and there
+/// are not more of them.
+const WATCHES: usize = 32;
+
+/// Has the door closed when the process ends. To be called when a driver has been used: what was registered last is
 /// done first.
 pub(crate) fn watch() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(system::watch);
+    static WATCHED: AtomicUsize = AtomicUsize::new(0);
+    if WATCHED.fetch_add(1, Ordering::Relaxed) < WATCHES {
+        system::watch();
+    } else {
+        WATCHED.store(WATCHES, Ordering::Relaxed);
+    }
+}
+
+/// A thread that whoever drops what it works for waits for, so that it is not the last to hold a device.
+#[derive(Debug, Default)]
+pub(crate) struct Worker(Mutex<Option<JoinHandle<()>>>);
+
+impl Worker {
+    pub(crate) fn is(&self, thread: JoinHandle<()>) {
+        *lock(&self.0) = Some(thread);
+    }
+
+    /// Waits for it, unless it is this thread itself. It must have been told to end.
+    pub(crate) fn join(&self) {
+        let thread = lock(&self.0).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // It says so itself if it panics.
+            let _ = thread.join();
+        }
+    }
 }
 
 #[cfg(unix)]
@@ -128,8 +169,9 @@ mod tests {
             assert!(door.close(Duration::from_secs(60)));
             inside.join().unwrap();
         });
-        // Nobody comes in any more.
-        assert!(door.0.try_read().is_err());
+        // Nobody comes in any more, and it is closed once.
+        assert!(door.lock.try_read().is_err());
+        assert!(door.close(Duration::ZERO));
     }
 
     #[test]

@@ -354,6 +354,7 @@ fn assemble(
         launch_room: Room::default(),
         buffer_gone: OnceLock::new(),
     };
+    super::exit::watch();
     Device {
         shared: Arc::new(shared),
     }

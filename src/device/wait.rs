@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::exit;
+use super::exit::{self, Worker};
 
 /// The longest uninterrupted stay inside `wgpu::Device::poll`: other threads that need the device's
 /// write lock get their turn between two slices.
@@ -127,6 +127,15 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 #[derive(Default)]
 pub(crate) struct Waiter {
     sender: OnceLock<Mutex<Sender<Request>>>,
+    worker: Worker,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        // Without it there is nothing more to come.
+        drop(self.sender.take());
+        self.worker.join();
+    }
 }
 
 struct Request {
@@ -152,10 +161,11 @@ impl Waiter {
                     serve(&device, &lost, &receiver);
                     exit::inside(|| drop(device));
                 });
-            if let Err(error) = spawned {
-                log::error!(
+            match spawned {
+                Ok(worker) => self.worker.is(worker),
+                Err(error) => log::error!(
                     "no thread for asynchronous waits ({error}): futures are polled busily"
-                );
+                ),
             }
             Mutex::new(sender)
         });

@@ -20,9 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::DeviceShared;
+use super::exit::{self, Worker};
 use super::outcome::ExecutionError;
 use super::wait::{lock, wait_for};
-use super::{DeviceShared, exit};
 use crate::print::PrintOptions;
 use crate::print::record::Sites;
 
@@ -41,6 +42,7 @@ const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mil
 /// The printing launches of one device.
 pub(crate) struct Prints {
     hub: Arc<Hub>,
+    worker: Worker,
 }
 
 struct Hub {
@@ -60,6 +62,7 @@ struct Hub {
 impl Default for Prints {
     fn default() -> Self {
         Self {
+            worker: Worker::default(),
             hub: Arc::new(Hub {
                 jobs: Mutex::default(),
                 changed: Condvar::new(),
@@ -115,8 +118,11 @@ impl Prints {
                 // Perhaps the last that has memory of the device.
                 exit::inside(|| drop(hub));
             };
-            if let Err(error) = worker.spawn(work) {
-                log::warn!("lines are printed when somebody waits, for want of a thread: {error}");
+            match worker.spawn(work) {
+                Ok(worker) => self.worker.is(worker),
+                Err(error) => log::warn!(
+                    "lines are printed when somebody waits, for want of a thread: {error}"
+                ),
             }
         }
     }
@@ -149,6 +155,10 @@ impl Drop for Prints {
     fn drop(&mut self) {
         self.hub.is_closed.store(true, Ordering::Release);
         self.hub.wake();
+        // A sink of this thread may be what the worker waits for.
+        if !IN_SINK.get() {
+            self.worker.join();
+        }
     }
 }
 

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use super::download::{Download, Missed};
 use super::upload::fill;
+use crate::device::DeviceShared;
+use crate::device::exit::{self, Worker};
 use crate::device::gate::Gate;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
 use crate::device::wait::{LostFlag, Progress, lock, wait_for};
-use crate::device::{DeviceShared, exit};
 
 /// What the host has to do before a batch is submitted.
 pub(super) struct Hop {
@@ -218,6 +219,14 @@ impl Gate for Hop {
 #[derive(Default)]
 pub(super) struct Porter {
     sender: OnceLock<Mutex<Sender<Errand>>>,
+    worker: Worker,
+}
+
+impl Drop for Porter {
+    fn drop(&mut self) {
+        drop(self.sender.take());
+        self.worker.join();
+    }
 }
 
 struct Errand {
@@ -237,8 +246,11 @@ impl Porter {
         let sender = self.sender.get_or_init(|| {
             let (sender, receiver) = channel();
             let thread = std::thread::Builder::new().name("tombolo porter".into());
-            if let Err(error) = thread.spawn(move || serve(receiver)) {
-                log::warn!("buffers move when somebody waits, for want of a thread: {error}");
+            match thread.spawn(move || serve(receiver)) {
+                Ok(worker) => self.worker.is(worker),
+                Err(error) => {
+                    log::warn!("buffers move when somebody waits, for want of a thread: {error}")
+                }
             }
             Mutex::new(sender)
         });
