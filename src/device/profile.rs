@@ -1,12 +1,16 @@
 //! GPU time of launches: each profiled launch runs in a compute pass of its own, between two
 //! timestamps at the pass's boundaries (the only place where every adapter with timestamps has them).
+//!
+//! lavapipe hands a timestamp to the threads that draw, which take it when something has them catch up: perhaps a
+//! barrier behind the first dispatch, whose time is missing then. The next timestamp makes it wait for them. So there the
+//! launch lies between two passes of nothing, each between two timestamps, the first of which counts.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::wait::{LostFlag, lock};
 
-/// Timestamps in one query set; two for each launch.
+/// Timestamps in one query set; two for each launch, or four.
 const QUERIES: u32 = 512;
 /// How long timestamps may be on their way when their batch has completed.
 const CALLBACK_TIME: Duration = Duration::from_secs(10);
@@ -106,16 +110,42 @@ struct Set {
 pub(crate) struct TimingSlot {
     queries: wgpu::QuerySet,
     first: u32,
+    /// The launch lies between two passes of nothing.
+    between: bool,
     ticks: Arc<Ticks>,
     period: f32,
 }
 
 impl TimingSlot {
-    pub(crate) fn writes(&self) -> wgpu::ComputePassTimestampWrites<'_> {
+    /// The timestamps of the launch's own pass, if it has any.
+    pub(crate) fn of_launch(&self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        (!self.between).then(|| self.writes(self.first, self.first + 1))
+    }
+
+    /// Records the beginning of the launch in a pass of its own, where it needs one.
+    pub(crate) fn begin(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.mark(self.first, encoder);
+    }
+
+    /// The same for its end.
+    pub(crate) fn end(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.mark(self.first + 1, encoder);
+    }
+
+    fn mark(&self, query: u32, encoder: &mut wgpu::CommandEncoder) {
+        if self.between {
+            drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: None,
+                timestamp_writes: Some(self.writes(query, query + 2)),
+            }));
+        }
+    }
+
+    fn writes(&self, begin: u32, end: u32) -> wgpu::ComputePassTimestampWrites<'_> {
         wgpu::ComputePassTimestampWrites {
             query_set: &self.queries,
-            beginning_of_pass_write_index: Some(self.first),
-            end_of_pass_write_index: Some(self.first + 1),
+            beginning_of_pass_write_index: Some(begin),
+            end_of_pass_write_index: Some(end),
         }
     }
 
@@ -145,8 +175,9 @@ impl Profiler {
         }
     }
 
-    pub(crate) fn take(&mut self, device: &wgpu::Device) -> TimingSlot {
-        if self.open.last().is_none_or(|set| set.used + 2 > QUERIES) {
+    pub(crate) fn take(&mut self, device: &wgpu::Device, between: bool) -> TimingSlot {
+        let wanted = if between { 4 } else { 2 };
+        if (self.open.last()).is_none_or(|set| set.used + wanted > QUERIES) {
             self.open.push(Set {
                 queries: device.create_query_set(&wgpu::QuerySetDescriptor {
                     label: Some("tombolo timestamps"),
@@ -160,10 +191,11 @@ impl Profiler {
         let last = self.open.len() - 1;
         let set = &mut self.open[last];
         let first = set.used;
-        set.used += 2;
+        set.used += wanted;
         TimingSlot {
             queries: set.queries.clone(),
             first,
+            between,
             ticks: Arc::clone(&set.ticks),
             period: self.period,
         }

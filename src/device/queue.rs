@@ -317,13 +317,20 @@ impl Recorder<'_> {
             .state
             .profiler
             .get_or_insert_with(|| Profiler::new(&device.raw, &device.queue_raw))
-            .take(&device.raw);
+            .take(&device.raw, device.capabilities.is_lavapipe());
+        self.open_encoder();
+        if let Some(encoder) = self.state.encoder.as_mut() {
+            slot.begin(encoder);
+        }
         self.open_pass(Some(&slot));
         slot
     }
 
-    pub(crate) fn end_timed(&mut self) {
+    pub(crate) fn end_timed(&mut self, slot: &TimingSlot) {
         self.end_pass();
+        if let Some(encoder) = self.state.encoder.as_mut() {
+            slot.end(encoder);
+        }
     }
 
     fn open_encoder(&mut self) {
@@ -345,7 +352,7 @@ impl Recorder<'_> {
             let pass = encoder
                 .begin_compute_pass(&wgpu::ComputePassDescriptor {
                     label: None,
-                    timestamp_writes: timing.map(TimingSlot::writes),
+                    timestamp_writes: timing.and_then(TimingSlot::of_launch),
                 })
                 .forget_lifetime();
             self.state.pass = Some(OpenPass {

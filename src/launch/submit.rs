@@ -267,8 +267,8 @@ impl Launch {
             }
             (None, None) => {}
         }
-        if timing.is_some() {
-            queue.end_timed();
+        if let Some(slot) = &timing {
+            queue.end_timed(slot);
         }
         if let Some((buffer, copy)) = &mirrored {
             let bytes = buffer.size();

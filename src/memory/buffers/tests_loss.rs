@@ -1,11 +1,16 @@
-//! Devices that are lost while bytes are on their way: after the copy was enqueued, and before anybody has the bytes.
+//! While bytes are on their way, that is after the copy was enqueued, and before anybody has the bytes: devices that are
+//! lost, and devices that go on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::{Buffer, BufferError};
 use crate::device::hooks::{self, Point};
-use crate::{Constants, Context, Device, DeviceOptions, Event, Kernel, LaunchError, Program};
+use crate::{
+    Constants, Context, Device, DeviceOptions, Event, EventStatus, Kernel, LaunchError, Program,
+};
 
 const SOURCE: &str = "
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
@@ -90,6 +95,50 @@ fn pairs() -> Vec<(Context, Kernels, Kernels)> {
         }
     }
     pairs
+}
+
+#[test]
+fn both_devices_go_on_while_bytes_are_on_their_way() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let _alone = hooks::alone();
+    for (context, source, target) in pairs() {
+        let values: Vec<u32> = (0..3000).collect();
+        let added: Vec<u32> = values.iter().map(|value| value * 3 + 1).collect();
+        let [moved, of_source, of_target] = [(); 3].map(|()| context.buffer_from(&values).unwrap());
+        let seen = context.buffer::<u32>(3000).unwrap();
+        source.add(&moved).unwrap();
+        // In the same batch of the target, in front of what waits for the bytes.
+        let before = target.add(&of_target).unwrap();
+        let (reached, has_begun) = channel();
+        let (go, may_go) = channel::<()>();
+        let (held, may_go) = (AtomicUsize::new(0), Mutex::new(may_go));
+        hooks::set(Some(Arc::new(move |point| {
+            if point == Point::HopBegun && held.fetch_add(1, Ordering::SeqCst) == 0 {
+                reached.send(()).unwrap();
+                // Whoever drops the sender lets it go, too.
+                let _ = may_go.lock().unwrap().recv_timeout(MINUTE);
+            }
+        })));
+        let _unhook = Unhook;
+        let event = target.copy(&moved, &seen).unwrap();
+        has_begun.recv_timeout(MINUTE).unwrap();
+        // Nobody has the bytes, and all that does not need them ends.
+        before.wait_timeout(MINUTE).unwrap();
+        for _ in 0..3 {
+            source
+                .add(&of_source)
+                .unwrap()
+                .wait_timeout(MINUTE)
+                .unwrap();
+        }
+        let thrice: Vec<u32> = values.iter().map(|value| value * 27 + 13).collect();
+        assert_eq!(of_source.read().unwrap(), thrice);
+        assert_ne!(event.status(), EventStatus::Complete);
+        go.send(()).unwrap();
+        event.wait_timeout(MINUTE).unwrap();
+        assert_eq!(seen.read().unwrap(), added);
+        assert_eq!(of_target.read().unwrap(), added);
+    }
 }
 
 #[test]
