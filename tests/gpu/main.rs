@@ -45,6 +45,7 @@ mod mirror;
 mod mirror_memory;
 mod mirror_transfers;
 mod persistent;
+mod persistent_calls;
 mod persistent_leases;
 mod persistent_sliced;
 mod pointer_atomics;
@@ -141,6 +142,7 @@ fn main() -> std::process::ExitCode {
         mirror_memory::CASES,
         mirror_transfers::CASES,
         persistent::CASES,
+        persistent_calls::CASES,
         persistent_leases::CASES,
         persistent_sliced::CASES,
         pointer_atomics::CASES,
