@@ -9,11 +9,10 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Error, Raw, seconds, spread, word};
+use support::{Error, Raw, Rows, seconds, word};
 use tombolo::{Context, Device, DeviceFunction, PersistentKernel, Program};
 
 /// How often everything is measured.
@@ -21,9 +20,6 @@ const ROUNDS: usize = 9;
 
 /// Threads that call at once.
 const THREADS: [u32; 4] = [1, 4, 16, 64];
-
-/// Measurements by row, and the most that they should be.
-type Rows = BTreeMap<String, (Option<f64>, Vec<f64>)>;
 
 const EMPTY: &str = "
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
@@ -38,7 +34,7 @@ fn main() -> Result<(), Error> {
         .collect();
     let wanted = |row: &str| only.is_empty() || only.iter().any(|part| row.contains(part));
     let context = Context::new()?;
-    let mut rows = Rows::new();
+    let mut rows = Rows::default();
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
         let name = word(&adapter.name);
@@ -51,11 +47,7 @@ fn main() -> Result<(), Error> {
         };
         for round in 0..=ROUNDS {
             let mut note = |row: String, goal: Option<f64>, value: f64| {
-                // The first round warms up.
-                if round > 0 {
-                    let row = rows.entry(format!("{row}/{name}"));
-                    row.or_insert((goal, Vec::new())).1.push(value);
-                }
+                rows.note(round, format!("{row}/{name}"), goal, value);
             };
             if wanted("round_trip") {
                 let launch = bench.launch()?;
@@ -88,10 +80,7 @@ fn main() -> Result<(), Error> {
             }
         }
     }
-    for (row, (goal, values)) in rows {
-        let goal = goal.map_or(String::new(), |goal| format!(" goal <= {goal}"));
-        println!("{row} = {}{goal}", spread(values, 4));
-    }
+    rows.print("<=", 4);
     Ok(())
 }
 

@@ -8,12 +8,11 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Error, seconds, spread, word};
+use support::{Error, Rows, seconds, word};
 use tombolo::{
     Constants, Context, Device, HostServices, Kernel, Launch, PrintOptions, PrintRecord, Program,
 };
@@ -31,9 +30,6 @@ const ROUNDS: usize = 9;
 /// Lines that a kernel prints for the rows on printing.
 const LINES: u32 = 1 << 20;
 
-/// Measurements by row.
-type Rows = BTreeMap<String, (Option<f64>, Vec<f64>)>;
-
 fn main() -> Result<(), Error> {
     let only: Vec<String> = std::env::args()
         .skip(1)
@@ -41,14 +37,15 @@ fn main() -> Result<(), Error> {
         .collect();
     let wanted = |row: &str| only.is_empty() || only.iter().any(|part| row.contains(part));
     let context = Context::new()?;
-    let mut rows = Rows::new();
+    let mut rows = Rows::default();
     if wanted("idle") {
-        let measured: Vec<f64> = (0..3)
-            .filter_map(|_| idle())
-            .map(|cost| cost * 1e3)
-            .collect();
-        if !measured.is_empty() {
-            rows.insert("time idle_server_ms_per_s/host".into(), (None, measured));
+        for (round, cost) in (1..=3).filter_map(|round| Some((round, idle()?))) {
+            rows.note(
+                round,
+                "time idle_server_ms_per_s/host".into(),
+                None,
+                cost * 1e3,
+            );
         }
     }
     for adapter in context.adapters() {
@@ -60,11 +57,7 @@ fn main() -> Result<(), Error> {
         let mut bench = Bench::new(&device)?;
         for round in 0..=ROUNDS {
             let mut note = |row: String, goal: Option<f64>, value: f64| {
-                // The first round warms up.
-                if round > 0 {
-                    let row = rows.entry(format!("{row}/{name}"));
-                    row.or_insert((goal, Vec::new())).1.push(value);
-                }
+                rows.note(round, format!("{row}/{name}"), goal, value);
             };
             if wanted("calls") || wanted("relaunch") || wanted("loopback") {
                 let relaunch = bench.relaunch()?;
@@ -97,10 +90,7 @@ fn main() -> Result<(), Error> {
             }
         }
     }
-    for (row, (goal, values)) in rows {
-        let goal = goal.map_or(String::new(), |goal| format!(" goal >= {goal}"));
-        println!("{row} = {}{goal}", spread(values, 3));
-    }
+    rows.print(">=", 3);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each bench uses its part.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use tombolo::{Constants, Device, Kernel, Program};
@@ -139,6 +140,31 @@ pub fn spread(mut values: Vec<f64>, digits: usize) -> String {
         values[0],
         values[values.len() - 1],
     )
+}
+
+/// What was measured for each row, with its goal.
+#[derive(Default)]
+pub struct Rows(BTreeMap<String, (Option<f64>, Vec<f64>)>);
+
+impl Rows {
+    /// Notes what a round has measured; the one with the number 0 warms up.
+    pub fn note(&mut self, round: usize, row: String, goal: Option<f64>, value: f64) {
+        if round > 0 {
+            self.0
+                .entry(row)
+                .or_insert((goal, Vec::new()))
+                .1
+                .push(value);
+        }
+    }
+
+    /// Prints them; `sign` says whether goals are limits from above or from below.
+    pub fn print(self, sign: &str, digits: usize) {
+        for (row, (goal, values)) in self.0 {
+            let goal = goal.map_or(String::new(), |goal| format!(" goal {sign} {goal}"));
+            println!("{row} = {}{goal}", spread(values, digits));
+        }
+    }
 }
 
 /// What rows call an adapter.
