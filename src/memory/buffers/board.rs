@@ -394,7 +394,7 @@ impl<'r> Boarding<'r> {
                     state.host_taint.add(range.clone(), outcome);
                 }
             }
-            state.begin(&self.device, self.place, &range, one.access, batch);
+            state.begin(&self.device, self.place, &range, one.access, batch, false);
         }
     }
 

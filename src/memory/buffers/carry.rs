@@ -195,7 +195,7 @@ impl Root {
                 copy.used(&batch, Some(load.range.clone()), now);
             }
             if is_common {
-                state.begin_transfer(device, place, &load.range, Access::Overwrite, &batch);
+                state.begin(device, place, &load.range, Access::Overwrite, &batch, true);
             }
             // The outcome of a load is that of its transfer, where it waits for one.
             if let (Some(_), [outcome]) = (&load.memory, &load.outcomes[..]) {

@@ -238,7 +238,14 @@ impl Root {
         state.put_copy(place, copy);
         drop(old);
         if let Some(batch) = batch {
-            state.begin_transfer(device, place, &(0..self.bytes), Access::Overwrite, &batch);
+            state.begin(
+                device,
+                place,
+                &(0..self.bytes),
+                Access::Overwrite,
+                &batch,
+                true,
+            );
         }
         for (there, other) in others {
             if !exchange.import(&mut memory, &other) {

@@ -428,7 +428,7 @@ impl State {
             copy.overwritten(&range);
             copy.used(batch, Some(range.clone()), now);
         }
-        self.begin(device, place, &range, Access::Overwrite, batch);
+        self.begin(device, place, &range, Access::Overwrite, batch, false);
     }
 
     /// The outcomes that decide about what the host has of a range; where it has the latest bytes, and only there.

@@ -281,39 +281,16 @@ impl State {
         }
     }
 
-    /// Remembers a command until it has ended.
-    pub(super) fn begin(
-        &mut self,
-        device: &Arc<DeviceShared>,
-        place: Place,
-        range: &Range<u64>,
-        access: Access,
-        batch: &Arc<Batch>,
-    ) {
-        self.begin_any(device, place, range, access, batch, false);
-    }
-
-    /// Remembers the writes of a transfer, where others see the memory.
-    pub(super) fn begin_transfer(
-        &mut self,
-        device: &Arc<DeviceShared>,
-        place: Place,
-        range: &Range<u64>,
-        access: Access,
-        batch: &Arc<Batch>,
-    ) {
-        self.begin_any(device, place, range, access, batch, true);
-    }
-
     /// Remembers the reads of a transfer, where others see the memory.
     pub(super) fn begin_reading(&mut self, place: Place, range: &Range<u64>, batch: &Arc<Batch>) {
         if let Some(copy) = self.copy(place).filter(|copy| copy.is_common()) {
             let device = Arc::clone(&copy.shared.device);
-            self.begin_transfer(&device, place, range, Access::Read, batch);
+            self.begin(&device, place, range, Access::Read, batch, true);
         }
     }
 
-    fn begin_any(
+    /// Remembers a command until it has ended; `is_transfer` says that it moves bytes and is nobody's command.
+    pub(super) fn begin(
         &mut self,
         device: &Arc<DeviceShared>,
         place: Place,
