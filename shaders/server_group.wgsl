@@ -69,15 +69,7 @@ $kernels$
         let seen = tombolo_server_seen;
         var bell = seen;
         var posts = tombolo_server_known_posts;
-        loop {
-            tombolo_server_fence();
-$look$
-            tombolo_server_turns += 1u;
-            if bell != seen $or_posts$ || tombolo_server_turns >= most {
-                break;
-            }
-        }
-        tombolo_server_fence();
+$wait$
         tombolo_server_leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
         tombolo_server_port = 0u;
         tombolo_server_end = $ports$u;

@@ -78,15 +78,7 @@ $kernels$
             break;
         }
         var bell = seen;
-        loop {
-            tombolo_server_fence();
-$look$
-            tombolo_server_turns += 1u;
-            if bell != seen $or_posts$ || tombolo_server_turns >= most {
-                break;
-            }
-        }
-        tombolo_server_fence();
+$wait$
         leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
         single = $single$ && !leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u;
 $known_posts$

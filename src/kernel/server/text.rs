@@ -9,6 +9,7 @@ use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 
 const COMMON: &str = include_str!("../../../shaders/server.wgsl");
 const SEAL: &str = include_str!("../../../shaders/server_seal.wgsl");
+const WAIT: &str = include_str!("../../../shaders/server_wait.wgsl");
 const LANE: &str = include_str!("../../../shaders/server_lane.wgsl");
 const GROUP: &str = include_str!("../../../shaders/server_group.wgsl");
 
@@ -144,6 +145,7 @@ pub(crate) fn write(
     };
     let text = format!("{COMMON}{seal}{own}")
         .replace("$head$", &head)
+        .replace("$wait$\n", WAIT)
         .replace("$binding$", &binding)
         .replace("$posts$", &posts)
         .replace("$cases$", &cases)
