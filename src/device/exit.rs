@@ -3,9 +3,9 @@
 //! Threads of the runtime deliver prints, wake futures, or move bytes between devices, and may be the last to let go of
 //! a device, and with it of a driver. When the process ends, drivers take themselves apart, and a thread that is inside
 //! one then, or unloads it, brings the process down: of programs that ended right after they had dropped a device one
-//! in a hundred crashed. So whoever drops a device waits for its threads where he can ([`Worker`]); and all of them come
-//! through a door before they touch a device, which whoever ends the process closes first, as soon as all that are inside
-//! have come out.
+//! in a hundred crashed. So whoever drops a device waits for its threads where he can ([`Worker`]); and they come through
+//! a door before they touch a device, which whoever ends the process closes first, as soon as all that are inside have
+//! come out. Servers and services have threads of their own, which end where those are stopped or dropped.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -109,9 +109,17 @@ impl Worker {
     }
 
     /// Waits for it, unless it is this thread itself. It must have been told to end.
+    ///
+    /// Threads that are inside wait for nobody, since two might wait for each other; and behind a closed door no thread ends.
     pub(crate) fn join(&self) {
+        self.join_unless(&DOOR);
+    }
+
+    fn join_unless(&self, door: &Door) {
         let thread = lock(&self.0).take();
         if let Some(thread) = thread
+            && !INSIDE.get()
+            && !door.is_closed.load(Ordering::Acquire)
             && thread.thread().id() != std::thread::current().id()
         {
             // It says so itself if it panics.
@@ -179,5 +187,33 @@ mod tests {
         let door = Door::new();
         assert!(!door.inside(|| door.close(Duration::from_secs(3600))));
         assert!(door.close(Duration::ZERO));
+    }
+
+    #[test]
+    fn whoever_drops_what_a_thread_works_for_waits_for_it() {
+        let door = Door::new();
+        let start = || {
+            let worker = Worker::default();
+            let ((leave, may_leave), (left, has_left)) = (channel::<()>(), channel());
+            worker.is(std::thread::spawn(move || {
+                let _ = may_leave.recv_timeout(Duration::from_secs(60));
+                left.send(()).unwrap();
+            }));
+            (worker, leave, has_left)
+        };
+        let (worker, leave, has_left) = start();
+        leave.send(()).unwrap();
+        worker.join_unless(&door);
+        has_left.try_recv().unwrap();
+        // From inside, and when the process ends, nobody waits for threads that may not end.
+        let (worker, leave, has_left) = start();
+        door.inside(|| worker.join_unless(&door));
+        has_left.try_recv().unwrap_err();
+        leave.send(()).unwrap();
+        let (worker, leave, has_left) = start();
+        assert!(door.close(Duration::ZERO));
+        worker.join_unless(&door);
+        has_left.try_recv().unwrap_err();
+        leave.send(()).unwrap();
     }
 }
