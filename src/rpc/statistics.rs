@@ -56,7 +56,8 @@ pub struct ServiceStatistics {
     /// Calls whose length did not even fit the port.
     pub oversize: u64,
     /// Looks at calls whose words had not all arrived, on devices that write them over a bus. The server looks again until
-    /// they have; what is not whole after a second is no call.
+    /// they have; what is not whole after a second is answered as malformed, and counted nowhere else. Looks, not calls: one
+    /// call may add many.
     pub late: u64,
     /// Bytes of memory that the ports take, for all devices together: those of the host and those of the devices.
     pub port_bytes: u64,

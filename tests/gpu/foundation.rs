@@ -136,10 +136,9 @@ fn profiling_counts_every_dispatch(f: &Fixture) {
     // Work in the first dispatch alone, and in the last alone, is seen either way: some of it is more than all the other
     // invocations do. How much that is depends on how many groups run beside each other. Whatever else the machine does
     // makes launches longer and never shorter: the shortest of each kind are compared, of as many.
-    let mut idle = Duration::MAX;
     for last in [false, true] {
         let deadline = Instant::now() + Duration::from_secs(60);
-        let (mut groups, mut busy) = (256, Duration::MAX);
+        let (mut groups, mut busy, mut idle) = (256, Duration::MAX, Duration::MAX);
         loop {
             let (from, to) = match last {
                 false => (0, groups),
@@ -149,6 +148,7 @@ fn profiling_counts_every_dispatch(f: &Fixture) {
                 idle = idle.min(time(0, 0));
                 busy = busy.min(time(from, to));
             }
+            assert!(idle > Duration::ZERO);
             if busy > idle * 3 {
                 break;
             }
@@ -157,11 +157,10 @@ fn profiling_counts_every_dispatch(f: &Fixture) {
                 "{from}..{to}: {busy:?} of {idle:?}"
             );
             if groups < MOST {
-                (groups, busy) = (groups * 2, Duration::MAX);
+                (groups, busy, idle) = (groups * 2, Duration::MAX, Duration::MAX);
             }
         }
     }
-    assert!(idle > Duration::ZERO);
     time(most - 32, most + 32);
     // The last run has worked on either side of where the grid is cut.
     let heavy = most - 32..most + 32;

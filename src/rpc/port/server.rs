@@ -324,7 +324,11 @@ impl<W: Words, P: Private> Server<W, P> {
                 .wrapping_add(mixed(layout.request(port), request));
             is_whole = all == words.load(at + SEAL);
         }
-        if !is_whole {
+        if is_whole {
+            if !sweeper.late.is_empty() {
+                sweeper.late.remove(&port);
+            }
+        } else {
             dispatch.late();
             if !sweeper.gives_up(port, request) {
                 own.unlock(port);
