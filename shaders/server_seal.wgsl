@@ -17,7 +17,10 @@ fn tombolo_server_store(at: u32, word: u32) {
 
 // Writes the two words in front of the results, and the seal. There are results with the status of success alone.
 fn tombolo_server_seal(results: u32, status: u32, reply: u32, request: u32) {
-    let lease = select(0u, atomicLoad(&tombolo_server[$lease$u]), status == $failed$u);
+    var lease = 0u;
+    if status == $failed$u {
+        lease = atomicLoad(&tombolo_server[$lease$u]);
+    }
     let sum = select(0u, tombolo_server_sum, status == 1u);
     tombolo_server_sum = 0u;
     atomicStore(&tombolo_answers[results], status);

@@ -254,7 +254,9 @@ impl Core {
     pub fn rung(&self, port: usize, posts: usize) {
         // Whoever sees the count sees the calls.
         self.posted.fetch_add(posts as u64, Ordering::Release);
-        self.frame.ring(port, posts);
+        if !self.is_sliced() {
+            self.frame.ring(port, posts);
+        }
         self.wake();
     }
 

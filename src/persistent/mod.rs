@@ -202,7 +202,8 @@ impl PersistentKernel {
             lock(slices).reset(core);
         }
         core.set_stage(Stage::Running);
-        *state = State::Running(spawn(*relay)?);
+        // Without a thread it is closed again, or callers would wait for it.
+        *state = State::Running(spawn(*relay).inspect_err(|_| core.set_stage(Stage::Closed))?);
         Ok(())
     }
 }

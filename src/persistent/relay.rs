@@ -152,8 +152,9 @@ impl Relay {
                 }
                 Ok(true)
             }
-            // What somebody else's launch has done to what a handler works on.
+            // What somebody else's launch has done to what a handler works on; it hides what a call has failed of.
             End::Faulty(error) if done && matches!(*error, ExecutionError::Inherited { .. }) => {
+                core.note_fault(lease, error);
                 Ok(true)
             }
             End::Faulty(error) => Err(ServerFailure::LeaseFailed { lease, error }),

@@ -138,6 +138,10 @@ impl Slices {
 
     /// Sends a slice, or looks after the oldest; `false` if there was nothing to do, or the server has failed.
     pub fn turn(&mut self, core: &Core) -> bool {
+        // Whoever had the slices before may have ended the server.
+        if matches!(core.stage(), Stage::Closed | Stage::Failed) {
+            return false;
+        }
         let turned = self.try_turn(core);
         self.end(core, turned)
     }
@@ -367,16 +371,17 @@ impl Slices {
         } = flight;
         match end {
             Ok(()) => {}
+            // What a call has failed of, or what somebody else's launch has done to what a handler works on, which hides it.
             Err(error)
                 if matches!(
                     *error,
-                    ExecutionError::Assertion { .. } | ExecutionError::CallFailed { .. }
+                    ExecutionError::Assertion { .. }
+                        | ExecutionError::CallFailed { .. }
+                        | ExecutionError::Inherited { .. }
                 ) =>
             {
                 core.note_fault(lease, error);
             }
-            // What somebody else's launch has done to what a handler works on.
-            Err(error) if matches!(*error, ExecutionError::Inherited { .. }) => {}
             Err(error) => {
                 self.unanswered.push(calls);
                 return (slot, Err(ServerFailure::LeaseFailed { lease, error }));

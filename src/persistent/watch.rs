@@ -41,7 +41,9 @@ impl Watch {
 /// Wakes `waker` when there is an answer to `posted`, or a port may be free, or the server has ended.
 pub(super) fn wake_after(core: &Arc<Core>, posted: Option<Posted>, waker: &Waker) {
     let mut state = lock(&core.watch.state);
-    let same = |(known, _): &&mut (Option<Posted>, Waker)| *known == posted && posted.is_some();
+    let same = |(known, own): &&mut (Option<Posted>, Waker)| {
+        *known == posted && (posted.is_some() || own.will_wake(waker))
+    };
     match state.waiting.iter_mut().find(same) {
         Some((_, known)) => known.clone_from(waker),
         None => state.waiting.push((posted, waker.clone())),
@@ -68,6 +70,8 @@ pub(super) fn wake_after(core: &Arc<Core>, posted: Option<Posted>, waker: &Waker
 
 fn run(core: &Weak<Core>, watch: &Watch) {
     let (mut looks, mut naps) = (0, 0u32);
+    // Since those that wait for a port were woken.
+    let mut ports = 0;
     loop {
         let mut state = lock(&watch.state);
         if state.waiting.is_empty() {
@@ -81,7 +85,9 @@ fn run(core: &Weak<Core>, watch: &Watch) {
         }
         drop(state);
         // Whoever holds the server is the one who ends it; if it went meanwhile, this has it last.
-        let woke = exit::inside(|| Some(core.upgrade()?.look_for_futures(looks >= LOOKS)));
+        let long = ports >= LOOKS;
+        ports = if long { 0 } else { ports + 1 };
+        let woke = exit::inside(|| Some(core.upgrade()?.look_for_futures(long)));
         match woke {
             None => return,
             Some(true) => (looks, naps) = (0, 0),
