@@ -110,8 +110,10 @@ impl<M> Blocks<M> {
     }
 
     /// How large the next block should be that is to hold `bytes` bytes, where none may be larger than `most`.
-    pub(super) fn next_bytes(&self, bytes: u64, most: u64) -> u64 {
-        let all: u64 = self.blocks.iter().map(|block| block.bytes).sum();
+    pub(super) fn next_bytes(&self, bytes: u64, most: u64, avoid: &[u64]) -> u64 {
+        // Those to be avoided may have room, and are not what makes another one necessary.
+        let full = (self.blocks.iter()).filter(|block| !avoid.contains(&block.number));
+        let all: u64 = full.map(|block| block.bytes).sum();
         let wanted = all.max(FIRST_BYTES).max(bytes.saturating_mul(PART));
         wanted.min(most).next_power_of_two().min(most)
     }
@@ -230,7 +232,7 @@ mod tests {
                         let avoid: Vec<u64> =
                             avoid.iter().filter_map(|&at| numbers.get(at).copied()).collect();
                         if blocks.take(bytes, 256, &avoid).map(|(room, _)| enter(&mut held, room, bytes, &mut user, &mut memory, &avoid)).is_none() {
-                            let size = blocks.next_bytes(bytes, MOST);
+                            let size = blocks.next_bytes(bytes, MOST, &avoid);
                             prop_assert!(size <= MOST && size >= bytes);
                             blocks.add(made, size);
                             memory.insert(made, vec![(0, false); (size / 16) as usize]);

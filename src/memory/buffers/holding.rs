@@ -82,7 +82,7 @@ impl DeviceCopy {
         let mut blocks = lock(&room.blocks);
         let mut found = blocks.take(bytes, BINDABLE, avoid);
         if found.is_none() {
-            let size = blocks.next_bytes(bytes, most);
+            let size = blocks.next_bytes(bytes, most, avoid);
             let reserved = lock(&room.buffers).reserved;
             if cap.is_some_and(|cap| reserved + size > cap) {
                 return None;

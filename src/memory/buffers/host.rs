@@ -228,6 +228,7 @@ impl<T: Pod> Buffer<T> {
         let range = self.bytes();
         state.check_maps("a move", &range, false, None)?;
         state.notice_losses();
+        state.forget_ended();
         let place = root.context().place_of(device)?;
         root.settle_in(state, device, place, &[])?;
         let want = Want {
@@ -246,7 +247,7 @@ impl<T: Pod> Buffer<T> {
 }
 
 impl Root {
-    /// Reads bytes; waits for them with the buffer unlocked.
+    /// Reads bytes; waits for them with the buffer unlocked, but in memory that devices have in common.
     pub(super) fn read_into(
         &self,
         what: &'static str,
@@ -333,7 +334,7 @@ impl Root {
     /// it is not kept while the heap is waited for.
     fn read_heap(
         &self,
-        state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, State>,
         range: Range<u64>,
         bytes: &mut [u8],
     ) -> Result<(), BufferError> {
@@ -346,11 +347,13 @@ impl Root {
         };
         // It stays where it is as long as the buffer lives.
         let heap = heap.clone();
+        // Those of now and of then: what is overwritten meanwhile may have been read before.
+        let mut outcomes = state.host_taint.touching(&range);
         drop(state);
         let host = heap.host()?;
         bytes.copy_from_slice(host.slice(ptr.byte_add(range.start), bytes.len())?);
         drop(host);
-        let outcomes = self.lock().host_taint.touching(&range);
+        outcomes.extend(self.lock().host_taint.touching(&range));
         failure_of(&outcomes)
     }
 

@@ -7,7 +7,8 @@
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
 //!   versions.
-//! - Nobody waits for bytes when a command is enqueued, but for those of batches that are themselves still held back.
+//! - Nobody waits for bytes when a command is enqueued, but for those of batches that are themselves still held back, and
+//!   for other devices where copies, fills and reads of the host touch memory that these have in common.
 //! - What a failed launch would have written is poisoned wherever it goes, also on other devices and the host.
 
 mod blocks;

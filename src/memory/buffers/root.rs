@@ -285,6 +285,8 @@ impl State {
     pub(super) fn begin_reading(&mut self, place: Place, range: &Range<u64>, batch: &Arc<Batch>) {
         if let Some(copy) = self.copy(place).filter(|copy| copy.is_common()) {
             let device = Arc::clone(&copy.shared.device);
+            // Nobody else may, where no launch comes between.
+            self.forget_ended();
             self.begin(&device, place, range, Access::Read, batch, true);
         }
     }
@@ -344,7 +346,8 @@ impl State {
     ) -> Vec<(Arc<DeviceShared>, Arc<Batch>)> {
         let hazards = self.residency.hazards(place, range.clone(), access);
         let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
-        let foreign = uses.filter(|used| !Arc::ptr_eq(&used.device, device));
+        // What has ended needs no gate, and no thread that opens it.
+        let foreign = uses.filter(|used| !Arc::ptr_eq(&used.device, device) && !used.is_over());
         foreign
             .map(|used| (Arc::clone(&used.device), Arc::clone(&used.batch)))
             .collect()
