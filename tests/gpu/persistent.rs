@@ -13,6 +13,7 @@ use tombolo::{
 };
 
 cases![
+    a_million_calls_are_each_answered,
     one_thread_calls,
     structures_vectors_and_matrices_travel,
     handlers_follow_pointers,
@@ -88,6 +89,25 @@ pub const ADD: &str = "@group(0) @binding(0) var<storage, read_write> sums: arra
     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         sums[id.x] += id.x + 1u;
     }";
+
+/// As many as kernels make of the host.
+fn a_million_calls_are_each_answered(f: &Fixture) {
+    const THREADS: u32 = 8;
+    const CALLS: u32 = 125_000;
+    let server = start(builder(&f.device, MIX).handler("mix").ports(256));
+    let function: Mixer = server.function("mix").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let function = &function;
+            scope.spawn(move || {
+                let calls: Vec<_> = (0..CALLS).map(|i| (thread * CALLS + i, !i)).collect();
+                let results = function.call_all(&calls).unwrap();
+                let expected = calls.iter().map(|&(x, y)| mix(x, y));
+                assert!(expected.eq(results), "thread {thread}");
+            });
+        }
+    });
+}
 
 fn one_thread_calls(f: &Fixture) {
     let (server, function) = mixer(f);

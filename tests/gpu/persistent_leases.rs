@@ -27,6 +27,7 @@ cases![
     the_heap_grows_under_a_server,
     a_stuck_lease_is_told_and_the_server_starts_again,
     stopping_serves_what_was_posted,
+    drops_at_every_phase_hang_nobody,
     stopping_while_threads_call_hangs_nobody,
 ];
 
@@ -366,6 +367,56 @@ fn stopping_serves_what_was_posted(f: &Fixture) {
     for (call, x) in [(taken, 2), (posted, 3)] {
         let sum = call.wait_timeout(MINUTE).unwrap();
         assert!((x + 1..=x + 1 + late).contains(&sum), "{sum} of {x}");
+    }
+}
+
+/// With a call that is answered, one in its handler, or one that nobody has taken: the call is dropped, or the server.
+fn drops_at_every_phase_hang_nobody(f: &Fixture) {
+    for (phase, drops_server) in (0..3).flat_map(|phase| [(phase, false), (phase, true)]) {
+        let (services, arrivals, open) = gate();
+        let program = Program::with_services("server.wgsl", GATED, &services).unwrap();
+        let builder = PersistentKernel::builder(&f.device, &program).services(&services);
+        let server = start(builder.handler("gated").ports(4));
+        let gated = server.function::<(u32,), u32>("gated").unwrap();
+        let first = gated.begin(&(1,));
+        assert_eq!(arrivals.recv_timeout(MINUTE).unwrap(), 1);
+        let call = match phase {
+            0 => {
+                open.send(()).unwrap();
+                assert_eq!(first.wait_timeout(MINUTE).unwrap(), 2);
+                // Answered, and not asked for.
+                open.send(()).unwrap();
+                let call = gated.begin(&(5,));
+                assert_eq!(arrivals.recv_timeout(MINUTE).unwrap(), 5);
+                call
+            }
+            1 => first,
+            _ => {
+                let behind = gated.begin(&(7,));
+                drop(first);
+                behind
+            }
+        };
+        if drops_server {
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(server));
+                // Whoever waits at the gate is let through while the server is dropped.
+                (0..8).for_each(|_| open.send(()).unwrap());
+            });
+            let error = gated.call_timeout(&(9,), MINUTE).unwrap_err();
+            assert!(matches!(error, CallError::Stopped { .. }), "{error}");
+            drop(call);
+        } else {
+            drop(call);
+            (0..8).for_each(|_| open.send(()).unwrap());
+            // Its port comes back: more calls than there are ports are served.
+            for x in 10..18 {
+                open.send(()).unwrap();
+                let sum = gated.call_timeout(&(x,), MINUTE).unwrap();
+                assert!(sum == x + 1, "{sum} of {x}, or status: TimedOut");
+            }
+        }
+        f.device.finish().unwrap();
     }
 }
 
