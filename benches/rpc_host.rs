@@ -72,6 +72,9 @@ fn main() -> Result<(), Error> {
                         Some(50.0),
                         relaunch * rate,
                     );
+                    // From one call of an invocation to its next; the round trip where all groups run at once, and more where they take turns.
+                    let trip = f64::from(groups * LANES) / rate;
+                    note(format!("time round_trip_{groups}_us"), None, trip * 1e6);
                     note(format!("ratio loopback_{groups}"), None, rate / loopback);
                     let together = bench.calls(index, true)?;
                     note(format!("ratio group_{groups}"), None, together / rate);
