@@ -40,6 +40,8 @@ pub(crate) struct HeapSetup {
     pub barriers: bool,
     /// The device rations turns of loops, so that calls take their time while they wait.
     pub rations: bool,
+    /// Pointers in a node choose their binding apart from the rest of it.
+    pub pointers_apart: bool,
     /// What calls post has memory of its own.
     pub splits_ports: bool,
     /// The kernel may get a status record, which takes a binding.
@@ -73,6 +75,7 @@ impl Default for HeapSetup {
             checked: false,
             barriers: true,
             rations: false,
+            pointers_apart: false,
             splits_ports: false,
             may_report: false,
             beside: Vec::new(),
@@ -140,6 +143,7 @@ impl HeapSetup {
             info: (checked || !self.window_aligned).then(|| bindings.heap_info()),
             checked: checked.then(|| bindings.status()),
             arguments,
+            pointers_apart: self.pointers_apart,
             capabilities: capabilities.bits(),
         }
     }

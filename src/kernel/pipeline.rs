@@ -262,6 +262,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             mode: options.pointers,
             barriers: !device.capabilities.is_lavapipe(),
             rations: device.capabilities.needs_loop_guard(),
+            pointers_apart: device.capabilities.is_lavapipe(),
             splits_ports: device.capabilities.splits_ports(),
             checked,
             may_report: checked || loop_budget.is_some(),

@@ -114,7 +114,7 @@ impl Builder<'_> {
             .map(|(_, count)| self.vector_type(*count, Scalar::U32))
             .collect();
         let mut loaded = Vec::with_capacity(parts.len());
-        if first.array.is_some() || first.root.selector.is_none() {
+        if !first.needs_choice() {
             self.in_binding(first, &mut |b, array| {
                 for (place, count) in parts {
                     loaded.push(b.gather(array, place, 0, *count));

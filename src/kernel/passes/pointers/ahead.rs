@@ -1,5 +1,9 @@
 //! Loads that can be made together: those of one node that follow each other with nothing in between that
 //! could change what they read. Together they take one choice of the binding, and one test.
+//!
+//! Pointers that are only followed come first, wherever the kernel reads them: the next node waits for them, and for
+//! nothing else. Where that pays ([`super::options::PointerOptions::pointers_apart`]) they also have a choice of their
+//! own.
 
 use naga::{Expression, Handle, Scalar, Statement};
 
@@ -21,7 +25,7 @@ struct Load {
 impl Rewriter<'_> {
     /// The type of what is loaded through a pointer into the heap.
     fn loaded_type(&self, handle: Handle<Expression>, pointer: Handle<Expression>) -> Option<Ty> {
-        match self.scan.narrow.values.contains(&handle) {
+        match self.is_narrow(handle) {
             true => Some(Ty::Scalar(Scalar::U32)),
             false => self.scan.pointers.get(&pointer).map(|p| p.pointee),
         }
@@ -45,12 +49,30 @@ impl Rewriter<'_> {
             self.map.insert(handle, Mapped::Value(loaded));
             return Ok(());
         }
+        let (mut first, rest): (Vec<_>, Vec<_>) =
+            (loads.into_iter()).partition(|load| self.is_narrow(load.handle));
+        if self.builder.heap.pointers_apart && place.needs_choice() {
+            self.load_at_once(&first);
+            self.load_at_once(&rest);
+        } else {
+            first.extend(rest);
+            self.load_at_once(&first);
+        }
+        Ok(())
+    }
+
+    /// Makes loads of one node, with one choice of the binding.
+    fn load_at_once(&mut self, loads: &[Load]) {
         let parts: Vec<_> = loads.iter().map(|load| (load.place, load.ty)).collect();
         let values = self.builder.load_values(&parts);
         for (load, value) in loads.iter().zip(values) {
             self.map.insert(load.handle, Mapped::Value(value));
         }
-        Ok(())
+    }
+
+    /// Whether a value is a pointer that is only followed: its low word alone.
+    fn is_narrow(&self, handle: Handle<Expression>) -> bool {
+        self.scan.narrow.values.contains(&handle)
     }
 
     /// The load `first` from `place`, and those behind it that can be made with it. None, if there are no others.

@@ -42,6 +42,8 @@ pub(super) struct Heap {
     /// The bindings, the favoured ones first.
     pub variables: Vec<Handle<GlobalVariable>>,
     pub element: HeapElement,
+    /// Pointers in a node have a choice of their own.
+    pub pointers_apart: bool,
     pub translation: Translation,
     pub boundary: Boundary,
     pub info: Option<Handle<GlobalVariable>>,
@@ -227,6 +229,7 @@ impl Heap {
         Ok(Self {
             variables,
             element: scan.element,
+            pointers_apart: options.pointers_apart,
             translation,
             boundary,
             info,

@@ -56,6 +56,10 @@ pub struct PointerOptions {
     pub checked: Option<ResourceBinding>,
     /// Storage variables that are reached through the heap, because the adapter has no bindings left for them.
     pub arguments: Option<ArgumentTable>,
+    /// Where a pointer chooses its binding, the pointers in a node have a choice of their own, apart from the rest
+    /// of the node. Faster where every branch is executed on both sides, and loads are what a step waits for
+    /// (lavapipe); slower elsewhere.
+    pub pointers_apart: bool,
     /// What the device can do, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on it.
     pub capabilities: u64,
 }

@@ -60,6 +60,11 @@ impl Place {
             ..self
         }
     }
+
+    /// Whether a pointer decides, while the kernel runs, in which binding the place lies.
+    pub fn needs_choice(&self) -> bool {
+        self.array.is_none() && self.root.selector.is_some()
+    }
 }
 
 /// What the tests of checked mode find out about a pointer before it is split.

@@ -27,6 +27,7 @@ pub(super) fn unified() -> PointerOptions {
         info: None,
         checked: None,
         arguments: None,
+        pointers_apart: false,
         capabilities: Capabilities::all().bits(),
     }
 }
@@ -71,6 +72,10 @@ pub(super) fn every_option() -> Vec<PointerOptions> {
         },
         segmented(2),
         segmented(3),
+        PointerOptions {
+            pointers_apart: true,
+            ..segmented(2)
+        },
         split(1, 1, DeviceFavored),
         split(1, 1, SharedFavored),
         split(2, 2, DeviceFavored),

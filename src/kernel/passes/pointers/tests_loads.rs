@@ -1,7 +1,7 @@
 //! Which words are loaded from the heap, how often, and where: what the pass makes of a kernel, as text.
 
 use super::super::tests_support::occurrences;
-use super::options::{HeapElement, TranslationMode};
+use super::options::{HeapElement, PointerOptions, TranslationMode};
 use super::tests::{NODE, checked, kernel, lowered, segmented, split, unified};
 
 const WALK: &str = "var q = p; var sum = 0.0;
@@ -134,4 +134,28 @@ fn nothing_is_kept_of_a_load_that_may_not_be() {
             assert_eq!(masks, kept, "{body}: {text}");
         }
     }
+}
+
+#[test]
+fn the_pointer_to_the_next_node_is_loaded_first() {
+    for options in [unified(), segmented(2)] {
+        let (text, _) = lowered(&kernel(NODE, WALK), &options);
+        // The kernel reads `value` before it, which lies at the beginning of the node.
+        let next = text.find(" + 1u)].x;").map(|at| at + " + 1u".len());
+        assert!(next.is_some() && next == text.find(")].x;"), "{text}");
+    }
+}
+
+#[test]
+fn pointers_have_a_choice_of_their_own_where_that_pays() {
+    let choices = |pointers_apart, segments| {
+        let options = PointerOptions {
+            pointers_apart,
+            ..segmented(segments)
+        };
+        let (text, _) = lowered(&kernel(NODE, WALK), &options);
+        occurrences(&text, "} else {")
+    };
+    assert_eq!(choices(true, 2), choices(false, 2) + 1);
+    assert_eq!(choices(true, 1), choices(false, 1));
 }
