@@ -39,15 +39,45 @@ pub(super) struct DeviceCopy {
     pub(super) used_at: u64,
 }
 
+/// Bytes below a device's cap for memory that is about to be made, which nobody else takes meanwhile.
+pub(super) struct Reservation<'r> {
+    room: &'r MemoryRoom,
+    bytes: u64,
+}
+
+impl<'r> Reservation<'r> {
+    /// Or how much is reserved, where that leaves too little.
+    pub(super) fn new(room: &'r MemoryRoom, bytes: u64, cap: Option<u64>) -> Result<Self, u64> {
+        let mut memory = lock(&room.buffers);
+        let sum = memory.reserved.saturating_add(bytes);
+        if cap.is_some_and(|cap| sum > cap) {
+            return Err(memory.reserved);
+        }
+        memory.reserved = sum;
+        Ok(Self { room, bytes })
+    }
+
+    /// The memory was made, and whoever drops it gives its bytes back.
+    fn keep(self) -> u64 {
+        let bytes = self.bytes;
+        std::mem::forget(self);
+        bytes
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        let mut memory = lock(&self.room.buffers);
+        memory.reserved = memory.reserved.saturating_sub(self.bytes);
+    }
+}
+
 impl DeviceCopy {
     fn new(shared: Arc<BufferShared>, bytes: u64, kind: Memory) -> Self {
         let mut memory = lock(&shared.device.memory_room.get::<MemoryRoom>().buffers);
         memory.used += bytes;
         memory.buffers += 1;
         memory.peak = memory.peak.max(memory.used);
-        if matches!(kind, Memory::Alone) {
-            memory.reserved += bytes;
-        }
         drop(memory);
         Self {
             shared,
@@ -63,10 +93,13 @@ impl DeviceCopy {
         }
     }
 
-    /// A wgpu buffer of its own; zero.
-    pub(super) fn alone(device: &Arc<DeviceShared>, bytes: u64) -> Result<Self, MemoryError> {
-        let made = DeviceBuffer::<u8>::allocate(device, bytes)?;
-        let size = made.shared.raw.size();
+    /// A wgpu buffer of its own, of the size that is reserved for it; zero.
+    pub(super) fn alone(
+        device: &Arc<DeviceShared>,
+        reserved: Reservation<'_>,
+    ) -> Result<Self, MemoryError> {
+        let made = DeviceBuffer::<u8>::allocate(device, reserved.bytes)?;
+        let size = reserved.keep();
         Ok(Self::new(made.shared, size, Memory::Alone))
     }
 
@@ -83,10 +116,7 @@ impl DeviceCopy {
         let mut found = blocks.take(bytes, BINDABLE, avoid);
         if found.is_none() {
             let size = blocks.next_bytes(bytes, most, avoid);
-            let reserved = lock(&room.buffers).reserved;
-            if cap.is_some_and(|cap| reserved + size > cap) {
-                return None;
-            }
+            let reserved = Reservation::new(room, size, cap).ok()?;
             let (memory, error) = capture(&device.raw, || {
                 device.raw.create_buffer(&wgpu::BufferDescriptor {
                     label: Some("tombolo block of buffers"),
@@ -99,8 +129,7 @@ impl DeviceCopy {
                 // Whoever then asks for less is told why he gets nothing.
                 return None;
             }
-            lock(&room.buffers).reserved += size;
-            blocks.add(memory, size);
+            blocks.add(memory, reserved.keep());
             found = blocks.take(bytes, BINDABLE, avoid);
         }
         let (place, memory) = found?;
@@ -269,4 +298,35 @@ pub(super) fn trim_blocks(device: &DeviceShared) -> u64 {
         memory.reserved = memory.reserved.saturating_sub(bytes);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_reserve_at_once_stay_below_the_cap() {
+        const THREADS: usize = 8;
+        let (room, begin) = (MemoryRoom::default(), Barrier::new(THREADS));
+        let kept: u64 = std::thread::scope(|scope| {
+            let reserve = || {
+                begin.wait();
+                let mut kept = 0;
+                for i in 0..1000 {
+                    match Reservation::new(&room, 7, Some(6000)) {
+                        Ok(reserved) if i % 3 > 0 => kept += reserved.keep(),
+                        Ok(given_up) => drop(given_up),
+                        Err(used) => assert!(used + 7 > 6000 && used <= 6000, "{used}"),
+                    }
+                }
+                kept
+            };
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(reserve)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        assert_eq!(lock(&room.buffers).reserved, kept);
+        assert!((5_990..=6_000).contains(&kept), "{kept}");
+    }
 }

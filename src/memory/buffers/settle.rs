@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::BufferError;
-use super::holding::{BINDABLE, DeviceCopy};
+use super::holding::{BINDABLE, DeviceCopy, Reservation};
 use super::root::{Home, Root, State};
 use crate::device::DeviceShared;
 use crate::device::wait::lock;
@@ -72,21 +72,21 @@ impl Root {
             {
                 return Ok(carved);
             }
-            let used = lock(&device.memory_room.get::<MemoryRoom>().buffers).reserved;
-            let fits = cap.is_none_or(|cap| used + size <= cap);
-            if fits {
-                match DeviceCopy::alone(device, self.bytes) {
+            let room = device.memory_room.get::<MemoryRoom>();
+            let (used, cap) = match Reservation::new(room, size, cap) {
+                Ok(reserved) => match DeviceCopy::alone(device, reserved) {
                     Ok(alone) => return Ok(alone),
-                    Err(MemoryError::OutOfMemory { .. }) => {}
+                    Err(MemoryError::OutOfMemory { .. }) => (lock(&room.buffers).reserved, None),
                     Err(error) => return Err(error.into()),
-                }
-            }
+                },
+                Err(used) => (used, cap),
+            };
             if !self.make_room(device, place)? {
                 return Err(BufferError::NoRoom {
                     device: device.capabilities.name.clone(),
                     bytes: self.bytes,
                     used,
-                    cap: cap.filter(|_| !fits),
+                    cap,
                 });
             }
         }
