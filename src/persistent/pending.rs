@@ -86,22 +86,25 @@ impl<R: CallResult> PendingCall<R> {
         })
     }
 
-    /// The result, if it is there.
-    fn try_end(&mut self) -> Option<Result<R, CallError>> {
-        let client = PortClient::new(&self.core, &self.handler);
+    /// Looks for a port once more, if the call has none; `false` if it has none yet.
+    fn try_begin(&mut self) -> bool {
         if let State::Wanted(arguments) = &self.state {
-            match client.try_post(arguments) {
+            match PortClient::new(&self.core, &self.handler).try_post(arguments) {
                 Ok(Some(posted)) => self.state = State::Posted(posted),
-                Ok(None) => return client.hindrance().map(Err),
-                Err(error) => {
-                    self.state = State::Over(None);
-                    return Some(Err(error));
-                }
+                Ok(None) => return false,
+                Err(error) => self.state = State::Over(Some(error)),
             }
         }
+        true
+    }
+
+    /// The result, if it is there.
+    fn try_end(&mut self) -> Option<Result<R, CallError>> {
+        self.try_begin();
+        let client = PortClient::new(&self.core, &self.handler);
         let posted = match &mut self.state {
             State::Posted(posted) => *posted,
-            State::Wanted(_) => return None,
+            State::Wanted(_) => return client.hindrance().map(Err),
             State::Over(error) => {
                 let error = error.take();
                 return Some(Err(self.over(error)));
@@ -311,9 +314,14 @@ impl<A: CallArguments, R: CallResult, I: Iterator<Item = A>> CallSequence<A, R, 
         })
     }
 
-    /// Begins calls until the window is full.
+    /// Begins calls until the window is full, or one has to wait for a port. None is begun behind that one: those that are
+    /// asked for after it would have all ports, and nobody would ask.
     fn fill(&mut self) {
         while self.on_their_way.len() < self.window {
+            let last = self.on_their_way.back_mut();
+            if last.is_some_and(|last| !last.try_begin()) {
+                break;
+            }
             let Some(arguments) = self.arguments.next() else {
                 break;
             };

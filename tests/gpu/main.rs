@@ -48,6 +48,7 @@ mod persistent;
 mod persistent_calls;
 mod persistent_leases;
 mod persistent_sliced;
+mod persistent_threads;
 mod pointer_atomics;
 mod pointer_checks;
 mod pointer_helpers;
@@ -145,6 +146,7 @@ fn main() -> std::process::ExitCode {
         persistent_calls::CASES,
         persistent_leases::CASES,
         persistent_sliced::CASES,
+        persistent_threads::CASES,
         pointer_atomics::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,

@@ -1,5 +1,6 @@
 //! Servers that live on a device and are called by threads of the host.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::cases;
@@ -8,8 +9,9 @@ use crate::print::collect;
 use bytemuck::{Pod, Zeroable};
 use pollster::block_on;
 use tombolo::{
-    CallError, CallStatus, Constants, Device, DeviceFunction, ExecutionError, HostServer,
-    HostServices, Kernel, PersistentKernel, PersistentKernelBuilder, Program, Ptr, ServerError,
+    CallError, CallStatus, Capability, Constants, Device, DeviceFunction, DeviceOptions,
+    ExecutionError, HostServer, HostServices, Kernel, LaunchError, PersistentKernel,
+    PersistentKernelBuilder, Program, Ptr, ServerError, Tier,
 };
 
 cases![
@@ -46,12 +48,19 @@ pub fn builder(device: &Device, source: &str) -> PersistentKernelBuilder {
     PersistentKernel::builder(device, &program)
 }
 
-/// The server, on a device whose running kernels see what the host writes into the heap; elsewhere it is refused.
+/// Whether calls to servers of this device travel in slices.
+pub fn is_sliced(device: &Device) -> bool {
+    let tier = (device.capabilities()).tier(Capability::PersistentKernels);
+    tier.tier == Tier::Sliced
+}
+
+/// The server, on a device whose running kernels see what the host writes into the heap, or whose calls travel in slices,
+/// each of which sees it; elsewhere it is refused.
 pub fn start_with_pointers(
     f: &Fixture,
     builder: PersistentKernelBuilder,
 ) -> Option<PersistentKernel> {
-    if f.device.capabilities().unified_memory {
+    if f.device.capabilities().unified_memory || is_sliced(&f.device) {
         return Some(start(builder));
     }
     let error = builder.start().unwrap_err();
@@ -60,7 +69,10 @@ pub fn start_with_pointers(
 }
 
 pub fn start(builder: PersistentKernelBuilder) -> PersistentKernel {
-    builder.start().unwrap_or_else(|error| panic!("{error}"))
+    let server = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let in_slices = server.tier() == Tier::Sliced;
+    assert_eq!(in_slices, is_sliced(server.device()));
+    server
 }
 
 /// Looks until `done`. Every wait has a deadline.
@@ -111,7 +123,9 @@ fn a_million_calls_are_each_answered(f: &Fixture) {
 
 fn one_thread_calls(f: &Fixture) {
     let (server, function) = mixer(f);
-    for i in 0..10_000u32 {
+    // Each is a launch of its own in slices.
+    let calls = if is_sliced(&f.device) { 500 } else { 10_000 };
+    for i in 0..calls {
         let result = function.call_timeout(&(i, !i), MINUTE).unwrap();
         assert_eq!(result, mix(i, !i), "call {i}");
     }
@@ -266,7 +280,17 @@ fn handlers_call_the_host(f: &Fixture) {
         fn twice(x: u32) -> u32 { return host_mix(host_mix(x, 1u), 2u); }";
     let program = Program::with_services("server.wgsl", source, &services).unwrap();
     let server = PersistentKernel::builder(&f.device, &program);
-    let server = start(server.services(&services).handler("twice").handler("fail"));
+    let server = server.services(&services).handler("twice").handler("fail");
+    if is_sliced(&f.device) {
+        // Nobody answers a launch while it runs.
+        let error = server.start().unwrap_err();
+        let ServerError::Launch(LaunchError::NeedsLiveMemory { functions, .. }) = &error else {
+            panic!("{error}");
+        };
+        assert!(functions.contains("host_mix"), "{error}");
+        return handlers_post_to_the_host(f);
+    }
+    let server = start(server);
     let twice = server.function::<(u32,), u32>("twice").unwrap();
     let error = server
         .function::<(u32,), u32>("fail")
@@ -290,6 +314,37 @@ fn handlers_call_the_host(f: &Fixture) {
             }
         });
     }
+}
+
+/// What is left of that in slices, from several threads: each post arrives, and before the call has its answer.
+fn handlers_post_to_the_host(f: &Fixture) {
+    let posts: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let noted = Arc::clone(&posts);
+    let services = HostServices::builder()
+        .call("fn note(x: u32)", move |x: u32| {
+            noted.lock().unwrap().push(x);
+        })
+        .start()
+        .unwrap();
+    let source = "fn work(x: u32) -> u32 { note_post(x); return ~x; }";
+    let program = Program::with_services("server.wgsl", source, &services).unwrap();
+    let server = PersistentKernel::builder(&f.device, &program);
+    let server = start(server.services(&services).handler("work"));
+    let work = server.function::<(u32,), u32>("work").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let (work, posts) = (&work, &posts);
+            scope.spawn(move || {
+                for x in thread * 25..thread * 25 + 25 {
+                    assert_eq!(work.call_timeout(&(x,), MINUTE).unwrap(), !x);
+                    assert!(posts.lock().unwrap().contains(&x), "{x}");
+                }
+            });
+        }
+    });
+    let mut posts = std::mem::take(&mut *posts.lock().unwrap());
+    posts.sort_unstable();
+    assert!(posts.into_iter().eq(0..100));
 }
 
 fn is_late(error: &ExecutionError) -> bool {
@@ -502,23 +557,42 @@ fn a_server_of_the_host_answers_the_same(_f: &Fixture) {
     assert!(matches!(error, Err(ServerError::Handler { .. })));
 }
 
-/// The same cases on a device that is treated as one with memory of its own.
+/// The same cases, and those of the modules that use these helpers, on devices that are treated as if they had memory of
+/// their own, and in slices.
 pub fn again() -> Vec<(String, impl Fn(&Fixture) + Clone + Send + 'static)> {
+    let configurations: [(&str, fn(&mut DeviceOptions)); 2] = [
+        ("persistent_split", |options| {
+            options.unified_memory = Some(false);
+        }),
+        ("persistent_in_slices", |options| {
+            options.live_memory = false;
+        }),
+    ];
     let modules = [
         CASES,
         crate::persistent_calls::CASES,
         crate::persistent_leases::CASES,
+        crate::persistent_threads::CASES,
     ];
-    let cases = modules.into_iter().flatten().map(|case| {
+    let all = configurations.into_iter().flat_map(|configuration| {
+        let cases = modules.into_iter().flatten();
+        cases.map(move |case| (configuration, case))
+    });
+    // That one is of the host alone.
+    let all = all.filter(|((module, _), case)| {
+        *module == "persistent_split"
+            || !case.name.ends_with("a_server_of_the_host_answers_the_same")
+    });
+    let cases = all.map(|((module, change), case)| {
         let run = move |f: &Fixture| {
             (case.run)(&Fixture {
                 context: f.context.clone(),
                 index: f.index,
-                device: f.open(|options| options.unified_memory = Some(false)),
+                device: f.open(change),
             });
         };
         let name = case.name.rsplit("::").next().unwrap_or(case.name);
-        (format!("persistent_split::{name}"), run)
+        (format!("{module}::{name}"), run)
     });
     cases.collect()
 }

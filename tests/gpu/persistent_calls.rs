@@ -1,15 +1,23 @@
 //! The forms in which functions of servers are called, and what does not fit.
 
+use std::cell::Cell;
+use std::pin::pin;
+use std::sync::mpsc;
+
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, MIX, builder, mix, mixer, start};
+use crate::persistent::{MINUTE, MIX, Mixer, builder, mix, mixer, start};
+use bytemuck::{Pod, Zeroable};
 use futures::future::join_all;
 use futures::{StreamExt as _, stream};
 use pollster::block_on;
-use tombolo::{Ptr, ServerError};
+use tombolo::{CallError, Ptr, ServerError};
 
 cases![
     futures_and_batches_come_in_order,
+    sequences_wider_than_the_ports_come_to_their_end,
+    streams_are_pulled_as_they_are_served,
+    words_of_any_number_go_through_a_handler,
     signatures_are_compared,
     programs_without_the_handler_are_refused,
 ];
@@ -38,6 +46,166 @@ fn futures_and_batches_come_in_order(f: &Fixture) {
     assert!(function.call_many(&[]).is_empty());
     let begun = function.begin(&calls[7]);
     assert_eq!(begun.wait_timeout(MINUTE).unwrap(), expected[7]);
+}
+
+/// Runs `calls` on a thread of its own, since it may hang.
+fn in_time(what: &str, calls: impl FnOnce() + Send + 'static) {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        calls();
+        let _ = sender.send(());
+    });
+    assert!(receiver.recv_timeout(MINUTE).is_ok(), "{what}");
+}
+
+/// Calls that are on their way and not asked for keep their ports: those that are asked for first have to have one.
+fn sequences_wider_than_the_ports_come_to_their_end(f: &Fixture) {
+    let server = start(builder(&f.device, MIX).handler("mix").ports(4));
+    let function: Mixer = server.function("mix").unwrap();
+    let calls = |thread: u32| (0..100u32).map(move |i| (i, thread));
+    let check = move |thread: u32, results: Vec<Result<u32, CallError>>| {
+        let results = results.into_iter().map(Result::unwrap);
+        assert!(results.eq(calls(thread).map(|(x, y)| mix(x, y))));
+    };
+    for window in [3, 4, 5, 64] {
+        let function = function.clone();
+        in_time("one sequence", move || {
+            check(1, function.sequence(calls(1), window).collect());
+            let stream = function.sequence(calls(2), window).into_stream();
+            check(2, block_on(stream.collect()));
+        });
+    }
+    // Beside each other, none of which has all ports.
+    in_time("sequences beside each other", move || {
+        std::thread::scope(|scope| {
+            for thread in 0..6 {
+                let function = &function;
+                scope.spawn(move || {
+                    let sequence = function.sequence(calls(thread), 3);
+                    match thread % 2 {
+                        0 => check(thread, sequence.collect()),
+                        _ => check(thread, block_on(sequence.into_stream().collect())),
+                    }
+                });
+            }
+        });
+    });
+}
+
+fn streams_are_pulled_as_they_are_served(f: &Fixture) {
+    const PORTS: usize = 8;
+    let server = start(builder(&f.device, MIX).handler("mix").ports(PORTS));
+    let function: Mixer = server.function("mix").unwrap();
+    for (window, ahead) in [(1, 1), (5, 5), (100, PORTS + 1)] {
+        let pulled = Cell::new(0);
+        let calls = (0u32..).map(|i| {
+            pulled.set(pulled.get() + 1);
+            (i, 7)
+        });
+        // Without end: nobody waits for the last one.
+        let mut sequence = function.sequence(calls, window);
+        assert_eq!(pulled.get(), 0);
+        for taken in 0..60 {
+            let result = sequence.next().unwrap().unwrap();
+            assert_eq!(result, mix(taken as u32, 7));
+            assert!(
+                pulled.get() <= taken + ahead,
+                "{} for {taken}",
+                pulled.get()
+            );
+        }
+        let mut stream = pin!(sequence.into_stream());
+        for taken in 60..120 {
+            let result = block_on(stream.next()).unwrap().unwrap();
+            assert_eq!(result, mix(taken as u32, 7));
+            assert!(
+                pulled.get() <= taken + ahead,
+                "{} for {taken}",
+                pulled.get()
+            );
+        }
+        // Dropped with calls on their way: all ports come back.
+        drop(stream);
+        for round in 0..PORTS as u32 * 3 {
+            drop(function.sequence([(round, 1); 20], window).next());
+            let result = function.call_timeout(&(round, 2), MINUTE).unwrap();
+            assert_eq!(result, mix(round, 2));
+        }
+    }
+    // Out of another stream, which is not always ready.
+    let (sender, receiver) = futures::channel::mpsc::unbounded();
+    let results = receiver.map(|call| function.begin(&call)).buffered(PORTS);
+    let results = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for i in 0..200 {
+                sender.unbounded_send((i, 3)).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        block_on(results.map(Result::unwrap).collect::<Vec<u32>>())
+    });
+    assert!(results.into_iter().eq((0..200).map(|i| mix(i, 3))));
+    // The server ends: what is on its way is told, and the stream goes on telling so.
+    let mut sequence = function.sequence((0..).map(|i| (i, 4)), PORTS);
+    assert_eq!(sequence.next().unwrap().unwrap(), mix(0, 4));
+    server.stop();
+    let told = |results: &mut dyn Iterator<Item = Result<u32, CallError>>| {
+        let mut results = results.take(3 * PORTS).skip_while(Result::is_ok).peekable();
+        assert!(results.peek().is_some());
+        assert!(results.all(|result| matches!(result, Err(CallError::Stopped { .. }))));
+    };
+    told(&mut sequence);
+}
+
+/// What was made of the words so far, as it travels from call to call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
+struct Digest {
+    count: u32,
+    state: u32,
+}
+
+/// Words in packets, one call after the other, each of which is given what came of the one before.
+fn words_of_any_number_go_through_a_handler(f: &Fixture) {
+    const PACKET: usize = 24;
+    let source = format!(
+        "{MIX}
+        struct Digest {{ count: u32, state: u32 }}
+        fn absorb(digest: Digest, words: array<u32, {PACKET}>, count: u32) -> Digest {{
+            var next = digest;
+            for (var i = 0u; i < count; i++) {{
+                next.state = mix(next.state, words[i]);
+                next.count += 1u;
+            }}
+            return next;
+        }}"
+    );
+    let server = start(builder(&f.device, &source).handler("absorb").ports(6));
+    let absorb = server
+        .function::<(Digest, [u32; PACKET], u32), Digest>("absorb")
+        .unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u32 {
+            let absorb = &absorb;
+            scope.spawn(move || {
+                for len in [0, 1, PACKET - 1, PACKET, PACKET + 1, 500] {
+                    let words: Vec<u32> = (0..len as u32).map(|i| mix(i, thread)).collect();
+                    let packets = words.chunks(PACKET).map(|chunk| {
+                        let mut packet = [0; PACKET];
+                        packet[..chunk.len()].copy_from_slice(chunk);
+                        (packet, chunk.len() as u32)
+                    });
+                    let digest =
+                        { packets }.try_fold(Digest::default(), |digest, (words, count)| {
+                            absorb.call_timeout(&(digest, words, count), MINUTE)
+                        });
+                    let state = words.iter().fold(0, |state, &word| mix(state, word));
+                    let count = len as u32;
+                    assert_eq!(digest.unwrap(), Digest { count, state });
+                }
+            });
+        }
+    });
 }
 
 fn signatures_are_compared(f: &Fixture) {
