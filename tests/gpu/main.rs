@@ -45,6 +45,7 @@ mod mirror;
 mod mirror_memory;
 mod mirror_transfers;
 mod persistent;
+mod persistent_again;
 mod persistent_calls;
 mod persistent_leases;
 mod persistent_sliced;
@@ -170,7 +171,7 @@ fn main() -> std::process::ExitCode {
         work::CASES,
     ]);
     suite.add(heap_live::again().into_iter());
-    suite.add(persistent::again().into_iter());
+    suite.add(persistent_again::again().into_iter());
     suite.add(rpc_split::again().into_iter());
     suite.run()
 }

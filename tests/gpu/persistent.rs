@@ -1,6 +1,5 @@
 //! Servers that live on a device and are called by threads of the host.
 
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::cases;
@@ -9,9 +8,9 @@ use crate::print::collect;
 use bytemuck::{Pod, Zeroable};
 use pollster::block_on;
 use tombolo::{
-    CallError, CallStatus, Capability, Constants, Device, DeviceFunction, DeviceOptions,
-    ExecutionError, HostServer, HostServices, Kernel, LaunchError, PersistentKernel,
-    PersistentKernelBuilder, Program, Ptr, ServerError, Tier,
+    CallError, CallStatus, Capability, Constants, Device, DeviceFunction, ExecutionError,
+    HostServer, HostServices, Kernel, LaunchError, PersistentKernel, PersistentKernelBuilder,
+    Program, Ptr, ServerError, Tier,
 };
 
 cases![
@@ -105,14 +104,21 @@ pub const ADD: &str = "@group(0) @binding(0) var<storage, read_write> sums: arra
 /// As many as kernels make of the host.
 fn a_million_calls_are_each_answered(f: &Fixture) {
     const THREADS: u32 = 8;
-    const CALLS: u32 = 125_000;
+    // In slices a batch is one call, more or less.
+    let calls_each = if is_sliced(&f.device) {
+        20_000
+    } else {
+        125_000
+    };
     let server = start(builder(&f.device, MIX).handler("mix").ports(256));
     let function: Mixer = server.function("mix").unwrap();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let function = &function;
             scope.spawn(move || {
-                let calls: Vec<_> = (0..CALLS).map(|i| (thread * CALLS + i, !i)).collect();
+                let calls: Vec<_> = (0..calls_each)
+                    .map(|i| (thread * calls_each + i, !i))
+                    .collect();
                 let results = function.call_all(&calls).unwrap();
                 let expected = calls.iter().map(|&(x, y)| mix(x, y));
                 assert!(expected.eq(results), "thread {thread}");
@@ -288,7 +294,7 @@ fn handlers_call_the_host(f: &Fixture) {
             panic!("{error}");
         };
         assert!(functions.contains("host_mix"), "{error}");
-        return handlers_post_to_the_host(f);
+        return;
     }
     let server = start(server);
     let twice = server.function::<(u32,), u32>("twice").unwrap();
@@ -314,37 +320,6 @@ fn handlers_call_the_host(f: &Fixture) {
             }
         });
     }
-}
-
-/// What is left of that in slices, from several threads: each post arrives, and before the call has its answer.
-fn handlers_post_to_the_host(f: &Fixture) {
-    let posts: Arc<Mutex<Vec<u32>>> = Arc::default();
-    let noted = Arc::clone(&posts);
-    let services = HostServices::builder()
-        .call("fn note(x: u32)", move |x: u32| {
-            noted.lock().unwrap().push(x);
-        })
-        .start()
-        .unwrap();
-    let source = "fn work(x: u32) -> u32 { note_post(x); return ~x; }";
-    let program = Program::with_services("server.wgsl", source, &services).unwrap();
-    let server = PersistentKernel::builder(&f.device, &program);
-    let server = start(server.services(&services).handler("work"));
-    let work = server.function::<(u32,), u32>("work").unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..4u32 {
-            let (work, posts) = (&work, &posts);
-            scope.spawn(move || {
-                for x in thread * 25..thread * 25 + 25 {
-                    assert_eq!(work.call_timeout(&(x,), MINUTE).unwrap(), !x);
-                    assert!(posts.lock().unwrap().contains(&x), "{x}");
-                }
-            });
-        }
-    });
-    let mut posts = std::mem::take(&mut *posts.lock().unwrap());
-    posts.sort_unstable();
-    assert!(posts.into_iter().eq(0..100));
 }
 
 fn is_late(error: &ExecutionError) -> bool {
@@ -555,44 +530,4 @@ fn a_server_of_the_host_answers_the_same(_f: &Fixture) {
         .handler("fn f(x: f32) -> f32", |x: u32| -> u8 { x as u8 })
         .start();
     assert!(matches!(error, Err(ServerError::Handler { .. })));
-}
-
-/// The same cases, and those of the modules that use these helpers, on devices that are treated as if they had memory of
-/// their own, and in slices.
-pub fn again() -> Vec<(String, impl Fn(&Fixture) + Clone + Send + 'static)> {
-    let configurations: [(&str, fn(&mut DeviceOptions)); 2] = [
-        ("persistent_split", |options| {
-            options.unified_memory = Some(false);
-        }),
-        ("persistent_in_slices", |options| {
-            options.live_memory = false;
-        }),
-    ];
-    let modules = [
-        CASES,
-        crate::persistent_calls::CASES,
-        crate::persistent_leases::CASES,
-        crate::persistent_threads::CASES,
-    ];
-    let all = configurations.into_iter().flat_map(|configuration| {
-        let cases = modules.into_iter().flatten();
-        cases.map(move |case| (configuration, case))
-    });
-    // That one is of the host alone.
-    let all = all.filter(|((module, _), case)| {
-        *module == "persistent_split"
-            || !case.name.ends_with("a_server_of_the_host_answers_the_same")
-    });
-    let cases = all.map(|((module, change), case)| {
-        let run = move |f: &Fixture| {
-            (case.run)(&Fixture {
-                context: f.context.clone(),
-                index: f.index,
-                device: f.open(change),
-            });
-        };
-        let name = case.name.rsplit("::").next().unwrap_or(case.name);
-        (format!("{module}::{name}"), run)
-    });
-    cases.collect()
 }

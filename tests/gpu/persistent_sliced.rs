@@ -6,9 +6,10 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::cases;
 use crate::harness::Fixture;
+use crate::persistent::{MINUTE, MIX, builder, mix};
 use tombolo::{
     CallError, Constants, Device, DeviceFunction, ExecutionError, HostServices, LaunchError,
-    PersistentKernel, PersistentKernelBuilder, Program, Ptr, ServerError, Tier,
+    PersistentKernel, Program, Ptr, ServerError, Tier,
 };
 
 cases![
@@ -28,24 +29,8 @@ cases![
     handlers_in_slices_post_to_the_host_and_do_not_wait,
 ];
 
-const MINUTE: Duration = Duration::from_secs(60);
-
-fn mix(x: u32, y: u32) -> u32 {
-    (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13) ^ y
-}
-
-const MIX: &str = "
-    fn rotate(x: u32, by: u32) -> u32 { return (x << by) | (x >> (32u - by)); }
-    fn mix(x: u32, y: u32) -> u32 { return rotate((x ^ 0x9e3779b9u) * 0x85ebca6bu, 13u) ^ y; }
-";
-
 fn device(f: &Fixture) -> Device {
     f.open(|options| options.live_memory = false)
-}
-
-fn builder(device: &Device, source: &str) -> PersistentKernelBuilder {
-    let program = Program::new("server.wgsl", source).unwrap_or_else(|error| panic!("{error}"));
-    PersistentKernel::builder(device, &program)
 }
 
 fn mixer(device: &Device, ports: usize) -> (PersistentKernel, DeviceFunction<(u32, u32), u32>) {
@@ -519,12 +504,23 @@ fn handlers_in_slices_post_to_the_host_and_do_not_wait(f: &Fixture) {
     let work = server.function::<(u32,), u32>("work").unwrap();
     for x in 0..50 {
         assert_eq!(work.call_timeout(&(x,), MINUTE).unwrap(), x + 1);
+        // Whoever has the answer knows that the post has arrived.
+        assert_eq!(receiver.try_recv(), Ok(x));
     }
+    std::thread::scope(|scope| {
+        for thread in 0..8u32 {
+            let work = &work;
+            scope.spawn(move || {
+                for x in thread * 20..thread * 20 + 20 {
+                    assert_eq!(work.call_timeout(&(x,), MINUTE).unwrap(), x + 1);
+                }
+            });
+        }
+    });
+    let mut noted: Vec<u32> = receiver.try_iter().collect();
+    noted.sort_unstable();
+    assert!(noted.into_iter().eq(0..160));
     server.stop();
-    let noted: Vec<u32> = (0..50)
-        .map(|_| receiver.recv_timeout(MINUTE).unwrap())
-        .collect();
-    assert_eq!(noted, (0..50).collect::<Vec<u32>>());
     let error = serve("fn work(x: u32) -> u32 { return twice(x); }")
         .start()
         .unwrap_err();
