@@ -9,16 +9,17 @@ use super::core::Core;
 use super::driver::Driver;
 use super::error::{CallError, ServerFailure};
 use super::function::DeviceFunction;
-use super::packed::Packer;
+use super::packed::{Packed, Packer};
 use super::port_client::PortClient;
 use super::signature::{CallArguments, CallResult, take};
 use crate::device::wait::lock;
-use crate::kernel::server::packing::{self, Packing};
+use crate::kernel::server::packing;
 use crate::kernel::server::{FAILED, SLICE_HEADER};
 
 /// The calls of one slice, all of one function.
 pub(super) struct Bulk {
-    pub opcode: u32,
+    /// The kernel that serves them.
+    pub packed: Arc<Packed>,
     pub count: usize,
     /// With room for the header. Taken when they are sent.
     words: Mutex<Vec<u32>>,
@@ -97,8 +98,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     ) {
         let core = &self.core;
         let client = PortClient::new(core, &self.handler);
-        let packing = match packer.packed(core, self.handler.opcode()) {
-            Ok(packed) => packed.packing,
+        let packed = match packer.packed(core, self.handler.opcode()) {
+            Ok(packed) => packed,
             Err(error) => {
                 let lease = core.leases.load(Ordering::Relaxed).wrapping_add(1);
                 let failure = ServerFailure::Launch {
@@ -119,21 +120,21 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             if let Some(refusal) = client.refusal() {
                 flying.push_back(Err((refusal, calls.len())));
             } else {
-                let bulk = Arc::new(self.bulk(calls));
+                let bulk = Arc::new(self.bulk(&packed, calls));
                 core.bulks.push(&bulk);
                 driver.send();
                 flying.push_back(Ok(bulk));
             }
             if flying.len() > 2 {
-                land(&client, core, flying.pop_front(), packing, results);
+                land(&client, core, flying.pop_front(), results);
             }
         }
         while !flying.is_empty() {
-            land(&client, core, flying.pop_front(), packing, results);
+            land(&client, core, flying.pop_front(), results);
         }
     }
 
-    fn bulk(&self, calls: &[A]) -> Bulk {
+    fn bulk(&self, packed: &Arc<Packed>, calls: &[A]) -> Bulk {
         let given = A::words();
         let mut words = vec![0; SLICE_HEADER + calls.len() * given];
         // Without arguments there is nothing to write.
@@ -142,7 +143,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             call.put(words);
         }
         Bulk {
-            opcode: self.handler.opcode(),
+            packed: Arc::clone(packed),
             count: calls.len(),
             words: Mutex::new(words),
             answers: Mutex::default(),
@@ -157,7 +158,6 @@ fn land<R: CallResult>(
     client: &PortClient<'_>,
     core: &Core,
     flying: Option<Flying>,
-    packing: Packing,
     results: &mut impl Extend<Result<R, CallError>>,
 ) {
     let (error, count) = match flying {
@@ -167,7 +167,7 @@ fn land<R: CallResult>(
             Ok(Answers { lease, words }) => {
                 let taken = size_of::<R>().div_ceil(4);
                 // The relay has found all of them.
-                let split = packing.split(&words, bulk.count, lease);
+                let split = bulk.packed.packing.split(&words, bulk.count, lease);
                 let (values, marks) = split.unwrap_or_default();
                 if taken > 0 && marks.iter().all(|&mark| packing::status(mark) == 1) {
                     let values = values.chunks_exact(taken);
@@ -200,23 +200,36 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::context::Context;
+    use crate::device::{DeviceOptions, hooks};
     use crate::kernel::Program;
-    use crate::kernel::server::declarations;
+    use crate::persistent::PersistentKernel;
     use crate::persistent::frame::Frame;
     use crate::persistent::policy::LeasePolicy;
     use crate::rpc::port::layout::PortLayout;
 
     #[test]
     fn a_slice_that_its_relay_has_dropped_is_told() {
+        let _alone = hooks::alone();
+        let options = DeviceOptions {
+            live_memory: false,
+            ..DeviceOptions::default()
+        };
+        let device = Context::new().unwrap().device_at_with(0, options).unwrap();
         let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
-        let handlers = declarations(&program.unwrap(), &[("next".to_owned(), false)]);
-        let handlers = handlers.unwrap_or_else(|fault| panic!("{}", fault.why));
+        let server = PersistentKernel::builder(&device, &program.unwrap());
+        let server = server.handler("next").start().unwrap();
+        // One of the same functions whose relay does nothing by itself.
+        let handlers = server.core.handlers.clone();
         let frame = Frame::on_host(PortLayout::new(4, 4));
         let core = Core::new(1, None, frame, handlers, LeasePolicy::host(), 1);
         let core = Arc::new(core);
+        let packer = server.core.packer.as_ref().unwrap();
+        let packed = packer.packed(&server.core, server.core.handlers[0].opcode());
+        let packed = packed.unwrap();
         let bulk = || {
             Arc::new(Bulk {
-                opcode: 0,
+                packed: Arc::clone(&packed),
                 count: 1,
                 words: Mutex::default(),
                 answers: Mutex::default(),

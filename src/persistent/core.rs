@@ -73,14 +73,18 @@ pub(super) struct Core {
     /// Has the next lease end without a word.
     #[cfg(test)]
     pub kill: AtomicBool,
+    /// Has nobody ask for the answers of the next slice.
+    #[cfg(test)]
+    pub deaf: AtomicBool,
     /// Launches of other devices on their way that may call.
     pub visitors: AtomicUsize,
     /// Where calls travel in slices: how those of one function do, and those that callers have written themselves.
     pub packer: Option<Packer>,
     pub bulks: Bulks,
     pub slices: Option<Mutex<Slices>>,
-    /// Callers who move slices while they wait.
+    /// Callers who move slices while they wait, and whether one found that somebody else had them.
     pub drivers: AtomicUsize,
+    pub turn_wanted: AtomicBool,
     /// Rung when a slice of calls has been answered.
     pub landed: Bell,
 }
@@ -120,11 +124,14 @@ impl Core {
             held: AtomicBool::new(false),
             #[cfg(test)]
             kill: AtomicBool::new(false),
+            #[cfg(test)]
+            deaf: AtomicBool::new(false),
             visitors: AtomicUsize::new(0),
             packer: None,
             bulks: Bulks::default(),
             slices: None,
             drivers: AtomicUsize::new(0),
+            turn_wanted: AtomicBool::new(false),
             landed: Bell::default(),
         }
     }

@@ -4,7 +4,7 @@
 //! While there are such callers the relay stands back. Should none of them be at it, since they are busy with what they
 //! give or have got, it is, after a moment.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -37,10 +37,10 @@ impl SlicedRelay {
             let is_driven = stage == Stage::Running && core.drivers.load(Ordering::Acquire) > 0;
             if is_driven {
                 core.bell.sleep(known, STANDS_BACK);
-                if let Some(mut slices) = unless_locked(core) {
-                    slices.turn(core);
+                if let Some(mut turn) = Turn::unless_taken(core) {
+                    turn.slices.turn(core);
                 }
-            } else if !lock(slices).turn(core) {
+            } else if !Turn::of(core, lock(slices)).slices.turn(core) {
                 match core.stage() {
                     Stage::Failed => return self,
                     // Since before the last look.
@@ -58,11 +58,55 @@ impl SlicedRelay {
     }
 }
 
-fn unless_locked(core: &Core) -> Option<MutexGuard<'_, Slices>> {
-    match core.slices.as_ref()?.try_lock() {
-        Ok(slices) => Some(slices),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
+/// The slices in one's hands.
+struct Turn<'c> {
+    slices: MutexGuard<'c, Slices>,
+    /// Behind that: it is given back first.
+    _hand_over: HandOver<'c>,
+}
+
+/// Wakes a caller who found the slices in somebody else's hands. He may sleep for long, and be the only one to move them.
+struct HandOver<'c>(&'c Core);
+
+impl Drop for HandOver<'_> {
+    fn drop(&mut self) {
+        // Either the caller finds that nobody has them, or this finds that he has asked.
+        fence(Ordering::SeqCst);
+        if self.0.turn_wanted.swap(false, Ordering::AcqRel) {
+            self.0.landed.ring();
+        }
+    }
+}
+
+impl<'c> Turn<'c> {
+    fn of(core: &'c Core, slices: MutexGuard<'c, Slices>) -> Self {
+        Self {
+            slices,
+            _hand_over: HandOver(core),
+        }
+    }
+
+    fn unless_taken(core: &'c Core) -> Option<Self> {
+        match core.slices.as_ref()?.try_lock() {
+            Ok(slices) => Some(Self::of(core, slices)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(Self::of(core, poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// As [`Turn::unless_taken`]; whoever has them rings [`Core::landed`] when he gives them back.
+    fn or_ask(core: &'c Core) -> Option<Self> {
+        Self::unless_taken(core).or_else(|| {
+            core.turn_wanted.store(true, Ordering::Release);
+            fence(Ordering::SeqCst);
+            Self::unless_taken(core)
+        })
+    }
+
+    /// If the server runs: what ends it is the relay's. With the slices in hand, since the relay ends when it finds none
+    /// after the server was asked to stop.
+    fn while_running(self, core: &Core) -> Option<Self> {
+        (core.stage() == Stage::Running).then_some(self)
     }
 }
 
@@ -77,8 +121,9 @@ impl<'c> Driver<'c> {
 
     /// Sends what he has written, if the device has room for it. Otherwise whoever is at it does.
     pub fn send(&self) {
-        if let Some(mut slices) = self.0.turn_to_drive() {
-            slices.send_bulk(self.0);
+        let turn = Turn::unless_taken(self.0);
+        if let Some(mut turn) = turn.and_then(|turn| turn.while_running(self.0)) {
+            turn.slices.send_bulk(self.0);
         }
     }
 }
@@ -93,28 +138,69 @@ impl Drop for Driver<'_> {
 }
 
 impl Core {
-    /// The slices, if nobody else is at it and the server runs: what ends it is the relay's.
-    fn turn_to_drive(&self) -> Option<MutexGuard<'_, Slices>> {
-        let slices = unless_locked(self)?;
-        // With the slices in hand: the relay ends when it finds none after the server was asked to stop.
-        (self.stage() == Stage::Running).then_some(slices)
-    }
-
-    /// Moves slices on by one turn; `false` if somebody else does so, or there is nothing to do.
+    /// Moves slices on by one turn; `false` if somebody else does so, or there is nothing to do. In the former case
+    /// [`Core::landed`] is rung when he is done.
     pub fn drive(&self) -> bool {
-        let Some(mut slices) = self.turn_to_drive() else {
+        let turn = Turn::or_ask(self);
+        let Some(mut turn) = turn.and_then(|turn| turn.while_running(self)) else {
             return false;
         };
-        let turned = slices.turn(self);
+        let turned = turn.slices.turn(self);
         if turned {
             // The device is not to wait for whoever takes the answers.
-            slices.send_bulk(self);
-        }
-        drop(slices);
-        if self.drivers.load(Ordering::Acquire) > 1 {
-            // It may be another one's turn.
-            self.landed.ring_if_asleep();
+            turn.slices.send_bulk(self);
         }
         turned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::kernel::server::SliceShape;
+    use crate::persistent::frame::Frame;
+    use crate::persistent::policy::LeasePolicy;
+    use crate::rpc::port::layout::PortLayout;
+
+    #[test]
+    fn whoever_finds_the_slices_taken_is_woken_when_they_are_not() {
+        let minute = Duration::from_secs(60);
+        let frame = Frame::on_host(PortLayout::new(4, 4));
+        let mut core = Core::new(1, None, frame, Vec::new(), LeasePolicy::host(), 1);
+        let shape = SliceShape {
+            given: 4,
+            taken: 4,
+            turns: 1,
+            fails: false,
+            together: None,
+            group: 0,
+        };
+        core.slices = Some(Mutex::new(Slices::new(shape, Vec::new())));
+        let core = Arc::new(core);
+        let (asked, has_asked) = mpsc::channel();
+        let (given, has_given) = mpsc::channel();
+        let (woken, is_woken) = mpsc::channel();
+        let turn = Turn::unless_taken(&core).unwrap();
+        let waiting = Arc::clone(&core);
+        std::thread::spawn(move || {
+            let known = waiting.landed.count();
+            assert!(!waiting.drive());
+            asked.send(()).unwrap();
+            has_given.recv_timeout(minute).unwrap();
+            // Far longer than the other one waits, unless it was rung since.
+            waiting.landed.sleep(known, minute * 60);
+            woken.send(waiting.landed.count() - known).unwrap();
+        });
+        has_asked.recv_timeout(minute).unwrap();
+        drop(turn);
+        given.send(()).unwrap();
+        assert_eq!(is_woken.recv_timeout(minute).unwrap(), 1);
+        // Without anybody who asked there is nobody to wake.
+        let known = core.landed.count();
+        drop(Turn::or_ask(&core));
+        assert_eq!(core.landed.count(), known);
     }
 }

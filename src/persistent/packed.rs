@@ -18,12 +18,16 @@ pub(super) struct Packer {
     recipe: Recipe,
     /// Calls of a slice at most.
     pub most: usize,
-    /// By the numbers of the functions.
-    kernels: Mutex<HashMap<u32, Arc<Packed>>>,
+    /// By the numbers of the functions. While one is compiled the others are to be had.
+    kernels: Mutex<HashMap<u32, Arc<Place>>>,
 }
+
+/// Where such a kernel is when it is needed first.
+type Place = Mutex<Option<Arc<Packed>>>;
 
 /// Such a kernel.
 pub(super) struct Packed {
+    pub opcode: u32,
     kernel: Kernel,
     pub packing: Packing,
 }
@@ -46,8 +50,9 @@ impl Packer {
 
     /// The kernel for that function of the server.
     pub fn packed(&self, core: &Core, opcode: u32) -> Result<Arc<Packed>, LaunchError> {
-        let mut kernels = lock(&self.kernels);
-        if let Some(known) = kernels.get(&opcode) {
+        let place = Arc::clone(lock(&self.kernels).entry(opcode).or_default());
+        let mut place = lock(&place);
+        if let Some(known) = &*place {
             return Ok(Arc::clone(known));
         }
         let refused = |message: &str| LaunchError::Refused {
@@ -68,20 +73,22 @@ impl Packer {
                 device.kernel_with(&program, SLICE_ENTRY, &recipe.constants, recipe.options)
             })
             .map_err(|error| LaunchError::from(Box::new(error)))?;
-        let packed = Arc::new(Packed { kernel, packing });
-        kernels.insert(opcode, Arc::clone(&packed));
+        let packed = Arc::new(Packed {
+            opcode,
+            kernel,
+            packing,
+        });
+        *place = Some(Arc::clone(&packed));
         Ok(packed)
     }
 
-    /// A launch of such a kernel with the memory of a slot.
+    /// A launch of such a kernel with the memory of a slot. Compiles nothing: whoever asks has the slices.
     pub fn pack(
         &self,
-        core: &Core,
-        opcode: u32,
+        packed: &Packed,
         requests: &DeviceBuffer<u32>,
         answers: &DeviceBuffer<u32>,
-    ) -> Result<Pack, LaunchError> {
-        let packed = self.packed(core, opcode)?;
+    ) -> Pack {
         let mut launch = (packed.kernel.launch())
             .workgroups(1)
             .buffer("tombolo_requests", requests)
@@ -89,10 +96,68 @@ impl Packer {
         if let Some(services) = &self.recipe.services {
             launch = launch.shared_services(Arc::clone(services));
         }
-        Ok(Pack {
-            opcode,
+        Pack {
+            opcode: packed.opcode,
             packing: packed.packing,
             launch,
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::context::Context;
+    use crate::device::{DeviceOptions, hooks};
+    use crate::kernel::Program;
+    use crate::persistent::PersistentKernel;
+
+    #[test]
+    fn while_one_function_is_compiled_others_are_called() {
+        let _alone = hooks::alone();
+        let minute = Duration::from_secs(60);
+        let options = DeviceOptions {
+            live_memory: false,
+            ..DeviceOptions::default()
+        };
+        let device = Context::new().unwrap().device_at_with(0, options).unwrap();
+        let source = "
+            fn next(x: u32) -> u32 { return x + 1u; }
+            fn twice(x: u32) -> u32 { return 2u * x; }";
+        let program = Program::new("server.wgsl", source).unwrap();
+        let server = PersistentKernel::builder(&device, &program);
+        let server = server.handler("next").handler("twice").start().unwrap();
+        let next = server.function::<(u32,), u32>("next").unwrap();
+        let twice = server.function::<(u32,), u32>("twice").unwrap();
+        assert_eq!(twice.call_all(&[(1,)]).unwrap(), [2]);
+        // Somebody compiles the other one, for as long as this likes.
+        let packer = server.core.packer.as_ref().unwrap();
+        let opcode = next.handler.opcode();
+        let place = Arc::clone(lock(&packer.kernels).entry(opcode).or_default());
+        let compiling = lock(&place);
+        let (sender, receiver) = mpsc::channel();
+        let waiting = {
+            let (next, sender) = (next.clone(), sender.clone());
+            std::thread::spawn(move || {
+                let _ = sender.send(next.call_all(&[(7,)]));
+            })
+        };
+        let others = std::thread::spawn(move || {
+            for x in 0..20 {
+                assert_eq!(next.call_timeout(&(x,), minute).unwrap(), x + 1);
+                assert_eq!(twice.call_all(&[(x,); 3]).unwrap(), [2 * x; 3]);
+            }
+            let _ = sender.send(Ok(Vec::new()));
+        });
+        let first = receiver.recv_timeout(minute).unwrap();
+        assert_eq!(first.unwrap(), [0u32; 0]);
+        drop(compiling);
+        let second = receiver.recv_timeout(minute).unwrap();
+        assert_eq!(second.unwrap(), [8]);
+        waiting.join().unwrap();
+        others.join().unwrap();
     }
 }

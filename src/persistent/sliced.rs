@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::bulk::{Answers, Bulk};
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
-use super::packed::Pack;
+use super::packed::{Pack, Packed};
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError, WaitError};
 use crate::kernel::server::packing::mark;
@@ -106,6 +106,8 @@ pub(super) struct Slices {
     unanswered: Vec<Calls>,
     /// The last slice was written by its caller: it is the ports' turn.
     was_bulk: bool,
+    /// A slice that was sent, and whose answers cannot be asked for.
+    lost: Option<Event>,
 }
 
 impl Slices {
@@ -118,6 +120,7 @@ impl Slices {
             looked: None,
             unanswered: Vec::new(),
             was_bulk: false,
+            lost: None,
         }
     }
 
@@ -163,7 +166,8 @@ impl Slices {
     fn end(&mut self, core: &Core, turned: Result<bool, ServerFailure>) -> bool {
         turned.unwrap_or_else(|failure| {
             // The last of them ends last.
-            let last = self.flights.back().map(|flight| flight.event.clone());
+            let flying = || self.flights.back().map(|flight| flight.event.clone());
+            let last = self.lost.take().or_else(flying);
             *lock(&core.stuck) = last;
             core.fail(failure);
             self.unanswered.clear();
@@ -253,10 +257,10 @@ impl Slices {
         let first = (0..ports).position(|port| untaken(port).is_some())?;
         // More are on their way as long as one follows the other.
         let begun = Instant::now();
-        let (mut posts, mut since) = (core.posted.load(Ordering::Relaxed), begun);
+        let (mut posts, mut since) = (posted, begun);
         loop {
             let now = Instant::now();
-            let seen = core.posted.load(Ordering::Relaxed);
+            let seen = core.posted.load(Ordering::Acquire);
             if seen != posts {
                 (posts, since) = (seen, now);
             } else if now - since >= FOLLOWS || now - begun >= GATHERS {
@@ -264,7 +268,9 @@ impl Slices {
             }
             std::hint::spin_loop();
         }
-        let all = (first..ports).filter_map(untaken);
+        // What came meanwhile is taken with the others, and may lie in front of the first one.
+        self.looked = Some(posts);
+        let all = (if posts == posted { first } else { 0 }..ports).filter_map(untaken);
         let calls = all.map(|(port, request)| Taken { port, request });
         let calls = calls.inspect(|&Taken { port, request }| frame.take(port, request));
         Some(Calls::Ports(calls.collect()))
@@ -307,6 +313,7 @@ impl Slices {
                 });
                 Ok(true)
             }
+            // Nothing was sent.
             Err(LaunchError::Heap(HeapError::HostAccess { .. })) => {
                 self.free.push(slot);
                 if core.stage() != Stage::Running {
@@ -394,9 +401,8 @@ impl Slices {
         let missing = match &calls {
             Calls::Ports(calls) => self.answer(core, calls, lease, &words),
             Calls::Bulk(bulk) => {
-                let packing = slot.pack(bulk.opcode).map(|pack| pack.packing);
-                let split = packing.and_then(|packing| packing.split(&words, bulk.count, lease));
-                let missing = split.is_none();
+                let packing = bulk.packed.packing;
+                let missing = packing.split(&words, bulk.count, lease).is_none();
                 if !missing {
                     bulk.answer(Answers { lease, words });
                 }
@@ -436,7 +442,7 @@ impl Slices {
 impl Slices {
     /// Sends `words` with a launch that serves `calls`, and asks for the answers.
     fn submit(
-        &self,
+        &mut self,
         core: &Core,
         slot: &mut Slot,
         calls: &Calls,
@@ -450,7 +456,7 @@ impl Slices {
                 (&mut slot.launch, &slot.answers, range)
             }
             Calls::Bulk(bulk) => {
-                let at = self.pack(core, slot, bulk.opcode)?;
+                let at = Self::pack(core, slot, &bulk.packed)?;
                 let pack = &mut slot.packs[at];
                 let range = pack.packing.answers(count);
                 (&mut pack.launch, &slot.packed, range)
@@ -465,13 +471,24 @@ impl Slices {
         let groups = groups - u32::from(core.kill.swap(false, Ordering::AcqRel));
         launch.set_workgroups(groups);
         let event = launch.submit()?;
-        let answers = answers.read.read_back(range).map_err(refused)?;
-        Ok((event, answers))
+        #[cfg(test)]
+        let range = match core.deaf.swap(false, Ordering::AcqRel) {
+            true => u64::MAX - 1..u64::MAX,
+            false => range,
+        };
+        match answers.read.read_back(range) {
+            Ok(answers) => Ok((event, answers)),
+            Err(error) => {
+                self.lost = Some(event);
+                Err(refused(error))
+            }
+        }
     }
 
-    /// The place of the slot's launch for calls of that function.
-    fn pack(&self, core: &Core, slot: &mut Slot, opcode: u32) -> Result<usize, LaunchError> {
-        if let Some(known) = slot.packs.iter().position(|pack| pack.opcode == opcode) {
+    /// The place of the slot's launch of that kernel.
+    fn pack(core: &Core, slot: &mut Slot, packed: &Packed) -> Result<usize, LaunchError> {
+        let known = |pack: &Pack| pack.opcode == packed.opcode;
+        if let Some(known) = slot.packs.iter().position(known) {
             return Ok(known);
         }
         let Some(packer) = &core.packer else {
@@ -480,14 +497,8 @@ impl Slices {
                 message: "the server sends no slices of one function".to_owned(),
             });
         };
-        let pack = packer.pack(core, opcode, &slot.requests, &slot.packed.memory)?;
+        let pack = packer.pack(packed, &slot.requests, &slot.packed.memory);
         slot.packs.push(pack);
         Ok(slot.packs.len() - 1)
-    }
-}
-
-impl Slot {
-    fn pack(&self, opcode: u32) -> Option<&Pack> {
-        self.packs.iter().find(|pack| pack.opcode == opcode)
     }
 }

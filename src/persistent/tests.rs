@@ -90,6 +90,40 @@ fn a_slice_that_a_driver_has_cut_is_told() {
 }
 
 #[test]
+fn a_slice_whose_answers_cannot_be_read_is_waited_for() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    for adapter in context.adapters() {
+        let options = DeviceOptions {
+            live_memory: false,
+            ..DeviceOptions::default()
+        };
+        let device = context.device_at_with(adapter.index, options).unwrap();
+        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
+        let builder = PersistentKernel::builder(&device, &program.unwrap());
+        let server = builder.handler("next").start().unwrap();
+        let next = server.function::<(u32,), u32>("next").unwrap();
+        for round in 0..4 {
+            assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
+            server.core.deaf.store(true, Ordering::Release);
+            let result = match round % 2 {
+                0 => next.call_timeout(&(1,), MINUTE),
+                _ => next.call_all(&[(1,); 9]).map(|_| 0),
+            };
+            let Err(CallError::Server { failure, .. }) = result else {
+                panic!("{result:?}");
+            };
+            let is_told = matches!(*failure, ServerFailure::Launch { .. });
+            assert!(is_told, "{failure}");
+            // It runs all the same, and the server is not to begin anew before it has ended.
+            let lost = server.core.stuck.lock().unwrap().clone();
+            lost.unwrap().wait_timeout(MINUTE).unwrap();
+            server.restart().unwrap();
+        }
+    }
+}
+
+#[test]
 fn calls_that_were_taken_are_not_served_again() {
     let layout = PortLayout::new(4, 4);
     let frame = Frame::on_host(layout);
