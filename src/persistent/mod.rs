@@ -84,12 +84,65 @@ pub use signature::{CallArguments, CallResult};
 /// the calls take that it is just serving, and the server goes on behind it ([`LeasePolicy`]). A server that nobody calls leaves
 /// the device, and costs nothing until the next call.
 ///
+/// # Streams
+///
+/// A stream of calls is a [sequence](DeviceFunction::sequence): arguments are pulled as results are taken, so many calls
+/// ahead of them, but no more than there are ports; results come in order, by `next` or awaited
+/// ([`CallSequence::into_stream`]); dropping it cancels what is on its way. What comes out of another stream goes through
+/// `stream.map(|arguments| function.begin(&arguments)).buffered(window)`.
+///
+/// What is longer than a call travels in packets. Its state does, too: a handler is given what came of the packet before,
+/// and returns what the next one is given. So a stream holds no port and nothing on the device, any number may be open, and
+/// one that is left in the middle leaves nothing behind.
+///
+/// ```no_run
+/// # use tombolo::{Context, PersistentKernel, Program};
+/// # let device = Context::new()?.device()?;
+/// let program = Program::new("server.wgsl", "
+///     fn absorb(sum: u32, words: array<u32, 24>, count: u32) -> u32 {
+///         var next = sum;
+///         for (var i = 0u; i < count; i++) { next = next * 31u + words[i]; }
+///         return next;
+///     }
+///     fn draw(seed: u32) -> array<u32, 25> {                // the next state, and 24 words
+///         var drawn: array<u32, 25>;
+///         drawn[0] = seed;
+///         for (var i = 1u; i < 25u; i++) { drawn[0] = drawn[0] * 1664525u + 1u; drawn[i] = drawn[0] >> 8u; }
+///         return drawn;
+///     }")?;
+/// let server = PersistentKernel::builder(&device, &program).handler("absorb").handler("draw").start()?;
+/// // Words of any number to a handler …
+/// let absorb = server.function::<(u32, [u32; 24], u32), u32>("absorb")?;
+/// let words: Vec<u32> = (0..1000).collect();
+/// let sum = words.chunks(24).try_fold(0, |sum, chunk| {
+///     let mut packet = [0; 24];
+///     packet[..chunk.len()].copy_from_slice(chunk);
+///     absorb.call(&(sum, packet, chunk.len() as u32))
+/// })?;
+/// // … and from one.
+/// let draw = server.function::<(u32,), [u32; 25]>("draw")?;
+/// let mut seed = sum;
+/// let packets = std::iter::from_fn(|| Some(draw.call(&(seed,)).inspect(|drawn| seed = drawn[0])));
+/// for drawn in packets.take(3) {
+///     println!("{:?}", &drawn?[1..]);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Order and exclusion
+///
+/// A call begins after whatever its caller has had an answer to; calls that are on their way together are served in any
+/// order. A call with an answer was served once, and one without at most once. Each lane serves one call of a thread at a
+/// time: with one lane ([`PersistentKernelBuilder::lanes`]), and with handlers for a whole work-group, no such call runs
+/// beside another one, and what they do to device globals needs no atomics. With several lanes, and in slices, it does.
+///
 /// # Without live memory
 ///
 /// Where running kernels do not see what the host writes ([`Aspect::LiveMemory`](crate::Aspect::LiveMemory), and on Metal)
 /// the same functions are called in the same way, but calls travel in *slices*: whatever was called while one launch ran is the
 /// next one, with one invocation for each call. A call takes as long as a launch then, and many calls at a time hardly longer:
-/// have many callers, and as many ports ([`PersistentKernelBuilder::ports`]). [`PersistentKernel::tier`] tells.
+/// have many callers, and as many ports ([`PersistentKernelBuilder::ports`]). Handlers do not wait for functions of the host
+/// there; what they post has been served when the caller has its answer. [`PersistentKernel::tier`] tells.
 ///
 /// Dropping it stops it.
 pub struct PersistentKernel {

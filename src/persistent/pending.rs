@@ -154,7 +154,9 @@ impl<R: CallResult> Future for PendingCall<R> {
 }
 
 impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
-    /// Posts a call and goes on. Without a free port it is posted by whoever waits for it.
+    /// Posts a call and goes on. Without a free port it is posted by whoever waits for it. A call that was posted has its
+    /// port until it is waited for or dropped: who begins more than there are ports waits for them in the order in which
+    /// they were begun, or all at once.
     pub fn begin(&self, arguments: &A) -> PendingCall<R> {
         let mut words = vec![0; A::words()];
         arguments.put(&mut words);
@@ -247,8 +249,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     /// Calls the function with what `arguments` gives, a `window` of calls ahead of the results, which come in order: a
-    /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Dropping it cancels what is
-    /// on its way.
+    /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are pulled as there
+    /// are ports for them. Dropping it cancels what is on its way.
     pub fn sequence<I: IntoIterator<Item = A>>(
         &self,
         arguments: I,

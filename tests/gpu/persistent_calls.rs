@@ -178,12 +178,47 @@ fn words_of_any_number_go_through_a_handler(f: &Fixture) {
                 next.count += 1u;
             }}
             return next;
-        }}"
+        }}
+        fn draw(digest: Digest) -> array<u32, {}> {{
+            var drawn: array<u32, {}>;
+            var next = digest;
+            for (var i = 0u; i < {PACKET}u; i++) {{
+                next.state = mix(next.state, next.count);
+                next.count += 1u;
+                drawn[i + 2u] = next.state;
+            }}
+            drawn[0] = next.count;
+            drawn[1] = next.state;
+            return drawn;
+        }}",
+        PACKET + 2,
+        PACKET + 2
     );
-    let server = start(builder(&f.device, &source).handler("absorb").ports(6));
+    let server = builder(&f.device, &source)
+        .handler("absorb")
+        .handler("draw");
+    let server = start(server.ports(6));
     let absorb = server
         .function::<(Digest, [u32; PACKET], u32), Digest>("absorb")
         .unwrap();
+    let draw = server
+        .function::<(Digest,), [u32; PACKET + 2]>("draw")
+        .unwrap();
+    // From the server, as many as are wanted.
+    let mut state = Digest { count: 3, state: 5 };
+    let packets = std::iter::from_fn(|| {
+        let drawn = draw.call_timeout(&(state,), MINUTE).unwrap();
+        let [count, next, words @ ..] = drawn;
+        state = Digest { count, state: next };
+        Some(words)
+    });
+    let words: Vec<u32> = packets.flatten().take(200).collect();
+    let mut last = 5;
+    for (word, at) in words.into_iter().zip(3..) {
+        last = mix(last, at);
+        assert_eq!(word, last, "{at}");
+    }
+    // And to it.
     std::thread::scope(|scope| {
         for thread in 0..8u32 {
             let absorb = &absorb;
