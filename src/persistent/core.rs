@@ -76,6 +76,9 @@ pub(super) struct Core {
     /// Has nobody ask for the answers of the next slice.
     #[cfg(test)]
     pub deaf: AtomicBool,
+    /// What others do while the next slice is gathered.
+    #[cfg(test)]
+    pub meanwhile: Mutex<Option<Box<dyn FnOnce(&Core) + Send>>>,
     /// Launches of other devices on their way that may call.
     pub visitors: AtomicUsize,
     /// Where calls travel in slices: how those of one function do, and those that callers have written themselves.
@@ -126,6 +129,8 @@ impl Core {
             kill: AtomicBool::new(false),
             #[cfg(test)]
             deaf: AtomicBool::new(false),
+            #[cfg(test)]
+            meanwhile: Mutex::default(),
             visitors: AtomicUsize::new(0),
             packer: None,
             bulks: Bulks::default(),

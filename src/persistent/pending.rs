@@ -5,6 +5,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -37,10 +38,38 @@ pub struct PendingCall<R> {
 
 enum State {
     /// No port was free yet.
-    Wanted(Vec<u32>),
+    Wanted(Vec<u32>, Queued),
     Posted(Posted),
     /// It could not be posted, or has been answered.
     Over(Option<CallError>),
+}
+
+thread_local! {
+    /// Calls that this thread has begun and that have no port yet.
+    static QUEUED: Arc<AtomicUsize> = Arc::default();
+}
+
+/// A call without a port. While there is one, its thread posts none that it begins later: those would be answered and
+/// keep their ports, and the thread would wait for this one first.
+struct Queued(Arc<AtomicUsize>);
+
+impl Queued {
+    fn is_any() -> bool {
+        QUEUED.with(|queued| queued.load(Ordering::Relaxed)) > 0
+    }
+
+    fn one() -> Self {
+        let queued = QUEUED.with(Arc::clone);
+        queued.fetch_add(1, Ordering::Relaxed);
+        Self(queued)
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        // Whichever thread has the call by now.
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl<R: CallResult> PendingCall<R> {
@@ -70,7 +99,7 @@ impl<R: CallResult> PendingCall<R> {
         let handler = Arc::clone(&self.handler);
         let client = PortClient::new(&core, &handler);
         let posted = match std::mem::replace(&mut self.state, State::Over(None)) {
-            State::Wanted(arguments) => client.post(&arguments, deadline)?,
+            State::Wanted(arguments, _queued) => client.post(&arguments, deadline)?,
             State::Posted(posted) => posted,
             State::Over(error) => return Err(self.over(error)),
         };
@@ -88,7 +117,7 @@ impl<R: CallResult> PendingCall<R> {
 
     /// Looks for a port once more, if the call has none; `false` if it has none yet.
     fn try_begin(&mut self) -> bool {
-        if let State::Wanted(arguments) = &self.state {
+        if let State::Wanted(arguments, _) = &self.state {
             match PortClient::new(&self.core, &self.handler).try_post(arguments) {
                 Ok(Some(posted)) => self.state = State::Posted(posted),
                 Ok(None) => return false,
@@ -104,7 +133,7 @@ impl<R: CallResult> PendingCall<R> {
         let client = PortClient::new(&self.core, &self.handler);
         let posted = match &mut self.state {
             State::Posted(posted) => *posted,
-            State::Wanted(_) => return client.hindrance().map(Err),
+            State::Wanted(..) => return client.hindrance().map(Err),
             State::Over(error) => {
                 let error = error.take();
                 return Some(Err(self.over(error)));
@@ -146,7 +175,7 @@ impl<R: CallResult> Future for PendingCall<R> {
         }
         let posted = match &this.state {
             State::Posted(posted) => Some(*posted),
-            State::Wanted(_) | State::Over(_) => None,
+            State::Wanted(..) | State::Over(_) => None,
         };
         wake_after(&this.core, posted, context.waker());
         Poll::Pending
@@ -154,15 +183,20 @@ impl<R: CallResult> Future for PendingCall<R> {
 }
 
 impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
-    /// Posts a call and goes on. Without a free port it is posted by whoever waits for it. A call that was posted has its
-    /// port until it is waited for or dropped: who begins more than there are ports waits for them in the order in which
-    /// they were begun, or all at once.
+    /// Posts a call and goes on. Without a free port it is posted by whoever waits for it, and so are those that the same
+    /// thread begins behind it. A call that was posted has its port until it is waited for or dropped: who begins more than
+    /// there are ports waits for them in the order in which they were begun, or all at once.
     pub fn begin(&self, arguments: &A) -> PendingCall<R> {
         let mut words = vec![0; A::words()];
         arguments.put(&mut words);
-        let state = match PortClient::new(&self.core, &self.handler).try_post(&words) {
+        let client = PortClient::new(&self.core, &self.handler);
+        let posted = match Queued::is_any() {
+            true => client.refusal().map_or(Ok(None), Err),
+            false => client.try_post(&words),
+        };
+        let state = match posted {
             Ok(Some(posted)) => State::Posted(posted),
-            Ok(None) => State::Wanted(words),
+            Ok(None) => State::Wanted(words, Queued::one()),
             Err(error) => State::Over(Some(error)),
         };
         PendingCall {

@@ -268,6 +268,8 @@ impl Slices {
             }
             std::hint::spin_loop();
         }
+        #[cfg(test)]
+        core.posts_meanwhile(&mut posts);
         // What came meanwhile is taken with the others, and may lie in front of the first one.
         self.looked = Some(posts);
         let all = (if posts == posted { first } else { 0 }..ports).filter_map(untaken);
@@ -417,9 +419,7 @@ impl Slices {
         core.landed.ring();
         (slot, Ok(()))
     }
-}
 
-impl Slices {
     /// Answers calls out of the ports; whether an answer was missing.
     fn answer(&self, core: &Core, calls: &[Taken], lease: u32, words: &[u32]) -> bool {
         let mut missing = false;
@@ -437,9 +437,7 @@ impl Slices {
         }
         missing
     }
-}
 
-impl Slices {
     /// Sends `words` with a launch that serves `calls`, and asks for the answers.
     fn submit(
         &mut self,
@@ -502,3 +500,7 @@ impl Slices {
         Ok(slot.packs.len() - 1)
     }
 }
+
+#[cfg(test)]
+#[path = "sliced_tests.rs"]
+mod tests;
