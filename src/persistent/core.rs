@@ -38,6 +38,9 @@ const NAP: Duration = Duration::from_micros(200);
 /// How long a caller waits for the message of a call that has failed: the lease ends at once then.
 const FAULT_WAIT: Duration = Duration::from_secs(10);
 
+#[cfg(test)]
+pub(super) type Meanwhile = Box<dyn FnOnce(&Core) + Send>;
+
 pub(super) struct Core {
     pub id: u64,
     /// None for a loopback.
@@ -78,7 +81,7 @@ pub(super) struct Core {
     pub deaf: AtomicBool,
     /// What others do while the next slice is gathered.
     #[cfg(test)]
-    pub meanwhile: Mutex<Option<Box<dyn FnOnce(&Core) + Send>>>,
+    pub meanwhile: Mutex<Option<Meanwhile>>,
     /// Launches of other devices on their way that may call.
     pub visitors: AtomicUsize,
     /// Where calls travel in slices: how those of one function do, and those that callers have written themselves.

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::mpsc;
 
 use crate::cases;
@@ -131,7 +130,7 @@ fn streams_are_pulled_as_they_are_served(f: &Fixture) {
                 pulled.get()
             );
         }
-        let mut stream = pin!(sequence.into_stream());
+        let mut stream = Box::pin(sequence.into_stream());
         for taken in 60..120 {
             let result = block_on(stream.next()).unwrap().unwrap();
             assert_eq!(result, mix(taken as u32, 7));
@@ -143,6 +142,10 @@ fn streams_are_pulled_as_they_are_served(f: &Fixture) {
         }
         // Dropped with calls on their way: all ports come back.
         drop(stream);
+        let begun: Vec<_> = (0..PORTS as u32).map(|i| function.begin(&(i, 5))).collect();
+        for (call, i) in begun.into_iter().rev().zip((0..PORTS as u32).rev()) {
+            assert_eq!(call.wait_timeout(MINUTE).unwrap(), mix(i, 5));
+        }
         for round in 0..PORTS as u32 * 3 {
             drop(function.sequence([(round, 1); 20], window).next());
             let result = function.call_timeout(&(round, 2), MINUTE).unwrap();
