@@ -199,7 +199,7 @@ pub use memory::{migrate, region};
 pub use persistent::{
     CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
     HostServerBuilder, LeasePolicy, PendingCall, PersistentKernel, PersistentKernelBuilder,
-    ServerError, ServerFailure,
+    ServerError, ServerFailure, ServerStatistics,
 };
 pub use print::{PrintLoss, PrintOptions, PrintRecord, PrintSink, PrintTarget};
 pub use rpc::{

@@ -13,7 +13,7 @@ use super::policy::LeasePolicy;
 use super::relay::Relay;
 use super::{PersistentKernel, Runner, State, spawn};
 use crate::device::resident::Resident;
-use crate::device::{Device, unique_id};
+use crate::device::{Device, LoopGuardPolicy, unique_id};
 use crate::kernel::server::{self, ENTRY, HandlerFault, ServerShape, SliceShape};
 use crate::kernel::{Constants, KernelOptions, Program};
 use crate::memory::DeviceBuffer;
@@ -48,6 +48,9 @@ pub struct PersistentKernelBuilder {
     turns: Option<u32>,
     lanes: Option<usize>,
     callers: usize,
+    /// Has the kernel that is written do what none does.
+    #[cfg(test)]
+    pub(super) spoil: Option<fn(String) -> String>,
 }
 
 impl PersistentKernel {
@@ -66,6 +69,8 @@ impl PersistentKernel {
             turns: None,
             lanes: None,
             callers: 0,
+            #[cfg(test)]
+            spoil: None,
         }
     }
 }
@@ -83,9 +88,9 @@ fn share(budget: Option<u32>, wanted: Option<u32>, calls: bool) -> (u32, u32) {
         None => (MOST, wanted.unwrap_or(TURNS).clamp(1, TURNS)),
         Some(budget) => {
             let all = budget.saturating_sub(RESERVE);
-            let turns = wanted.unwrap_or(all / 2).clamp(1, all / 8 * 7);
+            let turns = wanted.unwrap_or(all / 2).clamp(1, (all / 8 * 7).max(1));
             // Whoever waits for the host gets nearly all of it.
-            let most = all - turns;
+            let most = all.saturating_sub(turns);
             (if calls { most.min(all / 16) } else { most }, turns)
         }
     }
@@ -220,8 +225,14 @@ impl PersistentKernelBuilder {
             payload = payload.max(words);
         }
         let layout = PortLayout::new(self.ports, payload);
-        let budget =
-            (capabilities.needs_loop_guard()).then(|| capabilities.loop_budget().unwrap_or(65_535));
+        let budget = match device.shared.options.loop_guard {
+            LoopGuardPolicy::Budget(budget) => {
+                Some(budget.min(capabilities.loop_budget().unwrap_or(budget)))
+            }
+            LoopGuardPolicy::WhereNeeded | LoopGuardPolicy::Off => (capabilities
+                .needs_loop_guard())
+            .then(|| capabilities.loop_budget().unwrap_or(65_535)),
+        };
         // Groups of lanes share what they may do, and take turns, where processors run kernels.
         let together = handlers
             .iter()
@@ -279,6 +290,8 @@ impl PersistentKernelBuilder {
             guests: frame.block().map(Block::places),
         };
         let text = server::write(&handlers, &places(layout, lanes), &shape).map_err(fault)?;
+        #[cfg(test)]
+        let text = self.spoil.map_or(text.clone(), |spoil| spoil(text));
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, ENTRY, &self.constants, self.options)?;
         if let (Some(budget), false, false) = (budget, calls, kernel.shared.compiled.counts_turns) {
@@ -332,6 +345,7 @@ impl PersistentKernelBuilder {
             launch,
             buffers,
             most,
+            called: std::time::Instant::now(),
         };
         let callers = Callers::new(&core, recipe);
         let thread = spawn(Runner::Live(Box::new(relay)))?;

@@ -11,6 +11,7 @@ use super::frame::Frame;
 use super::packed::Packer;
 use super::policy::LeasePolicy;
 use super::sliced::Slices;
+use super::statistics::Counters;
 use super::watch::Watch;
 use crate::device::queue::Batch;
 use crate::device::resident::Resident;
@@ -58,6 +59,13 @@ pub(super) struct Core {
     batch: Mutex<Option<Arc<Batch>>>,
     pub posted: AtomicU64,
     pub leases: AtomicU32,
+    /// The last lease that is over, with what it failed of.
+    pub ended: AtomicU32,
+    /// The requests to leave that the lease on the device began with.
+    granted: AtomicU32,
+    /// The first request to leave behind those, and the calls that the lease had served by then.
+    asked: AtomicU64,
+    pub counters: Counters,
     asleep: AtomicBool,
     pub bell: Bell,
     faults: Mutex<VecDeque<(u32, Arc<ExecutionError>)>>,
@@ -117,6 +125,10 @@ impl Core {
             batch: Mutex::default(),
             posted: AtomicU64::new(0),
             leases: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+            granted: AtomicU32::new(0),
+            asked: AtomicU64::new(0),
+            counters: Counters::default(),
             asleep: AtomicBool::new(false),
             bell: Bell::default(),
             faults: Mutex::default(),
@@ -190,6 +202,27 @@ impl Core {
 
     pub fn interrupts(&self) -> u32 {
         self.interrupts.load(Ordering::Acquire)
+    }
+
+    /// Sets up a lease that may take so many turns, before it is launched; the requests to leave that it begins with.
+    pub fn grant(&self, lease: u32, most: u32) -> u32 {
+        // A lease that is asked to end before it begins looks at all ports once.
+        let granted = self.interrupts();
+        self.frame.grant(lease, granted, most);
+        self.granted.store(granted, Ordering::Release);
+        granted
+    }
+
+    /// Notes that a lease is over, and how many calls it has served after it was asked to leave. What it failed of was noted
+    /// before.
+    pub fn end_lease(&self, lease: u32, granted: u32) {
+        let asked = self.asked.load(Ordering::Acquire);
+        let (number, beats) = ((asked >> 32) as u32, asked as u32);
+        if number == granted.wrapping_add(1) {
+            let served = self.frame.beats().wrapping_sub(beats);
+            (self.counters.after_asked).fetch_max(served, Ordering::Relaxed);
+        }
+        self.ended.store(lease, Ordering::Release);
     }
 
     pub fn set_batch(&self, batch: Option<Arc<Batch>>) {
@@ -303,6 +336,7 @@ impl Core {
         let is_awaited = self.frame.is_awaited() || !self.bulks.is_empty();
         if !is_awaited && self.stage() == Stage::Running {
             self.bell.sleep(known, time);
+            self.counters.wakes.fetch_add(1, Ordering::Relaxed);
         }
         self.asleep.store(false, Ordering::Relaxed);
     }
@@ -329,6 +363,7 @@ impl Core {
             let left = deadline.saturating_duration_since(Instant::now());
             // A lease notes what it failed of before the next one begins, and before the server ends.
             let is_past = self.leases.load(Ordering::Relaxed) != lease
+                || self.ended.load(Ordering::Acquire) == lease
                 || matches!(self.stage(), Stage::Closed | Stage::Failed);
             if left.is_zero() || missed {
                 return None;
@@ -357,6 +392,11 @@ impl Resident for Core {
             .fetch_add(1, Ordering::AcqRel)
             .wrapping_add(1);
         self.frame.yield_to(number);
+        if number == self.granted.load(Ordering::Acquire).wrapping_add(1) {
+            // Behind the word: what is served later, the lease serves knowing of it.
+            let asked = u64::from(number) << 32 | u64::from(self.frame.beats());
+            self.asked.store(asked, Ordering::Release);
+        }
     }
 
     fn is_in(&self, batch: &Arc<Batch>) -> bool {

@@ -13,8 +13,6 @@ use super::sliced::Slices;
 use crate::device::wait::lock;
 use crate::rpc::port::protocol::CallStatus;
 
-/// The longest sleep of a relay that waits for calls.
-const SLEEP: Duration = Duration::from_secs(1);
 /// How long it leaves slices to callers without looking.
 const STANDS_BACK: Duration = Duration::from_millis(5);
 
@@ -45,7 +43,8 @@ impl SlicedRelay {
                     Stage::Failed => return self,
                     // Since before the last look.
                     _ if stage == Stage::Stopping => break,
-                    _ => core.sleep(SLEEP),
+                    // Whoever posts a call wakes it.
+                    _ => core.sleep(Duration::MAX),
                 }
             }
         }

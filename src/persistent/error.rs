@@ -157,6 +157,22 @@ pub enum ServerFailure {
         #[source]
         error: Arc<ExecutionError>,
     },
+    /// A lease ended and had written what no server writes: the device, its driver, or another kernel has written over the
+    /// ports. No answer of it is to be trusted.
+    #[error(
+        "lease {lease} of the server on {device} has written what no server writes, at port {port}: {what}; the memory of \
+         its ports was written over"
+    )]
+    Garbled {
+        /// The lease, counted from 1.
+        lease: u32,
+        /// The device.
+        device: String,
+        /// The port.
+        port: usize,
+        /// What is wrong there.
+        what: &'static str,
+    },
     /// The next lease could not be launched.
     #[error("lease {lease} of the server could not be launched: {error}")]
     Launch {
@@ -227,6 +243,13 @@ pub enum CallError {
     /// The Rust function behind a loopback panicked.
     #[error("`{handler}` panicked")]
     Panicked {
+        /// The function that was called.
+        handler: String,
+    },
+    /// The words of the answer are not those that its seal was made for, although everything that the device wrote has
+    /// arrived.
+    #[error("`{handler}` was answered, and the answer's words do not fit together")]
+    Garbled {
         /// The function that was called.
         handler: String,
     },

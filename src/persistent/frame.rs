@@ -193,6 +193,10 @@ impl Frame {
         self.store(places.lease, lease);
         self.store(places.granted, granted);
         self.store(places.most, most);
+        for lane in 0..self.lanes {
+            // Each lease counts from 0.
+            self.up().store(places.beat + lane, 0);
+        }
     }
 
     /// Whether all lanes of a lease have left.
@@ -242,10 +246,34 @@ impl Frame {
 
     /// Whether there is a call without an answer at some port.
     pub fn is_awaited(&self) -> bool {
-        let layout = self.layout;
-        let hosts = (0..layout.ports)
-            .any(|port| self.load(layout.request(port)) != self.up().load(layout.reply(port)));
-        hosts || self.block().is_some_and(Block::is_awaited)
+        self.first_awaited().is_some() || self.block().is_some_and(Block::is_awaited)
+    }
+
+    /// The port of a thread's call without an answer, and its request.
+    pub fn first_awaited(&self) -> Option<(usize, u32)> {
+        let mut ports = (0..self.layout.ports).map(|port| (port, self.requested(port)));
+        ports.find(|&(port, request)| request != self.replied(port))
+    }
+
+    /// What was posted last at a port, as the host knows it.
+    pub fn requested(&self, port: usize) -> u32 {
+        self.load(self.layout.request(port))
+    }
+
+    /// What was answered last at a port, as the kernel says.
+    pub fn replied(&self, port: usize) -> u32 {
+        self.up().load(self.layout.reply(port))
+    }
+
+    /// What was taken last at a port, as the kernel says.
+    pub fn taken(&self, port: usize) -> u32 {
+        self.down().load(self.layout.lock(port))
+    }
+
+    /// Ports that a lease looks at, of threads and of kernels of other devices.
+    pub fn all_ports(&self) -> usize {
+        let guests = self.block().map(|block| block.places());
+        self.layout.ports + guests.map_or(0, |places| places.areas * places.ports)
     }
 
     /// Answers in the kernel's place: every call without an answer, or those alone that the kernel had taken. Only

@@ -2,7 +2,7 @@
 //!
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
-//!   long they last.
+//!   long they last; [`statistics`]: why they ended; [`amiss`]: what a device has written that no server writes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
@@ -15,6 +15,7 @@
 //! of calls in the other direction (`rpc::port`), with the roles exchanged. This room uses the launch room; nothing
 //! below knows of it, but the queue knows that there are kernels that make room (`device::resident`).
 
+mod amiss;
 mod block;
 mod builder;
 mod bulk;
@@ -34,8 +35,11 @@ mod port_client;
 mod relay;
 mod signature;
 mod sliced;
+mod statistics;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_hostile;
 mod watch;
 
 use std::sync::{Arc, Mutex};
@@ -55,6 +59,7 @@ pub use loopback::{HostServer, HostServerBuilder};
 pub use pending::{CallSequence, PendingCall};
 pub use policy::LeasePolicy;
 pub use signature::{CallArguments, CallResult};
+pub use statistics::ServerStatistics;
 
 /// A kernel that stays on a device as a server: threads of the host call its functions at the speed of memory rather than
 /// of launches.

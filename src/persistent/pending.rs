@@ -15,7 +15,7 @@ use futures::stream::poll_fn;
 use super::core::Core;
 use super::error::CallError;
 use super::function::DeviceFunction;
-use super::port_client::{Deadline, PortClient};
+use super::port_client::{Deadline, Doubt, PortClient};
 use super::signature::{CallArguments, CallResult, take};
 use super::watch::wake_after;
 use crate::kernel::server::HandlerDeclaration;
@@ -33,6 +33,7 @@ pub struct PendingCall<R> {
     core: Arc<Core>,
     handler: Arc<HandlerDeclaration>,
     state: State,
+    doubt: Doubt,
     result: PhantomData<fn() -> R>,
 }
 
@@ -140,9 +141,11 @@ impl<R: CallResult> PendingCall<R> {
             }
         };
         let loss = client.loss();
+        let whole = client.is_whole(&mut self.doubt, posted);
         let mut results = vec![0; Self::words()];
         let ended = match (client.try_take(posted, &mut results), loss) {
             (Some(judged), _) => judged.map(|()| take(&results)),
+            (None, _) if whole => Err(client.garbled(posted)),
             (None, loss) => {
                 let loss = loss.or_else(|| client.hindrance())?;
                 client.leave(posted);
@@ -203,6 +206,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             core: Arc::clone(&self.core),
             handler: Arc::clone(&self.handler),
             state,
+            doubt: Doubt::default(),
             result: PhantomData,
         }
     }

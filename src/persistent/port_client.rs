@@ -11,6 +11,7 @@ use super::error::CallError;
 use super::frame::Frame;
 use crate::kernel::server::{FAILED, HandlerDeclaration, TOO_LONG};
 use crate::rpc::port::client::{Client, Posted};
+use crate::rpc::port::words::Words as _;
 
 /// Looks at an answer that follow each other at once: some microseconds.
 const LOOKS: u32 = 20_000;
@@ -90,6 +91,11 @@ impl Drop for Spinner<'_> {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+/// How many leases had ended when an answer was first seen whose words do not fit together. They may be on their way, but
+/// not when the lease is over that has written them.
+#[derive(Debug, Default)]
+pub(super) struct Doubt(Option<u32>);
 
 /// A caller's end of the ports.
 pub(super) struct PortClient<'c> {
@@ -178,6 +184,26 @@ impl<'c> PortClient<'c> {
         Some(self.judge(status, word))
     }
 
+    /// Whether all words of the answer have arrived, if there is one: if it cannot be taken then, it never can. Before the
+    /// look.
+    pub fn is_whole(&self, doubt: &mut Doubt, posted: Posted) -> bool {
+        let core = self.core;
+        if !core.frame.is_sealed() || !self.client().is_answered(posted) {
+            return false;
+        }
+        let ended = core.ended.load(Ordering::Acquire);
+        let known = *doubt.0.get_or_insert(ended);
+        ended != known || ended == core.leases.load(Ordering::Relaxed)
+    }
+
+    /// What becomes of a call whose answer cannot be taken; its port is given back.
+    pub fn garbled(&self, posted: Posted) -> CallError {
+        self.leave(posted);
+        CallError::Garbled {
+            handler: self.name().to_owned(),
+        }
+    }
+
     /// Why the server has left a call without an answer.
     fn stopped(&self) -> CallError {
         let handler = self.name();
@@ -233,9 +259,11 @@ impl<'c> PortClient<'c> {
         let mut spinner = Spinner::take(self.core).filter(|_| !self.core.is_sliced());
         let mut looks = 0u32;
         let mut naps = Naps::default();
+        let mut doubt = Doubt::default();
         loop {
             // Before the look: what has no answer then gets none.
             let loss = self.loss();
+            let whole = self.is_whole(&mut doubt, posted);
             let landed = self.landed();
             for _ in 0..ROUND {
                 if let Some([status, word]) = client.try_take(posted, results) {
@@ -243,6 +271,9 @@ impl<'c> PortClient<'c> {
                     return self.judge(status, word);
                 }
                 std::hint::spin_loop();
+            }
+            if whole {
+                return Err(self.garbled(posted));
             }
             let left = match loss.or_else(|| self.hindrance()) {
                 Some(loss) => Err(loss),

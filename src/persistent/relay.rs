@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
+use super::statistics::Cause;
 use crate::device::resident::{self, Resident};
 use crate::device::wait::lock;
 use crate::device::{ExecutionError, WaitError};
@@ -14,8 +15,6 @@ use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, HeapError};
 use crate::rpc::port::protocol::CallStatus;
 
-/// The longest sleep of a relay that waits for calls.
-const SLEEP: Duration = Duration::from_secs(1);
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
 /// How often the relay looks after a lease.
@@ -29,42 +28,66 @@ pub(super) struct Relay {
     pub buffers: Vec<DeviceBuffer<u32>>,
     /// Turns that a lease may begin calls in.
     pub most: u32,
+    /// When somebody has called last.
+    pub called: Instant,
 }
 
 /// How a lease ended.
 enum End {
-    Done,
+    Done(Cause),
     Faulty(Arc<ExecutionError>),
     Stuck(Duration),
+}
+
+/// What has become of an attempt at a lease.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    /// Somebody has the heap.
+    Refused,
+    Over(Cause),
 }
 
 impl Relay {
     pub fn run(mut self) -> Self {
         resident::as_relay(self.core.id);
         let core = Arc::clone(&self.core);
+        let mut renews = false;
+        // Leases since the server was asked to stop.
+        let mut last = 0;
         loop {
             match core.stage() {
-                Stage::Running => {}
-                Stage::Stopping if core.frame.is_awaited() => {}
+                Stage::Running if renews || core.frame.is_awaited() => {}
+                // Whoever posts a call wakes it, and so does all else that it is needed for.
+                Stage::Running => {
+                    core.sleep(Duration::MAX);
+                    continue;
+                }
+                // Each lease but those that end because a call has failed serves all that was posted before.
+                Stage::Stopping if core.frame.is_awaited() && last <= core.frame.all_ports() => {
+                    last += 1;
+                }
                 Stage::Stopping => break,
                 Stage::Closed | Stage::Failed => return self,
             }
-            if core.stage() == Stage::Running && !core.frame.is_awaited() {
-                core.sleep(SLEEP);
-                continue;
-            }
-            match self.lease() {
-                Ok(true) => {}
-                // Somebody has the heap.
-                Ok(false) if core.stage() == Stage::Stopping => break,
-                Ok(false) => {
-                    core.held.store(true, Ordering::Release);
-                    std::thread::sleep(HELD);
-                }
+            let attempt = match self.lease() {
+                Ok(attempt) => attempt,
                 Err(failure) => {
                     core.fail(failure);
                     return self;
                 }
+            };
+            renews = match attempt {
+                Attempt::Over(cause) => self.renews(cause),
+                Attempt::Refused => false,
+            };
+            match attempt {
+                Attempt::Refused if core.stage() == Stage::Stopping => break,
+                Attempt::Refused => {
+                    core.held.store(true, Ordering::Release);
+                    std::thread::sleep(HELD);
+                }
+                Attempt::Over(cause) if last > 0 && cause != Cause::Fault => break,
+                Attempt::Over(_) => {}
             }
         }
         let stopped = CallStatus::Stopped.code();
@@ -75,16 +98,29 @@ impl Relay {
         self
     }
 
-    /// One lease; `false` if it could not be launched now.
-    fn lease(&mut self) -> Result<bool, ServerFailure> {
+    /// Whether another lease follows that nobody has called for. Others are not to make way again and again for a server
+    /// without calls, unless it was said never to leave.
+    fn renews(&self, cause: Cause) -> bool {
+        let idle = self.core.policy.idle;
+        match cause {
+            Cause::Turns | Cause::Time => self.called.elapsed() < idle,
+            Cause::Others => idle == Duration::MAX,
+            _ => false,
+        }
+    }
+
+    /// One lease.
+    fn lease(&mut self) -> Result<Attempt, ServerFailure> {
         let core = &self.core;
         let lease = match core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
             0 => core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
             lease => lease,
         };
-        // A lease that is asked to end before it begins looks at all ports once.
-        let granted = core.interrupts();
-        core.frame.grant(lease, granted, self.most);
+        let first = core.frame.first_awaited();
+        if first.is_some() {
+            self.called = Instant::now();
+        }
+        let granted = core.grant(lease, self.most);
         for buffer in &self.buffers {
             // Calls that failed are told by themselves.
             buffer.forgive();
@@ -93,12 +129,26 @@ impl Relay {
         let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
         core.covered.store(grown, Ordering::SeqCst);
         let end = self.lease_on_device(lease, granted);
-        self.core.covered.store(u64::MAX, Ordering::SeqCst);
+        let core = &self.core;
+        core.covered.store(u64::MAX, Ordering::SeqCst);
+        core.end_lease(lease, granted);
+        if let Ok(Attempt::Over(cause)) = end {
+            if let Some((port, what)) = core.frame.amiss(first, cause != Cause::Fault) {
+                core.counters.ended(Cause::Failed);
+                return Err(ServerFailure::Garbled {
+                    lease,
+                    device: core.place(),
+                    port,
+                    what,
+                });
+            }
+            core.counters.ended(cause);
+        }
         end
     }
 
-    fn lease_on_device(&mut self, lease: u32, granted: u32) -> Result<bool, ServerFailure> {
-        let core = &self.core;
+    fn lease_on_device(&mut self, lease: u32, granted: u32) -> Result<Attempt, ServerFailure> {
+        let core = &Arc::clone(&self.core);
         #[cfg(test)]
         let mut none = self.launch.clone().workgroups(0);
         #[cfg(test)]
@@ -110,8 +160,9 @@ impl Relay {
         let submitted = self.launch.submit();
         let event = match submitted {
             Ok(event) => event,
-            Err(LaunchError::Heap(HeapError::HostAccess { .. })) => return Ok(false),
+            Err(LaunchError::Heap(HeapError::HostAccess { .. })) => return Ok(Attempt::Refused),
             Err(error) => {
+                core.counters.ended(Cause::Failed);
                 let error = Arc::new(error);
                 return Err(ServerFailure::Launch { lease, error });
             }
@@ -133,6 +184,7 @@ impl Relay {
         let done = core.frame.is_done(lease);
         match end {
             End::Stuck(waited) => {
+                core.counters.ended(Cause::Stuck);
                 *lock(&core.stuck) = Some(event);
                 Err(ServerFailure::LeaseStuck {
                     lease,
@@ -150,36 +202,45 @@ impl Relay {
                 if !done {
                     core.frame.give_up(true, FAILED, lease);
                 }
-                Ok(true)
+                Ok(Attempt::Over(Cause::Fault))
             }
             // What somebody else's launch has done to what a handler works on; it hides what a call has failed of.
             End::Faulty(error) if done && matches!(*error, ExecutionError::Inherited { .. }) => {
                 core.note_fault(lease, error);
-                Ok(true)
+                Ok(Attempt::Over(Cause::Fault))
             }
-            End::Faulty(error) => Err(ServerFailure::LeaseFailed { lease, error }),
-            End::Done if done => Ok(true),
-            End::Done => Err(ServerFailure::LeaseKilled {
-                lease,
-                device: core.place(),
-            }),
+            End::Faulty(error) => {
+                core.counters.ended(Cause::Failed);
+                Err(ServerFailure::LeaseFailed { lease, error })
+            }
+            End::Done(cause) if done => Ok(Attempt::Over(cause)),
+            End::Done(_) => {
+                core.counters.ended(Cause::Killed);
+                Err(ServerFailure::LeaseKilled {
+                    lease,
+                    device: core.place(),
+                })
+            }
         }
     }
 
     /// Looks after a lease until it has ended.
-    fn watch(&self, event: &crate::device::Event, granted: u32) -> End {
-        let core = &self.core;
+    fn watch(&mut self, event: &crate::device::Event, granted: u32) -> End {
+        let core = &Arc::clone(&self.core);
         let policy = core.policy;
         let begun = Instant::now();
-        let (mut posted, mut called) = (core.posted.load(Ordering::Relaxed), begun);
+        let mut posted = core.posted.load(Ordering::Relaxed);
         let mut asked: Option<Instant> = None;
+        let mut own = None;
         let mut beats = core.frame.beats();
         // Kernels call without a word to the host.
         let mut served = beats;
+        // Beats of a lease that was asked to leave: it looks at each port once more, and may be at a look just then.
+        let mut more = 2 * core.frame.all_ports();
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
         loop {
             match event.wait_timeout(slice) {
-                Ok(()) => return End::Done,
+                Ok(()) => return End::Done(self.cause(own, granted)),
                 Err(WaitError::Failed(error)) => return End::Faulty(error),
                 Err(WaitError::Deadline) => {}
             }
@@ -187,22 +248,42 @@ impl Relay {
             let posts = core.posted.load(Ordering::Relaxed);
             let calls = core.frame.beats();
             if posts != posted || calls != served {
-                (posted, served, called) = (posts, calls, now);
+                (posted, served, self.called) = (posts, calls, now);
             }
             if core.interrupts() == granted {
-                let is_idle = now - called >= policy.idle && !core.frame.is_awaited();
-                if is_idle || now - begun >= policy.time || core.stage() != Stage::Running {
+                own = if core.stage() != Stage::Running {
+                    Some(Cause::Stop)
+                } else if now - begun >= policy.time {
+                    Some(Cause::Time)
+                } else if now - self.called >= policy.idle && !core.frame.is_awaited() {
+                    Some(Cause::Idle)
+                } else {
+                    None
+                };
+                if own.is_some() {
                     core.interrupt();
                 }
                 continue;
             }
             let since = *asked.get_or_insert(now);
             let heard = core.frame.beats();
-            if heard != beats {
+            if heard != beats && more > 0 {
+                more -= 1;
                 (beats, asked) = (heard, Some(now));
             } else if now - since >= policy.stuck {
                 return End::Stuck(now - since);
             }
+        }
+    }
+
+    /// Why a lease has ended that has ended well.
+    fn cause(&self, own: Option<Cause>, granted: u32) -> Cause {
+        let core = &self.core;
+        match own {
+            Some(cause) => cause,
+            None if core.interrupts() == granted => Cause::Turns,
+            None if core.stage() != Stage::Running => Cause::Stop,
+            None => Cause::Others,
         }
     }
 }

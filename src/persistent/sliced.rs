@@ -11,6 +11,7 @@ use super::bulk::{Answers, Bulk};
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use super::packed::{Pack, Packed};
+use super::statistics::Cause;
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError, WaitError};
 use crate::kernel::server::packing::mark;
@@ -219,6 +220,7 @@ impl Slices {
                 if waited < core.policy.time.saturating_add(core.policy.stuck) {
                     return Ok(true);
                 }
+                core.counters.ended(Cause::Stuck);
                 return Err(ServerFailure::LeaseStuck {
                     lease: oldest.lease,
                     device: core.place(),
@@ -392,6 +394,7 @@ impl Slices {
                 core.note_fault(lease, error);
             }
             Err(error) => {
+                core.counters.ended(Cause::Failed);
                 self.unanswered.push(calls);
                 return (slot, Err(ServerFailure::LeaseFailed { lease, error }));
             }
@@ -411,7 +414,9 @@ impl Slices {
                 missing
             }
         };
+        core.ended.store(lease, Ordering::Release);
         if missing {
+            core.counters.ended(Cause::Killed);
             self.unanswered.push(calls);
             let device = core.place();
             return (slot, Err(ServerFailure::LeaseKilled { lease, device }));

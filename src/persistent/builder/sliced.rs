@@ -29,6 +29,8 @@ impl PersistentKernelBuilder {
         let device = &self.device;
         let shape = recipe.shape.fit(&handlers);
         let text = write_slice(&handlers, &shape).map_err(fault)?;
+        #[cfg(test)]
+        let text = self.spoil.map_or(text.clone(), |spoil| spoil(text));
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, SLICE_ENTRY, &self.constants, self.options)?;
         let most = (layout.ports / 2).max(1);
