@@ -50,7 +50,7 @@ pub struct PersistentKernelBuilder {
     callers: usize,
     /// Has the kernel that is written do what none does.
     #[cfg(test)]
-    pub(super) spoil: Option<fn(String) -> String>,
+    pub(super) spoil: Option<fn(String, &server::Places) -> String>,
 }
 
 impl PersistentKernel {
@@ -291,7 +291,10 @@ impl PersistentKernelBuilder {
         };
         let text = server::write(&handlers, &places(layout, lanes), &shape).map_err(fault)?;
         #[cfg(test)]
-        let text = self.spoil.map_or(text.clone(), |spoil| spoil(text));
+        let text = match self.spoil {
+            Some(spoil) => spoil(text, &places(layout, lanes)),
+            None => text,
+        };
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, ENTRY, &self.constants, self.options)?;
         if let (Some(budget), false, false) = (budget, calls, kernel.shared.compiled.counts_turns) {

@@ -284,6 +284,10 @@ impl Frame {
             let request = self.load(layout.request(port));
             let lock = layout.lock(port);
             let is_taken = self.down().load(lock) == request;
+            if !taken_only {
+                // Nothing that is noted of a later one is true.
+                self.down().store(lock, request);
+            }
             if request == self.up().load(layout.reply(port)) || taken_only && !is_taken {
                 continue;
             }
@@ -292,6 +296,22 @@ impl Frame {
         }
         if let Some(block) = self.block() {
             block.give_up(taken_only, status);
+        }
+    }
+
+    /// Puts right what a device may have written over. Only while no lease runs, and no call waits for an answer.
+    pub fn mend(&self) {
+        let layout = self.layout;
+        for port in 0..layout.ports {
+            let mut request = self.requested(port);
+            loop {
+                self.down().store(layout.request(port), request);
+                // Somebody who had looked at the server before it ended may post just now: first to himself, then here.
+                match self.requested(port) {
+                    same if same == request => break,
+                    other => request = other,
+                }
+            }
         }
     }
 }

@@ -255,6 +255,7 @@ impl PersistentKernel {
             });
         };
         (core.frame).give_up(false, crate::device::CallStatus::Stopped.code(), 0);
+        core.frame.mend();
         core.forget_failure();
         if let Some(slices) = &core.slices {
             lock(slices).reset(core);

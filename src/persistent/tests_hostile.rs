@@ -1,1 +1,480 @@
-//! Devices that write what no server writes: kernels that are spoiled before they are compiled, on every adapter.
+//! Devices that write what no server writes: real kernels, spoiled before they are compiled, on every adapter, with ports in
+//! one memory and in two, for handlers of one invocation and of whole work-groups. Whatever they write, every call has the
+//! right answer or an error that says what is wrong, nobody hangs, the rest of the device goes on, and the server starts
+//! again.
+
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+
+use super::frame::places;
+use crate::context::Context;
+use crate::device::{Device, DeviceOptions, hooks};
+use crate::kernel::server::Places;
+use crate::kernel::{Constants, Program};
+use crate::memory::DeviceBuffer;
+use crate::persistent::{
+    CallError, DeviceFunction, LeasePolicy, PendingCall, PersistentKernel, PersistentKernelBuilder,
+    ServerError, ServerFailure,
+};
+use crate::rpc::port::words::Words as _;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const PORTS: usize = 8;
+
+type Next = DeviceFunction<(u32,), u32>;
+
+/// Behind the words of a lease: which evil the kernel is to do.
+fn evil_at(places: &Places) -> usize {
+    places.most + 1
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Evil {
+    Nothing,
+    /// Statuses that mean nothing, or a failure of which nobody has heard.
+    Status,
+    FailedNever,
+    FailedNow,
+    /// Calls are taken, and not answered.
+    Silent,
+    /// Calls are answered that nobody has posted: the next one at the same port, and at all others.
+    Ahead,
+    Others,
+    /// The next call of a port is said to be taken.
+    TakesNext,
+    /// A seal is wrong, where there are seals.
+    Seal,
+    /// What the host has written is written over.
+    Header,
+    Requests,
+    /// The heartbeat does not move, or moves without end while the lease does not leave.
+    NoBeat,
+    BeatsForEver,
+    ForEver,
+    /// The last word does not come, is another one, or comes long before the end.
+    NoDone,
+    OtherDone,
+    EarlyDone,
+    /// Nothing is looked at.
+    Blind,
+}
+
+use Evil::*;
+
+const EVILS: [Evil; 17] = [
+    Status,
+    FailedNever,
+    FailedNow,
+    Silent,
+    Ahead,
+    Others,
+    TakesNext,
+    Seal,
+    Header,
+    Requests,
+    NoBeat,
+    BeatsForEver,
+    ForEver,
+    NoDone,
+    OtherDone,
+    EarlyDone,
+    Blind,
+];
+
+impl Evil {
+    /// Whether it is told of the server, also where nobody calls any more.
+    fn fails_the_server(self) -> bool {
+        matches!(
+            self,
+            Silent | Ahead | Others | TakesNext | Requests | NoDone | OtherDone | Blind
+        )
+    }
+
+    /// Whether calls and server may end like that.
+    fn explains(
+        self,
+        sealed: bool,
+        rationed: bool,
+        error: Option<&CallError>,
+        failure: Option<&ServerFailure>,
+    ) -> bool {
+        let garbled = |part: &str| match (error, failure) {
+            (None | Some(CallError::Server { .. }), Some(ServerFailure::Garbled { what, .. })) => {
+                what.contains(part)
+            }
+            _ => false,
+        };
+        let unknown = |wanted| match (error, failure) {
+            (Some(CallError::Malformed { status, .. }), None) => *status == wanted,
+            _ => false,
+        };
+        let unsealed = matches!((error, failure), (Some(CallError::Garbled { .. }), None));
+        match self {
+            Status => unknown(77),
+            FailedNever if sealed => unsealed,
+            FailedNever | FailedNow => unknown(13),
+            Silent | TakesNext => garbled("taken, and not answered"),
+            Ahead | Others | Requests => garbled("nobody has posted"),
+            Seal if sealed => unsealed,
+            NoDone | OtherDone => matches!(
+                (error, failure),
+                (
+                    None | Some(CallError::Server { .. }),
+                    Some(ServerFailure::LeaseKilled { .. })
+                )
+            ),
+            Blind => garbled("left"),
+            // There the driver ends it.
+            BeatsForEver | ForEver if rationed && failure.is_none() => error.is_none(),
+            BeatsForEver | ForEver => {
+                matches!(error, Some(CallError::Server { .. }))
+                    && (rationed || matches!(failure, Some(ServerFailure::LeaseStuck { .. })))
+            }
+            Nothing | Seal | Header | NoBeat | EarlyDone => error.is_none() && failure.is_none(),
+        }
+    }
+}
+
+/// Replaces what has to be there.
+fn put(text: &mut String, what: &str, with: &str) {
+    assert!(text.contains(what), "{what} in {text}");
+    *text = text.replace(what, with);
+}
+
+/// The polling kernel, with all evils.
+fn spoil(mut text: String, places: &Places) -> String {
+    let is = |evil: Evil| {
+        format!(
+            "(atomicLoad(&tombolo_server[{}u]) == {}u)",
+            evil_at(places),
+            evil as u32
+        )
+    };
+    let out = match text.contains("tombolo_server_seal(results, status") {
+        true => "tombolo_answers",
+        false => "tombolo_server",
+    };
+    let alone = text.contains("tombolo_server_publish(reply, request);");
+    let (reply, request, done, leaving) = match alone {
+        true => (
+            "reply",
+            "request",
+            format!("{}u + lane", places.done),
+            "leaving",
+        ),
+        false => (
+            "tombolo_server_reply",
+            "call[2]",
+            format!("{}u", places.done),
+            "tombolo_server_leaving",
+        ),
+    };
+    let head = match out {
+        "tombolo_server" => "atomicStore(&tombolo_server[results], status);".to_owned(),
+        _ => format!("tombolo_server_seal(results, status, {reply}, {request});"),
+    };
+    let statuses = format!(
+        "if {} {{ status = 77u; }}
+        if {} || {} {{ status = 13u; }}
+        {head}
+        if {} {{ atomicStore(&{out}[results + 1u], 4000000000u); }}
+        if {} {{ atomicStore(&{out}[results + 1u], atomicLoad(&tombolo_server[{}u])); }}
+        if {} {{ atomicAdd(&{out}[results + 3u], 1u); }}",
+        is(Status),
+        is(FailedNever),
+        is(FailedNow),
+        is(FailedNever),
+        is(FailedNow),
+        places.lease,
+        is(Seal),
+    );
+    put(&mut text, &head, &statuses);
+    let publish = format!("tombolo_server_publish({reply}, {request});");
+    let published = format!(
+        "if !{} && !{} {{ {publish} }}
+        if {} {{ tombolo_server_publish({reply}, {request} + 1u); }}
+        if {} {{
+            for (var i = 0u; i < {PORTS}u; i++) {{
+                let at = {}u + i;
+                if at != {reply} {{ tombolo_server_publish(at, 0xdeadu + i); }}
+            }}
+        }}
+        if {} {{
+            for (var i = 0u; i < 5u; i++) {{
+                atomicStore(&tombolo_server[{}u + i], 0x12345u * (i + {request}));
+            }}
+        }}
+        if {} {{
+            for (var i = 0u; i < {PORTS}u; i++) {{
+                atomicStore(&tombolo_server[{}u + i], 0xbad00u + i);
+            }}
+        }}",
+        is(Silent),
+        is(Ahead),
+        is(Ahead),
+        is(Others),
+        places.replies,
+        is(Header),
+        places.bell,
+        is(Requests),
+        places.requests,
+    );
+    put(&mut text, &publish, &published);
+    let taken = "atomicStore(&tombolo_server[taken], request);";
+    let next = format!(
+        "atomicStore(&tombolo_server[taken], request + select(0u, 1u, {}));",
+        is(TakesNext)
+    );
+    put(&mut text, taken, &next);
+    let beat = match alone {
+        true => format!("{}u + tombolo_server_lane", places.beat),
+        false => format!("{}u", places.beat),
+    };
+    let beat = format!("atomicStore(&{out}[{beat}], tombolo_server_beats);");
+    put(
+        &mut text,
+        &beat,
+        &format!("if !{} {{ {beat} }}", is(NoBeat)),
+    );
+    let last = format!("tombolo_server_publish({done}, lease);");
+    let lasts = format!(
+        "if !{} {{ tombolo_server_publish({done}, lease + select(0u, 7u, {})); }}",
+        is(NoDone),
+        is(OtherDone)
+    );
+    put(&mut text, &last, &lasts);
+    let most = format!("let most = atomicLoad(&tombolo_server[{}u]);", places.most);
+    let early = format!("{most} if {} && lane == 0u {{ {last} }}", is(EarlyDone));
+    put(&mut text, &most, &early);
+    let end = match alone {
+        true => "var end = ",
+        false => "tombolo_server_end = ",
+    };
+    let ports = places.ports;
+    let blind = format!("{end}select({ports}u, 0u, {});", is(Blind));
+    put(&mut text, &format!("{end}{ports}u;"), &blind);
+    let leave = format!("{leaving} = tombolo_server_turns >= most");
+    let stay = format!(
+        "loop {{
+            let beats = {};
+            if !beats && !{} {{ break; }}
+            if beats {{ tombolo_server_beats += 1u; {} }}
+            tombolo_server_turns += 1u;
+        }}
+        {leave}",
+        is(BeatsForEver),
+        is(ForEver),
+        beat.replace("tombolo_server_lane", "0u"),
+    );
+    put(&mut text, &leave, &stay);
+    text
+}
+
+const SERVER: &str = "fn next(x: u32) -> u32 { return x + 1u; }
+    fn together(lane: u32, x: u32) -> u32 { return x + 1u; }";
+
+/// As somebody who polls.
+fn answer(mut call: PendingCall<u32>) -> Result<u32, CallError> {
+    let begun = Instant::now();
+    loop {
+        if let Some(result) = (&mut call).now_or_never() {
+            return result;
+        }
+        assert!(begun.elapsed() < MINUTE, "a call is not answered");
+        std::thread::yield_now();
+    }
+}
+
+/// Servers on one device: a spoiled one, and one that does what it should; and a kernel.
+struct Bed {
+    device: Device,
+    spoiled: PersistentKernel,
+    next: Next,
+    _honest: PersistentKernel,
+    other: Next,
+    sums: DeviceBuffer<u32>,
+    add: crate::launch::Launch,
+    adds: u32,
+}
+
+fn builder(device: &Device, together: bool) -> PersistentKernelBuilder {
+    let program = Program::new("server.wgsl", SERVER).unwrap();
+    let builder = PersistentKernel::builder(device, &program);
+    match together {
+        true => builder.group_handler("together").group_size(8),
+        false => builder.handler("next"),
+    }
+}
+
+impl Bed {
+    fn new(device: Device, together: bool) -> Self {
+        let policy = LeasePolicy::of(device.capabilities())
+            .time(Duration::from_millis(5))
+            .stuck(Duration::from_millis(500));
+        let mut spoiled = builder(&device, together).ports(PORTS).leases(policy);
+        spoiled.spoil = Some(spoil);
+        let spoiled = spoiled.start().unwrap_or_else(|error| panic!("{error}"));
+        let honest = builder(&device, false).start().unwrap();
+        let add = "@group(0) @binding(0) var<storage, read_write> sums: array<u32>;
+            @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+                sums[id.x] = sums[id.x] * 3u + id.x;
+            }";
+        let program = Program::new("ordinary.wgsl", add).unwrap();
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        let sums = device.buffer(&[1u32; 64]).unwrap();
+        Self {
+            next: (spoiled.function(if together { "together" } else { "next" })).unwrap(),
+            other: honest.function("next").unwrap(),
+            add: kernel.launch().buffer("sums", &sums).invocations(64),
+            _honest: honest,
+            device,
+            spoiled,
+            sums,
+            adds: 0,
+        }
+    }
+
+    fn does(&self, evil: Evil) {
+        let frame = &self.spoiled.core.frame;
+        let at = evil_at(&places(frame.layout(), 1));
+        frame.words().store(at, evil as u32);
+    }
+
+    /// The rest of the device: a kernel with a result that is checked, and another server.
+    fn goes_on(&mut self, what: &str) {
+        self.adds += 1;
+        self.add.submit().unwrap().wait_timeout(MINUTE).unwrap();
+        let expected: Vec<u32> = (0..64)
+            .map(|i| (0..self.adds).fold(1u32, |sum, _| sum.wrapping_mul(3).wrapping_add(i)))
+            .collect();
+        assert_eq!(self.sums.read().unwrap(), expected, "{what}");
+        assert_eq!(
+            self.other.call_timeout(&(self.adds,), MINUTE).unwrap(),
+            self.adds + 1,
+            "{what}"
+        );
+    }
+
+    /// Calls until one fails, or the server; what became of both.
+    fn call(&self, evil: Evil) -> (Option<CallError>, Option<ServerFailure>) {
+        let calls = |thread: u32| {
+            (0..40).find_map(|i| {
+                let x = thread * 1000 + i;
+                let result = match thread {
+                    0 => answer(self.next.begin(&(x,))),
+                    _ => self.next.call_timeout(&(x,), MINUTE),
+                };
+                match result {
+                    Ok(answer) => assert_eq!(answer, x + 1, "{evil:?}"),
+                    Err(error) => return Some(error),
+                }
+                // Leases end, and begin.
+                if i % 4 == 3 && !matches!(evil, BeatsForEver | ForEver) {
+                    self.device.finish().unwrap();
+                }
+                None
+            })
+        };
+        let error = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3)
+                .map(|thread| scope.spawn(move || calls(thread)))
+                .collect();
+            (threads.into_iter()).fold(None, |known, thread| thread.join().unwrap().or(known))
+        });
+        if evil.fails_the_server() {
+            let begun = Instant::now();
+            while self.spoiled.failure().is_none() {
+                assert!(
+                    begun.elapsed() < MINUTE,
+                    "{evil:?}: the server does not fail"
+                );
+                std::thread::yield_now();
+            }
+        }
+        (
+            error,
+            self.spoiled.failure().map(|failure| (*failure).clone()),
+        )
+    }
+
+    /// Does what it should again.
+    fn recovers(&mut self, evil: Evil) {
+        self.does(Nothing);
+        let begun = Instant::now();
+        loop {
+            assert!(
+                begun.elapsed() < MINUTE,
+                "{evil:?}: the server does not start again"
+            );
+            match self.spoiled.restart() {
+                Ok(()) => {}
+                Err(ServerError::StillStuck { .. }) => continue,
+                Err(error) => panic!("{evil:?}: {error}"),
+            }
+            match self.next.call_timeout(&(41,), MINUTE) {
+                Ok(answer) => break assert_eq!(answer, 42, "{evil:?}"),
+                // A busy machine may take a lease for stuck again, and what a lease did last may be seen late.
+                Err(CallError::Server { .. } | CallError::Garbled { .. }) => {}
+                Err(error) => panic!("{evil:?}: {error}"),
+            }
+        }
+    }
+}
+
+fn devices(context: &Context) -> impl Iterator<Item = (Device, bool)> {
+    let all = context.adapters().into_iter().flat_map(|adapter| {
+        [None, Some(false)].map(|unified_memory| (adapter.index, unified_memory))
+    });
+    all.map(|(index, unified_memory)| {
+        let options = DeviceOptions {
+            unified_memory,
+            ..DeviceOptions::default()
+        };
+        let device = context.device_at_with(index, options).unwrap();
+        let sealed = device.capabilities().splits_ports();
+        (device, sealed)
+    })
+}
+
+#[test]
+fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    for together in [false, true] {
+        for (device, sealed) in devices(&context) {
+            let rationed = device.capabilities().loop_budget().is_some();
+            let mut bed = Bed::new(device, together);
+            for evil in EVILS {
+                bed.does(evil);
+                let (error, failure) = bed.call(evil);
+                assert!(
+                    evil.explains(sealed, rationed, error.as_ref(), failure.as_ref()),
+                    "{evil:?} by {}, sealed: {sealed}, together: {together}: {error:?}, {failure:?}",
+                    bed.device.name()
+                );
+                if matches!(evil, BeatsForEver | ForEver) {
+                    // Nothing else can run there before.
+                    bed.does(Nothing);
+                }
+                let what = format!("{evil:?}");
+                bed.goes_on(&what);
+                bed.recovers(evil);
+                bed.goes_on(&what);
+            }
+            // It stops, whatever it is doing.
+            for evil in [Others, Silent, Blind, NoDone] {
+                bed.recovers(evil);
+                bed.does(evil);
+                let _ = bed.next.begin(&(1,));
+                bed.spoiled.stop();
+                let error = bed.next.call_timeout(&(1,), MINUTE).unwrap_err();
+                assert!(
+                    matches!(error, CallError::Stopped { .. } | CallError::Server { .. }),
+                    "{error}"
+                );
+            }
+        }
+    }
+}

@@ -11,6 +11,8 @@ use crate::persistent::core::Core;
 use crate::persistent::driver::SlicedRelay;
 use crate::persistent::error::ServerError;
 use crate::persistent::frame::Frame;
+#[cfg(test)]
+use crate::persistent::frame::places;
 use crate::persistent::packed::Packer;
 use crate::persistent::sliced::{Answering, Slices, Slot};
 use crate::persistent::{PersistentKernel, Runner, State, spawn};
@@ -30,7 +32,10 @@ impl PersistentKernelBuilder {
         let shape = recipe.shape.fit(&handlers);
         let text = write_slice(&handlers, &shape).map_err(fault)?;
         #[cfg(test)]
-        let text = self.spoil.map_or(text.clone(), |spoil| spoil(text));
+        let text = match self.spoil {
+            Some(spoil) => spoil(text, &places(layout, 1)),
+            None => text,
+        };
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, SLICE_ENTRY, &self.constants, self.options)?;
         let most = (layout.ports / 2).max(1);
