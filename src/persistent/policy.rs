@@ -60,3 +60,55 @@ impl LeasePolicy {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{NotProbed, ProbeReport};
+
+    fn capabilities(
+        name: &str,
+        device_type: wgpu::DeviceType,
+        backend: wgpu::Backend,
+    ) -> Capabilities {
+        let info = wgpu::AdapterInfo {
+            name: name.to_owned(),
+            ..wgpu::AdapterInfo::new(device_type, backend)
+        };
+        let probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+        let limits = wgpu::Limits::default();
+        Capabilities::new(&info, wgpu::Features::empty(), &limits, probe)
+    }
+
+    #[test]
+    fn leases_are_short_where_a_watchdog_may_look() {
+        use wgpu::{Backend, DeviceType as Type};
+        let ms = Duration::from_millis;
+        for (name, device_type, backend, time) in [
+            ("llvmpipe (LLVM 15.0.6)", Type::Cpu, Backend::Vulkan, 100),
+            ("SwiftShader Device", Type::Cpu, Backend::Vulkan, 100),
+            (
+                "Microsoft Basic Render Driver",
+                Type::Other,
+                Backend::Dx12,
+                100,
+            ),
+            ("some processor", Type::Cpu, Backend::Gl, 100),
+            ("NVIDIA H200", Type::DiscreteGpu, Backend::Vulkan, 20),
+            ("Radeon", Type::DiscreteGpu, Backend::Dx12, 20),
+            ("Apple M2", Type::IntegratedGpu, Backend::Metal, 20),
+            ("in a cloud", Type::VirtualGpu, Backend::Vulkan, 20),
+            ("unheard of", Type::Other, Backend::BrowserWebGpu, 20),
+        ] {
+            let policy = LeasePolicy::of(&capabilities(name, device_type, backend));
+            assert_eq!(policy.time, ms(time), "{name}");
+            assert_eq!(policy.idle, ms(2), "{name}");
+            assert_eq!(policy.stuck, ms(5000), "{name}");
+            let own = policy.time(ms(1)).idle(Duration::MAX).stuck(ms(3));
+            assert_eq!(
+                (own.time, own.idle, own.stuck),
+                (ms(1), Duration::MAX, ms(3))
+            );
+        }
+    }
+}

@@ -131,6 +131,11 @@ impl Relay {
         let end = self.lease_on_device(lease, granted);
         let core = &self.core;
         core.covered.store(u64::MAX, Ordering::SeqCst);
+        if let Ok(Attempt::Refused) = end {
+            // There was none.
+            core.leases.store(lease.wrapping_sub(1), Ordering::Relaxed);
+            return end;
+        }
         core.end_lease(lease, granted);
         if let Ok(Attempt::Over(cause)) = end {
             if let Some((port, what)) = core.frame.amiss(first, cause != Cause::Fault) {

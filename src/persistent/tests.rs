@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::context::Context;
 use crate::device::{DeviceOptions, hooks};
-use crate::kernel::Program;
+use crate::kernel::{Constants, Program};
 use crate::persistent::frame::Frame;
 use crate::persistent::{CallError, PersistentKernel, ServerFailure};
 use crate::rpc::port::client::Client;
@@ -45,6 +45,62 @@ fn a_killed_lease_is_told_and_the_server_starts_again() {
         assert_eq!(next.call_timeout(&(7,), MINUTE).unwrap(), 8);
         drop(server);
         device.finish().unwrap();
+    }
+}
+
+/// What else runs on the device while leases are killed, one after the other.
+#[test]
+fn others_go_on_while_leases_are_killed() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    for adapter in context.adapters() {
+        let device = context.device_at(adapter.index).unwrap();
+        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
+        let builder = PersistentKernel::builder(&device, &program.unwrap()).handler("next");
+        let server = builder.start().unwrap();
+        let next = server.function::<(u32,), u32>("next").unwrap();
+        let program = Program::new("server.wgsl", "fn twice(x: u32) -> u32 { return 2u * x; }");
+        let builder = PersistentKernel::builder(&device, &program.unwrap()).handler("twice");
+        let other = builder.start().unwrap();
+        let twice = other.function::<(u32,), u32>("twice").unwrap();
+        let step = "@group(0) @binding(0) var<storage, read_write> sums: array<u32>;
+            @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+                sums[id.x] = sums[id.x] * 3u + id.x;
+            }";
+        let program = Program::new("ordinary.wgsl", step).unwrap();
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        let mut expected = [0xdead_beefu32; 64];
+        let sums = device.buffer(&expected).unwrap();
+        let mut launch = kernel.launch().buffer("sums", &sums).invocations(64);
+        std::thread::scope(|scope| {
+            let killing = scope.spawn(|| {
+                for _ in 0..20 {
+                    server.core.kill.store(true, Ordering::Release);
+                    let begun = std::time::Instant::now();
+                    let error = (0..).find_map(|i| {
+                        assert!(begun.elapsed() < MINUTE, "no lease is killed");
+                        next.call_timeout(&(i,), MINUTE).err()
+                    });
+                    assert!(matches!(error, Some(CallError::Server { .. })), "{error:?}");
+                    server.restart().unwrap();
+                }
+            });
+            for round in 0.. {
+                launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
+                for (sum, i) in expected.iter_mut().zip(0..) {
+                    *sum = sum.wrapping_mul(3).wrapping_add(i);
+                }
+                assert_eq!(sums.read().unwrap(), expected, "round {round}");
+                assert_eq!(twice.call_timeout(&(round,), MINUTE).unwrap(), 2 * round);
+                if killing.is_finished() {
+                    break;
+                }
+            }
+            killing.join().unwrap();
+        });
+        assert_eq!(server.statistics().killed, 20);
+        assert_eq!(other.statistics().killed, 0);
+        assert_eq!(next.call_timeout(&(1,), MINUTE).unwrap(), 2);
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::cases;
 use crate::harness::Fixture;
 use crate::kernel_callers_own::{BEGIN, COLLECT};
+use crate::kernel_callers_reach::{can_share, other, reached};
 use tombolo::{
-    CallStatus, Constants, Device, DeviceBuffer, DeviceOptions, ExecutionError, Kernel, Launch,
-    LaunchError, LeasePolicy, PersistentKernel, PersistentKernelBuilder, Program, ServerError,
-    WaitError,
+    CallStatus, Constants, Device, DeviceBuffer, ExecutionError, Kernel, Launch, LaunchError,
+    LeasePolicy, PersistentKernel, PersistentKernelBuilder, Program, WaitError,
 };
 
 cases![
@@ -17,7 +17,6 @@ cases![
     a_server_that_left_comes_back_for_a_kernel,
     a_handler_that_gives_up_fails_the_call_of_a_kernel,
     a_stopped_server_lets_no_kernel_wait,
-    devices_out_of_reach_are_refused,
     each_call_of_a_kernel_is_served_once,
     a_call_at_any_port_is_seen,
     one_server_is_called_from_all_sides,
@@ -105,31 +104,6 @@ fn run(launch: &mut Launch, results: &DeviceBuffer<u32>) -> u32 {
         }
     }
     panic!("the calls of a kernel are not served");
-}
-
-/// A device on another adapter; where there is none, on the same.
-fn other(f: &Fixture) -> Device {
-    let adapters = f.context.adapters();
-    let mut indices = adapters.iter().map(|adapter| adapter.index);
-    let index = indices.find(|&index| index != f.index);
-    let index = index.unwrap_or(f.index);
-    f.context.device_at(index).unwrap()
-}
-
-/// Whether kernels of one device can call a server on another. Where one of them has memory of its own they cannot, which
-/// the errors are tested for.
-fn can_share(f: &Fixture, other: &Device) -> bool {
-    [&f.device, other]
-        .iter()
-        .all(|device| device.capabilities().unified_memory && device.capabilities().host_import())
-}
-
-/// Servers of `mix` of both kinds, one after the other, on another device, whose words kernels of this one can reach; none
-/// where they cannot.
-fn reached(f: &Fixture) -> impl Iterator<Item = PersistentKernel> {
-    let other = other(f);
-    let kinds = can_share(f, &other).then_some(KINDS);
-    (kinds.into_iter().flatten()).map(move |kind| start(kind(&other).callers(1)))
 }
 
 pub const CALL: &str = "
@@ -328,65 +302,6 @@ fn a_stopped_server_lets_no_kernel_wait(f: &Fixture) {
         server.restart().unwrap();
         launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
     }
-}
-
-fn devices_out_of_reach_are_refused(f: &Fixture) {
-    let other = other(f);
-    let reach = |server: &PersistentKernel, device: &Device| {
-        let kernel = caller(device, server, CALL);
-        let results = device.buffer(&[POISON; 8]).unwrap();
-        let launch = kernel.launch().buffer("results", &results);
-        let launch = launch.value("seed", &0u32).server(server).invocations(8);
-        launch.clone().check()
-    };
-    let refused = |result: Result<(), LaunchError>, part: &str| {
-        let error = result.unwrap_err();
-        assert!(
-            matches!(error, LaunchError::ServerOutOfReach { .. }),
-            "{error}"
-        );
-        // Where a device has memory of its own nothing else matters.
-        let told = error.to_string().contains(part) || !can_share(f, &other);
-        assert!(told, "{error}");
-    };
-    // Nobody was expected.
-    let server = start(builder(&other));
-    refused(
-        reach(&server, &f.device),
-        "PersistentKernelBuilder::callers",
-    );
-    let blind = |options: &mut DeviceOptions| options.live_memory = false;
-    // A server whose calls travel in slices.
-    let sliced = start(builder(&f.open(blind)));
-    refused(reach(&sliced, &other), "DeviceOptions::live_memory");
-    let error = builder(&f.open(|options| options.import_host_memory = false)).callers(1);
-    let error = error.start().unwrap_err();
-    assert!(
-        matches!(error, ServerError::NoKernelsCall { .. }),
-        "{error}"
-    );
-    for kind in KINDS {
-        let error = kind(&f.open(blind)).callers(1).start().unwrap_err();
-        assert!(
-            matches!(error, ServerError::NoKernelsCall { .. }),
-            "{error}"
-        );
-    }
-    if !can_share(f, &other) {
-        for kind in KINDS {
-            let error = kind(&other).callers(1).start().unwrap_err();
-            assert!(
-                matches!(error, ServerError::NoKernelsCall { .. }),
-                "{error}"
-            );
-        }
-        return;
-    }
-    let server = start(builder(&other).callers(1));
-    refused(reach(&server, &f.open(blind)), "DeviceOptions::live_memory");
-    reach(&server, &f.device).unwrap();
-    reach(&server, &f.device).unwrap();
-    refused(reach(&server, &f.open(|_| {})), "1 devices call it already");
 }
 
 /// Also where one lease ends and the next one begins, as those do here all the time.

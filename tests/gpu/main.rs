@@ -37,6 +37,7 @@ mod heap_live;
 mod heap_size;
 mod kernel_callers;
 mod kernel_callers_own;
+mod kernel_callers_reach;
 mod kernels;
 mod launches;
 mod live;
@@ -66,6 +67,8 @@ mod rpc_split;
 mod rpc_streams;
 mod segment_lists;
 mod segments;
+mod server_beside;
+mod server_leases;
 mod services;
 mod services_memory;
 mod table;
@@ -136,6 +139,7 @@ fn main() -> std::process::ExitCode {
         heap_size::CASES,
         kernel_callers::CASES,
         kernel_callers_own::CASES,
+        kernel_callers_reach::CASES,
         kernels::CASES,
         launches::CASES,
         live::CASES,
@@ -163,6 +167,8 @@ fn main() -> std::process::ExitCode {
         rpc_split::CASES,
         rpc_streams::CASES,
         segments::CASES,
+        server_beside::CASES,
+        server_leases::CASES,
         services::CASES,
         services_memory::CASES,
         table::CASES,
