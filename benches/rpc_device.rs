@@ -1,25 +1,32 @@
 //! Calls from threads of the host to functions that live on a device, on every adapter of the machine: how long one takes
-//! against a launch that is waited for, in raw wgpu; how many there are in a second from 1 to 64 threads; the longest of
-//! 100,000 across the ends of leases; what a submission takes that a server makes room for; and what a server costs that
-//! nobody calls.
+//! against a launch that is waited for, in raw wgpu; how many from 1 to 64 threads there are in the time of such a launch;
+//! the longest of 100,000 while leases end all the time, of which at least [`HAND_OVERS`] have to; what a submission takes
+//! that a server makes room for; and what a server costs that nobody calls.
 //!
 //! Everything is measured [`ROUNDS`] times in turn, so that a busy machine disturbs all rows alike, and each row is the
 //! median of its measurements. The last lines are the rows: `<kind> <row>/<adapter> = <median> (<min>..<max>)`, with
-//! `goal <= <limit>` where there is one. Arguments choose the rows that contain one of them.
+//! `goal <= <limit>` or `goal >= <limit>` where there is one. Arguments choose the rows that contain one of them.
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{Error, Raw, Rows, seconds, word};
-use tombolo::{Context, Device, DeviceFunction, PersistentKernel, Program};
+use tombolo::{Context, Device, DeviceFunction, ExecutionError, PersistentKernel, Program};
 
 /// How often everything is measured.
 const ROUNDS: usize = 9;
 
 /// Threads that call at once.
 const THREADS: [u32; 4] = [1, 4, 16, 64];
+
+/// Calls of the row `longest`, and how many of them there are between two requests for the queue.
+const LONGEST: (u32, u32) = (100_000, 400);
+
+/// Leases that have to follow each other meanwhile.
+const HAND_OVERS: u32 = 100;
 
 const EMPTY: &str = "
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
@@ -34,7 +41,7 @@ fn main() -> Result<(), Error> {
         .collect();
     let wanted = |row: &str| only.is_empty() || only.iter().any(|part| row.contains(part));
     let context = Context::new()?;
-    let mut rows = Rows::default();
+    let (mut rows, mut most) = (Rows::default(), Rows::default());
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
         let name = word(&adapter.name);
@@ -57,9 +64,13 @@ fn main() -> Result<(), Error> {
                 note("ratio round_trip".into(), goal, call / launch);
             }
             if wanted("calls") {
+                let launch = bench.launch()?;
                 for threads in THREADS {
                     let rate = bench.calls(threads, 40_000 / threads)?;
                     note(format!("rate calls_{threads}_k"), None, rate / 1e3);
+                    // As many as one thread has to make, at least.
+                    let row = format!("ratio calls_{threads}_in_a_launch/{name}");
+                    most.note(round, row, goal.map(f64::recip), rate * launch);
                 }
             }
             if wanted("beside") {
@@ -69,8 +80,10 @@ fn main() -> Result<(), Error> {
             }
             if wanted("longest") && round <= 3 {
                 let goal = (name == "SwiftShader").then_some(5.0);
-                let longest = bench.longest()?.as_secs_f64() * 1e3;
-                note("time longest_ms".into(), goal, longest);
+                let (longest, leases) = bench.longest()?;
+                note("time longest_ms".into(), goal, longest.as_secs_f64() * 1e3);
+                let row = format!("count hand_overs/{name}");
+                most.note(round, row, Some(f64::from(HAND_OVERS)), f64::from(leases));
             }
             if wanted("idle")
                 && round <= 3
@@ -81,6 +94,7 @@ fn main() -> Result<(), Error> {
         }
     }
     rows.print("<=", 4);
+    most.print(">=", 1);
     Ok(())
 }
 
@@ -185,17 +199,46 @@ impl Bench {
         Ok([alone, beside])
     }
 
-    /// The longest of many calls.
-    fn longest(&self) -> Result<Duration, Error> {
+    /// The longest of many calls while somebody else wants the queue again and again, and the leases that have ended
+    /// meanwhile.
+    fn longest(&self) -> Result<(Duration, u32), Error> {
+        let (calls, between) = LONGEST;
         let leases = self.server.leases();
-        let mut longest = Duration::ZERO;
-        for i in 0..100_000 {
-            let begun = Instant::now();
-            self.bump.call(&(i,))?;
-            longest = longest.max(begun.elapsed());
+        let done = AtomicBool::new(false);
+        let longest = std::thread::scope(|scope| {
+            let wanting = scope.spawn(|| {
+                while !done.load(Ordering::Acquire) {
+                    std::thread::park();
+                    self.server.device().finish()?;
+                }
+                Ok::<_, Arc<ExecutionError>>(())
+            });
+            let mut longest = Duration::ZERO;
+            let mut called = Ok(());
+            for i in 0..calls {
+                if i % between == 0 {
+                    wanting.thread().unpark();
+                }
+                let begun = Instant::now();
+                called = self.bump.call(&(i,)).map(drop);
+                longest = longest.max(begun.elapsed());
+                if called.is_err() {
+                    break;
+                }
+            }
+            done.store(true, Ordering::Release);
+            wanting.thread().unpark();
+            wanting
+                .join()
+                .map_err(|_| "whoever wanted the queue panicked")??;
+            called?;
+            Ok::<_, Error>(longest)
+        })?;
+        let leases = self.server.leases() - leases;
+        if leases < HAND_OVERS {
+            return Err(format!("{leases} leases: {HAND_OVERS} have to follow each other").into());
         }
-        eprintln!("  {} leases", self.server.leases() - leases);
-        Ok(longest)
+        Ok((longest, leases))
     }
 
     /// Seconds of processor time in a second without calls, of the whole process.

@@ -2,8 +2,8 @@
 //!
 //! Nothing that lies in memory of a device is believed: a driver, or another kernel, may have written over it. A wrong
 //! answer cannot be told from a right one; but what would have callers wait for ever, or leases follow each other without
-//! end, is found here, between two leases, when nobody writes. Kernels of other devices are not spoken for: what they post is
-//! theirs to write.
+//! end, is found here, between two leases, when nobody writes. Kernels of other devices write their
+//! half of their ports themselves, and could have the server look at fault: what they miss is told to each of them.
 
 use super::frame::Frame;
 

@@ -38,6 +38,14 @@ pub(super) fn can_share(capabilities: &Capabilities) -> Result<(), String> {
     Ok(())
 }
 
+/// A call of a kernel on another device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GuestCall {
+    area: usize,
+    port: usize,
+    request: u32,
+}
+
 pub(super) struct Block {
     window: Arc<Window>,
     words: Pinned,
@@ -123,26 +131,54 @@ impl Block {
 
     /// Whether there is a call of a kernel without an answer.
     pub fn is_awaited(&self) -> bool {
-        self.ports().any(|(area, port)| {
+        self.first_awaited().is_some()
+    }
+
+    /// A kernel's call without an answer.
+    pub fn first_awaited(&self) -> Option<GuestCall> {
+        self.ports().find_map(|(area, port)| {
             let (request, reply) = self.mailboxes(area, port);
-            request != reply
+            let call = GuestCall {
+                area,
+                port,
+                request,
+            };
+            (request != reply).then_some(call)
         })
     }
 
     /// As [`super::frame::Frame::give_up`].
     pub fn give_up(&self, taken_only: bool, status: u32) {
-        let words = self.words();
         for (index, (area, port)) in self.ports().enumerate() {
-            let (request, reply) = self.mailboxes(area, port);
-            let taken = self.places.taken + index;
-            if request == reply || taken_only && words.load(taken) != request {
-                continue;
+            let (request, _) = self.mailboxes(area, port);
+            let taken = self.words().load(self.places.taken + index);
+            if !taken_only || taken == request {
+                let call = GuestCall {
+                    area,
+                    port,
+                    request,
+                };
+                self.give_up_at(call, status);
             }
-            words.store(taken, request);
-            words.store(self.start(area) + self.layout.results(port), status);
-            fence(Ordering::SeqCst);
-            words.store(self.start(area) + self.layout.reply(port), request);
         }
+    }
+
+    /// The same for one call, if it still has no answer.
+    pub fn give_up_at(&self, call: GuestCall, status: u32) {
+        let GuestCall {
+            area,
+            port,
+            request,
+        } = call;
+        let words = self.words();
+        let (posted, reply) = self.mailboxes(area, port);
+        if posted != request || reply == request {
+            return;
+        }
+        words.store(self.places.taken + area * self.places.ports + port, request);
+        words.store(self.start(area) + self.layout.results(port), status);
+        fence(Ordering::SeqCst);
+        words.store(self.start(area) + self.layout.reply(port), request);
     }
 
     /// Tells kernels whether the server has gone.

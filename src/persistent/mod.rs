@@ -11,6 +11,14 @@
 //! - [`callers`]: calls from kernels, of the same device and of others; [`block`]: pages that several devices use in place.
 //! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
 //!
+//! # Forward progress
+//!
+//! A server is one work-group, which waits for threads of the host alone and ends by itself. Nothing is assumed of work-groups
+//! that have not begun, nor of two that run beside each other; what has begun goes on running. A kernel that waits for a server
+//! on another device waits for another queue, which is the one exception. The probe sees whether a running kernel and the
+//! host see each other's writes, both ways; where they do calls are live, elsewhere they travel in slices. ARCHITECTURE.md
+//! (*Forward progress*) has the list, and what holds on a GPU.
+//!
 //! The polling kernel around the handlers is written by `kernel::server`, the protocol and the layout of ports are those
 //! of calls in the other direction (`rpc::port`), with the roles exchanged. This room uses the launch room; nothing
 //! below knows of it, but the queue knows that there are kernels that make room (`device::resident`).
@@ -40,6 +48,8 @@ mod statistics;
 mod tests;
 #[cfg(test)]
 mod tests_hostile;
+#[cfg(test)]
+mod tests_hostile_guests;
 mod watch;
 
 use std::sync::{Arc, Mutex};

@@ -14,7 +14,9 @@ pub struct LeasePolicy {
     /// The longest lease: what watchdogs and other users of the device have to bear. A handler that runs is not ended by
     /// it.
     pub time: Duration,
-    /// After so much time without calls the server leaves the device; the next call launches it again.
+    /// After so much time without calls the server leaves the device; the next call launches it again. Before that a lease is
+    /// followed by another without calls, too, unless it has made room for other work. [`Duration::MAX`]: the server never
+    /// leaves but to make room; [`Duration::ZERO`]: as soon as it is seen that nobody calls.
     pub idle: Duration,
     /// A lease that has not ended so long after it was asked to, and serves no calls, is reported as stuck.
     pub stuck: Duration,
@@ -46,7 +48,7 @@ impl LeasePolicy {
         self
     }
 
-    /// Replaces the time without calls after which the server leaves the device; [`Duration::MAX`]: never.
+    /// Replaces the time without calls after which the server leaves the device; [`Duration::MAX`]: never, but to make room.
     #[must_use]
     pub fn idle(mut self, time: Duration) -> Self {
         self.idle = time;

@@ -92,10 +92,16 @@ impl Drop for Spinner<'_> {
     }
 }
 
-/// How many leases had ended when an answer was first seen whose words do not fit together. They may be on their way, but
-/// not when the lease is over that has written them.
+/// How long words may take after the lease that has written them: over a bus they come in any order.
+pub(super) const ARRIVAL: Duration = Duration::from_millis(100);
+
+/// How many leases had ended when an answer was first seen whose words do not fit together, and since when the lease is over
+/// that has written them.
 #[derive(Debug, Default)]
-pub(super) struct Doubt(Option<u32>);
+pub(super) struct Doubt {
+    ended: Option<u32>,
+    over: Option<Instant>,
+}
 
 /// A caller's end of the ports.
 pub(super) struct PortClient<'c> {
@@ -192,8 +198,12 @@ impl<'c> PortClient<'c> {
             return false;
         }
         let ended = core.ended.load(Ordering::Acquire);
-        let known = *doubt.0.get_or_insert(ended);
-        ended != known || ended == core.leases.load(Ordering::Relaxed)
+        let known = *doubt.ended.get_or_insert(ended);
+        let is_over = ended != known || ended == core.leases.load(Ordering::Relaxed);
+        if is_over && doubt.over.is_none() {
+            doubt.over = Some(Instant::now());
+        }
+        doubt.over.is_some_and(|over| over.elapsed() >= ARRIVAL)
     }
 
     /// What becomes of a call whose answer cannot be taken; its port is given back.

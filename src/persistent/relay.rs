@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::amiss::Amiss;
+use super::block::Block;
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
+use super::port_client::ARRIVAL;
 use super::statistics::Cause;
 use crate::device::resident::{self, Resident};
 use crate::device::wait::lock;
@@ -14,6 +17,7 @@ use crate::kernel::server::FAILED;
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, HeapError};
 use crate::rpc::port::protocol::CallStatus;
+use crate::rpc::port::words::Words as _;
 
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
@@ -117,6 +121,7 @@ impl Relay {
             lease => lease,
         };
         let first = core.frame.first_awaited();
+        let guest = (core.frame.block()).and_then(Block::first_awaited);
         if first.is_some() {
             self.called = Instant::now();
         }
@@ -138,7 +143,8 @@ impl Relay {
         }
         core.end_lease(lease, granted);
         if let Ok(Attempt::Over(cause)) = end {
-            if let Some((port, what)) = core.frame.amiss(first, cause != Cause::Fault) {
+            let faultless = cause != Cause::Fault;
+            if let Some((port, what)) = Self::amiss(core, first, faultless) {
                 core.counters.ended(Cause::Failed);
                 return Err(ServerFailure::Garbled {
                     lease,
@@ -147,9 +153,28 @@ impl Relay {
                     what,
                 });
             }
+            if let Some(block) = core.frame.block() {
+                // What kernels have posted, and what they have not got, may be their own doing: each is told for itself.
+                block.give_up(true, FAILED);
+                if let Some(guest) = guest.filter(|_| faultless) {
+                    block.give_up_at(guest, FAILED);
+                }
+            }
             core.counters.ended(cause);
         }
         end
+    }
+
+    /// What the lease that is over has left amiss. Over a bus words may arrive behind it.
+    fn amiss(core: &Core, first: Option<(usize, u32)>, faultless: bool) -> Option<Amiss> {
+        let begun = Instant::now();
+        loop {
+            let found = core.frame.amiss(first, faultless);
+            if found.is_none() || !core.frame.is_sealed() || begun.elapsed() >= ARRIVAL {
+                return found;
+            }
+            std::thread::sleep(HELD);
+        }
     }
 
     fn lease_on_device(&mut self, lease: u32, granted: u32) -> Result<Attempt, ServerFailure> {

@@ -25,13 +25,13 @@ const PORTS: usize = 8;
 type Next = DeviceFunction<(u32,), u32>;
 
 /// Behind the words of a lease: which evil the kernel is to do.
-fn evil_at(places: &Places) -> usize {
+pub(super) fn evil_at(places: &Places) -> usize {
     places.most + 1
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-enum Evil {
+pub(super) enum Evil {
     Nothing,
     /// Statuses that mean nothing, or a failure of which nobody has heard.
     Status,
@@ -144,7 +144,7 @@ fn put(text: &mut String, what: &str, with: &str) {
 }
 
 /// The polling kernel, with all evils.
-fn spoil(mut text: String, places: &Places) -> String {
+pub(super) fn spoil(mut text: String, places: &Places) -> String {
     let is = |evil: Evil| {
         format!(
             "(atomicLoad(&tombolo_server[{}u]) == {}u)",
@@ -255,6 +255,11 @@ fn spoil(mut text: String, places: &Places) -> String {
     let ports = places.ports;
     let blind = format!("{end}select({ports}u, 0u, {});", is(Blind));
     put(&mut text, &format!("{end}{ports}u;"), &blind);
+    for guest in ["var guest = lane;", "tombolo_server_guest = 0u;"] {
+        // Where kernels of other devices call.
+        let blind = guest.replace(';', &format!(" + select(0u, 4096u, {});", is(Blind)));
+        text = text.replace(guest, &blind);
+    }
     let leave = format!("{leaving} = tombolo_server_turns >= most");
     let stay = format!(
         "loop {{
