@@ -153,12 +153,9 @@ impl Relay {
                     what,
                 });
             }
-            if let Some(block) = core.frame.block() {
+            if let (Some(block), Some(guest), true) = (core.frame.block(), guest, faultless) {
                 // What kernels have posted, and what they have not got, may be their own doing: each is told for itself.
-                block.give_up(true, FAILED);
-                if let Some(guest) = guest.filter(|_| faultless) {
-                    block.give_up_at(guest, FAILED);
-                }
+                block.give_up_at(guest, FAILED);
             }
             core.counters.ended(cause);
         }
