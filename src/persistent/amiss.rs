@@ -6,6 +6,7 @@
 //! half of their ports themselves, and could have the server look at fault: what they miss is told to each of them.
 
 use super::frame::Frame;
+use super::settle::Calls;
 
 /// A port, and what is wrong there.
 pub(super) type Amiss = (usize, &'static str);
@@ -18,7 +19,7 @@ impl Frame {
             .find_map(|port| Some((port, self.amiss_at(port)?)))
             .or_else(|| {
                 let (port, request) = first.filter(|_| faultless)?;
-                let is_left = self.requested(port) == request && self.replied(port) != request;
+                let is_left = self.request(port) == request && self.reply(port) != request;
                 is_left.then_some((
                     port,
                     "a call was left that was posted before the lease began",
@@ -27,11 +28,11 @@ impl Frame {
     }
 
     fn amiss_at(&self, port: usize) -> Option<&'static str> {
-        let (before, reply) = (self.requested(port), self.replied(port));
+        let (before, reply) = (self.request(port), self.reply(port));
         if reply == before {
             return None;
         }
-        if self.requested(port) != before {
+        if self.request(port) != before {
             // The call before was answered, and another thread has posted the next one here meanwhile.
             return None;
         }

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+use super::settle::Calls;
 use crate::device::import::import_host;
 use crate::device::window::{Pinned, Window};
 use crate::device::words::Words as _;
@@ -36,14 +37,6 @@ pub(super) fn can_share(capabilities: &Capabilities) -> Result<(), String> {
         return Err(capabilities.explain(crate::device::Aspect::HostImport));
     }
     Ok(())
-}
-
-/// A call of a kernel on another device.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct GuestCall {
-    area: usize,
-    port: usize,
-    request: u32,
 }
 
 pub(super) struct Block {
@@ -115,70 +108,8 @@ impl Block {
         self.places.first + area * self.places.area
     }
 
-    fn ports(&self) -> impl Iterator<Item = (usize, usize)> {
-        let each = self.places.ports;
-        (0..self.places.areas).flat_map(move |area| (0..each).map(move |port| (area, port)))
-    }
-
-    /// The request and the reply at a port.
-    fn mailboxes(&self, area: usize, port: usize) -> (u32, u32) {
-        let (words, start) = (self.words(), self.start(area));
-        (
-            words.load(start + self.layout.request(port)),
-            words.load(start + self.layout.reply(port)),
-        )
-    }
-
-    /// Whether there is a call of a kernel without an answer.
-    pub fn is_awaited(&self) -> bool {
-        self.first_awaited().is_some()
-    }
-
-    /// A kernel's call without an answer.
-    pub fn first_awaited(&self) -> Option<GuestCall> {
-        self.ports().find_map(|(area, port)| {
-            let (request, reply) = self.mailboxes(area, port);
-            let call = GuestCall {
-                area,
-                port,
-                request,
-            };
-            (request != reply).then_some(call)
-        })
-    }
-
-    /// As [`super::frame::Frame::give_up`].
-    pub fn give_up(&self, taken_only: bool, status: u32) {
-        for (index, (area, port)) in self.ports().enumerate() {
-            let (request, _) = self.mailboxes(area, port);
-            let taken = self.words().load(self.places.taken + index);
-            if !taken_only || taken == request {
-                let call = GuestCall {
-                    area,
-                    port,
-                    request,
-                };
-                self.give_up_at(call, status);
-            }
-        }
-    }
-
-    /// The same for one call, if it still has no answer.
-    pub fn give_up_at(&self, call: GuestCall, status: u32) {
-        let GuestCall {
-            area,
-            port,
-            request,
-        } = call;
-        let words = self.words();
-        let (posted, reply) = self.mailboxes(area, port);
-        if posted != request || reply == request {
-            return;
-        }
-        words.store(self.places.taken + area * self.places.ports + port, request);
-        words.store(self.start(area) + self.layout.results(port), status);
-        fence(Ordering::SeqCst);
-        words.store(self.start(area) + self.layout.reply(port), request);
+    fn place(&self, index: usize) -> (usize, usize) {
+        (index / self.places.ports, index % self.places.ports)
     }
 
     /// Tells kernels whether the server has gone.
@@ -201,5 +132,37 @@ impl Block {
         let start = self.start(area) as u64 * 4;
         let range: Range<u64> = start..start + self.places.area as u64 * 4;
         import_host(&device.raw, &self.window, range, "tombolo calls")
+    }
+}
+
+/// The ports of all areas, one after the other.
+impl Calls for Block {
+    fn ports(&self) -> usize {
+        self.places.areas * self.places.ports
+    }
+
+    fn request(&self, index: usize) -> u32 {
+        let (area, port) = self.place(index);
+        (self.words()).load(self.start(area) + self.layout.request(port))
+    }
+
+    fn reply(&self, index: usize) -> u32 {
+        let (area, port) = self.place(index);
+        (self.words()).load(self.start(area) + self.layout.reply(port))
+    }
+
+    fn taken(&self, index: usize) -> u32 {
+        self.words().load(self.places.taken + index)
+    }
+
+    fn take(&self, index: usize, request: u32) {
+        self.words().store(self.places.taken + index, request);
+    }
+
+    fn answer(&self, index: usize, request: u32, [status, _]: [u32; 2]) {
+        let (words, (area, port)) = (self.words(), self.place(index));
+        words.store(self.start(area) + self.layout.results(port), status);
+        fence(Ordering::SeqCst);
+        words.store(self.start(area) + self.layout.reply(port), request);
     }
 }

@@ -1,13 +1,15 @@
 //! What the callers of a server and its relay share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::bulk::Bulks;
+use super::doze::Doze;
 use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
+use super::interrupts::Interrupts;
 use super::packed::Packer;
 use super::policy::LeasePolicy;
 use super::sliced::Slices;
@@ -53,8 +55,7 @@ pub(super) struct Core {
     pub turns: u32,
     stage: AtomicU32,
     failure: Mutex<Option<Arc<ServerFailure>>>,
-    /// How often somebody has asked for the queue.
-    interrupts: AtomicU32,
+    interrupts: Interrupts,
     /// The batch that the lease on its way is in.
     batch: Mutex<Option<Arc<Batch>>>,
     pub posted: AtomicU64,
@@ -66,8 +67,7 @@ pub(super) struct Core {
     /// The first request to leave behind those, and the calls that the lease had served by then.
     asked: AtomicU64,
     pub counters: Counters,
-    asleep: AtomicBool,
-    pub bell: Bell,
+    pub doze: Doze,
     faults: Mutex<VecDeque<(u32, Arc<ExecutionError>)>>,
     fault_noted: Condvar,
     pub spinners: AtomicUsize,
@@ -121,7 +121,7 @@ impl Core {
             turns,
             stage: AtomicU32::new(Stage::Running as u32),
             failure: Mutex::default(),
-            interrupts: AtomicU32::new(0),
+            interrupts: Interrupts::default(),
             batch: Mutex::default(),
             posted: AtomicU64::new(0),
             leases: AtomicU32::new(0),
@@ -129,8 +129,7 @@ impl Core {
             granted: AtomicU32::new(0),
             asked: AtomicU64::new(0),
             counters: Counters::default(),
-            asleep: AtomicBool::new(false),
-            bell: Bell::default(),
+            doze: Doze::default(),
             faults: Mutex::default(),
             fault_noted: Condvar::new(),
             spinners: AtomicUsize::new(0),
@@ -170,7 +169,7 @@ impl Core {
             block.close(matches!(stage, Stage::Closed | Stage::Failed));
         }
         self.stage.store(stage as u32, Ordering::Release);
-        self.bell.ring();
+        self.doze.bell.ring();
         self.landed.ring();
         self.watch.look();
     }
@@ -182,7 +181,7 @@ impl Core {
             .stage
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
         self.interrupt();
-        self.bell.ring();
+        self.doze.bell.ring();
         changed.is_ok()
     }
 
@@ -201,7 +200,7 @@ impl Core {
     }
 
     pub fn interrupts(&self) -> u32 {
-        self.interrupts.load(Ordering::Acquire)
+        self.interrupts.count()
     }
 
     /// Sets up a lease that may take so many turns, before it is launched; the requests to leave that it begins with.
@@ -310,35 +309,31 @@ impl Core {
 
     /// Wakes the relay, should it sleep. Behind a post.
     pub fn wake(&self) {
-        fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::Relaxed) {
-            self.bell.ring();
-        }
+        self.doze.wake();
     }
 
     /// A launch of another device is on its way that may call.
     pub fn visited(&self) {
         self.visitors.fetch_add(1, Ordering::AcqRel);
-        self.bell.ring();
+        self.doze.bell.ring();
     }
 
     /// Sleeps until there is something to do, or so long.
     pub fn sleep(&self, time: Duration) {
-        let known = self.bell.count();
-        // Kernels ring no bell that the host hears.
-        let time = match self.visitors.load(Ordering::Acquire) {
-            0 => time,
-            _ => time.min(NAP),
-        };
-        self.asleep.store(true, Ordering::Relaxed);
-        // Either the caller sees that, or this sees the call.
-        fence(Ordering::SeqCst);
-        let is_awaited = self.frame.is_awaited() || !self.bulks.is_empty();
-        if !is_awaited && self.stage() == Stage::Running {
-            self.bell.sleep(known, time);
+        let slept = self.doze.sleep(|| {
+            let is_awaited = self.frame.is_awaited() || !self.bulks.is_empty();
+            if is_awaited || self.stage() != Stage::Running {
+                return None;
+            }
+            // Kernels ring no bell that the host hears.
+            Some(match self.visitors.load(Ordering::Acquire) {
+                0 => time,
+                _ => time.min(NAP),
+            })
+        });
+        if slept {
             self.counters.wakes.fetch_add(1, Ordering::Relaxed);
         }
-        self.asleep.store(false, Ordering::Relaxed);
     }
 
     /// Notes what a lease failed of.
@@ -387,16 +382,14 @@ impl Resident for Core {
     }
 
     fn interrupt(&self) {
-        let number = self
-            .interrupts
-            .fetch_add(1, Ordering::AcqRel)
-            .wrapping_add(1);
-        self.frame.yield_to(number);
-        if number == self.granted.load(Ordering::Acquire).wrapping_add(1) {
-            // Behind the word: what is served later, the lease serves knowing of it.
-            let asked = u64::from(number) << 32 | u64::from(self.frame.beats());
-            self.asked.store(asked, Ordering::Release);
-        }
+        self.interrupts.ask(|number| {
+            self.frame.yield_to(number);
+            if number == self.granted.load(Ordering::Acquire).wrapping_add(1) {
+                // Behind the word: what is served later, the lease serves knowing of it.
+                let asked = u64::from(number) << 32 | u64::from(self.frame.beats());
+                self.asked.store(asked, Ordering::Release);
+            }
+        });
     }
 
     fn is_in(&self, batch: &Arc<Batch>) -> bool {

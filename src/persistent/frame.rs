@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::block::Block;
+use super::settle::{self, Calls};
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, ImportError, LiveError};
@@ -246,56 +247,20 @@ impl Frame {
 
     /// Whether there is a call without an answer at some port.
     pub fn is_awaited(&self) -> bool {
-        self.first_awaited().is_some() || self.block().is_some_and(Block::is_awaited)
-    }
-
-    /// The port of a thread's call without an answer, and its request.
-    pub fn first_awaited(&self) -> Option<(usize, u32)> {
-        let mut ports = (0..self.layout.ports).map(|port| (port, self.requested(port)));
-        ports.find(|&(port, request)| request != self.replied(port))
-    }
-
-    /// What was posted last at a port, as the host knows it.
-    pub fn requested(&self, port: usize) -> u32 {
-        self.load(self.layout.request(port))
-    }
-
-    /// What was answered last at a port, as the kernel says.
-    pub fn replied(&self, port: usize) -> u32 {
-        self.up().load(self.layout.reply(port))
-    }
-
-    /// What was taken last at a port, as the kernel says.
-    pub fn taken(&self, port: usize) -> u32 {
-        self.down().load(self.layout.lock(port))
+        settle::is_awaited(self) || self.block().is_some_and(settle::is_awaited)
     }
 
     /// Ports that a lease looks at, of threads and of kernels of other devices.
     pub fn all_ports(&self) -> usize {
-        let guests = self.block().map(|block| block.places());
-        self.layout.ports + guests.map_or(0, |places| places.areas * places.ports)
+        self.layout.ports + self.block().map_or(0, Calls::ports)
     }
 
     /// Answers in the kernel's place: every call without an answer, or those alone that the kernel had taken. Only
     /// while no lease runs.
     pub fn give_up(&self, taken_only: bool, status: u32, word: u32) {
-        let layout = self.layout;
-        for port in 0..layout.ports {
-            let request = self.load(layout.request(port));
-            let lock = layout.lock(port);
-            let is_taken = self.down().load(lock) == request;
-            if !taken_only {
-                // Nothing that is noted of a later one is true.
-                self.down().store(lock, request);
-            }
-            if request == self.up().load(layout.reply(port)) || taken_only && !is_taken {
-                continue;
-            }
-            self.down().store(lock, request);
-            self.answer(port, request, [status, word], &[]);
-        }
+        settle::give_up(self, taken_only, [status, word]);
         if let Some(block) = self.block() {
-            block.give_up(taken_only, status);
+            settle::give_up(block, taken_only, [status, 0]);
         }
     }
 
@@ -303,16 +268,42 @@ impl Frame {
     pub fn mend(&self) {
         let layout = self.layout;
         for port in 0..layout.ports {
-            let mut request = self.requested(port);
+            let mut request = self.request(port);
             loop {
                 self.down().store(layout.request(port), request);
                 // Somebody who had looked at the server before it ended may post just now: first to himself, then here.
-                match self.requested(port) {
+                match self.request(port) {
                     same if same == request => break,
                     other => request = other,
                 }
             }
         }
+    }
+}
+
+impl Calls for Frame {
+    fn ports(&self) -> usize {
+        self.layout.ports
+    }
+
+    fn request(&self, port: usize) -> u32 {
+        self.load(self.layout.request(port))
+    }
+
+    fn reply(&self, port: usize) -> u32 {
+        self.up().load(self.layout.reply(port))
+    }
+
+    fn taken(&self, port: usize) -> u32 {
+        self.down().load(self.layout.lock(port))
+    }
+
+    fn take(&self, port: usize, request: u32) {
+        Self::take(self, port, request);
+    }
+
+    fn answer(&self, port: usize, request: u32, head: [u32; 2]) {
+        Self::answer(self, port, request, head, &[]);
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
-//!   long they last; [`statistics`]: why they ended; [`amiss`]: what a device has written that no server writes.
+//!   long they last; [`doze`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end; [`settle`]:
+//!   what is answered in the kernel's place; [`statistics`]: why leases ended; [`amiss`]: what a device has written that no
+//!   server writes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
@@ -29,10 +31,12 @@ mod builder;
 mod bulk;
 mod callers;
 mod core;
+mod doze;
 mod driver;
 mod error;
 mod frame;
 mod function;
+mod interrupts;
 mod loopback;
 #[cfg(test)]
 mod model;
@@ -41,6 +45,7 @@ mod pending;
 mod policy;
 mod port_client;
 mod relay;
+mod settle;
 mod signature;
 mod sliced;
 mod statistics;
@@ -52,7 +57,8 @@ mod tests_hostile;
 mod tests_hostile_guests;
 mod watch;
 
-use std::sync::{Arc, Mutex};
+// Of which `doze` and `interrupts` are made; loom has others of the same names.
+use std::sync::{self, Arc, Mutex};
 use std::thread::JoinHandle;
 
 use self::callers::Callers;
@@ -61,6 +67,7 @@ use self::driver::SlicedRelay;
 use self::relay::Relay;
 use crate::device::Device;
 use crate::device::wait::lock;
+use crate::rpc::bell;
 
 pub use builder::PersistentKernelBuilder;
 pub use error::{CallError, ServerError, ServerFailure};

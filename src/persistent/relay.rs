@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::amiss::Amiss;
-use super::block::Block;
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use super::port_client::ARRIVAL;
+use super::settle;
 use super::statistics::Cause;
 use crate::device::resident::{self, Resident};
 use crate::device::wait::lock;
@@ -120,8 +120,8 @@ impl Relay {
             0 => core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
             lease => lease,
         };
-        let first = core.frame.first_awaited();
-        let guest = (core.frame.block()).and_then(Block::first_awaited);
+        let first = settle::first_awaited(&core.frame);
+        let guest = (core.frame.block()).and_then(settle::first_awaited);
         if first.is_some() {
             self.called = Instant::now();
         }
@@ -155,7 +155,7 @@ impl Relay {
             }
             if let (Some(block), Some(guest), true) = (core.frame.block(), guest, faultless) {
                 // What kernels have posted, and what they have not got, may be their own doing: each is told for itself.
-                block.give_up_at(guest, FAILED);
+                settle::give_up_at(block, guest, [FAILED, 0]);
             }
             core.counters.ended(cause);
         }

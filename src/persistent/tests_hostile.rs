@@ -472,7 +472,7 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
             for evil in [Others, Silent, Blind, NoDone] {
                 bed.recovers(evil);
                 bed.does(evil);
-                let _ = bed.next.begin(&(1,));
+                drop(bed.next.begin(&(1,)));
                 bed.spoiled.stop();
                 let error = bed.next.call_timeout(&(1,), MINUTE).unwrap_err();
                 assert!(

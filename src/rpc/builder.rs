@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, RwLock};
 
+use super::bell::Bell;
 use super::error::ServiceError;
 use super::handler::Handler;
-use super::idle::{Bell, IdlePolicy};
+use super::idle::IdlePolicy;
 use super::port::layout::{MAX_PAYLOAD, MAX_PORTS};
 use super::provided::Provided;
 use super::services::{Function, HostServices, Serve, Shared};

@@ -1,7 +1,5 @@
 //! What a server thread does when there is nothing to do.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How server threads wait for calls: they look again at once for a while, and then sleep, twice as long each time. A
@@ -81,46 +79,6 @@ impl IdlePolicy {
     }
 }
 
-/// Wakes threads that sleep.
-#[derive(Debug, Default)]
-pub(crate) struct Bell {
-    rung: Mutex<u64>,
-    changed: Condvar,
-    /// Threads that sleep, or are about to.
-    sleepers: AtomicUsize,
-}
-
-impl Bell {
-    /// Wakes everybody, and whoever goes to sleep knowing an older count.
-    pub fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.changed.notify_all();
-    }
-
-    /// Wakes those who sleep, if any do: for callers who look again and again.
-    pub fn ring_if_asleep(&self) {
-        if self.sleepers.load(Ordering::Acquire) > 0 {
-            self.ring();
-        }
-    }
-
-    /// How often it was rung.
-    pub fn count(&self) -> u64 {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sleeps, unless the bell was rung since `known`.
-    pub fn sleep(&self, known: u64, time: Duration) {
-        self.sleepers.fetch_add(1, Ordering::AcqRel);
-        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        if *rung == known {
-            // Woken for nothing is woken early: the caller looks, and comes back.
-            drop(self.changed.wait_timeout(rung, time));
-        }
-        self.sleepers.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,14 +100,5 @@ mod tests {
         assert_eq!(after(u32::MAX, u32::MAX, 7), Some(us(50)));
         let awake = policy.sleeps(Duration::ZERO, Duration::ZERO);
         assert_eq!(awake.after(u32::MAX, 0, || us(100)), None);
-    }
-
-    #[test]
-    fn a_bell_that_was_rung_lets_nobody_sleep() {
-        let bell = Bell::default();
-        let known = bell.count();
-        bell.ring();
-        // An hour, unless it returns at once.
-        bell.sleep(known, Duration::from_secs(3600));
     }
 }

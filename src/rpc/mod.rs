@@ -5,12 +5,13 @@
 //! - [`services`]: registered functions and the threads that serve them (at a [`desk`]), put together by [`builder`]; [`loopback`]
 //!   calls them without a device; [`handler`] turns words into the arguments
 //!   of a Rust function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to
-//!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`statistics`]
-//!   counts.
+//!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`bell`] wakes it,
+//!   [`statistics`] counts.
 //! - [`provided`]: the functions that come with the runtime.
 //!
 //! What kernels need is made by `kernel::calls`.
 
+pub(crate) mod bell;
 mod builder;
 mod desk;
 mod error;
@@ -26,7 +27,10 @@ mod slice;
 mod statistics;
 mod stream;
 
-pub(crate) use idle::Bell;
+// Of which `bell` is made; loom has others of the same names.
+use std::sync;
+
+pub(crate) use bell::Bell;
 pub(crate) use mailbox::{Mailbox, Patience};
 pub(crate) use services::Shared as Services;
 pub(crate) use slice::Slice;

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use super::bell::Bell;
 use super::desk::Desk;
 use super::error::PortsError;
-use super::idle::{Bell, IdlePolicy};
+use super::idle::IdlePolicy;
 use super::mailbox::{Mailbox, Patience};
 use super::port::layout::PortLayout;
 use super::port::server::Sweeper;

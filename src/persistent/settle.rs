@@ -1,0 +1,50 @@
+//! What the host does about calls in the kernel's place: it looks for those without an answer, and answers those that no
+//! lease will.
+
+/// The calls at ports, as the host sees them. A request is the number of a call.
+pub(super) trait Calls {
+    fn ports(&self) -> usize;
+    /// What was posted last.
+    fn request(&self, port: usize) -> u32;
+    /// What was answered last.
+    fn reply(&self, port: usize) -> u32;
+    /// What a kernel has taken last.
+    fn taken(&self, port: usize) -> u32;
+    fn take(&self, port: usize, request: u32);
+    /// Answers without results.
+    fn answer(&self, port: usize, request: u32, head: [u32; 2]);
+}
+
+/// Whether there is a call without an answer at some port.
+pub(super) fn is_awaited(calls: &impl Calls) -> bool {
+    first_awaited(calls).is_some()
+}
+
+/// The port of a call without an answer, and its request.
+pub(super) fn first_awaited(calls: &impl Calls) -> Option<(usize, u32)> {
+    let mut all = (0..calls.ports()).map(|port| (port, calls.request(port)));
+    all.find(|&(port, request)| request != calls.reply(port))
+}
+
+/// Answers every call without an answer, or those alone that the kernel had taken. Only while no lease runs.
+pub(super) fn give_up(calls: &impl Calls, taken_only: bool, head: [u32; 2]) {
+    for port in 0..calls.ports() {
+        let request = calls.request(port);
+        let is_taken = calls.taken(port) == request;
+        if !taken_only {
+            // Nothing that is noted of a later one is true.
+            calls.take(port, request);
+        }
+        if !taken_only || is_taken {
+            give_up_at(calls, (port, request), head);
+        }
+    }
+}
+
+/// The same for one call, if it still has no answer.
+pub(super) fn give_up_at(calls: &impl Calls, (port, request): (usize, u32), head: [u32; 2]) {
+    if calls.request(port) == request && calls.reply(port) != request {
+        calls.take(port, request);
+        calls.answer(port, request, head);
+    }
+}
