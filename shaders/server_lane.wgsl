@@ -1,4 +1,5 @@
 // The polling kernel in which each lane serves calls of its own ports, by itself. Behind `server.wgsl`.
+$failed_word$
 
 // Answers one call, given where everything of it lies.
 fn tombolo_server_answer(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) {
@@ -79,7 +80,7 @@ $kernels$
         }
         var bell = seen;
 $wait$
-        leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
+        leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted $or_failed$;
         single = $single$ && !leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u;
 $known_posts$
         seen = bell;

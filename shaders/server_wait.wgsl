@@ -3,7 +3,7 @@
             tombolo_server_fence();
 $look$
             tombolo_server_turns += 1u;
-            if bell != seen $or_posts$ || tombolo_server_turns >= most {
+            if bell != seen $or_posts$ $or_failed$ || tombolo_server_turns >= most {
                 break;
             }
         }

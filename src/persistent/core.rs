@@ -346,16 +346,20 @@ impl Core {
         self.fault_noted.notify_all();
     }
 
-    /// What a call failed of that a lease has served.
+    /// What a call failed of that a lease has served. A lease tells when it ends, and ends when a call has failed in it.
     pub fn fault(&self, lease: u32) -> Option<Arc<ExecutionError>> {
-        let deadline = Instant::now() + FAULT_WAIT;
+        // Behind whatever a lease takes that does not end.
+        let most = FAULT_WAIT.saturating_add(self.policy.stuck);
+        let deadline = Instant::now().checked_add(most);
         let mut faults = lock(&self.faults);
         let mut missed = false;
         loop {
             if let Some((_, error)) = faults.iter().find(|(known, _)| *known == lease) {
                 return Some(Arc::clone(error));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(Duration::MAX, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
             // A lease notes what it failed of before the next one begins, and before the server ends.
             let is_past = self.leases.load(Ordering::Relaxed) != lease
                 || self.ended.load(Ordering::Acquire) == lease

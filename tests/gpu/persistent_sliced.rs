@@ -387,10 +387,9 @@ fn whoever_has_the_heap_and_calls_in_slices_is_told(f: &Fixture) {
     let device = device(f);
     let source = "fn add(p: usm_ptr, by: u32) -> u32 {
             let values = usm_Words(p);
-            values[0] += by;
-            return values[0];
+            return atomicAdd(&values[0], by) + by;
         }
-        alias Words = array<u32>;";
+        alias Words = array<atomic<u32>>;";
     let server = builder(&device, source).handler("add").start();
     let server = server.unwrap_or_else(|error| panic!("{error}"));
     let add = server.function::<(Ptr<u32>, u32), u32>("add").unwrap();
@@ -407,6 +406,7 @@ fn whoever_has_the_heap_and_calls_in_slices_is_told(f: &Fixture) {
     }
     assert!(server.leases() <= before + 1);
     drop(access);
+    // Those that were told so may be served yet, beside this one.
     assert_eq!(add.call_timeout(&(value, 4), MINUTE).unwrap(), 11);
 }
 

@@ -227,9 +227,7 @@ fn packets_are_as_large_as_ports_allow(f: &Fixture) {
         result.unwrap();
         assert_eq!(out.read().unwrap(), (0..64).map(mix).collect::<Vec<_>>());
         let statistics = services.statistics();
-        // Where ports lie in two memories everybody calls for himself.
-        let is_alone = !f.device.capabilities().unified_memory;
-        let bytes = 4 * (64 + if is_alone { 0 } else { packets });
+        let bytes = 4 * (64 + packets);
         assert_eq!(statistics.functions[0].bytes_in, bytes, "{words} words");
     }
 }

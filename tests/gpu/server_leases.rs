@@ -16,6 +16,7 @@ cases![
     leases_end_by_their_time_alone,
     leases_end_for_others_alone,
     every_end_has_one_cause,
+    a_failure_ends_the_lease_of_all_lanes,
     others_wait_for_few_calls,
     a_server_that_nobody_calls_does_nothing,
     a_server_that_never_idles_is_renewed,
@@ -160,6 +161,39 @@ fn every_end_has_one_cause(f: &Fixture) {
     );
     assert!(found.stop == 1 || is_rationed(&device), "{found:?}");
     assert_eq!(ended(&found), u64::from(found.leases), "{found:?}");
+}
+
+/// The lanes beside the one that has failed know nothing of it, and nothing else ends their lease.
+fn a_failure_ends_the_lease_of_all_lanes(f: &Fixture) {
+    let device = f.open(|_| {});
+    let source =
+        "fn half(x: u32) -> u32 { assert(x % 2u == 0u, \"half of {}\", x); return x / 2u; }";
+    let server = builder(&device, source).handler("half");
+    let server = match device.capabilities().needs_loop_guard() {
+        // More are refused there.
+        true => server.lanes(1),
+        false => server.lanes(4),
+    };
+    let server = start(server.leases(endless(&device)).ports(16));
+    let half = server.function::<(u32,), u32>("half").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let half = &half;
+            scope.spawn(move || {
+                for x in (thread..200).step_by(8) {
+                    match half.call_timeout(&(x,), MINUTE) {
+                        Ok(result) => assert!(x % 2 == 0 && result == x / 2, "{x}: {result}"),
+                        Err(error) => {
+                            assert!(matches!(error, CallError::Failed { .. }), "{x}: {error}");
+                            assert_eq!(x % 2, 1, "{error}");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let found = server.statistics();
+    assert!((1..=100).contains(&found.fault), "{found:?}");
 }
 
 /// While threads call without a break, a launch waits for the call that is being served, and for one look at each port.

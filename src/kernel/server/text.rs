@@ -95,13 +95,22 @@ pub(crate) fn write(
         }
         false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
     };
+    // Lanes that serve calls by themselves end their lease together.
+    let (failed_word, notes_failed, or_failed) = match shape.together.is_none() && shape.lanes > 1 {
+        true => (
+            "var<workgroup> tombolo_server_failed: atomic<u32>;",
+            "atomicStore(&tombolo_server_failed, 1u);",
+            "|| atomicLoad(&tombolo_server_failed) != 0u",
+        ),
+        false => ("", "", ""),
+    };
     let mut faults = String::new();
     let mut failed = |flag: &str, none: &str| {
         // The message comes when the lease has ended, by its number.
         let note = match shape.together {
             Some(_) => String::new(),
             None => format!(
-                "tombolo_server_fault = 1u; \
+                "tombolo_server_fault = 1u; {notes_failed} \
                  atomicStore(&{out}[results + 1u], atomicLoad(&tombolo_server[$lease$u]));"
             ),
         };
@@ -155,6 +164,8 @@ pub(crate) fn write(
         .replace("$first_posts$", &guests.first)
         .replace("$only_kernels$", guests.only)
         .replace("$kernels$", &guests.scan)
+        .replace("$failed_word$", failed_word)
+        .replace("$or_failed$", or_failed)
         .replace("$or_posts$", guests.or)
         .replace("$known_posts$", guests.known)
         .replace("$single$", if shape.split { "false" } else { "true" })
