@@ -17,7 +17,7 @@ pub(crate) mod server;
 pub(crate) mod words;
 
 #[cfg(test)]
-mod model;
+pub(crate) mod model;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

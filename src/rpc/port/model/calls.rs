@@ -9,7 +9,7 @@
 //! where one thread serves all, what it remembers to have answered) keeps everybody from serving them again.
 
 use super::super::protocol::{MOVES_PER_CALL, Side, next};
-use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD, SEAL};
+use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD, SEAL, WORDS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
@@ -86,7 +86,7 @@ impl Setup {
     }
 
     /// Whether what is seen of a side is all that belongs to a request.
-    fn is_whole(&self, side: Side, seen: [u32; 3], request: u32) -> bool {
+    fn is_whole(&self, side: Side, seen: [u32; WORDS], request: u32) -> bool {
         self.bus != Some(side)
             || self.flaw == Flaw::NoSeal
             || seen[SEAL] == self.seal(seen[PAYLOAD], request)

@@ -7,6 +7,7 @@
 //!
 //! - [`calls`]: clients and servers over one and two ports, servers that stop, and clients that leave.
 //! - [`tickets`]: calls that are begun, and collected or left by whoever has the ticket.
+//! - `persistent::model` explores servers on devices by the same means.
 //!
 //! What is left out in turn (a fence, a look, the order of two stores) must be noticed: each has its mutants.
 
@@ -20,34 +21,37 @@ use std::hash::Hash;
 use super::protocol::Side;
 
 /// Calls are numbered from 1; the result of a call is its number and this.
-const ANSWER: u32 = 100;
+pub(crate) const ANSWER: u32 = 100;
 
 /// The words that a side writes at a port for the other one: its mailbox, its arguments or results, and their seal.
-const MAILBOX: usize = 0;
+pub(crate) const MAILBOX: usize = 0;
 /// See [`MAILBOX`].
-const PAYLOAD: usize = 1;
+pub(crate) const PAYLOAD: usize = 1;
 /// See [`MAILBOX`].
-const SEAL: usize = 2;
+pub(crate) const SEAL: usize = 2;
+/// The status in front of results; only where the machine has one.
+pub(crate) const HEAD: usize = 3;
+const WORDS: usize = 4;
 
 /// A write on its way to the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Write {
+pub(crate) struct Write {
     /// Fences before it.
     epoch: u8,
-    port: usize,
-    word: usize,
-    value: u32,
+    pub port: usize,
+    pub word: usize,
+    pub value: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Port {
-    client_lock: bool,
+pub(crate) struct Port {
+    pub client_lock: bool,
     server_lock: bool,
     /// What a side wrote, and what the other sees of it.
-    client: [u32; 3],
-    client_seen: [u32; 3],
-    server: [u32; 3],
-    server_seen: [u32; 3],
+    pub client: [u32; WORDS],
+    pub client_seen: [u32; WORDS],
+    pub server: [u32; WORDS],
+    pub server_seen: [u32; WORDS],
 }
 
 impl Port {
@@ -63,17 +67,17 @@ impl Port {
 
 /// The memory of both sides, and what is on its way between them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Memory {
-    ports: Vec<Port>,
+pub(crate) struct Memory {
+    pub ports: Vec<Port>,
     /// On their way from clients, and from servers.
-    flying: [Vec<Write>; 2],
+    pub flying: [Vec<Write>; 2],
     epochs: [u8; 2],
     /// The side that writes across a bus, where fences order nothing.
     bus: Option<Side>,
 }
 
 impl Memory {
-    fn new(ports: usize, bus: Option<Side>) -> Self {
+    pub fn new(ports: usize, bus: Option<Side>) -> Self {
         Self {
             bus,
             ports: vec![Port::default(); ports],
@@ -83,7 +87,7 @@ impl Memory {
     }
 
     /// A store of one side that the other is to see.
-    fn write(&mut self, side: Side, port: usize, word: usize, value: u32) {
+    pub fn write(&mut self, side: Side, port: usize, word: usize, value: u32) {
         let index = side as usize;
         let own = match side {
             Side::Client => &mut self.ports[port].client,
@@ -99,7 +103,7 @@ impl Memory {
         self.flying[index].push(write);
     }
 
-    fn fence(&mut self, side: Side) {
+    pub fn fence(&mut self, side: Side) {
         if self.bus == Some(side) {
             return;
         }
@@ -111,36 +115,64 @@ impl Memory {
         };
     }
 
-    /// The memory after each delivery that may come next. Writes to one place arrive in order.
-    fn deliveries(&self) -> Vec<Memory> {
+    /// Which writes of a side may arrive next. Writes to one place arrive in order.
+    pub fn arriving(&self, side: Side) -> impl Iterator<Item = usize> {
+        let flying = &self.flying[side as usize];
+        (0..flying.len()).filter(|&at| {
+            let write = flying[at];
+            let place = |w: &Write| (w.port, w.word);
+            !(flying[..at].iter()).any(|w| w.epoch < write.epoch || place(w) == place(&write))
+        })
+    }
+
+    /// A write of a side that may arrive does.
+    pub fn deliver(&mut self, side: Side, at: usize) {
+        let flying = &mut self.flying[side as usize];
+        let write = flying.remove(at);
+        let port = &mut self.ports[write.port];
+        let seen = match side {
+            Side::Client => &mut port.client_seen,
+            Side::Server => &mut port.server_seen,
+        };
+        seen[write.word] = write.value;
+        // Epochs count from the oldest on its way.
+        let own = &mut self.epochs[side as usize];
+        let oldest = flying.iter().map(|w| w.epoch).min().unwrap_or(*own);
+        flying.iter_mut().for_each(|w| w.epoch -= oldest);
+        *own -= oldest;
+    }
+
+    /// The memory after each delivery that may come next.
+    pub fn deliveries(&self) -> Vec<Memory> {
         let mut found = Vec::new();
-        for (index, flying) in self.flying.iter().enumerate() {
-            for (at, write) in flying.iter().enumerate() {
-                let place = |w: &Write| (w.port, w.word);
-                let blocked = flying[..at]
-                    .iter()
-                    .any(|w| w.epoch < write.epoch || place(w) == place(write));
-                if blocked {
-                    continue;
-                }
+        for side in [Side::Client, Side::Server] {
+            for at in self.arriving(side) {
                 let mut memory = self.clone();
-                memory.flying[index].remove(at);
-                let port = &mut memory.ports[write.port];
-                let seen = [&mut port.client_seen, &mut port.server_seen];
-                let [client, server] = seen;
-                let seen = if index == 0 { client } else { server };
-                seen[write.word] = write.value;
-                // Epochs count from the oldest on its way.
-                let oldest = memory.flying[index].iter().map(|w| w.epoch).min();
-                let oldest = oldest.unwrap_or(memory.epochs[index]);
-                memory.flying[index]
-                    .iter_mut()
-                    .for_each(|w| w.epoch -= oldest);
-                memory.epochs[index] -= oldest;
+                memory.deliver(side, at);
                 found.push(memory);
             }
         }
         found
+    }
+
+    /// Everything that a side has written arrives.
+    pub fn deliver_all(&mut self, side: Side) {
+        for write in std::mem::take(&mut self.flying[side as usize]) {
+            let port = &mut self.ports[write.port];
+            let seen = match side {
+                Side::Client => &mut port.client_seen,
+                Side::Server => &mut port.server_seen,
+            };
+            seen[write.word] = write.value;
+        }
+        self.epochs[side as usize] = 0;
+    }
+
+    /// Forgets in which order writes were made whose order does not matter.
+    pub fn sort(&mut self) {
+        for flying in &mut self.flying {
+            flying.sort_by_key(|write| (write.epoch, write.port, write.word));
+        }
     }
 
     /// Whether everything has arrived, and every port is as at the start.
@@ -150,7 +182,7 @@ impl Memory {
 }
 
 /// What can be explored.
-trait Machine: Clone + Debug + Eq + Hash {
+pub(crate) trait Machine: Clone + Debug + Eq + Hash {
     type Setup;
 
     fn start(setup: &Self::Setup) -> Self;
@@ -168,7 +200,7 @@ trait Machine: Clone + Debug + Eq + Hash {
 }
 
 /// Explores everything; the number of states, or what is wrong.
-fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
+pub(crate) fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
     let start = M::start(setup);
     let mut known: HashMap<M, usize> = HashMap::from([(start.clone(), 0)]);
     let mut predecessors: Vec<Vec<usize>> = vec![Vec::new()];
@@ -208,9 +240,10 @@ fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
     let stuck: BTreeSet<usize> = (0..known.len())
         .filter(|&i| live[i] && !reaches[i])
         .collect();
-    match stuck.first() {
-        Some(first) => {
-            let state = known.iter().find(|(_, index)| *index == first);
+    // The last one that was found, which is where it ends rather than where it went wrong.
+    match stuck.last() {
+        Some(last) => {
+            let state = known.iter().find(|(_, index)| *index == last);
             Err(format!(
                 "{} states are stuck, such as {state:?}",
                 stuck.len()

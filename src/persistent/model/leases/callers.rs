@@ -1,0 +1,251 @@
+//! Callers: they post a call, ring for it, and wait for what becomes of it.
+
+use super::{Flaw, Setup, State};
+use crate::kernel::server::FAILED;
+use crate::persistent::core::Stage;
+use crate::persistent::model::kernel::BELL;
+use crate::persistent::model::steps::{Pace, step};
+use crate::rpc::port::client::{Client, Posted};
+use crate::rpc::port::model::{ANSWER, MAILBOX};
+use crate::rpc::port::protocol::{CallStatus, Side};
+
+/// What a caller does next with the call that he is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum CallerAt {
+    /// `PortClient::refusal`.
+    Refusal,
+    /// `Core::wake`, where that comes too early.
+    EarlyWake,
+    /// `Frame::ring`, where that comes too early.
+    EarlyRing,
+    /// `Client::try_post`.
+    Post,
+    /// `Frame::ring`.
+    Ring,
+    /// The same where the bell lies over the bus: the count is drawn, and written then.
+    RingDrawn(u32),
+    /// `Doze::wake`.
+    Wake,
+    /// `PortClient::wait`: `Client::try_take` again and again. Whether it was seen before that the server has ended.
+    Wait { lost: bool },
+}
+
+/// What was told of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Told {
+    Nothing,
+    Done,
+    /// A lease died that had taken it.
+    Failed,
+    /// The server was stopped, or has ended.
+    Stopped,
+    Lost,
+    /// It could not be posted.
+    Refused,
+    /// Nobody asks.
+    Dropped,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Caller {
+    pub at: CallerAt,
+    pub call: u32,
+    /// Port and request of the call that was posted.
+    pub posted: (usize, u32),
+    /// What the code that runs has read.
+    pub known: Vec<u32>,
+}
+
+impl State {
+    pub(super) fn caller_steps(
+        &self,
+        setup: &Setup,
+        index: usize,
+        found: &mut Vec<State>,
+    ) -> Result<(), String> {
+        let Caller {
+            at,
+            call,
+            posted,
+            ref known,
+        } = self.callers[index];
+        if call == setup.calls {
+            return Ok(());
+        }
+        let id = Self::id(setup, index, call);
+        let posted_call = Posted {
+            port: posted.0,
+            request: posted.1,
+        };
+        if let CallerAt::Wait { lost: false } = at
+            && known.is_empty()
+            && !setup.drops
+            && !self.has_ended()
+            && self.shared.memory.ports[posted.0].server_seen[MAILBOX] != posted.1
+        {
+            // He looks in vain.
+            return Ok(());
+        }
+        let mut state = self.clone();
+        let mut known = known.clone();
+        let first = match setup.flaw {
+            Flaw::WakeBeforePost => CallerAt::EarlyWake,
+            Flaw::BellBeforePost => CallerAt::EarlyRing,
+            _ => CallerAt::Post,
+        };
+        let over = |state: &mut State, told| {
+            state.told[id] = told;
+            let caller = &mut state.callers[index];
+            caller.at = match setup.ends() {
+                true => CallerAt::Refusal,
+                false => first,
+            };
+            (caller.call, caller.posted) = (call + 1, (0, 0));
+            caller.known.clear();
+        };
+        let waits = CallerAt::Wait { lost: false };
+        let next = match at {
+            CallerAt::Refusal if self.stage() == Stage::Running => first,
+            CallerAt::Refusal => {
+                over(&mut state, Told::Refused);
+                found.push(state);
+                return Ok(());
+            }
+            CallerAt::EarlyWake => {
+                state.rung |= self.asleep;
+                CallerAt::Post
+            }
+            CallerAt::EarlyRing => {
+                state.ring(setup, index as u32 % setup.ports as u32);
+                CallerAt::Post
+            }
+            CallerAt::Post => {
+                let kind = setup.kind(Pace::Looks);
+                let posted = step(kind, &mut state.shared, &mut known, |words| {
+                    Client::new(words, kind.layout, index).try_post(7, &[id as u32])
+                });
+                let caller = &mut state.callers[index];
+                (caller.at, caller.known) = match posted {
+                    None => (CallerAt::Post, known),
+                    Some(None) => (CallerAt::Post, Vec::new()),
+                    Some(Some(posted)) => {
+                        caller.posted = (posted.port, posted.request);
+                        let next = match setup.flaw {
+                            Flaw::NoBell | Flaw::BellBeforePost => CallerAt::Wake,
+                            Flaw::WakeBeforePost => CallerAt::Ring,
+                            _ => CallerAt::Ring,
+                        };
+                        (next, Vec::new())
+                    }
+                };
+                found.push(state);
+                return Ok(());
+            }
+            CallerAt::Ring if setup.bus => CallerAt::RingDrawn(state.draw_ring()),
+            CallerAt::Ring => {
+                state.ring(setup, posted.0 as u32);
+                match setup.flaw {
+                    Flaw::WakeBeforePost => waits,
+                    _ => CallerAt::Wake,
+                }
+            }
+            CallerAt::RingDrawn(count) => {
+                (state.shared).write_fenced(Side::Client, setup.ports, BELL, count);
+                CallerAt::Wake
+            }
+            CallerAt::Wake => {
+                state.rung |= self.asleep;
+                waits
+            }
+            CallerAt::Wait { lost } => {
+                if self.has_ended() && !lost {
+                    let mut state = self.clone();
+                    // Only a look that begins when it is known tells that there is no answer.
+                    if known.is_empty() {
+                        state.callers[index].at = CallerAt::Wait { lost: true };
+                        if setup.flaw == Flaw::LossBehindLook {
+                            self.check_lost(id)?;
+                            state.leave(setup, posted_call);
+                            over(&mut state, Told::Lost);
+                        }
+                        found.push(state);
+                    }
+                }
+                if setup.drops && !lost {
+                    // `PendingCall::drop`, or a caller whose time has passed.
+                    let mut state = self.clone();
+                    state.leave(setup, posted_call);
+                    over(&mut state, Told::Dropped);
+                    found.push(state);
+                }
+                let pace = if setup.torn {
+                    Pace::Looks
+                } else {
+                    Pace::Answers
+                };
+                let kind = setup.kind(pace);
+                let mut results = [0];
+                let taken = step(kind, &mut state.shared, &mut known, |words| {
+                    Client::new(words, kind.layout, index).try_take(posted_call, &mut results)
+                });
+                match taken {
+                    None => state.callers[index].known = known,
+                    Some(None) => {
+                        state.callers[index].known.clear();
+                        if lost {
+                            self.check_lost(id)?;
+                            state.leave(setup, posted_call);
+                            over(&mut state, Told::Lost);
+                        }
+                    }
+                    Some(Some([status, _])) => {
+                        let told = self.judge(id, status, results[0])?;
+                        over(&mut state, told);
+                    }
+                }
+                found.push(state);
+                return Ok(());
+            }
+        };
+        state.callers[index].at = next;
+        found.push(state);
+        Ok(())
+    }
+
+    /// `Client::leave`.
+    pub(super) fn leave(&mut self, setup: &Setup, posted: Posted) {
+        let kind = setup.kind(Pace::Looks);
+        step(kind, &mut self.shared, &mut Vec::new(), |words| {
+            Client::new(words, kind.layout, 0).leave(posted);
+        });
+    }
+
+    /// Whether an answer is right.
+    pub(super) fn judge(&self, id: usize, status: u32, result: u32) -> Result<Told, String> {
+        let served = self.served[id];
+        match CallStatus::from_code(status) {
+            CallStatus::Done if result != id as u32 + ANSWER => {
+                Err(format!("call {id} got {result}"))
+            }
+            CallStatus::Done if served != 1 => {
+                Err(format!("call {id} returned, and was served {served} times"))
+            }
+            CallStatus::Done => Ok(Told::Done),
+            CallStatus::Stopped if served == 0 || self.unknown => Ok(Told::Stopped),
+            _ if status == FAILED && self.took[id] && self.unknown => Ok(Told::Failed),
+            _ => Err(format!(
+                "call {id} was told {status}, and was served {served} times"
+            )),
+        }
+    }
+
+    /// Whether a caller may be told that his server has ended.
+    pub(super) fn check_lost(&self, id: usize) -> Result<(), String> {
+        match self.served[id] == 0 || self.unknown {
+            true => Ok(()),
+            false => Err(format!(
+                "call {id} was served, and its caller was told of the end"
+            )),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What is explored, and what may be wrong with it.
+
+use crate::persistent::model::steps::{Kind, Pace};
+use crate::rpc::port::layout::PortLayout;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Flaw {
+    None,
+    /// Callers ring no bell for the kernel.
+    NoBell,
+    /// Callers ring before they post.
+    BellBeforePost,
+    /// Callers look whether the relay sleeps before they post.
+    WakeBeforePost,
+    /// Callers look at an answer, and at what became of the server then.
+    LossBehindLook,
+    /// The kernel reads the bell for the first time when it has looked at the ports.
+    BellBehindLook,
+    /// The kernel does not look at the yield word before it waits.
+    NoYieldLook,
+    /// The kernel takes no note of what it has taken.
+    NotTaken,
+    /// The kernel answers, and writes the results then.
+    AnswerBeforeResult,
+    /// The kernel's mailbox may arrive before its results.
+    NoFence,
+    /// Callers do not look at seals.
+    NoSeal,
+    /// The kernel looks at all ports again behind each call, also when it was told to leave.
+    LooksAgain,
+    /// The kernel takes the ports in the bell for a part of the count.
+    PortsInDifference,
+    /// Who asks for the queue does not look whether somebody was faster.
+    LateAsker,
+    /// The relay has looked for calls, and says that it sleeps then.
+    NoLookBeforeSleep,
+    /// The relay grants a lease something else than the last count.
+    OldGrant,
+    /// The relay takes a dead lease for one that has ended well.
+    DeadEndedWell,
+    /// The relay launches the next lease when it has asked the last one to leave.
+    TwoLeases,
+    /// The relay takes a dead lease for one that has taken nothing.
+    TakenForgotten,
+    /// The relay gives up all calls where it should those that were taken.
+    AllGivenUp,
+    /// A server is started again while its stuck lease is still there.
+    RestartBesideLease,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Setup {
+    pub ports: usize,
+    pub callers: usize,
+    pub calls: u32,
+    /// Callers may drop a call that they have posted.
+    pub drops: bool,
+    /// The kernel writes across a bus, and seals its answers; the bell has no ports.
+    pub bus: bool,
+    /// Words of one answer may arrive between looks at others.
+    pub torn: bool,
+    /// Leases end by their ration of turns at any time.
+    pub rations: bool,
+    /// Leases are asked to end by the time at any time.
+    pub timed: bool,
+    /// The server leaves the device when nobody calls.
+    pub idles: bool,
+    /// How often others ask for the queue, at once if they like.
+    pub asks: usize,
+    /// How many leases die whose launch says what of: an assertion.
+    pub faults: u8,
+    /// How many leases die without a word.
+    pub kills: u8,
+    /// How many leases are stuck, and end later.
+    pub stucks: u8,
+    /// The server may be stopped.
+    pub stops: bool,
+    /// How often a server is started again that has ended.
+    pub restarts: u8,
+    /// Whether it is watched when leases leave, beside what callers are told.
+    pub watched: bool,
+    pub flaw: Flaw,
+}
+
+impl Setup {
+    pub fn layout(&self) -> PortLayout {
+        PortLayout::new(self.ports, 1)
+    }
+
+    pub fn kind(&self, pace: Pace) -> Kind {
+        Kind {
+            layout: self.layout(),
+            sealed: self.bus && self.flaw != Flaw::NoSeal,
+            pace,
+        }
+    }
+
+    /// The most steps of a lease that was told to leave: two looks at all ports with a call at each, and what stands between.
+    pub fn leaves_within(&self) -> usize {
+        2 * 3 * self.ports + 3
+    }
+
+    /// Whether the server can come to an end.
+    pub fn ends(&self) -> bool {
+        self.stops || self.kills > 0 || self.stucks > 0
+    }
+}

@@ -1,0 +1,238 @@
+//! Every setup, and every flaw in one in which it can be noticed.
+
+use super::{Flaw, Setup, State};
+use crate::rpc::port::model::explore;
+
+/// Two callers, one port; a server that leaves the device when nobody calls.
+const PLAIN: Setup = Setup {
+    ports: 1,
+    callers: 2,
+    calls: 1,
+    drops: false,
+    bus: false,
+    torn: false,
+    rations: false,
+    timed: false,
+    idles: true,
+    asks: 0,
+    faults: 0,
+    kills: 0,
+    stucks: 0,
+    stops: false,
+    restarts: 0,
+    watched: false,
+    flaw: Flaw::None,
+};
+
+/// One lease, until somebody asks.
+const STAYS: Setup = Setup {
+    idles: false,
+    ..PLAIN
+};
+
+const ONE: Setup = Setup {
+    callers: 1,
+    ..PLAIN
+};
+
+const ASKED: Setup = Setup {
+    asks: 1,
+    watched: true,
+    ..ONE
+};
+
+const ASKED_TWICE: Setup = Setup {
+    asks: 2,
+    idles: false,
+    ..ONE
+};
+
+const FAULTY: Setup = Setup { faults: 1, ..PLAIN };
+
+const KILLED: Setup = Setup {
+    kills: 1,
+    restarts: 1,
+    ..PLAIN
+};
+
+const STUCK: Setup = Setup {
+    stucks: 1,
+    restarts: 1,
+    timed: true,
+    ..ONE
+};
+
+const STOPPED: Setup = Setup {
+    stops: true,
+    idles: false,
+    ..ONE
+};
+
+const TWO_PORTS: Setup = Setup { ports: 2, ..STAYS };
+
+const BUS: Setup = Setup { bus: true, ..STAYS };
+
+/// With the least number of states that each has.
+fn setups() -> Vec<(Setup, usize)> {
+    vec![
+        (PLAIN, 4_000),
+        (Setup { calls: 2, ..STAYS }, 1_200),
+        (
+            Setup {
+                timed: true,
+                ..PLAIN
+            },
+            6_000,
+        ),
+        (
+            Setup {
+                drops: true,
+                ..PLAIN
+            },
+            10_000,
+        ),
+        (
+            Setup {
+                drops: true,
+                calls: 3,
+                ..ONE
+            },
+            18_000,
+        ),
+        (
+            Setup {
+                rations: true,
+                ..PLAIN
+            },
+            9_000,
+        ),
+        (ASKED, 30_000),
+        (ASKED_TWICE, 55_000),
+        (Setup { asks: 1, ..STAYS }, 9_000),
+        (FAULTY, 13_000),
+        (
+            Setup {
+                asks: 1,
+                callers: 1,
+                ..FAULTY
+            },
+            35_000,
+        ),
+        (KILLED, 22_000),
+        (STUCK, 1_700),
+        (
+            Setup {
+                restarts: 1,
+                ..STOPPED
+            },
+            80_000,
+        ),
+        (
+            Setup {
+                asks: 1,
+                ..TWO_PORTS
+            },
+            95_000,
+        ),
+        (
+            Setup {
+                calls: 2,
+                ..TWO_PORTS
+            },
+            23_000,
+        ),
+        (Setup { calls: 2, ..BUS }, 6_000),
+        (
+            Setup {
+                torn: true,
+                calls: 2,
+                ..BUS
+            },
+            9_000,
+        ),
+        (
+            Setup {
+                torn: true,
+                drops: true,
+                calls: 3,
+                callers: 1,
+                ..BUS
+            },
+            14_000,
+        ),
+        (
+            Setup {
+                faults: 1,
+                calls: 2,
+                ..BUS
+            },
+            43_000,
+        ),
+        (
+            Setup {
+                kills: 1,
+                restarts: 1,
+                ..BUS
+            },
+            15_000,
+        ),
+        (
+            Setup {
+                asks: 1,
+                callers: 1,
+                ..BUS
+            },
+            8_000,
+        ),
+    ]
+}
+
+#[test]
+fn every_interleaving_hands_over() {
+    for (setup, least) in setups() {
+        let states = explore::<State>(&setup).unwrap_or_else(|error| panic!("{setup:?}: {error}"));
+        assert!(states >= least, "{setup:?}: only {states} states");
+    }
+}
+
+#[test]
+fn mutants_are_caught() {
+    for (flaw, complaint, setup) in [
+        (Flaw::NoBell, "never reached", STAYS),
+        (Flaw::BellBeforePost, "stuck", STAYS),
+        (Flaw::WakeBeforePost, "stuck", PLAIN),
+        (Flaw::LossBehindLook, "told of the end", STOPPED),
+        (Flaw::BellBehindLook, "stuck", STAYS),
+        (Flaw::NoYieldLook, "stuck", ASKED),
+        (Flaw::NotTaken, "served twice", PLAIN),
+        (Flaw::AnswerBeforeResult, "was told 0", PLAIN),
+        (Flaw::NoFence, "was told 0", PLAIN),
+        (Flaw::NoSeal, "was told 0", BUS),
+        (
+            Flaw::LooksAgain,
+            "does not leave",
+            Setup { calls: 3, ..ASKED },
+        ),
+        (
+            Flaw::PortsInDifference,
+            "stuck",
+            Setup {
+                calls: 2,
+                ..TWO_PORTS
+            },
+        ),
+        (Flaw::LateAsker, "is told of", ASKED_TWICE),
+        (Flaw::NoLookBeforeSleep, "stuck", PLAIN),
+        (Flaw::OldGrant, "nobody has asked", ASKED),
+        (Flaw::DeadEndedWell, "stuck", FAULTY),
+        (Flaw::DeadEndedWell, "stuck", KILLED),
+        (Flaw::TwoLeases, "a second lease", PLAIN),
+        (Flaw::TakenForgotten, "served twice", FAULTY),
+        (Flaw::AllGivenUp, "was told 13", FAULTY),
+        (Flaw::RestartBesideLease, "served after", STUCK),
+    ] {
+        let caught = explore::<State>(&Setup { flaw, ..setup }).err();
+        let error = caught.unwrap_or_default();
+        assert!(error.contains(complaint), "{flaw:?}: {error}");
+    }
+}
