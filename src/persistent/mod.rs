@@ -52,6 +52,8 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_bytes;
+#[cfg(test)]
 mod tests_hostile;
 #[cfg(test)]
 mod tests_hostile_guests;
@@ -68,6 +70,8 @@ use self::relay::Relay;
 use crate::device::Device;
 use crate::device::wait::lock;
 use crate::rpc::bell;
+#[cfg(test)]
+use crate::rpc::port;
 
 pub use builder::PersistentKernelBuilder;
 pub use error::{CallError, ServerError, ServerFailure};

@@ -44,6 +44,11 @@ impl Workspace {
         self.target.join("xtask-scratch")
     }
 
+    /// Where fuzz targets are built, which are a workspace of their own.
+    pub fn fuzz_dir(&self) -> PathBuf {
+        self.target.join("fuzz")
+    }
+
     /// A call of cargo in the root of the repository.
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -59,6 +64,11 @@ impl Workspace {
             command.env("CARGO_TARGET_DIR", &self.target);
         }
         command
+    }
+
+    /// The manifest of the fuzz targets.
+    pub fn fuzz_manifest(&self) -> PathBuf {
+        self.root.join("fuzz/Cargo.toml")
     }
 
     /// The manifest of the repository, for cargo calls from another directory.

@@ -98,6 +98,18 @@ fn with_features(workspace: &Workspace, features: &str) -> Command {
     clippy
 }
 
+/// Looks the fuzz targets over, with what their own lock file pins. They run with a nightly compiler alone, and are
+/// checked with this one: nothing is linked, so that the fuzzer itself, for which a C++ compiler is needed, is not built.
+fn fuzz_targets(workspace: &Workspace) -> Command {
+    let mut check = workspace.cargo();
+    check.args(["check", "--quiet", "--locked", "--bins", "--manifest-path"]);
+    check.arg(workspace.fuzz_manifest());
+    check.env("CARGO_TARGET_DIR", workspace.fuzz_dir());
+    check.env("CUSTOM_LIBFUZZER_PATH", "none/libnone.a");
+    check.env("RUSTFLAGS", "-D warnings");
+    check
+}
+
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     let start = Instant::now();
@@ -131,6 +143,12 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             process::run(&mut with_features(workspace, features))
         })?;
     }
+    step("fuzz targets", || {
+        let mut fmt = workspace.cargo();
+        fmt.args(["fmt", "--check", "--manifest-path"]);
+        process::run(fmt.arg(workspace.fuzz_manifest()))?;
+        process::run(&mut fuzz_targets(workspace))
+    })?;
     let provided = step("adapters", || {
         test::provide_for_tests(workspace, &args.switches)
     })?;
@@ -273,6 +291,25 @@ mod tests {
             let declared = manifest.contains(&format!("\n{features} = ["));
             assert!(features.is_empty() || declared, "{features}");
         }
+    }
+
+    #[test]
+    fn every_fuzz_target_is_declared_and_checked() {
+        let root = Workspace::find().unwrap();
+        let manifest = fs::read_to_string(root.fuzz_manifest()).unwrap();
+        let targets = root.fuzz_manifest().with_file_name("fuzz_targets");
+        let mut files = 0;
+        for file in fs::read_dir(targets).unwrap() {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            assert!(
+                manifest.contains(&format!("\"fuzz_targets/{name}\"")),
+                "{name}"
+            );
+            files += 1;
+        }
+        assert_eq!(manifest.matches("[[bin]]").count(), files);
+        let line = process::display(&fuzz_targets(&root));
+        assert!(line.contains("--locked --bins"), "{line}");
     }
 
     #[test]
