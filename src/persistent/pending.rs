@@ -56,11 +56,13 @@ struct Queued(Arc<AtomicUsize>);
 
 impl Queued {
     fn is_any() -> bool {
-        QUEUED.with(|queued| queued.load(Ordering::Relaxed)) > 0
+        // At the very end of a thread there is none.
+        let known = QUEUED.try_with(|queued| queued.load(Ordering::Relaxed));
+        known.is_ok_and(|queued| queued > 0)
     }
 
     fn one() -> Self {
-        let queued = QUEUED.with(Arc::clone);
+        let queued = QUEUED.try_with(Arc::clone).unwrap_or_default();
         queued.fetch_add(1, Ordering::Relaxed);
         Self(queued)
     }
@@ -288,7 +290,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
 
     /// Calls the function with what `arguments` gives, a `window` of calls ahead of the results, which come in order: a
     /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are pulled as there
-    /// are ports for them. Dropping it cancels what is on its way.
+    /// are ports for them. Dropping it cancels what is on its way. Sequences that one thread takes turns with should fit into
+    /// the ports together.
     pub fn sequence<I: IntoIterator<Item = A>>(
         &self,
         arguments: I,

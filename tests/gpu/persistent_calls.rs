@@ -6,18 +6,19 @@ use std::sync::mpsc;
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, MIX, Mixer, builder, mix, mixer, start};
+use crate::persistent::{MINUTE, MIX, Mixer, builder, mix, mixer, start, until};
 use bytemuck::{Pod, Zeroable};
 use futures::future::join_all;
 use futures::{StreamExt as _, stream};
 use pollster::block_on;
-use tombolo::{CallError, Ptr, ServerError};
+use tombolo::{CallError, CallStatus, HostServices, PersistentKernel, Program, Ptr, ServerError};
 
 cases![
     futures_and_batches_come_in_order,
     sequences_wider_than_the_ports_come_to_their_end,
     streams_are_pulled_as_they_are_served,
     words_of_any_number_go_through_a_handler,
+    handlers_collect_later_what_the_host_answers,
     signatures_are_compared,
     programs_without_the_handler_are_refused,
 ];
@@ -257,6 +258,47 @@ fn words_of_any_number_go_through_a_handler(f: &Fixture) {
                     let state = words.iter().fold(0, |state, &word| mix(state, word));
                     let count = len as u32;
                     assert_eq!(digest.unwrap(), Digest { count, state });
+                }
+            });
+        }
+    });
+}
+
+/// What goes in every tier: no handler waits, and the ticket travels through the caller.
+fn handlers_collect_later_what_the_host_answers(f: &Fixture) {
+    let services = HostServices::builder()
+        .call("fn host_mix(x: u32, y: u32) -> u32", mix)
+        .start()
+        .unwrap();
+    let source = "
+        fn ask(x: u32) -> u32 { return host_mix_begin(x, 9u); }
+        fn answer(ticket: u32) -> vec2<u32> {
+            let reply = host_mix_collect(ticket);
+            return vec2(reply.status, reply.value);
+        }";
+    let program = Program::with_services("server.wgsl", source, &services).unwrap();
+    let server = PersistentKernel::builder(&f.device, &program).services(&services);
+    let server = start(server.handler("ask").handler("answer"));
+    let ask = server.function::<(u32,), u32>("ask").unwrap();
+    let answer = server.function::<(u32,), [u32; 2]>("answer").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let (ask, answer) = (&ask, &answer);
+            scope.spawn(move || {
+                for x in thread * 50..thread * 50 + 50 {
+                    let ticket = ask.call_timeout(&(x,), MINUTE).unwrap();
+                    assert_ne!(ticket, 0, "{x}");
+                    until("the host does not answer", || {
+                        let [status, value] = answer.call_timeout(&(ticket,), MINUTE).unwrap();
+                        if status == CallStatus::Pending.code() {
+                            return false;
+                        }
+                        assert_eq!([status, value], [CallStatus::Done.code(), mix(x, 9)]);
+                        true
+                    });
+                    // Each ticket is good for one answer.
+                    let again = answer.call_timeout(&(ticket,), MINUTE).unwrap();
+                    assert_eq!(again[0], CallStatus::NoTicket.code());
                 }
             });
         }
