@@ -13,6 +13,7 @@ use super::interrupts::Interrupts;
 use super::packed::Packer;
 use super::policy::LeasePolicy;
 use super::sliced::Slices;
+use super::stage::StageWord;
 use super::statistics::Counters;
 use super::watch::Watch;
 use crate::device::queue::Batch;
@@ -23,16 +24,7 @@ use crate::kernel::server::HandlerDeclaration;
 use crate::memory::SharedHeap;
 use crate::rpc::Bell;
 
-/// Where a server stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum Stage {
-    Running,
-    /// What is posted is still served.
-    Stopping,
-    Closed,
-    Failed,
-}
+pub(super) use super::stage::Stage;
 
 /// Failed calls whose messages are kept at most.
 const FAULTS: usize = 1024;
@@ -53,7 +45,7 @@ pub(super) struct Core {
     pub policy: LeasePolicy,
     /// Turns that one call may take.
     pub turns: u32,
-    stage: AtomicU32,
+    stage: StageWord,
     failure: Mutex<Option<Arc<ServerFailure>>>,
     interrupts: Interrupts,
     /// The batch that the lease on its way is in.
@@ -119,7 +111,7 @@ impl Core {
             handlers,
             policy,
             turns,
-            stage: AtomicU32::new(Stage::Running as u32),
+            stage: StageWord::default(),
             failure: Mutex::default(),
             interrupts: Interrupts::default(),
             batch: Mutex::default(),
@@ -156,19 +148,14 @@ impl Core {
     }
 
     pub fn stage(&self) -> Stage {
-        match self.stage.load(Ordering::Acquire) {
-            0 => Stage::Running,
-            1 => Stage::Stopping,
-            2 => Stage::Closed,
-            _ => Stage::Failed,
-        }
+        self.stage.get()
     }
 
     pub fn set_stage(&self, stage: Stage) {
         if let Some(block) = self.frame.block() {
             block.close(matches!(stage, Stage::Closed | Stage::Failed));
         }
-        self.stage.store(stage as u32, Ordering::Release);
+        self.stage.set(stage);
         self.doze.bell.ring();
         self.landed.ring();
         self.watch.look();
@@ -176,13 +163,10 @@ impl Core {
 
     /// Asks a running server to stop; false if it does not run.
     pub fn begin_stop(&self) -> bool {
-        let (from, to) = (Stage::Running as u32, Stage::Stopping as u32);
-        let changed = self
-            .stage
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        let was_running = self.stage.begin_stop();
         self.interrupt();
         self.doze.bell.ring();
-        changed.is_ok()
+        was_running
     }
 
     pub fn fail(&self, failure: ServerFailure) {

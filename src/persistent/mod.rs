@@ -3,13 +3,14 @@
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last; [`doze`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end; [`settle`]:
-//!   what is answered in the kernel's place; [`statistics`]: why leases ended; [`amiss`]: what a device has written that no
-//!   server writes.
+//!   what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases ended; [`amiss`]:
+//!   what a device has written that no server writes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
-//! - `model` explores how leases hand over, step by step.
-//! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures.
+//! - `model` explores how leases hand over, step by step; `tests_loom` what threads of the host do beside each other.
+//! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures; [`roster`]: those
+//!   that wait.
 //! - [`callers`]: calls from kernels, of the same device and of others; [`block`]: pages that several devices use in place.
 //! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
 //!
@@ -45,9 +46,11 @@ mod pending;
 mod policy;
 mod port_client;
 mod relay;
+mod roster;
 mod settle;
 mod signature;
 mod sliced;
+mod stage;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -57,9 +60,11 @@ mod tests_bytes;
 mod tests_hostile;
 #[cfg(test)]
 mod tests_hostile_guests;
+#[cfg(test)]
+mod tests_loom;
 mod watch;
 
-// Of which `doze` and `interrupts` are made; loom has others of the same names.
+// Of which `doze`, `interrupts`, `roster` and `stage` are made; loom has others of the same names.
 use std::sync::{self, Arc, Mutex};
 use std::thread::JoinHandle;
 

@@ -45,17 +45,3 @@ impl Bell {
         self.sleepers.fetch_sub(1, Ordering::AcqRel);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bell_that_was_rung_lets_nobody_sleep() {
-        let bell = Bell::default();
-        let known = bell.count();
-        bell.ring();
-        // An hour, unless it returns at once.
-        bell.sleep(known, Duration::from_secs(3600));
-    }
-}

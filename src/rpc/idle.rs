@@ -101,4 +101,13 @@ mod tests {
         let awake = policy.sleeps(Duration::ZERO, Duration::ZERO);
         assert_eq!(awake.after(u32::MAX, 0, || us(100)), None);
     }
+
+    #[test]
+    fn a_bell_that_was_rung_lets_nobody_sleep() {
+        let bell = crate::rpc::Bell::default();
+        let known = bell.count();
+        bell.ring();
+        // An hour, unless it returns at once.
+        bell.sleep(known, Duration::from_secs(3600));
+    }
 }

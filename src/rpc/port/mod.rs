@@ -23,6 +23,6 @@ mod tests;
 #[cfg(test)]
 mod tests_hostile;
 #[cfg(test)]
-mod tests_loom;
+pub(crate) mod tests_loom;
 #[cfg(test)]
 mod tests_seal;

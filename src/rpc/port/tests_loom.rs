@@ -10,11 +10,11 @@ use super::server::{Dispatch, Private, Server, Sweeper};
 use super::words::{ClientWords, Words};
 
 /// Words of which loom knows; only those that the test uses, by their index.
-struct LoomWords(Vec<(usize, AtomicU32)>);
+pub(crate) struct LoomWords(Vec<(usize, AtomicU32)>);
 
 impl LoomWords {
     /// The mailboxes, the lock, and two words of payload a direction.
-    fn new(layout: PortLayout) -> Self {
+    pub fn new(layout: PortLayout) -> Self {
         let mut used = Vec::new();
         for port in 0..layout.ports {
             used.extend([layout.lock(port), layout.request(port), layout.reply(port)]);

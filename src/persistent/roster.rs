@@ -1,0 +1,95 @@
+//! The futures that wait, and whether there is a thread that looks after them.
+
+use std::sync::PoisonError;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::sync::{Condvar, Mutex, MutexGuard};
+
+/// Whom to wake, by what each one waits for.
+#[derive(Debug)]
+pub(super) struct Roster<K> {
+    state: Mutex<State<K>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    running: bool,
+    waiting: Vec<(K, Waker)>,
+}
+
+impl<K> Default for Roster<K> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                running: false,
+                waiting: Vec::new(),
+            }),
+            changed: Condvar::new(),
+        }
+    }
+}
+
+impl<K> Roster<K> {
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the thread look again.
+    pub fn look(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Notes whom to wake, in place of the one that is `same`; whether the caller has to start the thread.
+    #[must_use]
+    pub fn join(&self, key: K, waker: &Waker, same: impl Fn(&K, &Waker) -> bool) -> bool {
+        let mut state = self.state();
+        let known = (state.waiting.iter_mut()).find(|(key, known)| same(key, known));
+        match known {
+            Some((_, known)) => known.clone_from(waker),
+            None => state.waiting.push((key, waker.clone())),
+        }
+        let starts = !std::mem::replace(&mut state.running, true);
+        drop(state);
+        self.changed.notify_all();
+        starts
+    }
+
+    /// There is no thread after all: all that wait are to be woken.
+    pub fn disband(&self) -> Vec<(K, Waker)> {
+        let mut state = self.state();
+        state.running = false;
+        std::mem::take(&mut state.waiting)
+    }
+
+    /// Waits until somebody waits; `false` if nobody has come for so long, and the thread is to end: the next one to come
+    /// starts another.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let mut state = self.state();
+        if !state.waiting.is_empty() {
+            return true;
+        }
+        let waited = self.changed.wait_timeout(state, patience);
+        let (now, time) = waited.unwrap_or_else(PoisonError::into_inner);
+        state = now;
+        if state.waiting.is_empty() && time.timed_out() {
+            state.running = false;
+            return false;
+        }
+        true
+    }
+
+    /// Takes those who have what they wait for.
+    pub fn take(&self, mut is_ready: impl FnMut(&K) -> bool) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        self.state().waiting.retain(|(key, waker)| {
+            let is_ready = is_ready(key);
+            if is_ready {
+                woken.push(waker.clone());
+            }
+            !is_ready
+        });
+        woken
+    }
+}

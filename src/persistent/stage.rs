@@ -1,0 +1,42 @@
+//! Where a server stands, as its relay, its callers and whoever stops it see it.
+
+use super::sync::atomic::{AtomicU32, Ordering};
+
+/// Where a server stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Stage {
+    Running,
+    /// What is posted is still served.
+    Stopping,
+    Closed,
+    Failed,
+}
+
+/// A stage that changes.
+#[derive(Debug, Default)]
+pub(super) struct StageWord(AtomicU32);
+
+impl StageWord {
+    pub fn get(&self) -> Stage {
+        match self.0.load(Ordering::Acquire) {
+            0 => Stage::Running,
+            1 => Stage::Stopping,
+            2 => Stage::Closed,
+            _ => Stage::Failed,
+        }
+    }
+
+    /// Whoever sees it sees what was done before: calls that were answered in the kernel's place, above all.
+    pub fn set(&self, stage: Stage) {
+        self.0.store(stage as u32, Ordering::Release);
+    }
+
+    /// Whether it was running, and is to stop now.
+    pub fn begin_stop(&self) -> bool {
+        let (from, to) = (Stage::Running as u32, Stage::Stopping as u32);
+        (self.0)
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+}
