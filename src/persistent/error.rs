@@ -188,8 +188,9 @@ pub enum ServerFailure {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server was stopped or dropped before it had answered.
-    #[error("`{handler}` was not served: its server has been stopped")]
+    /// The server was stopped or dropped before it had answered. A call that was posted before an orderly stop is served;
+    /// where the server had failed and was started again, whether the handler has run is not known.
+    #[error("`{handler}` was not answered: its server has been stopped")]
     Stopped {
         /// The function that was called.
         handler: String,
@@ -247,8 +248,10 @@ pub enum CallError {
         handler: String,
     },
     /// The words of the answer are not those that its seal was made for, although everything that the device wrote has
-    /// arrived.
-    #[error("`{handler}` was answered, and the answer's words do not fit together")]
+    /// arrived: somebody else has written over them. Whether the handler has run is not known.
+    #[error(
+        "`{handler}` was answered, and the answer's words do not fit together; look for what writes beyond its own memory"
+    )]
     Garbled {
         /// The function that was called.
         handler: String,

@@ -126,6 +126,12 @@ impl Frame {
         self.down()
     }
 
+    /// The words that the kernel writes.
+    #[cfg(test)]
+    pub fn answers(&self) -> &HostWords {
+        self.up()
+    }
+
     fn places(&self) -> Places {
         places(self.layout, self.lanes)
     }

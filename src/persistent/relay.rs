@@ -116,8 +116,8 @@ impl Relay {
     /// One lease.
     fn lease(&mut self) -> Result<Attempt, ServerFailure> {
         let core = &self.core;
-        let lease = match core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
-            0 => core.leases.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+        let lease = match core.leases.fetch_add(1, Ordering::AcqRel).wrapping_add(1) {
+            0 => core.leases.fetch_add(1, Ordering::AcqRel).wrapping_add(1),
             lease => lease,
         };
         let first = settle::first_awaited(&core.frame);

@@ -1,7 +1,7 @@
 //! What no program can bring about by itself: leases that are killed, at every phase of a call.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::device::{DeviceOptions, hooks};
@@ -9,7 +9,7 @@ use crate::kernel::{Constants, Program};
 use crate::persistent::frame::Frame;
 use crate::persistent::{CallError, PersistentKernel, ServerFailure};
 use crate::rpc::port::client::Client;
-use crate::rpc::port::layout::PortLayout;
+use crate::rpc::port::layout::{PREFIX, PortLayout};
 use crate::rpc::port::words::Words;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -175,6 +175,51 @@ fn a_slice_whose_answers_cannot_be_read_is_waited_for() {
             let lost = server.core.stuck.lock().unwrap().clone();
             lost.unwrap().wait_timeout(MINUTE).unwrap();
             server.restart().unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_never_whole_is_told() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    for adapter in context.adapters() {
+        let options = DeviceOptions {
+            unified_memory: Some(false),
+            ..DeviceOptions::default()
+        };
+        let device = context.device_at_with(adapter.index, options).unwrap();
+        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
+        let builder = PersistentKernel::builder(&device, &program.unwrap());
+        let server = builder.handler("next").start().unwrap();
+        let next = server.function::<(u32,), u32>("next").unwrap();
+        let frame = &server.core.frame;
+        assert!(frame.is_sealed());
+        for round in 0..6u32 {
+            assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
+            let mut call = next.begin(&(round,));
+            let (layout, answers) = (frame.layout(), frame.answers());
+            let begun = Instant::now();
+            while frame.is_awaited() {
+                assert!(begun.elapsed() < MINUTE);
+                std::thread::yield_now();
+            }
+            // Words of the answer are lost, at whichever port it is, once all have come.
+            device.finish().unwrap();
+            for port in 0..layout.ports {
+                let at = layout.results(port) + PREFIX * (round as usize % 2);
+                answers.store(at, answers.load(at) ^ 0x100);
+            }
+            let told = match round % 3 {
+                0 => call.wait(),
+                1 => pollster::block_on(&mut call),
+                _ => call.wait_timeout(MINUTE),
+            };
+            assert!(matches!(told, Err(CallError::Garbled { .. })), "{told:?}");
+        }
+        // Its ports are free again.
+        for result in next.call_many(&(0..200u32).map(|x| (x,)).collect::<Vec<_>>()) {
+            result.unwrap();
         }
     }
 }
