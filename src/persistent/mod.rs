@@ -173,7 +173,9 @@ pub use statistics::ServerStatistics;
 /// the same functions are called in the same way, but calls travel in *slices*: whatever was called while one launch ran is the
 /// next one, with one invocation for each call. A call takes as long as a launch then, and many calls at a time hardly longer:
 /// have many callers, and as many ports ([`PersistentKernelBuilder::ports`]). Handlers do not wait for functions of the host
-/// there; what they post has been served when the caller has its answer. [`PersistentKernel::tier`] tells.
+/// there; what they post has been served when the caller has its answer. A function that they post to must not wait for a
+/// call of the same server: that one is in a later slice, and the server is found to be stuck. [`PersistentKernel::tier`]
+/// tells.
 ///
 /// Dropping it stops it.
 pub struct PersistentKernel {

@@ -50,6 +50,7 @@ mod persistent_again;
 mod persistent_calls;
 mod persistent_leases;
 mod persistent_sliced;
+mod persistent_sliced_posts;
 mod persistent_threads;
 mod pointer_atomics;
 mod pointer_checks;
@@ -151,6 +152,7 @@ fn main() -> std::process::ExitCode {
         persistent_calls::CASES,
         persistent_leases::CASES,
         persistent_sliced::CASES,
+        persistent_sliced_posts::CASES,
         persistent_threads::CASES,
         pointer_atomics::CASES,
         pointer_checks::CASES,

@@ -8,8 +8,8 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::persistent::{MINUTE, MIX, builder, mix};
 use tombolo::{
-    CallError, Constants, Device, DeviceFunction, ExecutionError, HostServices, LaunchError,
-    PersistentKernel, Program, Ptr, ServerError, Tier,
+    CallError, Constants, Device, DeviceFunction, ExecutionError, PersistentKernel, Program, Ptr,
+    ServerError, Tier,
 };
 
 cases![
@@ -26,10 +26,9 @@ cases![
     slices_end_with_their_server,
     batches_end_with_their_server,
     work_groups_serve_calls_of_slices,
-    handlers_in_slices_post_to_the_host_and_do_not_wait,
 ];
 
-fn device(f: &Fixture) -> Device {
+pub fn device(f: &Fixture) -> Device {
     f.open(|options| options.live_memory = false)
 }
 
@@ -482,53 +481,4 @@ fn work_groups_serve_calls_of_slices(f: &Fixture) {
     for (result, i) in total.call_many(&calls).into_iter().zip(0u32..) {
         assert_eq!(result.unwrap(), 64 * i + 2016 * 3 * i);
     }
-}
-
-fn handlers_in_slices_post_to_the_host_and_do_not_wait(f: &Fixture) {
-    let device = device(f);
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let services = HostServices::builder()
-        .call("fn note(x: u32)", move |x: u32| {
-            let _ = sender.send(x);
-        })
-        .call("fn twice(x: u32) -> u32", |x: u32| 2 * x)
-        .start()
-        .unwrap();
-    let serve = |source: &str| {
-        let program = Program::with_services("server.wgsl", source, &services).unwrap();
-        let builder = PersistentKernel::builder(&device, &program).handler("work");
-        builder.services(&services)
-    };
-    let server = serve("fn work(x: u32) -> u32 { note_post(x); return x + 1u; }").start();
-    let server = server.unwrap_or_else(|error| panic!("{error}"));
-    let work = server.function::<(u32,), u32>("work").unwrap();
-    for x in 0..50 {
-        assert_eq!(work.call_timeout(&(x,), MINUTE).unwrap(), x + 1);
-        // Whoever has the answer knows that the post has arrived.
-        assert_eq!(receiver.try_recv(), Ok(x));
-    }
-    std::thread::scope(|scope| {
-        for thread in 0..8u32 {
-            let work = &work;
-            scope.spawn(move || {
-                for x in thread * 20..thread * 20 + 20 {
-                    assert_eq!(work.call_timeout(&(x,), MINUTE).unwrap(), x + 1);
-                }
-            });
-        }
-    });
-    let mut noted: Vec<u32> = receiver.try_iter().collect();
-    noted.sort_unstable();
-    assert!(noted.into_iter().eq(0..160));
-    server.stop();
-    let error = serve("fn work(x: u32) -> u32 { return twice(x); }")
-        .start()
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            ServerError::Launch(LaunchError::NeedsLiveMemory { .. })
-        ),
-        "{error}"
-    );
 }
