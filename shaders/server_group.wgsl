@@ -13,6 +13,9 @@ var<private> tombolo_server_seen: u32;
 var<private> tombolo_server_port: u32;
 var<private> tombolo_server_end: u32;
 var<private> tombolo_server_leaving: bool;
+// Where a look at all ports begins, and the one that is being made.
+var<private> tombolo_server_start: u32;
+var<private> tombolo_server_offset: u32;
 // Where the answer of the call is told; of lane 0, as the next port of a kernel and what was known of them.
 var<private> tombolo_server_reply: u32;
 var<private> tombolo_server_guest: u32;
@@ -39,18 +42,19 @@ fn tombolo_server_next(granted: u32, most: u32) {
     loop {
         var found = false;
         loop {
-            if found || tombolo_server_port >= tombolo_server_end || tombolo_server_fault != 0u {
+            if found || tombolo_server_port >= tombolo_server_end || tombolo_server_fault != 0u $or_over$ {
                 break;
             }
             let port = tombolo_server_port;
-            let request = atomicLoad(&tombolo_server[$requests$u + port]);
-            if request != atomicLoad(&tombolo_server[$locks$u + port]) {
+            $at$
+            let request = atomicLoad(&tombolo_server[$requests$u + at]);
+            if request != atomicLoad(&tombolo_server[$locks$u + at]) {
                 tombolo_server_fence();
                 tombolo_server_take(
-                    $arguments$u + port * $stride$u,
-                    $results$u + port * $stride$u,
-                    $locks$u + port,
-                    $replies$u + port,
+                    $arguments$u + at * $stride$u,
+                    $results$u + at * $stride$u,
+                    $locks$u + at,
+                    $replies$u + at,
                     request,
                 );
                 found = true;
@@ -73,9 +77,11 @@ $wait$
         tombolo_server_leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
         tombolo_server_port = 0u;
         tombolo_server_end = $ports$u;
+        tombolo_server_offset = tombolo_server_start;
         if $single$ && !tombolo_server_leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u {
             tombolo_server_port = min(bell & 0xffffu, $ports$u);
             tombolo_server_end = min(tombolo_server_port + 1u, $ports$u);
+            tombolo_server_offset = 0u;
         }
 $known_posts$
         tombolo_server_seen = bell;
@@ -89,6 +95,7 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let lease = atomicLoad(&tombolo_server[$lease$u]);
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
+$start$
     tombolo_server_seen = atomicLoad(&tombolo_server[$bell$u]);
 $first_posts$
     tombolo_server_fence();

@@ -1,6 +1,6 @@
         // Ports of kernels of other devices, behind those of the host; see `server_kernels.wgsl`.
         loop {
-            if found || tombolo_server_guest >= $guests$u || tombolo_server_fault != 0u {
+            if found || tombolo_server_guest >= $guests$u || tombolo_server_fault != 0u $or_over$ {
                 break;
             }
             let guest = tombolo_server_guest;

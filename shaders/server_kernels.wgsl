@@ -2,7 +2,7 @@
         // client writes and counts up: so nothing is asked of atomics between devices.
         var guest = lane;
         loop {
-            if guest >= $guests$u {
+            if guest >= $guests$u $or_over$ {
                 break;
             }
             let area = $first$u + guest / $each$u * $area$u;

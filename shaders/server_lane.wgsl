@@ -38,6 +38,7 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let lease = atomicLoad(&tombolo_server[$lease$u]);
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
+$start$
     // Before the first look at anything else: whatever changes later rings later.
     var seen = atomicLoad(&tombolo_server[$bell$u]);
 $first_posts$
@@ -56,18 +57,20 @@ $first_posts$
             end = min(end, hint + 1u);
         }
 $only_kernels$
+        $offset$
         loop {
-            if port >= end {
+            if port >= end $or_over$ {
                 break;
             }
-            let request = atomicLoad(&tombolo_server[$requests$u + port]);
-            if tombolo_server_fault == 0u && request != atomicLoad(&tombolo_server[$locks$u + port]) {
+            $at$
+            let request = atomicLoad(&tombolo_server[$requests$u + at]);
+            if tombolo_server_fault == 0u && request != atomicLoad(&tombolo_server[$locks$u + at]) {
                 tombolo_server_fence();
                 tombolo_server_answer(
-                    $arguments$u + port * $stride$u,
-                    $results$u + port * $stride$u,
-                    $locks$u + port,
-                    $replies$u + port,
+                    $arguments$u + at * $stride$u,
+                    $results$u + at * $stride$u,
+                    $locks$u + at,
+                    $replies$u + at,
                     request,
                 );
             }

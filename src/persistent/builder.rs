@@ -91,7 +91,10 @@ fn share(budget: Option<u32>, wanted: Option<u32>, calls: bool) -> (u32, u32) {
             let turns = wanted.unwrap_or(all / 2).clamp(1, (all / 8 * 7).max(1));
             // Whoever waits for the host gets nearly all of it.
             let most = all.saturating_sub(turns);
-            (if calls { most.min(all / 16) } else { most }, turns)
+            (
+                (if calls { most.min(all / 16) } else { most }).max(1),
+                turns,
+            )
         }
     }
 }
@@ -285,6 +288,7 @@ impl PersistentKernelBuilder {
             together,
             split: capabilities.splits_ports(),
             rations: capabilities.is_lavapipe(),
+            rotates: budget.is_some(),
             fails: self.program.may_fail(),
             calls,
             group: self.program.free_group(),
@@ -349,6 +353,9 @@ impl PersistentKernelBuilder {
             launch,
             buffers,
             most,
+            rationed: budget.is_some(),
+            next: 0,
+            missed: None,
             called: std::time::Instant::now(),
         };
         let callers = Callers::new(&core, recipe);

@@ -187,11 +187,12 @@ impl Core {
         self.interrupts.count()
     }
 
-    /// Sets up a lease that may take so many turns, before it is launched; the requests to leave that it begins with.
-    pub fn grant(&self, lease: u32, most: u32) -> u32 {
+    /// Sets up a lease that may take so many turns and looks at a port first, before it is launched; the requests to leave that
+    /// it begins with.
+    pub fn grant(&self, lease: u32, most: u32, start: usize) -> u32 {
         // A lease that is asked to end before it begins looks at all ports once.
         let granted = self.interrupts();
-        self.frame.grant(lease, granted, most);
+        self.frame.grant(lease, granted, most, start);
         self.granted.store(granted, Ordering::Release);
         granted
     }

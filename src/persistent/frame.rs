@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!      0        the ports (`rpc::port::layout`), of which threads of the host are the clients
-//!   ports.words()  bell | yielded | granted | lease | most | …        one cache line, written by the host
+//!   ports.words()  bell | yielded | granted | lease | most | start | …     one cache line, written by the host
 //!        + 16   done       one word for each lane: the lease that it has left         written by the kernel
 //!        …      beat       one word for each lane: calls it has served in this lease  written by the kernel
 //! ```
@@ -194,12 +194,13 @@ impl Frame {
         self.ring(0xffff, 1);
     }
 
-    /// Sets up the next lease: its number, what it was granted, and the turns that it may take.
-    pub fn grant(&self, lease: u32, granted: u32, most: u32) {
+    /// Sets up the next lease: its number, what it was granted, the turns that it may take, and the port that it looks at first.
+    pub fn grant(&self, lease: u32, granted: u32, most: u32, start: usize) {
         let places = self.places();
         self.store(places.lease, lease);
         self.store(places.granted, granted);
         self.store(places.most, most);
+        self.store(places.start, start as u32);
         for lane in 0..self.lanes {
             // Each lease counts from 0.
             self.up().store(places.beat + lane, 0);
@@ -330,6 +331,7 @@ pub(super) fn places(layout: PortLayout, lanes: usize) -> Places {
         granted: host + 2,
         lease: host + 3,
         most: host + 4,
+        start: host + 5,
         done,
         beat: done + lanes.next_multiple_of(LINE),
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::amiss::Amiss;
+use super::block::{Block, GuestCall};
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use super::port_client::ARRIVAL;
@@ -21,6 +22,8 @@ use crate::rpc::port::words::Words as _;
 
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
+/// Leases that may leave a kernel's call behind others that take all turns.
+const MISSES: u32 = 1000;
 /// How often the relay looks after a lease.
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
 
@@ -32,6 +35,12 @@ pub(super) struct Relay {
     pub buffers: Vec<DeviceBuffer<u32>>,
     /// Turns that a lease may begin calls in.
     pub most: u32,
+    /// A driver ends loops, so that a lease may end behind a few calls.
+    pub rationed: bool,
+    /// The port that the next lease may begin with.
+    pub next: usize,
+    /// A call of a kernel of another device, and how many leases in a row have left it.
+    pub missed: Option<(GuestCall, u32)>,
     /// When somebody has called last.
     pub called: Instant,
 }
@@ -120,12 +129,20 @@ impl Relay {
             0 => core.leases.fetch_add(1, Ordering::AcqRel).wrapping_add(1),
             lease => lease,
         };
-        let first = settle::first_awaited(&core.frame);
-        let guest = (core.frame.block()).and_then(settle::first_awaited);
+        // Where a lease may end behind a few calls each port has its turn to be the first.
+        let first = core.frame.first_awaited_from(self.next);
+        let start = match first {
+            Some((port, _)) if self.rationed => {
+                self.next = (port + 1) % core.frame.layout().ports;
+                port
+            }
+            _ => 0,
+        };
+        let guest = (core.frame.block()).and_then(Block::first_awaited);
         if first.is_some() {
             self.called = Instant::now();
         }
-        let granted = core.grant(lease, self.most);
+        let granted = core.grant(lease, self.most, start);
         for buffer in &self.buffers {
             // Calls that failed are told by themselves.
             buffer.forgive();
@@ -153,13 +170,33 @@ impl Relay {
                     what,
                 });
             }
-            if let (Some(block), Some(guest), true) = (core.frame.block(), guest, faultless) {
-                // What kernels have posted, and what they have not got, may be their own doing: each is told for itself.
-                settle::give_up_at(block, guest, [FAILED, 0]);
-            }
+            self.tell_guest(guest.filter(|_| faultless));
+            let core = &self.core;
             core.counters.ended(cause);
         }
         end
+    }
+
+    /// Gives up calls of kernels that the lease which is over could have answered. What kernels have posted, and what they
+    /// have not got, may be their own doing: each is told for itself.
+    fn tell_guest(&mut self, call: Option<GuestCall>) {
+        let (Some(block), Some(call)) = (self.core.frame.block(), call) else {
+            self.missed = None;
+            return;
+        };
+        let missed = match self.missed {
+            Some((known, leases)) if known == call => leases + 1,
+            _ => 1,
+        };
+        self.missed = Some((call, missed));
+        // Other calls may have taken all turns.
+        let most = if self.rationed { MISSES } else { 1 };
+        if block.is_taken(call) {
+            block.give_up_at(call, FAILED);
+        } else if missed >= most {
+            // It looks at none of them.
+            block.give_up(false, FAILED);
+        }
     }
 
     /// What the lease that is over has left amiss. Over a bus words may arrive behind it.

@@ -20,13 +20,15 @@ use crate::persistent::{
 use crate::rpc::port::words::Words as _;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How long a lease is waited for that does not end.
+const WAIT: Duration = Duration::from_millis(300);
 const PORTS: usize = 8;
 
 type Next = DeviceFunction<(u32,), u32>;
 
 /// Behind the words of a lease: which evil the kernel is to do.
 pub(super) fn evil_at(places: &Places) -> usize {
-    places.most + 1
+    places.start + 1
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,12 +77,12 @@ const EVILS: [Evil; 17] = [
     Header,
     Requests,
     NoBeat,
-    BeatsForEver,
-    ForEver,
     NoDone,
     OtherDone,
     EarlyDone,
     Blind,
+    BeatsForEver,
+    ForEver,
 ];
 
 impl Evil {
@@ -313,14 +315,21 @@ fn builder(device: &Device, together: bool) -> PersistentKernelBuilder {
     }
 }
 
+fn spoiled(device: &Device, together: bool, stuck: Duration) -> (PersistentKernel, Next) {
+    let policy = LeasePolicy::of(device.capabilities());
+    let policy = policy.time(Duration::from_millis(5)).stuck(stuck);
+    let mut server = builder(device, together).ports(PORTS).leases(policy);
+    server.spoil = Some(spoil);
+    let server = server.start().unwrap_or_else(|error| panic!("{error}"));
+    let name = if together { "together" } else { "next" };
+    let next = server.function(name).unwrap();
+    (server, next)
+}
+
 impl Bed {
     fn new(device: Device, together: bool) -> Self {
-        let policy = LeasePolicy::of(device.capabilities())
-            .time(Duration::from_millis(5))
-            .stuck(Duration::from_millis(500));
-        let mut spoiled = builder(&device, together).ports(PORTS).leases(policy);
-        spoiled.spoil = Some(spoil);
-        let spoiled = spoiled.start().unwrap_or_else(|error| panic!("{error}"));
+        // Drivers compile when a kernel is launched first.
+        let (spoiled, next) = spoiled(&device, together, MINUTE);
         let honest = builder(&device, false).start().unwrap();
         let add = "@group(0) @binding(0) var<storage, read_write> sums: array<u32>;
             @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -330,7 +339,7 @@ impl Bed {
         let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
         let sums = device.buffer(&[1u32; 64]).unwrap();
         Self {
-            next: (spoiled.function(if together { "together" } else { "next" })).unwrap(),
+            next,
             other: honest.function("next").unwrap(),
             add: kernel.launch().buffer("sums", &sums).invocations(64),
             _honest: honest,
@@ -452,6 +461,10 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
             let rationed = device.capabilities().loop_budget().is_some();
             let mut bed = Bed::new(device, together);
             for evil in EVILS {
+                if evil == BeatsForEver {
+                    // From here on leases are waited for.
+                    (bed.spoiled, bed.next) = spoiled(&bed.device, together, WAIT);
+                }
                 bed.does(evil);
                 let (error, failure) = bed.call(evil);
                 assert!(

@@ -13,7 +13,7 @@ use crate::persistent::{LeasePolicy, PersistentKernel};
 use crate::rpc::port::words::Words as _;
 
 const MINUTE: Duration = Duration::from_secs(60);
-const COUNT: u32 = 24;
+const COUNT: u32 = 16;
 const POISON: u32 = 0xdead_beef;
 
 #[test]

@@ -15,6 +15,7 @@ cases![
     leases_end_by_their_turns_alone,
     leases_end_by_their_time_alone,
     leases_end_for_others_alone,
+    long_calls_share_what_a_lease_may_take,
     every_end_has_one_cause,
     a_failure_ends_the_lease_of_all_lanes,
     others_wait_for_few_calls,
@@ -134,6 +135,30 @@ fn leases_end_for_others_alone(f: &Fixture) {
     assert!(found.turns == 0 || is_rationed(&device), "{found:?}");
     assert!(found.leases >= LAUNCHES, "{found:?}");
     work.check();
+}
+
+/// Together they take many times what one lease may, and each takes more than half of what is left after another.
+fn long_calls_share_what_a_lease_may_take(f: &Fixture) {
+    let source = "
+        fn triangle(n: u32) -> u32 { var sum = 0u; for (var i = 0u; i <= n; i++) { sum += i; } return sum; }";
+    let device = f.open(|_| {});
+    let policy = endless(&device);
+    let server = start(builder(&device, source).handler("triangle").leases(policy));
+    let triangle = server.function::<(u32,), u32>("triangle").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let triangle = &triangle;
+            scope.spawn(move || {
+                for i in 0..25 {
+                    let n = 20_000 + 100 * thread + i;
+                    let result = triangle.call_timeout(&(n,), MINUTE).unwrap();
+                    assert_eq!(result, n * (n + 1) / 2);
+                }
+            });
+        }
+    });
+    assert!(server.failure().is_none());
+    assert!(server.statistics().turns > 0 || !is_rationed(&device));
 }
 
 fn every_end_has_one_cause(f: &Fixture) {

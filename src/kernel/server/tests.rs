@@ -26,6 +26,7 @@ fn places() -> Places {
         granted: 802,
         lease: 803,
         most: 804,
+        start: 805,
         done: 816,
         beat: 848,
     }
@@ -63,6 +64,7 @@ fn every_form_validates() {
                 together,
                 split,
                 rations,
+                rotates: rations,
                 fails: false,
                 calls: false,
                 turns: 1000,
@@ -132,6 +134,7 @@ fn what_cannot_be_called_is_told() {
             together: together.then_some(64),
             split: false,
             rations: false,
+            rotates: false,
             fails: false,
             calls: false,
             turns: 1,

@@ -28,6 +28,7 @@ pub(crate) struct Places {
     pub granted: usize,
     pub lease: usize,
     pub most: usize,
+    pub start: usize,
     pub done: usize,
     pub beat: usize,
 }
@@ -43,6 +44,9 @@ pub(crate) struct ServerShape {
     pub split: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
     pub rations: bool,
+    /// A lease may end by the turns of a few calls: none is looked for when it has too few left, and the next lease
+    /// begins to look at another port.
+    pub rotates: bool,
     /// The program may give up (`assert`, `panic`).
     pub fails: bool,
     /// The program calls functions of the host, and its turns of waiting count.
@@ -135,6 +139,31 @@ pub(crate) fn write(
         begin = "tombolo_call_looks = turns;";
     }
     let guests = guests(shape);
+    // Each port belongs to one lane: those of several lanes stay where they are.
+    let rotates = shape.rotates && shape.lanes == 1;
+    let count = places.ports;
+    let granted = format!("atomicLoad(&tombolo_server[{}u]) % {count}u", places.start);
+    let (start, offset, at) = match (rotates, shape.together) {
+        (false, _) => (String::new(), "", "let at = port;".to_owned()),
+        (true, None) => (
+            format!("let start = {granted};"),
+            "let offset = select(start, 0u, single);",
+            format!("var at = port + offset; at -= select(0u, {count}u, at >= {count}u);"),
+        ),
+        (true, Some(_)) => (
+            format!(
+                "tombolo_server_start = {granted}; tombolo_server_offset = tombolo_server_start;"
+            ),
+            "",
+            format!(
+                "var at = port + tombolo_server_offset; at -= select(0u, {count}u, at >= {count}u);"
+            ),
+        ),
+    };
+    let or_over = match shape.rotates {
+        true => "|| tombolo_server_turns >= most",
+        false => "",
+    };
     let binding = format!("@group({}) @binding(0)", shape.group);
     let own = if shape.together.is_some() {
         GROUP
@@ -168,6 +197,10 @@ pub(crate) fn write(
         .replace("$or_failed$", or_failed)
         .replace("$or_posts$", guests.or)
         .replace("$known_posts$", guests.known)
+        .replace("$start$", &start)
+        .replace("$offset$", offset)
+        .replace("$at$", &at)
+        .replace("$or_over$", or_over)
         .replace("$single$", if shape.split { "false" } else { "true" })
         .replace("$out$", out);
     let numbers = [
