@@ -6,25 +6,49 @@
 //! half of their ports themselves, and could have the server look at fault: what they miss is told to each of them.
 
 use super::frame::Frame;
-use super::settle::Calls;
+use super::settle::{self, Calls};
+
+/// Something that leases in a row have left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Missed<T>(Option<(T, u32)>);
+
+impl<T> Missed<T> {
+    pub const NONE: Self = Self(None);
+}
+
+impl<T: PartialEq + Copy> Missed<T> {
+    /// Notes what the last one has left; how many have.
+    pub fn note(&mut self, left: Option<T>) -> u32 {
+        self.0 = left.map(|left| match self.0 {
+            Some((known, leases)) if known == left => (left, leases.saturating_add(1)),
+            _ => (left, 1),
+        });
+        self.0.map_or(0, |(_, leases)| leases)
+    }
+}
 
 /// A port, and what is wrong there.
 pub(super) type Amiss = (usize, &'static str);
 
 impl Frame {
-    /// What a lease has left that no server leaves. `first`: a call that was posted before it began. `faultless`: no call has
-    /// failed in it, so that it has looked at every port.
-    pub fn amiss(&self, first: Option<(usize, u32)>, faultless: bool) -> Option<Amiss> {
-        (0..self.layout().ports)
-            .find_map(|port| Some((port, self.amiss_at(port)?)))
-            .or_else(|| {
-                let (port, request) = first.filter(|_| faultless)?;
-                let is_left = self.request(port) == request && self.reply(port) != request;
-                is_left.then_some((
-                    port,
-                    "a call was left that was posted before the lease began",
-                ))
-            })
+    /// What a lease has left that no server leaves. `first`: a call that it has seen and could answer, if there was one.
+    pub fn amiss(&self, first: Option<(usize, u32)>) -> Option<Amiss> {
+        let amiss_at = |port| Some((port, self.amiss_at(port)?));
+        (0..self.layout().ports).find_map(amiss_at).or_else(|| {
+            let call = first.filter(|&call| settle::is_left(self, call))?;
+            Some((
+                call.0,
+                "a call was left that was posted before the lease began",
+            ))
+        })
+    }
+
+    /// A call without an answer that is not where the kernel looks for it: whoever posts it is not at the end of that, or
+    /// something has written over it.
+    pub fn first_hidden(&self) -> Option<(usize, u32)> {
+        let calls = (0..self.layout().ports).map(|port| (port, self.request(port)));
+        let mut left = calls.filter(|&call| settle::is_left(self, call));
+        left.find(|&(port, _)| !self.is_shown(port))
     }
 
     fn amiss_at(&self, port: usize) -> Option<&'static str> {

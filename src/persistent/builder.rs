@@ -4,6 +4,7 @@ mod sliced;
 
 use std::sync::{Arc, Mutex};
 
+use super::amiss::Missed;
 use super::block::{Block, can_share};
 use super::callers::{Callers, Recipe};
 use super::core::Core;
@@ -355,7 +356,8 @@ impl PersistentKernelBuilder {
             most,
             rationed: budget.is_some(),
             next: 0,
-            missed: None,
+            missed: Missed::NONE,
+            hidden: Missed::NONE,
             called: std::time::Instant::now(),
         };
         let callers = Callers::new(&core, recipe);

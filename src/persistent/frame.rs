@@ -257,6 +257,11 @@ impl Frame {
         settle::is_awaited(self) || self.block().is_some_and(settle::is_awaited)
     }
 
+    /// Whether what was posted last at a port is where the kernel looks for it: whoever posts notes it for the host first.
+    pub fn is_shown(&self, port: usize) -> bool {
+        self.down().load(self.layout.request(port)) == self.request(port)
+    }
+
     /// Ports that a lease looks at, of threads and of kernels of other devices.
     pub fn all_ports(&self) -> usize {
         self.layout.ports + self.block().map_or(0, Calls::ports)

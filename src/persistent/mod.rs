@@ -57,6 +57,8 @@ mod tests;
 #[cfg(test)]
 mod tests_bytes;
 #[cfg(test)]
+mod tests_evil;
+#[cfg(test)]
 mod tests_hostile;
 #[cfg(test)]
 mod tests_hostile_guests;

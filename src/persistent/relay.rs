@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::amiss::Amiss;
-use super::block::{Block, GuestCall};
+use super::amiss::{Amiss, Missed};
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use super::port_client::ARRIVAL;
-use super::settle;
+use super::settle::{self, Calls as _};
 use super::statistics::Cause;
 use crate::device::resident::{self, Resident};
 use crate::device::wait::lock;
@@ -22,8 +21,8 @@ use crate::rpc::port::words::Words as _;
 
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
-/// Leases that may leave a kernel's call behind others that take all turns.
-const MISSES: u32 = 1000;
+/// Leases that may leave a kernel's call behind others that take all turns, or a call whose caller was stopped at posting it.
+const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 /// How often the relay looks after a lease.
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
 
@@ -39,8 +38,10 @@ pub(super) struct Relay {
     pub rationed: bool,
     /// The port that the next lease may begin with.
     pub next: usize,
-    /// A call of a kernel of another device, and how many leases in a row have left it.
-    pub missed: Option<(GuestCall, u32)>,
+    /// A call of a kernel of another device that leases have left.
+    pub missed: Missed<(usize, u32)>,
+    /// A call that was posted, and was not where leases look.
+    pub hidden: Missed<(usize, u32)>,
     /// When somebody has called last.
     pub called: Instant,
 }
@@ -130,16 +131,18 @@ impl Relay {
             lease => lease,
         };
         // Where a lease may end behind a few calls each port has its turn to be the first.
-        let first = core.frame.first_awaited_from(self.next);
-        let start = match first {
+        let awaited = settle::first_awaited_from(&core.frame, self.next);
+        // Whoever posts it may not be at the end of that.
+        let first = awaited.filter(|&(port, _)| core.frame.is_shown(port));
+        let start = match awaited {
             Some((port, _)) if self.rationed => {
                 self.next = (port + 1) % core.frame.layout().ports;
                 port
             }
             _ => 0,
         };
-        let guest = (core.frame.block()).and_then(Block::first_awaited);
-        if first.is_some() {
+        let guest = (core.frame.block()).and_then(settle::first_awaited);
+        if awaited.is_some() {
             self.called = Instant::now();
         }
         let granted = core.grant(lease, self.most, start);
@@ -160,8 +163,14 @@ impl Relay {
         }
         core.end_lease(lease, granted);
         if let Ok(Attempt::Over(cause)) = end {
+            // A lease in which a call has failed looks at nothing more.
             let faultless = cause != Cause::Fault;
-            if let Some((port, what)) = Self::amiss(core, first, faultless) {
+            let hidden = core.frame.first_hidden().filter(|_| faultless);
+            let mut amiss = Self::amiss(core, first.filter(|_| faultless));
+            if self.hidden.note(hidden) >= MISSES {
+                amiss = amiss.or(hidden.map(|(port, _)| (port, "a call was written over")));
+            }
+            if let Some((port, what)) = amiss {
                 core.counters.ended(Cause::Failed);
                 return Err(ServerFailure::Garbled {
                     lease,
@@ -179,31 +188,30 @@ impl Relay {
 
     /// Gives up calls of kernels that the lease which is over could have answered. What kernels have posted, and what they
     /// have not got, may be their own doing: each is told for itself.
-    fn tell_guest(&mut self, call: Option<GuestCall>) {
-        let (Some(block), Some(call)) = (self.core.frame.block(), call) else {
-            self.missed = None;
+    fn tell_guest(&mut self, call: Option<(usize, u32)>) {
+        let Some(block) = self.core.frame.block() else {
             return;
         };
-        let missed = match self.missed {
-            Some((known, leases)) if known == call => leases + 1,
-            _ => 1,
+        let call = call.filter(|&call| settle::is_left(block, call));
+        let missed = self.missed.note(call);
+        let Some(call) = call else {
+            return;
         };
-        self.missed = Some((call, missed));
         // Other calls may have taken all turns.
         let most = if self.rationed { MISSES } else { 1 };
-        if block.is_taken(call) {
-            block.give_up_at(call, FAILED);
+        if block.taken(call.0) == call.1 {
+            settle::give_up_at(block, call, [FAILED, 0]);
         } else if missed >= most {
             // It looks at none of them.
-            block.give_up(false, FAILED);
+            settle::give_up(block, false, [FAILED, 0]);
         }
     }
 
     /// What the lease that is over has left amiss. Over a bus words may arrive behind it.
-    fn amiss(core: &Core, first: Option<(usize, u32)>, faultless: bool) -> Option<Amiss> {
+    fn amiss(core: &Core, first: Option<(usize, u32)>) -> Option<Amiss> {
         let begun = Instant::now();
         loop {
-            let found = core.frame.amiss(first, faultless);
+            let found = core.frame.amiss(first);
             if found.is_none() || !core.frame.is_sealed() || begun.elapsed() >= ARRIVAL {
                 return found;
             }

@@ -22,8 +22,20 @@ pub(super) fn is_awaited(calls: &impl Calls) -> bool {
 
 /// The port of a call without an answer, and its request.
 pub(super) fn first_awaited(calls: &impl Calls) -> Option<(usize, u32)> {
-    let mut all = (0..calls.ports()).map(|port| (port, calls.request(port)));
-    all.find(|&(port, request)| request != calls.reply(port))
+    first_awaited_from(calls, 0)
+}
+
+/// The same, where the search begins at some port.
+pub(super) fn first_awaited_from(calls: &impl Calls, start: usize) -> Option<(usize, u32)> {
+    let ports = calls.ports();
+    let ports = (start..ports).chain(0..start.min(ports));
+    (ports.map(|port| (port, calls.request(port))))
+        .find(|&(port, request)| request != calls.reply(port))
+}
+
+/// Whether a call, by its port and request, still has no answer.
+pub(super) fn is_left(calls: &impl Calls, (port, request): (usize, u32)) -> bool {
+    calls.request(port) == request && calls.reply(port) != request
 }
 
 /// Answers every call without an answer, or those alone that the kernel had taken. Only while no lease runs.
@@ -43,7 +55,7 @@ pub(super) fn give_up(calls: &impl Calls, taken_only: bool, head: [u32; 2]) {
 
 /// The same for one call, if it still has no answer.
 pub(super) fn give_up_at(calls: &impl Calls, (port, request): (usize, u32), head: [u32; 2]) {
-    if calls.request(port) == request && calls.reply(port) != request {
+    if is_left(calls, (port, request)) {
         calls.take(port, request);
         calls.answer(port, request, head);
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::frame::places;
-use super::tests_hostile::{Evil, evil_at, spoil};
+use super::tests_evil::{Evil, evil_at, spoil};
 use crate::context::Context;
 use crate::device::{CallStatus, ExecutionError, WaitError, hooks};
 use crate::kernel::{Constants, Program};
