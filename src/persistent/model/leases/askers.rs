@@ -75,7 +75,7 @@ impl State {
             state.askers.extend(next);
             found.push(state);
         }
-        if setup.stops {
+        if self.stop != StopAt::Over {
             let mut state = self.clone();
             state.stop = match self.stop {
                 StopAt::Ready => {
@@ -94,9 +94,7 @@ impl State {
                 }
                 StopAt::Over => StopAt::Over,
             };
-            if self.stop != StopAt::Over {
-                found.push(state);
-            }
+            found.push(state);
         }
         self.restart(setup, found);
     }
@@ -107,6 +105,9 @@ impl State {
             OnDevice::Running(_) => setup.flaw == Flaw::RestartBesideLease,
             _ => self.shared.memory.flying[Side::Server as usize].is_empty(),
         };
+        if self.restarting.is_none() && self.restarts == setup.restarts {
+            return;
+        }
         let mut state = self.clone();
         match &self.restarting {
             // `stop` has waited for the relay, and `stuck` for the lease.

@@ -108,7 +108,14 @@ fn setups() -> Vec<(Setup, usize)> {
         ),
         (ASKED, 30_000),
         (ASKED_TWICE, 55_000),
-        (Setup { asks: 1, ..STAYS }, 9_000),
+        (
+            Setup {
+                asks: 1,
+                watched: true,
+                ..STAYS
+            },
+            15_000,
+        ),
         (FAULTY, 13_000),
         (
             Setup {
@@ -180,9 +187,10 @@ fn setups() -> Vec<(Setup, usize)> {
             Setup {
                 asks: 1,
                 callers: 1,
+                watched: true,
                 ..BUS
             },
-            8_000,
+            15_000,
         ),
     ]
 }
