@@ -209,3 +209,24 @@ pub(super) fn spoil(mut text: String, places: &Places) -> String {
     put(&mut text, &leave, &stay);
     text
 }
+
+/// Arguments for which a slice is answered with a status that means nothing, with a failure of which nobody has heard, and
+/// with the number of another lease.
+pub(super) const SLICE_EVILS: [u32; 3] = [77_000, 13_000, 5_000];
+
+/// The kernel of slices, with these evils.
+pub(super) fn spoil_slices(mut text: String, _: &Places) -> String {
+    let [status, failed, lease] = SLICE_EVILS;
+    let own = "tombolo_answers[results + 1u] = tombolo_requests[1];";
+    let x = match text.contains("tombolo_server_call") {
+        true => "call[5]",
+        false => "tombolo_requests[arguments + 2u]",
+    };
+    let wrong = format!(
+        "if {x} == {status}u {{ tombolo_answers[results] = 77u; }}
+        if {x} == {failed}u {{ tombolo_answers[results] = 13u; }}
+        tombolo_answers[results + 1u] = tombolo_requests[1] + select(0u, 1u, {x} == {lease}u);"
+    );
+    put(&mut text, own, &wrong);
+    text
+}

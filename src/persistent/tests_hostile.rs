@@ -298,3 +298,50 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
         }
     }
 }
+
+#[test]
+fn slices_that_are_answered_wrongly_are_told() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    for adapter in context.adapters() {
+        for together in [false, true] {
+            let options = DeviceOptions {
+                live_memory: false,
+                ..DeviceOptions::default()
+            };
+            let device = context.device_at_with(adapter.index, options).unwrap();
+            let mut server = builder(&device, together).ports(PORTS);
+            server.spoil = Some(spoil_slices);
+            let server = server.start().unwrap_or_else(|error| panic!("{error}"));
+            let name = if together { "together" } else { "next" };
+            let next: Next = server.function(name).unwrap();
+            for (round, evil) in (0..3u32).flat_map(|round| SLICE_EVILS.map(|evil| (round, evil))) {
+                // Others in the same slice, or another one.
+                let others = [1, 2, 3].map(|x| next.begin(&(x,)));
+                let error = next.call_timeout(&(evil,), MINUTE).unwrap_err();
+                let is_lost = evil == SLICE_EVILS[2];
+                match &error {
+                    CallError::Malformed { status, .. } if !is_lost => {
+                        assert_eq!(*status, evil / 1000, "round {round}");
+                    }
+                    CallError::Server { failure, .. } if is_lost => assert!(
+                        matches!(**failure, ServerFailure::LeaseKilled { .. }),
+                        "{failure}"
+                    ),
+                    error => panic!("{evil}: {error}"),
+                }
+                for (other, x) in others.into_iter().zip(1..) {
+                    match answer(other) {
+                        Ok(answer) => assert_eq!(answer, x + 1),
+                        Err(CallError::Server { .. }) if is_lost => {}
+                        Err(error) => panic!("{evil}: {error}"),
+                    }
+                }
+                assert_eq!(server.failure().is_some(), is_lost);
+                server.restart().unwrap();
+                assert_eq!(next.call_timeout(&(7,), MINUTE).unwrap(), 8);
+            }
+            assert_eq!(server.statistics().killed, 3);
+        }
+    }
+}
