@@ -24,7 +24,6 @@ cases![
     a_handler_that_fails_fails_its_call_alone,
     a_handler_that_never_ends_is_ended,
     long_loops_fit_into_leases,
-    long_loops_of_many_callers_fit_into_leases,
     whole_work_groups_serve_calls,
     lanes_of_a_group_that_fail_are_told,
     a_server_of_the_host_answers_the_same,
@@ -403,33 +402,6 @@ fn long_loops_fit_into_leases(f: &Fixture) {
             triangle.call_timeout(&(n,), MINUTE).unwrap(),
             n * (n + 1) / 2
         );
-    }
-}
-
-/// Calls that are posted together, each of which takes a good part of what an adapter with a loop budget has.
-fn long_loops_of_many_callers_fit_into_leases(f: &Fixture) {
-    let source = "
-        fn triangle(n: u32) -> u32 { var sum = 0u; for (var i = 0u; i <= n; i++) { sum += i; } return sum; }
-        fn together(lane: u32, n: u32) -> u32 { return triangle(n); }";
-    for name in ["triangle", "together"] {
-        let builder = builder(&f.device, source).ports(16);
-        let server = start(match name {
-            "triangle" => builder.handler(name),
-            _ => builder.group_handler(name),
-        });
-        let triangle = server.function::<(u32,), u32>(name).unwrap();
-        std::thread::scope(|scope| {
-            for thread in 0..8 {
-                let triangle = &triangle;
-                scope.spawn(move || {
-                    for i in 0..20 {
-                        let n = 15_000 + 100 * thread + 50 * i;
-                        let result = triangle.call_timeout(&(n,), MINUTE).unwrap();
-                        assert_eq!(result, n * (n + 1) / 2, "{name}: {n}");
-                    }
-                });
-            }
-        });
     }
 }
 

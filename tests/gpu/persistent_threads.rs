@@ -2,11 +2,12 @@
 //! no call is lost, served twice, or given another's arguments or answer.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, MIX, builder, is_sliced, mix, start};
+use crate::persistent::{MINUTE, MIX, builder, is_sliced, mix, start, until};
 use pollster::block_on;
 use tombolo::{CallError, DeviceFunction, LeasePolicy, PersistentKernel, PersistentKernelBuilder};
 
@@ -15,6 +16,7 @@ cases![
     one_lane_serves_one_call_at_a_time,
     updates_that_exclude_each_other_lose_nothing,
     few_ports_keep_callers_apart,
+    long_loops_of_many_callers_fit_into_leases,
 ];
 
 const THREADS: u32 = 64;
@@ -273,5 +275,37 @@ fn few_ports_keep_callers_apart(f: &Fixture) {
     for (id, (&count, &is_answered)) in served.iter().zip(&*answered.lock().unwrap()).enumerate() {
         let least = u32::from(is_answered);
         assert!((least..=1).contains(&count), "call {id}: {count} times");
+    }
+}
+
+/// Calls that are posted together, each of which takes a good part of what an adapter with a loop budget has.
+fn long_loops_of_many_callers_fit_into_leases(f: &Fixture) {
+    let source = "
+        fn triangle(n: u32) -> u32 { var sum = 0u; for (var i = 0u; i <= n; i++) { sum += i; } return sum; }
+        fn together(lane: u32, n: u32) -> u32 { return triangle(n); }";
+    for name in ["triangle", "together"] {
+        let builder = builder(&f.device, source).ports(16);
+        let server = start(match name {
+            "triangle" => builder.handler(name),
+            _ => builder.group_handler(name),
+        });
+        let triangle = server.function::<(u32,), u32>(name).unwrap();
+        // Each goes on until all have had their share: none is kept waiting by those who call again at once.
+        let served: Vec<AtomicU32> = (0..8).map(|_| AtomicU32::new(0)).collect();
+        let count = |one: &AtomicU32| one.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for (thread, own) in (0..).zip(&served) {
+                let (triangle, served) = (&triangle, &served);
+                scope.spawn(move || {
+                    until("a caller is kept waiting", || {
+                        let n = 15_000 + 100 * thread + 50 * (count(own) % 20);
+                        let result = triangle.call_timeout(&(n,), MINUTE).unwrap();
+                        assert_eq!(result, n * (n + 1) / 2, "{name}: {n}");
+                        own.fetch_add(1, Ordering::Relaxed);
+                        served.iter().all(|one| count(one) >= 20)
+                    });
+                });
+            }
+        });
     }
 }
