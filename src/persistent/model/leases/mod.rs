@@ -3,8 +3,8 @@
 //! In every reachable state: a call is served at most once, and not after its caller was told what became of it; a caller
 //! gets the answer to his own call, and is told of a failure only where a lease died or the server was stopped; a lease
 //! leaves within a few steps of being told to, and only then; no two leases are on the device. From every state the end can
-//! be reached at which each call is over, everything posted was answered, no lease is on the device, and the relay sleeps:
-//! no call and no wake-up is lost. Nothing is ever helped on by the time: sleeps last until the bell is rung, and leases, in
+//! be reached at which each call is over, everything posted was answered, and the relay sleeps, or has ended, or has a
+//! lease on the device that waits for calls: no call and no wake-up is lost. Nothing is ever helped on by the time: sleeps last until the bell is rung, and leases, in
 //! most setups, until somebody asks.
 
 mod askers;
