@@ -76,7 +76,6 @@ impl Relay {
                     core.sleep(Duration::MAX);
                     continue;
                 }
-                // Each lease but those that end because a call has failed serves all that was posted before.
                 Stage::Stopping if core.frame.is_awaited() && last <= core.frame.all_ports() => {
                     last += 1;
                 }
@@ -100,7 +99,11 @@ impl Relay {
                     core.held.store(true, Ordering::Release);
                     std::thread::sleep(HELD);
                 }
-                Attempt::Over(cause) if last > 0 && cause != Cause::Fault => break,
+                // All that was posted before it has been served. One that has no more turns, or in which a call has failed,
+                // has served the first of them.
+                Attempt::Over(cause) if last > 0 && cause != Cause::Fault && !self.rationed => {
+                    break;
+                }
                 Attempt::Over(_) => {}
             }
         }

@@ -159,6 +159,12 @@ fn long_calls_share_what_a_lease_may_take(f: &Fixture) {
     });
     assert!(server.failure().is_none());
     assert!(server.statistics().turns > 0 || !is_rationed(&device));
+    // Those that are posted when it is stopped take more than one lease, too.
+    let posted: Vec<_> = (0..8u32).map(|i| triangle.begin(&(20_000 + i,))).collect();
+    server.stop();
+    for (call, n) in posted.into_iter().zip(20_000u32..) {
+        assert_eq!(call.wait_timeout(MINUTE).unwrap(), n * (n + 1) / 2);
+    }
 }
 
 fn every_end_has_one_cause(f: &Fixture) {
