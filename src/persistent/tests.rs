@@ -4,48 +4,65 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
-use crate::device::{DeviceOptions, hooks};
+use crate::device::{Device, DeviceOptions, hooks};
 use crate::kernel::{Constants, Program};
 use crate::persistent::frame::Frame;
-use crate::persistent::{CallError, PersistentKernel, ServerFailure};
+use crate::persistent::{CallError, DeviceFunction, PersistentKernel, ServerFailure};
 use crate::rpc::port::client::Client;
 use crate::rpc::port::layout::{PREFIX, PortLayout};
 use crate::rpc::port::words::Words;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-#[test]
-fn a_killed_lease_is_told_and_the_server_starts_again() {
+/// Runs a test with a server of `next` on every adapter, on devices opened with options of the test's own.
+fn on_every_adapter(
+    change: impl Fn(&mut DeviceOptions),
+    ports: usize,
+    test: impl Fn(&Device, &PersistentKernel, &DeviceFunction<(u32,), u32>),
+) {
     let _alone = hooks::alone();
     let context = Context::new().unwrap();
     for adapter in context.adapters() {
-        let device = context.device_at(adapter.index).unwrap();
+        let mut options = DeviceOptions::default();
+        change(&mut options);
+        let device = context.device_at_with(adapter.index, options).unwrap();
         let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
         let builder = PersistentKernel::builder(&device, &program.unwrap());
-        let server = builder.handler("next").start().unwrap();
-        let next = server.function::<(u32,), u32>("next").unwrap();
-        for round in 0..20 {
-            assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
-            server.core.kill.store(true, Ordering::Release);
-            // Some are answered by the lease that is on the device.
-            let error = (0..).find_map(|i| {
-                device.finish().unwrap();
-                next.call_timeout(&(i,), MINUTE).err()
-            });
-            let Some(CallError::Server { failure, .. }) = error else {
-                panic!("{error:?}");
-            };
-            let killed = matches!(*failure, ServerFailure::LeaseKilled { .. });
-            assert!(killed, "{failure}");
-            let begun = next.begin(&(1,)).wait().unwrap_err();
-            assert!(matches!(begun, CallError::Server { .. }), "{begun}");
-            server.restart().unwrap();
-        }
-        // The rest of the device goes on all the while.
-        assert_eq!(next.call_timeout(&(7,), MINUTE).unwrap(), 8);
-        drop(server);
-        device.finish().unwrap();
+        let server = builder.handler("next").ports(ports).start().unwrap();
+        let next = server.function("next").unwrap();
+        test(&device, &server, &next);
     }
+}
+
+#[test]
+fn a_killed_lease_is_told_and_the_server_starts_again() {
+    on_every_adapter(
+        |_| {},
+        64,
+        |device, server, next| {
+            for round in 0..20 {
+                assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
+                server.core.kill.store(true, Ordering::Release);
+                // Some are answered by the lease that is on the device.
+                let error = (0..).find_map(|i| {
+                    device.finish().unwrap();
+                    next.call_timeout(&(i,), MINUTE).err()
+                });
+                let Some(CallError::Server { failure, .. }) = error else {
+                    panic!("{error:?}");
+                };
+                let killed = matches!(*failure, ServerFailure::LeaseKilled { .. });
+                assert!(killed, "{failure}");
+                let begun = next.begin(&(1,)).wait().unwrap_err();
+                assert!(matches!(begun, CallError::Server { .. }), "{begun}");
+                server.restart().unwrap();
+            }
+            // The rest of the device goes on all the while.
+            assert_eq!(next.call_timeout(&(7,), MINUTE).unwrap(), 8);
+            server.stop();
+            device.finish().unwrap();
+        },
+    );
 }
 
 /// What else runs on the device while leases are killed, one after the other.
@@ -106,122 +123,101 @@ fn others_go_on_while_leases_are_killed() {
 
 #[test]
 fn a_slice_that_a_driver_has_cut_is_told() {
-    let _alone = hooks::alone();
-    let context = Context::new().unwrap();
-    for adapter in context.adapters() {
-        let options = DeviceOptions {
-            live_memory: false,
-            ..DeviceOptions::default()
-        };
-        let device = context.device_at_with(adapter.index, options).unwrap();
-        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
-        let builder = PersistentKernel::builder(&device, &program.unwrap());
-        let server = builder.handler("next").ports(400).start().unwrap();
-        let next = server.function::<(u32,), u32>("next").unwrap();
-        // One slice: the last of its four work-groups, which serves eight calls, is left out.
-        let calls: Vec<(u32,)> = (0..200).map(|x| (x,)).collect();
-        for round in 0..6 {
-            for (result, x) in next.call_many(&calls).into_iter().zip(1u32..) {
-                assert_eq!(result.unwrap(), x, "round {round}");
-            }
-            server.core.kill.store(true, Ordering::Release);
-            let results = match round % 2 {
-                0 => next.call_many(&calls),
-                _ => vec![next.call_timeout(&(1,), MINUTE)],
-            };
-            for result in results {
-                let Err(CallError::Server { failure, .. }) = result else {
-                    panic!("{result:?}");
+    on_every_adapter(
+        |options| options.live_memory = false,
+        400,
+        |_, server, next| {
+            // One slice: the last of its four work-groups, which serves eight calls, is left out.
+            let calls: Vec<(u32,)> = (0..200).map(|x| (x,)).collect();
+            for round in 0..6 {
+                for (result, x) in next.call_many(&calls).into_iter().zip(1u32..) {
+                    assert_eq!(result.unwrap(), x, "round {round}");
+                }
+                server.core.kill.store(true, Ordering::Release);
+                let results = match round % 2 {
+                    0 => next.call_many(&calls),
+                    _ => vec![next.call_timeout(&(1,), MINUTE)],
                 };
-                let killed = matches!(*failure, ServerFailure::LeaseKilled { .. });
-                assert!(killed, "{failure}");
+                for result in results {
+                    let Err(CallError::Server { failure, .. }) = result else {
+                        panic!("{result:?}");
+                    };
+                    let killed = matches!(*failure, ServerFailure::LeaseKilled { .. });
+                    assert!(killed, "{failure}");
+                }
+                for result in next.call_many(&calls) {
+                    let error = result.unwrap_err();
+                    assert!(matches!(error, CallError::Server { .. }), "{error}");
+                }
+                server.restart().unwrap();
             }
-            for result in next.call_many(&calls) {
-                let error = result.unwrap_err();
-                assert!(matches!(error, CallError::Server { .. }), "{error}");
-            }
-            server.restart().unwrap();
-        }
-    }
+        },
+    );
 }
 
 #[test]
 fn a_slice_whose_answers_cannot_be_read_is_waited_for() {
-    let _alone = hooks::alone();
-    let context = Context::new().unwrap();
-    for adapter in context.adapters() {
-        let options = DeviceOptions {
-            live_memory: false,
-            ..DeviceOptions::default()
-        };
-        let device = context.device_at_with(adapter.index, options).unwrap();
-        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
-        let builder = PersistentKernel::builder(&device, &program.unwrap());
-        let server = builder.handler("next").start().unwrap();
-        let next = server.function::<(u32,), u32>("next").unwrap();
-        for round in 0..4 {
-            assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
-            server.core.deaf.store(true, Ordering::Release);
-            let result = match round % 2 {
-                0 => next.call_timeout(&(1,), MINUTE),
-                _ => next.call_all(&[(1,); 9]).map(|_| 0),
-            };
-            let Err(CallError::Server { failure, .. }) = result else {
-                panic!("{result:?}");
-            };
-            let is_told = matches!(*failure, ServerFailure::Launch { .. });
-            assert!(is_told, "{failure}");
-            // It runs all the same, and the server is not to begin anew before it has ended.
-            let lost = server.core.stuck.lock().unwrap().clone();
-            lost.unwrap().wait_timeout(MINUTE).unwrap();
-            server.restart().unwrap();
-        }
-    }
+    on_every_adapter(
+        |options| options.live_memory = false,
+        64,
+        |_, server, next| {
+            for round in 0..4 {
+                assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
+                server.core.deaf.store(true, Ordering::Release);
+                let result = match round % 2 {
+                    0 => next.call_timeout(&(1,), MINUTE),
+                    _ => next.call_all(&[(1,); 9]).map(|_| 0),
+                };
+                let Err(CallError::Server { failure, .. }) = result else {
+                    panic!("{result:?}");
+                };
+                let is_told = matches!(*failure, ServerFailure::Launch { .. });
+                assert!(is_told, "{failure}");
+                // It runs all the same, and the server is not to begin anew before it has ended.
+                let lost = server.core.stuck.lock().unwrap().clone();
+                lost.unwrap().wait_timeout(MINUTE).unwrap();
+                server.restart().unwrap();
+            }
+        },
+    );
 }
 
 #[test]
 fn an_answer_that_is_never_whole_is_told() {
-    let _alone = hooks::alone();
-    let context = Context::new().unwrap();
-    for adapter in context.adapters() {
-        let options = DeviceOptions {
-            unified_memory: Some(false),
-            ..DeviceOptions::default()
-        };
-        let device = context.device_at_with(adapter.index, options).unwrap();
-        let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
-        let builder = PersistentKernel::builder(&device, &program.unwrap());
-        let server = builder.handler("next").start().unwrap();
-        let next = server.function::<(u32,), u32>("next").unwrap();
-        let frame = &server.core.frame;
-        assert!(frame.is_sealed());
-        for round in 0..6u32 {
-            assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
-            let mut call = next.begin(&(round,));
-            let (layout, answers) = (frame.layout(), frame.answers());
-            let begun = Instant::now();
-            while frame.is_awaited() {
-                assert!(begun.elapsed() < MINUTE);
-                std::thread::yield_now();
+    on_every_adapter(
+        |options| options.unified_memory = Some(false),
+        64,
+        |device, server, next| {
+            let frame = &server.core.frame;
+            assert!(frame.is_sealed());
+            for round in 0..6u32 {
+                assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
+                let mut call = next.begin(&(round,));
+                let (layout, answers) = (frame.layout(), frame.answers());
+                let begun = Instant::now();
+                while frame.is_awaited() {
+                    assert!(begun.elapsed() < MINUTE);
+                    std::thread::yield_now();
+                }
+                // Words of the answer are lost, at whichever port it is, once all have come.
+                device.finish().unwrap();
+                for port in 0..layout.ports {
+                    let at = layout.results(port) + PREFIX * (round as usize % 2);
+                    answers.store(at, answers.load(at) ^ 0x100);
+                }
+                let told = match round % 3 {
+                    0 => call.wait(),
+                    1 => pollster::block_on(&mut call),
+                    _ => call.wait_timeout(MINUTE),
+                };
+                assert!(matches!(told, Err(CallError::Garbled { .. })), "{told:?}");
             }
-            // Words of the answer are lost, at whichever port it is, once all have come.
-            device.finish().unwrap();
-            for port in 0..layout.ports {
-                let at = layout.results(port) + PREFIX * (round as usize % 2);
-                answers.store(at, answers.load(at) ^ 0x100);
+            // Its ports are free again.
+            for result in next.call_many(&(0..200u32).map(|x| (x,)).collect::<Vec<_>>()) {
+                result.unwrap();
             }
-            let told = match round % 3 {
-                0 => call.wait(),
-                1 => pollster::block_on(&mut call),
-                _ => call.wait_timeout(MINUTE),
-            };
-            assert!(matches!(told, Err(CallError::Garbled { .. })), "{told:?}");
-        }
-        // Its ports are free again.
-        for result in next.call_many(&(0..200u32).map(|x| (x,)).collect::<Vec<_>>()) {
-            result.unwrap();
-        }
-    }
+        },
+    );
 }
 
 #[test]

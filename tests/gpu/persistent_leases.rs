@@ -12,8 +12,8 @@ use crate::persistent::{
 };
 use pollster::block_on;
 use tombolo::{
-    CallError, HostServices, LeasePolicy, PersistentKernel, Program, Ptr, ServerError,
-    ServerFailure,
+    CallError, DeviceFunction, HostServices, LeasePolicy, PersistentKernel, Program, Ptr,
+    ServerError, ServerFailure,
 };
 
 cases![
@@ -331,7 +331,15 @@ fn a_stuck_lease_is_told_and_the_server_starts_again(f: &Fixture) {
         let _ = server.restart();
         arrivals.recv_timeout(Duration::from_millis(1)) == Ok(5)
     });
-    // A busy machine may take a lease for stuck again.
+    starts_again(&server, &gated, &open);
+}
+
+/// Restarts a server, to which `open` lets calls through, until it answers: a busy machine may take a lease for stuck again.
+pub fn starts_again(
+    server: &PersistentKernel,
+    gated: &DeviceFunction<(u32,), u32>,
+    open: &mpsc::Sender<()>,
+) {
     until("the server does not start again", || {
         let _ = open.send(());
         match server.restart() {

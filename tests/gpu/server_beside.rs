@@ -9,6 +9,7 @@ use crate::harness::Fixture;
 use crate::kernel_callers::{KINDS, POISON, caller};
 use crate::kernel_callers_own::{BEGIN, COLLECT};
 use crate::persistent::{ADD, MINUTE, MIX, Mixer, builder, mix, start, until};
+use crate::persistent_leases::starts_again;
 use tombolo::{
     CallError, Constants, Device, DeviceBuffer, Event, HostServices, Launch, LeasePolicy,
     PersistentKernel, Program, ServerError, ServerFailure,
@@ -22,14 +23,14 @@ cases![
 ];
 
 /// Ordinary work on a device, whose result is checked.
-struct Work {
+pub struct Work {
     sums: DeviceBuffer<u32>,
     launch: Launch,
     launches: u32,
 }
 
 impl Work {
-    fn new(device: &Device) -> Self {
+    pub fn new(device: &Device) -> Self {
         let program = Program::new("ordinary.wgsl", ADD).unwrap();
         let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
         let sums = device.buffer(&[POISON; 64]).unwrap();
@@ -45,16 +46,21 @@ impl Work {
         self.launch.submit().unwrap()
     }
 
-    fn check(&self, event: &Event) {
-        event.wait_timeout(MINUTE).unwrap();
+    /// One launch, waited for.
+    pub fn launched(&mut self) {
+        self.begin().wait_timeout(MINUTE).unwrap();
+    }
+
+    /// What all launches so far have come to.
+    pub fn check(&self) {
         let by = self.launches;
         let expected = (1..=64u32).map(|i| POISON.wrapping_add(i * by));
         assert_eq!(self.sums.read().unwrap(), expected.collect::<Vec<_>>());
     }
 
     fn run(&mut self) {
-        let event = self.begin();
-        self.check(&event);
+        self.launched();
+        self.check();
     }
 }
 
@@ -161,7 +167,8 @@ fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
         // What is asked of the queue meanwhile is done behind it. To ask may take as long with some drivers.
         let asked = scope.spawn(|| {
             let event = work.begin();
-            work.check(&event);
+            event.wait_timeout(MINUTE).unwrap();
+            work.check();
             work.run();
         });
         let called = scope.spawn(|| {
@@ -175,23 +182,7 @@ fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
         });
     });
     assert!(other.failure().is_none());
-    until("the server does not start again", || {
-        let _ = open.send(());
-        match server.restart() {
-            Ok(()) => {}
-            Err(ServerError::StillStuck { .. }) => return false,
-            Err(error) => panic!("{error}"),
-        }
-        match gated.call_timeout(&(7,), MINUTE) {
-            Ok(result) => {
-                assert_eq!(result, 8);
-                true
-            }
-            // A busy machine may take a lease for stuck again.
-            Err(CallError::Server { .. }) => false,
-            Err(error) => panic!("{error}"),
-        }
-    });
+    starts_again(&server, &gated, &open);
 }
 
 const COUNT: u32 = 256;

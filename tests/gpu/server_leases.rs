@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{ADD, MINUTE, MIX, Mixer, builder, mix, start, until};
+use crate::persistent::{MINUTE, MIX, Mixer, builder, mix, start, until};
+use crate::server_beside::Work;
 use tombolo::{
-    CallError, Constants, Device, DeviceBuffer, Launch, LeasePolicy, LoopGuardPolicy,
-    PersistentKernel, Program, ServerStatistics,
+    CallError, Constants, Device, LeasePolicy, LoopGuardPolicy, PersistentKernel, Program,
+    ServerStatistics,
 };
 
 cases![
@@ -35,36 +36,6 @@ fn mixer(device: &Device, policy: LeasePolicy) -> (PersistentKernel, Mixer) {
     let server = start(builder(device, MIX).handler("mix").leases(policy));
     let function = server.function("mix").unwrap();
     (server, function)
-}
-
-/// Ordinary work on a device, with results that are checked.
-struct Work {
-    sums: DeviceBuffer<u32>,
-    launch: Launch,
-    launches: u32,
-}
-
-impl Work {
-    fn new(device: &Device) -> Self {
-        let program = Program::new("ordinary.wgsl", ADD).unwrap();
-        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
-        let sums = device.buffer(&[0u32; 64]).unwrap();
-        Self {
-            launch: kernel.launch().buffer("sums", &sums).invocations(64),
-            sums,
-            launches: 0,
-        }
-    }
-
-    fn run(&mut self) {
-        self.launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
-        self.launches += 1;
-    }
-
-    fn check(&self) {
-        let expected: Vec<u32> = (1..=64).map(|i| i * self.launches).collect();
-        assert_eq!(self.sums.read().unwrap(), expected);
-    }
 }
 
 /// Leases that have ended.
@@ -123,7 +94,7 @@ fn leases_end_for_others_alone(f: &Fixture) {
     let mut work = Work::new(&device);
     for i in 0..LAUNCHES {
         assert_eq!(function.call_timeout(&(i, 3), MINUTE).unwrap(), mix(i, 3));
-        work.run();
+        work.launched();
     }
     // Each launch finds the lease that has served the call before it.
     until("leases do not end for others", || {
@@ -276,7 +247,7 @@ fn others_wait_for_few_calls(f: &Fixture) {
         until(
             "no call was on its way when a lease was asked to leave",
             || {
-                work.run();
+                work.launched();
                 server.statistics().most_calls_after_asked > 0
             },
         );
@@ -346,7 +317,7 @@ fn a_server_that_nobody_calls_does_nothing(f: &Fixture) {
         };
         let found = server.statistics();
         for _ in 0..300 {
-            work.run();
+            work.launched();
         }
         work.check();
         assert_eq!(server.statistics(), found, "round {round}");
@@ -368,7 +339,7 @@ fn a_server_that_never_idles_is_renewed(f: &Fixture) {
     });
     // It makes room all the same, and comes back.
     for _ in 0..20 {
-        work.run();
+        work.launched();
         let leases = server.leases();
         until("the server does not come back", || server.leases() > leases);
     }
