@@ -26,6 +26,8 @@
 mod buffers;
 mod ranges;
 mod shrink;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -289,7 +291,9 @@ impl HeapShared {
             if !everywhere && state.fresh.is_empty() {
                 return Ok(());
             }
-            let fresh = std::mem::take(&mut state.fresh);
+            let mut fresh = std::mem::take(&mut state.fresh);
+            // Somebody may have allocated since the mirror was made to cover the heap: that goes up with the next launch.
+            state.fresh = fresh.split_off(mirror.buffers.covered);
             if !fresh.is_empty() {
                 // Other mirrors do not have it.
                 state.version += 1;

@@ -33,6 +33,18 @@ impl RangeSet {
         }
     }
 
+    /// Takes what lies at `at` and behind it out of the set.
+    pub(in crate::memory::heap) fn split_off(&mut self, at: u64) -> Self {
+        let mut behind = self.ranges.split_off(&at);
+        if let Some((_, end)) = self.ranges.iter_mut().next_back()
+            && *end > at
+        {
+            // None begins there: it would be part of this one.
+            behind.insert(at, std::mem::replace(end, at));
+        }
+        Self { ranges: behind }
+    }
+
     pub(in crate::memory::heap) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -82,6 +94,7 @@ mod tests {
         fn a_set_of_ranges_is_a_set_of_bytes(
             inserted in prop::collection::vec((0u64..60, 0u64..12), 0..20),
             asked in (0u64..60, 0u64..20),
+            cut in 0u64..80,
         ) {
             let mut set = RangeSet::default();
             let mut bytes = [false; 128];
@@ -101,6 +114,12 @@ mod tests {
                 let expected = bytes[byte as usize] && asked.contains(&byte);
                 prop_assert_eq!(seen[byte as usize], expected);
             }
+            let mut front = set.clone();
+            let mut both = front.split_off(cut);
+            prop_assert!(front.within(cut..128).next().is_none());
+            prop_assert!(both.within(0..cut).next().is_none());
+            both.insert_all(&front);
+            prop_assert_eq!(both, set);
         }
     }
 }
