@@ -54,7 +54,8 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         .start()?;
     let tile = server.function::<(Job,), [u32; 64]>("tile")?;
     let studio = Studio::new(&device)?;
-    device.global("tiles_served")?.write(&0u32)?;
+    // A call would not wait for it.
+    device.global("tiles_served")?.write(&0u32)?.wait()?;
 
     let spiral = spiral();
     let frames: Vec<Frame> = (0..arguments.frames)

@@ -165,9 +165,12 @@ pub use statistics::ServerStatistics;
 /// # Order and exclusion
 ///
 /// A call begins after whatever its caller has had an answer to; calls that are on their way together are served in any
-/// order. A call with an answer was served once, and one without at most once. Each lane serves one call of a thread at a
-/// time: with one lane ([`PersistentKernelBuilder::lanes`]), and with handlers for a whole work-group, no such call runs
-/// beside another one, and what they do to device globals needs no atomics. With several lanes, and in slices, it does.
+/// order. What is enqueued on the device, launches and writes to buffers and device globals, is no such answer: a call does
+/// not wait for it, and whoever wants it to see what they do waits for their events first.
+///
+/// A call with an answer was served once, and one without at most once. Each lane serves one call of a thread at a time: with
+/// one lane ([`PersistentKernelBuilder::lanes`]), and with handlers for a whole work-group, no such call runs beside another
+/// one, and what they do to device globals needs no atomics. With several lanes, and in slices, it does.
 ///
 /// # Without live memory
 ///

@@ -466,7 +466,8 @@ fn threads_share_it(f: &Fixture) {
 
 fn many_arguments_go_through_the_heap(f: &Fixture) {
     let f = mapped(f);
-    let count = f.device.capabilities().storage_bindings_per_stage + 6;
+    // Some GPUs have more than a kernel can be written with, and bind them all.
+    let count = f.device.capabilities().storage_bindings_per_stage.min(250) + 6;
     let mut source = String::new();
     let mut body = String::new();
     for i in 0..count {

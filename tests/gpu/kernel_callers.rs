@@ -326,7 +326,7 @@ fn each_call_of_a_kernel_is_served_once(f: &Fixture) {
     for builder in [alone.handler("mix"), together.group_handler("mix")] {
         let server = start(builder.callers(1).leases(policy));
         let served = other.global("mixes_served").unwrap();
-        served.write(&0u32).unwrap();
+        served.write(&0u32).unwrap().wait_timeout(MINUTE).unwrap();
         let kernel = caller(&f.device, &server, CALL);
         let results = f.device.buffer(&vec![POISON; COUNT as usize]).unwrap();
         let launch = kernel.launch().buffer("results", &results);

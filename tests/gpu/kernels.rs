@@ -237,7 +237,10 @@ fn limits_are_named(f: &Fixture) {
             .unwrap_err()
     };
     let capabilities = f.device.capabilities();
-    let many = capabilities.storage_bindings_per_stage + 1;
+    // Some GPUs have more than a kernel can be written with.
+    let most = capabilities.storage_bindings_per_stage.min(1000);
+    let is_reached = most == capabilities.storage_bindings_per_stage;
+    let many = if is_reached { most + 1 } else { 0 };
     let (mut source, mut body) = (String::new(), String::new());
     for i in 0..many {
         // There is a way around the number of bindings, and it leads through memory whose words are of one kind.
@@ -247,21 +250,23 @@ fn limits_are_named(f: &Fixture) {
         );
         body += &format!("atomicMin(&b{i}[0], {one}); ");
     }
-    let error = refused(format!(
-        "{source} @compute @workgroup_size(1) fn main() {{ {body} }}"
-    ));
-    match &error {
-        KernelError::Limit {
-            what: "storage buffers",
-            wanted,
-            limit,
-            ..
-        } => assert_eq!(
-            (*wanted, *limit),
-            (u64::from(many), u64::from(many - 1)),
-            "{error}"
-        ),
-        other => panic!("{other}"),
+    if is_reached {
+        let error = refused(format!(
+            "{source} @compute @workgroup_size(1) fn main() {{ {body} }}"
+        ));
+        match &error {
+            KernelError::Limit {
+                what: "storage buffers",
+                wanted,
+                limit,
+                ..
+            } => assert_eq!(
+                (*wanted, *limit),
+                (u64::from(many), u64::from(many - 1)),
+                "{error}"
+            ),
+            other => panic!("{other}"),
+        }
     }
     let bytes = capabilities.workgroup_storage_bytes + 4;
     let error = refused(format!(

@@ -248,7 +248,7 @@ fn handlers_use_globals_and_private_arrays(f: &Fixture) {
     );
     let reverse = server.function::<(u32,), u32>("reverse").unwrap();
     let tally = f.device.global("tally").unwrap();
-    tally.write(&0u32).unwrap();
+    tally.write(&0u32).unwrap().wait_timeout(MINUTE).unwrap();
     let mut expected = 0u32;
     for x in [123_456u32, 1, 999_999, 102_030] {
         let back: String = format!("{x:06}").chars().rev().collect();

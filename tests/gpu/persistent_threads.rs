@@ -47,9 +47,11 @@ fn words(f: &Fixture, name: &str, count: u32) -> Vec<u32> {
     bytemuck::pod_collect_to_vec(&bytes)
 }
 
+/// Calls do not wait for what is enqueued.
 fn set(f: &Fixture, name: &str, words: &[u32]) {
     let global = f.device.global(name).unwrap();
-    global.write_bytes(0, bytemuck::cast_slice(words)).unwrap();
+    let written = global.write_bytes(0, bytemuck::cast_slice(words)).unwrap();
+    written.wait_timeout(MINUTE).unwrap();
 }
 
 fn calls_of_a_thread_are_served_in_its_order(f: &Fixture) {
