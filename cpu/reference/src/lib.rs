@@ -1,0 +1,1 @@
+//! An independent reference for WGSL compute.

@@ -1,0 +1,4 @@
+//! A wgpu adapter that runs WGSL compute on the CPU.
+
+mod math;
+mod texel;

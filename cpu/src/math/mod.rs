@@ -1,0 +1,1 @@
+//! Mathematical functions over lanes.

@@ -1,0 +1,1 @@
+//! Texel formats, addressing and filtering.
