@@ -184,8 +184,8 @@ pub use kernel::{
     ConstantValue, Constants, Diagnostic, DiagnosticLabel, GlobalAccess, GlobalConflict,
     GlobalPlace, GlobalScope, GlobalUse, HostShareable, InitMode, Interface, Kernel, KernelError,
     KernelOptions, LayoutDifference, LayoutFault, LayoutMismatch, MemberLayout, OverrideKey,
-    Precompiled, PrivateArrayInfo, Program, RustField, RustLayout, Shape, TranslationMode,
-    TypeLayout,
+    Precompiled, PrivateArrayInfo, Program, RustField, RustLayout, Shape, TextLimits,
+    TranslationMode, TypeLayout,
 };
 pub use launch::{Extent, Launch, LaunchError};
 pub use memory::{

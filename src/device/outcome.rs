@@ -38,8 +38,9 @@ pub enum ExecutionError {
     },
     /// The kernel followed a pointer that leads nowhere (checked mode).
     #[error(
-        "kernel `{kernel}`: {reason} at {file}:{line}:{column}: pointer {address:#x} taken as `{pointee}`, \
-         invocation {invocation}; it read as zero, and nothing was written there\n{excerpt}"
+        "kernel `{kernel}`: {reason} at {file}:{line}:{column}: pointer {address:#x}{} taken as `{pointee}`, \
+         invocation {invocation}; it read as zero, and nothing was written there\n{excerpt}",
+        if .found.is_empty() { String::new() } else { format!(" ({})", .found) }
     )]
     Pointer {
         /// The kernel's entry point.
@@ -54,6 +55,10 @@ pub enum ExecutionError {
         reason: &'static str,
         /// The pointer's 64 bits.
         address: u64,
+        /// What lies there, or lay: the end of which allocation, or one that was freed, and where in the program. Empty
+        /// where the kernel does not ask what is allocated
+        /// ([`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
+        found: Box<str>,
         /// The type that it was taken to point to.
         pointee: Box<str>,
         /// The invocation, counted with x fastest.

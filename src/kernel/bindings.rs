@@ -97,7 +97,7 @@ impl RuntimeBindings {
         self.at(8 + index)
     }
 
-    /// Several segments of the heap.
+    /// Several segments of the heap, or what lies behind them: parts of the allocation table.
     pub(crate) fn segments(&self, range: std::ops::Range<u32>) -> Vec<ResourceBinding> {
         range.map(|index| self.segment(index)).collect()
     }

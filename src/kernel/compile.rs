@@ -8,7 +8,7 @@ use super::bindings::RuntimeBindings;
 use super::calls::{CallSet, ghosts};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declared::SpecKey;
-use super::diagnostic::line_and_column;
+use super::diagnostic::{Lines, Reporter};
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::globals::{GlobalTable, GlobalUse, Instance};
@@ -18,12 +18,13 @@ use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::{FaultReason, PointerFacts};
 use super::passes::print::{self, PrintFacts};
 use super::passes::status::{CALL, LOOP_GUARD, POINTER};
-use super::passes::{self, grid, loop_guard, turns};
+use super::passes::{self, grid, loop_guard, nesting, turns};
 use super::print::{Prints, TextSite};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
 use super::specialize::{Environment, Specialized, specialize_in};
+use super::text_limits::Excess;
 use crate::device::CallStatus;
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Decoder;
@@ -40,6 +41,8 @@ pub(crate) struct CompileOptions {
     pub(crate) private_limit: u32,
     /// Loop iterations after which the adapter may end loops; `None`: never.
     pub(crate) loop_budget: Option<u32>,
+    /// How deep control flow may be; `None`: as deep as a text can make it.
+    pub(crate) nesting: Option<u32>,
     /// Work-group size for kernels that leave it to the runtime.
     pub(crate) auto_workgroup: u32,
     pub(crate) heap: HeapSetup,
@@ -151,6 +154,8 @@ pub(crate) struct HeapUse {
     pub(crate) window_aligned: bool,
     /// The kernel reads where the heap lies ([`HeapInfo`](super::passes::pointers::HeapInfo)).
     pub(crate) reads_info: bool,
+    /// Parts of the allocation table, bound behind the segments, and then that of the device's own memory.
+    pub(crate) tables: (u32, bool),
     /// The kernel follows pointers; if not, nothing but its arguments has to lie in what is bound for the heap.
     pub(crate) follows: bool,
 }
@@ -170,6 +175,7 @@ struct Places {
     kernel: String,
     file: String,
     text: EditedText,
+    lines: Lines,
 }
 
 impl Places {
@@ -183,14 +189,8 @@ impl Places {
 
     /// The same for a byte of the user's text.
     fn at(&self, at: usize) -> (u32, u32, String) {
-        let source = self.text.original();
-        let (line, column) = line_and_column(source, at);
-        let excerpt = source.lines().nth(line as usize - 1).unwrap_or_default();
-        let excerpt = format!(
-            "{line:>5} | {excerpt}\n      | {}^",
-            " ".repeat(column as usize - 1)
-        );
-        (line, column, excerpt)
+        let (line, column) = self.lines.place(at);
+        (line, column, self.lines.excerpt(at))
     }
 }
 
@@ -201,6 +201,7 @@ fn report(
     pointers: Option<PointerFacts>,
     calls: Option<CallSet>,
 ) -> Report {
+    let asks = (pointers.as_ref()).is_some_and(|facts| facts.tables != (0, false));
     Report(Arc::new(move |record: &Record| {
         let faults = pointers.as_ref().and_then(|facts| {
             let words = record.get(POINTER.start as usize..POINTER.end as usize)?;
@@ -216,10 +217,14 @@ fn report(
                 reason: match fault.reason {
                     FaultReason::Null => "a null pointer was followed",
                     FaultReason::Misaligned => "a misaligned pointer was followed",
+                    FaultReason::Outside if asks => {
+                        "a pointer into no live allocation was followed"
+                    }
                     FaultReason::Outside => "a pointer out of the heap was followed",
                     FaultReason::Index => "an index behind a pointer was beyond its array",
                 },
                 address: fault.address,
+                found: Box::default(),
                 pointee: fault.site.map_or("", |site| site.pointee.as_str()).into(),
                 invocation: fault.invocation,
                 excerpt: excerpt.into(),
@@ -297,6 +302,7 @@ pub(crate) fn compile(
         auto_workgroup: Some(options.auto_workgroup),
         capabilities,
         private_limit: u64::from(options.private_limit),
+        nesting: options.nesting,
         heap: &options.heap,
     };
     let special = specialize_in(program, entry, constants, environment, &mut place)?;
@@ -362,12 +368,14 @@ pub(crate) fn compile(
     if guard.is_some() || prints.is_some() || dismissed || counted {
         revalidate(&module, capabilities, program, entry)?;
     }
+    check_shape(&module, index, options.nesting, program, &text)?;
     let guarded = guard.is_some();
     let heap = pointers.as_ref().map(|facts| HeapUse {
         segments: options.heap.segments,
         device_segments: options.heap.device_segments,
         window_aligned: options.heap.window_aligned,
         reads_info: facts.reads_info,
+        tables: facts.tables,
         follows: facts.follows,
     });
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
@@ -377,6 +385,7 @@ pub(crate) fn compile(
     let places = Places {
         kernel: entry.to_string(),
         file: program.name().to_string(),
+        lines: program.inner.lines.clone(),
         text,
     };
     let prints = (program.inner.prints.as_ref().zip(prints))
@@ -405,6 +414,52 @@ pub(crate) fn compile(
         splits_ports: call_use.calls && options.heap.splits_ports,
         bindings,
     })
+}
+
+/// What compilers of drivers are given at most, in expressions and statements: a module of this size takes them
+/// minutes.
+const MOST_UNFOLDED: u64 = 1 << 21;
+
+/// Checks what compilers would make of the module: how deep it is, and how long when functions stand where they are
+/// called.
+fn check_shape(
+    module: &naga::Module,
+    entry: usize,
+    limit: Option<u32>,
+    program: &Program,
+    text: &EditedText,
+) -> Result<(), KernelError> {
+    let Some(point) = module.entry_points.get(entry) else {
+        return Ok(());
+    };
+    let reporter = Reporter {
+        file: program.name(),
+        text,
+    };
+    let size = nesting::unfolded(module, &point.function);
+    if size > MOST_UNFOLDED {
+        return Err(reporter.excess(Excess {
+            what: "expressions and statements, with each function as often as it is called",
+            found: size,
+            limit: MOST_UNFOLDED,
+            place: None,
+            instead: "call functions in loops, or make kernels of the parts",
+        }));
+    }
+    let found = nesting::nesting(module, &point.function);
+    match limit.map(u64::from) {
+        Some(limit) if found.depth as u64 > limit => Err(reporter.excess(Excess {
+            what: "branches inside each other",
+            found: found.depth as u64,
+            limit,
+            place: found.place.to_range(),
+            instead: "this device's compiler runs both sides of what is deeper. All that follows a branch with a \
+                      `return`, `break` or `continue` is inside it, each case of a `switch` is inside the one before, \
+                      and functions count where they are called: look values up in an array, make several `switch` \
+                      of one, or kernels of the parts",
+        })),
+        _ => Ok(()),
+    }
 }
 
 /// A form of a kernel that only some launches need.

@@ -53,7 +53,7 @@ pub(crate) struct Head<'a> {
 }
 
 /// What the mention of a type says about the memory that it will be used in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Context {
     /// Memory outside the work-group's, or a place where only arrays of fixed size are allowed.
     Plain,
@@ -64,7 +64,7 @@ pub(crate) enum Context {
 }
 
 /// A mention of one declaration by another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reference {
     /// Index of the declaration mentioned.
     pub target: usize,
@@ -79,6 +79,8 @@ pub(crate) struct Declaration {
     pub name: String,
     /// From the first attribute to the closing `;` or `}`.
     pub span: Range<usize>,
+    /// Tokens that it has.
+    pub tokens: usize,
     /// The keyword alone.
     pub keyword: Range<usize>,
     /// The name alone.
@@ -113,7 +115,7 @@ pub(crate) fn heads<'a>(stream: &TokenStream<'a>) -> Vec<Head<'a>> {
         };
         let end = match kind {
             DeclarationKind::Function | DeclarationKind::Struct => block_end(stream, keyword),
-            _ => semicolon(stream, keyword) + 1,
+            _ => stream.semicolon(keyword) + 1,
         }
         .min(stream.len());
         let name = match kind {
@@ -181,20 +183,6 @@ pub(crate) fn name_after(stream: &TokenStream<'_>, keyword: usize) -> usize {
             .map_or(keyword + 1, |close| close + 1),
         _ => keyword + 1,
     }
-}
-
-/// The `;` that ends the statement at `at`, or the end of the text.
-pub(crate) fn semicolon(stream: &TokenStream<'_>, at: usize) -> usize {
-    let mut at = at;
-    while at < stream.len() {
-        match stream.text(at) {
-            ";" => return at,
-            "(" | "[" | "{" => at = stream.partner(at).unwrap_or(at),
-            _ => {}
-        }
-        at += 1;
-    }
-    at
 }
 
 /// One past the `}` that closes the first block behind `at`, or past a `;` that comes before any block.

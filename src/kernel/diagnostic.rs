@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use codespan_reporting::diagnostic::{Diagnostic as Report, Label};
 use codespan_reporting::files::SimpleFile;
@@ -12,6 +13,8 @@ use naga::front::wgsl::ParseError;
 use naga::{Span, WithSpan};
 
 use super::edit::EditedText;
+use super::error::KernelError;
+use super::text_limits::Excess;
 
 /// A place in the source that a [`Diagnostic`] speaks of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +102,26 @@ impl Reporter<'_> {
         Box::new(diagnostic)
     }
 
+    /// A text that asks too much of its readers. Its place is one in the compiled text.
+    pub fn excess(&self, excess: Excess) -> KernelError {
+        let Excess {
+            what,
+            found,
+            limit,
+            place,
+            instead,
+        } = excess;
+        let labels = place.map(|place| (self.text.to_original(place), String::new()));
+        let message = format!("{found} {what}, and {limit} are the most");
+        let notes = vec![instead.to_owned()];
+        KernelError::TooComplex {
+            what,
+            found,
+            limit,
+            diagnostic: self.at(message, labels.into_iter().collect(), notes),
+        }
+    }
+
     /// What naga's front end found in the compiled text.
     pub fn parse_error(&self, error: &ParseError) -> Box<Diagnostic> {
         let labels = error
@@ -182,6 +205,96 @@ pub(crate) fn line_and_column(source: &str, at: usize) -> (u32, u32) {
     )
 }
 
+/// The lines of a text: finds places without reading the text again for each.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    source: Arc<str>,
+    /// The first byte of each line.
+    starts: Vec<usize>,
+    /// Characters in front of each block of the text.
+    characters: Vec<usize>,
+}
+
+/// Bytes of a block, within which characters are counted anew.
+const BLOCK: usize = 1024;
+
+/// Characters of a line that an excerpt shows on either side of its place.
+const EXCERPT: usize = 100;
+
+impl Lines {
+    pub fn new(source: &Arc<str>) -> Self {
+        let bytes = source.as_bytes();
+        let breaks = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let mut characters = vec![0];
+        let mut before = 0;
+        for block in bytes.chunks(BLOCK) {
+            before += block.iter().filter(|byte| begins_character(**byte)).count();
+            characters.push(before);
+        }
+        Self {
+            source: Arc::clone(source),
+            starts: std::iter::once(0)
+                .chain(breaks.map(|(at, _)| at + 1))
+                .collect(),
+            characters,
+        }
+    }
+
+    /// The line of byte `at`, from 1.
+    pub fn line(&self, at: usize) -> u32 {
+        let line = self.starts.partition_point(|start| *start <= at);
+        u32::try_from(line).unwrap_or(u32::MAX)
+    }
+
+    /// Line and column of byte `at`, both from 1; columns count characters.
+    pub fn place(&self, at: usize) -> (u32, u32) {
+        let at = self.source.floor_char_boundary(at);
+        let line = self.line(at);
+        let start = self.starts.get(line as usize - 1).copied().unwrap_or(0);
+        let column = self.characters_before(at) - self.characters_before(start) + 1;
+        (line, u32::try_from(column).unwrap_or(u32::MAX))
+    }
+
+    fn characters_before(&self, at: usize) -> usize {
+        let block = at / BLOCK;
+        let counted = self.characters.get(block).copied().unwrap_or(0);
+        let rest = self.source.as_bytes().get(block * BLOCK..at);
+        counted
+            + rest.map_or(0, |rest| {
+                rest.iter().filter(|byte| begins_character(**byte)).count()
+            })
+    }
+
+    /// The line of byte `at` with its number, and a marker below the place. Of a long line only what is around it.
+    pub fn excerpt(&self, at: usize) -> String {
+        let at = self.source.floor_char_boundary(at);
+        let line = self.line(at);
+        let start = self.starts.get(line as usize - 1).copied().unwrap_or(0);
+        let end = (self.starts.get(line as usize)).map_or(self.source.len(), |next| next - 1);
+        let from = self
+            .source
+            .ceil_char_boundary(at.saturating_sub(EXCERPT).max(start));
+        let to = self.source.floor_char_boundary((at + EXCERPT).min(end));
+        let before = self.source.get(from..at).unwrap_or_default();
+        let behind = self.source.get(at..to.max(at)).unwrap_or_default();
+        let (cut, more) = (
+            if from > start { "…" } else { "" },
+            if to < end { "…" } else { "" },
+        );
+        let indent = before.chars().count() + cut.chars().count();
+        let behind = behind.trim_end_matches('\r');
+        format!(
+            "{line:>5} | {cut}{before}{behind}{more}\n      | {}^",
+            " ".repeat(indent)
+        )
+    }
+}
+
+/// Whether a byte of UTF-8 is the first of a character.
+fn begins_character(byte: u8) -> bool {
+    byte & 0xc0 != 0x80
+}
+
 fn render(diagnostic: &Diagnostic, source: &str) -> String {
     // Control characters would disturb the terminal. Each is replaced by a character of as many bytes, so that
     // the spans still fit.
@@ -231,6 +344,29 @@ mod tests {
         assert_eq!(line_and_column("a\n", 2), (2, 1));
         assert_eq!(line_and_column("é", 1), (1, 1));
         assert_eq!(line_and_column("a", 99), (1, 2));
+    }
+
+    #[test]
+    fn lines_find_what_reading_the_text_finds() {
+        let long = "ü".repeat(3000) + "x\r\n" + &"abc\n".repeat(2000) + "é\n\nlast";
+        for source in ["", "\n", "a", "é\nüx", "a\n", long.as_str()] {
+            let lines = Lines::new(&source.into());
+            for at in 0..source.len() + 3 {
+                assert_eq!(lines.place(at), line_and_column(source, at), "{at}");
+                assert_eq!(lines.line(at), lines.place(at).0, "{at}");
+            }
+        }
+        let lines = Lines::new(&"ab\ncd é;\r\nx".into());
+        assert_eq!(lines.excerpt(8), "    2 | cd é;\n      |     ^");
+        let lines = Lines::new(&long.as_str().into());
+        let excerpt = lines.excerpt(3000);
+        let (text, marker) = excerpt.split_once('\n').unwrap();
+        assert!(excerpt.len() < 700, "{excerpt}");
+        assert_eq!(
+            text.chars().nth(marker.chars().count() - 1),
+            Some('ü'),
+            "{excerpt}"
+        );
     }
 
     #[test]

@@ -21,6 +21,27 @@ pub enum KernelError {
     /// The program breaks a rule of WGSL, or needs a feature that the device does not have.
     #[error("{0}")]
     Validation(Box<Diagnostic>),
+    /// The text asks more of its readers than they can be asked, such as brackets in each other without end
+    /// ([`Program::LIMITS`](super::Program::LIMITS)); or the kernel asks more of the device's compiler.
+    #[error("{diagnostic}")]
+    TooComplex {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much the text has.
+        found: u64,
+        /// How much is accepted.
+        limit: u64,
+        /// The place in the source.
+        diagnostic: Box<Diagnostic>,
+    },
+    /// The program could not be read for a reason that does not lie in its text.
+    #[error("`{program}` could not be read: {message}")]
+    Internal {
+        /// Name of the program.
+        program: String,
+        /// What happened.
+        message: String,
+    },
     /// A `print`, `assert` or `panic` is wrong: its format string does not fit its arguments, or an argument
     /// cannot be shown.
     #[error("{0}")]
@@ -206,6 +227,7 @@ impl KernelError {
             | Self::Type(diagnostic)
             | Self::Validation(diagnostic)
             | Self::PrivateArrayLength { diagnostic, .. }
+            | Self::TooComplex { diagnostic, .. }
             | Self::PrivateArrayTooLarge { diagnostic, .. }
             | Self::PrivateAlignment { diagnostic, .. } => Some(diagnostic),
             _ => None,

@@ -1,20 +1,23 @@
-//! Values of constants, computed by naga: a small module that holds only the program's overrides, and the
-//! constants and types that they mention, is specialized like any other module, and the results are read off.
+//! Values of constants, computed by naga: of a small module that holds only the program's overrides, and the
+//! constants and types that they mention, each expression is evaluated once, and the results are read off.
 //!
 //! Constants that depend on an override are declared as overrides in that module: WGSL does not allow such
 //! constants, but where the override becomes a constant itself, they are what the program means.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use naga::back::PipelineConstants;
-use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
-use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use naga::{Expression, Module, ShaderStage, TypeInner};
+use naga::back::pipeline_constants::PipelineConstantError;
+use naga::front::wgsl::ParseError;
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::{Handle, Module, Override, TypeInner};
 
 use super::constants::{ConstantType, ConstantValue};
 use super::declarations::DeclarationKind;
 use super::diagnostic::{Diagnostic, Reporter, causes};
 use super::edit::{EditedText, Replacement, blank};
+use super::fold::fold;
 use super::private_array::Analysis;
 
 /// Names in the small module; no program that naga accepts along with it can hold them by accident.
@@ -25,13 +28,19 @@ const RESULT: &str = "tombolo_evaluation_result";
 #[derive(Debug)]
 pub(crate) struct Evaluator {
     module: Module,
-    info: ModuleInfo,
-    /// Declarations that are overrides in the module, with their types.
-    types: Vec<(usize, ConstantType)>,
+    /// Declarations that are overrides in the module, in their order.
+    declared: Vec<Declared>,
+}
+
+#[derive(Debug)]
+struct Declared {
+    index: usize,
+    ty: ConstantType,
+    handle: Handle<Override>,
 }
 
 /// Why there is no value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Unevaluated {
     /// Another constant, of this name, has no value.
     Missing,
@@ -39,9 +48,26 @@ pub(crate) enum Unevaluated {
     Failed(String),
 }
 
+/// Values, or why there is none, by declaration.
+pub(crate) struct Evaluated(HashMap<usize, Result<ConstantValue, Unevaluated>>);
+
+impl Evaluated {
+    /// The value of declaration `index`.
+    pub fn get(&self, index: usize) -> Result<ConstantValue, Unevaluated> {
+        let found = self.0.get(&index).cloned();
+        found.unwrap_or(Err(Unevaluated::Missing))
+    }
+}
+
 /// The validator that every stage uses: it knows the features that `capabilities` name.
 pub(crate) fn validator(capabilities: Capabilities) -> Validator {
     Validator::new(ValidationFlags::all(), capabilities)
+}
+
+/// Parses a text as naga does by default.
+pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
+    super::work::count(text.len());
+    naga::front::wgsl::parse_str(text)
 }
 
 /// The small text: what `keep` holds for, with `tail` behind it.
@@ -100,117 +126,130 @@ impl Evaluator {
         }
         let text = small_text(source, analysis, &keep, &tail);
         let reporter = Reporter { file, text: &text };
-        let module =
-            naga::front::wgsl::parse_str(text.text()).map_err(|e| reporter.parse_error(&e))?;
-        let info = validator(Capabilities::all())
+        let mut module = parse(text.text()).map_err(|e| reporter.parse_error(&e))?;
+        validator(Capabilities::all())
             .validate(&module)
             .map_err(|e| reporter.validation_error(&e))?;
-        let mut types = Vec::with_capacity(wanted.len());
-        for (_, constant) in module.overrides.iter() {
-            let named = wanted
-                .iter()
-                .find(|w| Some(w.1) == constant.name.as_deref());
-            if let (Some(&(index, _)), TypeInner::Scalar(scalar)) =
+        let indices: HashMap<&str, usize> = wanted.iter().map(|w| (w.1, w.0)).collect();
+        let mut declared = Vec::with_capacity(wanted.len());
+        for (handle, constant) in module.overrides.iter() {
+            let named = constant.name.as_deref().and_then(|name| indices.get(name));
+            if let (Some(&index), TypeInner::Scalar(scalar)) =
                 (named, &module.types[constant.ty].inner)
                 && let Some(ty) = ConstantType::from_scalar(*scalar)
             {
-                types.push((index, ty));
+                declared.push(Declared { index, ty, handle });
             }
         }
-        types.sort_unstable_by_key(|t| t.0);
-        Ok(Self {
-            module,
-            info,
-            types,
-        })
+        declared.sort_unstable_by_key(|one| one.index);
+        // They made naga look at the overrides, and are of no further use.
+        module.entry_points.clear();
+        Ok(Self { module, declared })
+    }
+
+    fn find(&self, index: usize) -> Option<&Declared> {
+        let at = self.declared.binary_search_by_key(&index, |one| one.index);
+        self.declared.get(at.ok()?)
     }
 
     /// Type of declaration `index`, if it is an override here.
     pub fn ty(&self, index: usize) -> Option<ConstantType> {
-        self.types.iter().find(|t| t.0 == index).map(|t| t.1)
+        self.find(index).map(|one| one.ty)
     }
 
-    /// The `@id` of the override called `name`.
-    pub fn id(&self, name: &str) -> Option<u16> {
-        self.module
-            .overrides
-            .iter()
-            .find(|(_, o)| o.name.as_deref() == Some(name))
-            .and_then(|(_, o)| o.id)
+    /// The `@id` of declaration `index`.
+    pub fn id(&self, index: usize) -> Option<u16> {
+        self.module.overrides[self.find(index)?.handle].id
     }
 
-    /// The value of declaration `index`, called `name`, where the overrides in `values` are set.
-    pub fn value(
-        &self,
-        index: usize,
-        name: &str,
-        values: &PipelineConstants,
-    ) -> Result<ConstantValue, Unevaluated> {
-        evaluate(
-            &self.module,
-            &self.info,
-            &format!("{PROBE}{index}"),
-            name,
-            values,
-        )
+    /// The values of all declarations, where the overrides in `values` are set.
+    pub fn values(&self, values: &PipelineConstants) -> Evaluated {
+        let found = fold(&self.module, values);
+        let of = |one: &Declared| (one.index, found[one.handle.index()].clone());
+        Evaluated(self.declared.iter().map(of).collect())
     }
 }
 
-/// The value of `expression`, which mentions the declarations `mentions`, where the overrides in `values` are set.
-/// None if it cannot even be parsed: the program's own parse will say why.
-pub(crate) fn expression(
+/// An expression of the program to evaluate, and the declarations that it mentions.
+pub(crate) struct Wanted<'s> {
+    pub text: &'s str,
+    pub mentions: &'s [usize],
+}
+
+/// Times that a text is parsed again in parts, to tell expressions that naga refuses from others.
+const MOST_PARTS: usize = 64;
+
+/// The values of expressions, where the overrides in `values` are set. None for one that cannot even be parsed: the
+/// program's own parse will say why.
+pub(crate) fn expressions(
     source: &Arc<str>,
     analysis: &Analysis,
-    expression: &str,
-    mentions: &[usize],
+    wanted: &[Wanted<'_>],
     values: &PipelineConstants,
-) -> Option<Result<ConstantValue, Unevaluated>> {
-    let keep = analysis.reach(mentions.iter().copied(), |_| false);
-    let tail = format!(
-        "override {RESULT} = {expression};\n@compute @workgroup_size(1) fn {PROBE}() {{ let x = {RESULT}; }}\n"
-    );
-    let text = small_text(source, analysis, &keep, &tail);
-    let module = match naga::front::wgsl::parse_str(text.text()) {
-        Ok(module) => module,
-        // Without any override in it, the expression is evaluated while it is parsed.
-        Err(error) if error.message().contains("overflow") => {
-            return Some(Err(Unevaluated::Failed(error.message().to_owned())));
+) -> Vec<Option<Result<ConstantValue, Unevaluated>>> {
+    let mut found = vec![None; wanted.len()];
+    let mut open = vec![0..wanted.len()];
+    let mut parts = 0;
+    while let Some(range) = open.pop() {
+        let Some(part) = wanted.get(range.clone()).filter(|part| !part.is_empty()) else {
+            continue;
+        };
+        parts += 1;
+        if parts > MOST_PARTS {
+            break;
         }
-        Err(_) => return None,
-    };
-    let info = validator(Capabilities::all()).validate(&module).ok()?;
-    Some(evaluate(&module, &info, PROBE, RESULT, values))
+        match together(source, analysis, part, values) {
+            Ok(values) => {
+                for (slot, value) in found[range].iter_mut().zip(values) {
+                    *slot = Some(value);
+                }
+            }
+            // Without any override in it, an expression is evaluated while it is parsed.
+            Err(message) if part.len() == 1 => {
+                if message.contains("overflow") {
+                    found[range.start] = Some(Err(Unevaluated::Failed(message)));
+                }
+            }
+            Err(_) => {
+                let middle = range.start + range.len() / 2;
+                open.push(middle..range.end);
+                open.push(range.start..middle);
+            }
+        }
+    }
+    found
 }
 
-fn evaluate(
-    module: &Module,
-    info: &ModuleInfo,
-    probe: &str,
-    name: &str,
+/// The values of expressions that are parsed together, or what naga said of them.
+fn together(
+    source: &Arc<str>,
+    analysis: &Analysis,
+    wanted: &[Wanted<'_>],
     values: &PipelineConstants,
-) -> Result<ConstantValue, Unevaluated> {
-    let values = known(module, values);
-    let (module, _) = process_overrides(module, info, Some((ShaderStage::Compute, probe)), &values)
-        .map_err(|e| match e {
-            PipelineConstantError::MissingValue(_) => Unevaluated::Missing,
-            other => Unevaluated::Failed(reason(&other)),
-        })?;
-    let constant = module
-        .constants
-        .iter()
-        .find(|(_, c)| c.name.as_deref() == Some(name))
-        .map(|(_, c)| c);
-    let literal = constant.and_then(|constant| match module.global_expressions[constant.init] {
-        Expression::Literal(literal) => Some(literal),
-        Expression::ZeroValue(ty) => match module.types[ty].inner {
-            TypeInner::Scalar(scalar) => naga::Literal::zero(scalar),
-            _ => None,
-        },
-        _ => None,
-    });
-    literal
-        .and_then(ConstantValue::from_literal)
-        .ok_or_else(|| Unevaluated::Failed("its value is not a constant".to_owned()))
+) -> Result<Vec<Result<ConstantValue, Unevaluated>>, String> {
+    let mentions = wanted.iter().flat_map(|one| one.mentions.iter().copied());
+    let keep = analysis.reach(mentions, |_| false);
+    let mut tail = String::new();
+    for (index, one) in wanted.iter().enumerate() {
+        let name = format!("{RESULT}{index}");
+        tail += &format!(
+            "override {name} = {};\n@compute @workgroup_size(1) fn {PROBE}{index}() {{ let x = {name}; }}\n",
+            one.text
+        );
+    }
+    let text = small_text(source, analysis, &keep, &tail);
+    let module = parse(text.text()).map_err(|error| error.message().to_owned())?;
+    let valid = validator(Capabilities::all()).validate(&module);
+    valid.map_err(|error| error.to_string())?;
+    let found = fold(&module, values);
+    let names: HashMap<&str, usize> = (module.overrides.iter())
+        .filter_map(|(handle, one)| Some((one.name.as_deref()?, handle.index())))
+        .collect();
+    let of = |index: usize| {
+        let handle = names.get(format!("{RESULT}{index}").as_str());
+        handle.map_or(Err(Unevaluated::Missing), |&handle| found[handle].clone())
+    };
+    Ok((0..wanted.len()).map(of).collect())
 }
 
 /// Those of `values` that `module` declares: naga refuses others.

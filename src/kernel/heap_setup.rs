@@ -36,6 +36,8 @@ pub(crate) struct HeapSetup {
     pub mode: TranslationMode,
     /// Every dereference is tested.
     pub checked: bool,
+    /// Parts of the allocation table that checked kernels ask; with none, pointers are compared with the heap's span.
+    pub allocations: u32,
     /// Calls of the host order memory with barriers.
     pub barriers: bool,
     /// The device rations turns of loops, so that calls take their time while they wait.
@@ -73,6 +75,7 @@ impl Default for HeapSetup {
             storage_bindings: None,
             mode: TranslationMode::DeviceFavored,
             checked: false,
+            allocations: 0,
             barriers: true,
             rations: false,
             pointers_apart: false,
@@ -126,6 +129,7 @@ impl HeapSetup {
         checked: bool,
         arguments: Option<ArgumentTable>,
     ) -> PointerOptions {
+        let memory = self.segments + self.device_segments;
         PointerOptions {
             mode: self.mode,
             memory: match self.device_segments {
@@ -142,9 +146,28 @@ impl HeapSetup {
             window_aligned: self.window_aligned,
             info: (checked || !self.window_aligned).then(|| bindings.heap_info()),
             checked: checked.then(|| bindings.status()),
+            allocations: match checked {
+                true => bindings.segments(memory..memory + self.allocations),
+                false => Vec::new(),
+            },
+            device_allocations: (checked && self.asks_device())
+                .then(|| bindings.segment(memory + self.allocations)),
             arguments,
             pointers_apart: self.pointers_apart,
             capabilities: capabilities.bits(),
+        }
+    }
+
+    /// Checked kernels ask what is allocated in the device's own memory, too.
+    pub fn asks_device(&self) -> bool {
+        self.allocations > 0 && self.device_segments > 0
+    }
+
+    /// Bindings of the allocation tables.
+    fn tables(&self) -> u32 {
+        match self.checked {
+            true => self.allocations + u32::from(self.asks_device()),
+            false => 0,
         }
     }
 
@@ -164,7 +187,8 @@ impl HeapSetup {
         let bound: Vec<usize> = storage(interface)
             .filter(|argument| !passed.contains(argument))
             .collect();
-        let own = self.segments + self.device_segments + u32::from(self.may_report);
+        let memory = self.segments + self.device_segments + self.tables();
+        let own = memory + u32::from(self.may_report);
         let room = match self.storage_bindings {
             Some(limit) => limit.saturating_sub(own) as usize,
             None => usize::MAX,

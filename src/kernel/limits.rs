@@ -21,9 +21,10 @@ pub(super) fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result
         + u64::from(compiled.prints.is_some())
         + u64::from(compiled.calls.is_some())
         + u64::from(compiled.splits_ports)
-        + compiled
-            .heap
-            .map_or(0, |heap| u64::from(heap.segments + heap.device_segments))
+        + compiled.heap.map_or(0, |heap| {
+            let (tables, of_device) = heap.tables;
+            u64::from(heap.segments + heap.device_segments + tables + u32::from(of_device))
+        })
         + u64::from(compiled.table_rows() > 0)
         + u64::from(compiled.globals_binding().is_some())
         - compiled.table.len() as u64;

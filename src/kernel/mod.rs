@@ -10,10 +10,12 @@ pub(crate) mod compile;
 mod constants;
 mod declarations;
 mod declared;
+mod deep_stack;
 mod diagnostic;
 mod edit;
 pub(crate) mod error;
 mod evaluate;
+mod fold;
 pub(crate) mod globals;
 pub(crate) mod heap_setup;
 pub(crate) mod layout;
@@ -29,11 +31,13 @@ mod program;
 pub(crate) mod reflect;
 pub(crate) mod server;
 mod specialize;
+mod text_limits;
 mod token;
 pub(crate) mod twin;
 mod usm;
 mod values;
 mod walk;
+mod work;
 
 #[cfg(test)]
 mod fault_tests;
@@ -51,6 +55,7 @@ pub use private_array::PrivateArrayInfo;
 pub use program::Program;
 pub(crate) use program::free_group;
 pub use reflect::{ArgumentInfo, ArgumentKind, Interface};
+pub use text_limits::TextLimits;
 pub use twin::{
     HostShareable, LayoutDifference, LayoutFault, LayoutMismatch, RustField, RustLayout,
 };

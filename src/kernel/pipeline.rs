@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::cache::{KernelCache, ModuleCache, ProgramKey};
 use super::compile::{Code, CompileOptions, Compiled, ModuleKey, Variant, compile, lower};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
+use super::deep_stack::on_deep_stack;
 use super::error::KernelError;
 use super::globals::GlobalTable;
 use super::heap_setup::{Beside, HeapSetup};
@@ -28,6 +29,9 @@ const AUTO_WORKGROUP: u32 = 64;
 /// The loop budget of lavapipe, assumed for devices that were not probed.
 const ASSUMED_LOOP_BUDGET: u32 = 65_535;
 
+/// Branches inside each other that lavapipe tells apart, which are 79, with room for some that Mesa makes itself.
+const LAVAPIPE_NESTING: u32 = 72;
+
 /// How one kernel is compiled, where the device's options do not say it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -39,6 +43,9 @@ pub struct KernelOptions {
     /// Test every pointer that the kernel follows (default: what
     /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers) says).
     pub checked_pointers: Option<bool>,
+    /// Compare the pointers that are tested with what is allocated (default: what
+    /// [`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations) says).
+    pub checked_allocations: Option<bool>,
 }
 
 impl Default for KernelOptions {
@@ -46,6 +53,7 @@ impl Default for KernelOptions {
         Self {
             pointers: TranslationMode::DeviceFavored,
             checked_pointers: None,
+            checked_allocations: None,
         }
     }
 }
@@ -97,17 +105,31 @@ impl Origin {
         };
         let modules = device.context_room.get::<ModuleCache>();
         let names = device.global_names.get::<GlobalTable>();
-        modules.get(key, || compile(program, entry, constants, &options, names))
+        modules.get(key, || {
+            on_deep_stack(program.name(), || {
+                compile(program, entry, constants, &options, names)
+            })
+        })
     }
 }
 
 /// The segments that a program's kernels need of the heap as it is now; 1 for programs that follow no
 /// pointers, whose kernels must not depend on the heap.
-fn heap_segments(device: &Arc<DeviceShared>, program: &Program) -> Result<Segments, KernelError> {
+fn heap_segments(
+    device: &Arc<DeviceShared>,
+    program: &Program,
+    options: KernelOptions,
+) -> Result<Segments, KernelError> {
     if !program.follows_pointers() {
         return Ok(Segments::of_arguments(1));
     }
-    let view = heap_of(device).and_then(|heap| heap.shared.view(device));
+    let view = heap_of(device).and_then(|heap| {
+        let mut view = heap.shared.view(device)?;
+        if asks_allocations(device, options) {
+            heap.shared.add_tables(device, &mut view)?;
+        }
+        Ok(view)
+    });
     let view = view.map_err(|error| KernelError::FeatureNotSupported {
         program: program.name().to_string(),
         what: "following pointers".into(),
@@ -123,6 +145,8 @@ pub(crate) struct Segments {
     own: u32,
     /// The low word of the first one's address is zero.
     window_aligned: bool,
+    /// Parts of the allocation table of the heap.
+    tables: u32,
 }
 
 /// How a kernel that reaches the heap is compiled for a launch.
@@ -149,6 +173,7 @@ impl Segments {
             shared: parts,
             own: 0,
             window_aligned: true,
+            tables: 0,
         }
     }
 
@@ -157,6 +182,7 @@ impl Segments {
             shared: view.segments.len() as u32,
             own: view.own.len() as u32,
             window_aligned: view.base as u32 == 0,
+            tables: view.tables.len() as u32,
         }
     }
 }
@@ -212,7 +238,7 @@ impl Device {
                     constants: constants.clone(),
                     options,
                 };
-                let form = Form::plain(heap_segments(shared, program)?);
+                let form = Form::plain(heap_segments(shared, program, options)?);
                 let compiled = origin.compile(shared, &form)?;
                 kernels.insert(key, entry, compiled.id, || {
                     KernelShared::build(shared, Arc::clone(&compiled), Some(origin))
@@ -226,6 +252,16 @@ impl Device {
     }
 }
 
+fn checks_pointers(device: &DeviceShared, options: KernelOptions) -> bool {
+    (options.checked_pointers).unwrap_or(device.options.checked_pointers)
+}
+
+/// Whether kernels with these options ask what is allocated.
+fn asks_allocations(device: &DeviceShared, options: KernelOptions) -> bool {
+    let asks = (options.checked_allocations).unwrap_or(device.options.checked_allocations);
+    asks && checks_pointers(device, options)
+}
+
 fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -> CompileOptions {
     let loop_budget = match device.options.loop_guard {
         LoopGuardPolicy::Off => None,
@@ -237,13 +273,15 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
                 .then(|| capabilities.loop_budget().unwrap_or(ASSUMED_LOOP_BUDGET))
         }
     };
-    let checked = options
-        .checked_pointers
-        .unwrap_or(device.options.checked_pointers);
+    let checked = checks_pointers(device, options);
     CompileOptions {
         capabilities: device.shader_capabilities.bits(),
         private_limit: device.capabilities.private_memory_bytes,
         loop_budget,
+        nesting: device
+            .capabilities
+            .is_lavapipe()
+            .then_some(LAVAPIPE_NESTING),
         auto_workgroup: AUTO_WORKGROUP
             .min(device.limits.max_compute_invocations_per_workgroup)
             .min(device.limits.max_compute_workgroup_size_x),
@@ -265,6 +303,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             pointers_apart: device.capabilities.is_lavapipe(),
             splits_ports: device.capabilities.splits_ports(),
             checked,
+            allocations: form.segments.tables,
             may_report: checked || loop_budget.is_some(),
             beside: form.beside.clone(),
         },
@@ -282,7 +321,10 @@ impl KernelShared {
             Code::Naga { module, .. } => Shader::Naga(module.clone()),
             Code::SpirV(words) => Shader::SpirV(words),
         };
-        let plain = build(device, &compiled, module, Variant::default(), false)?;
+        // wgpu validates the module and writes it in the language of the driver, whose compiler runs here, too.
+        let plain = on_deep_stack(&compiled.program, || {
+            build(device, &compiled, module, Variant::default(), false)
+        })?;
         Ok(Self {
             name: compiled.interface.entry.as_str().into(),
             compiled,
@@ -292,6 +334,11 @@ impl KernelShared {
             variants: Mutex::default(),
             launch_room: Room::default(),
         })
+    }
+
+    /// Whether the kernel asks what is allocated.
+    pub(crate) fn asks_allocations(&self) -> bool {
+        (self.compiled.heap).is_some_and(|heap| heap.tables != (0, false))
     }
 
     /// The kernel as a launch needs it, which may be for fewer segments than it was made for.
@@ -307,6 +354,7 @@ impl KernelShared {
             shared: heap.segments,
             own: heap.device_segments,
             window_aligned: heap.window_aligned,
+            tables: heap.tables.0,
         };
         // Not one more either: a heap that was trimmed has nothing to bind there.
         if own == form.segments && form.beside.is_empty() {
@@ -333,12 +381,16 @@ impl KernelShared {
         }
         lock(&self.variants)
             .entry(variant)
-            .or_insert_with(|| match lower(&self.compiled, variant) {
-                None => Ok(Arc::clone(&self.plain)),
-                Some((module, gridded)) => {
-                    let shader = Shader::Naga(Box::new(module));
-                    build(device, &self.compiled, shader, variant, gridded).map(Arc::new)
-                }
+            .or_insert_with(|| {
+                on_deep_stack(&self.compiled.program, || {
+                    match lower(&self.compiled, variant) {
+                        None => Ok(Arc::clone(&self.plain)),
+                        Some((module, gridded)) => {
+                            let shader = Shader::Naga(Box::new(module));
+                            build(device, &self.compiled, shader, variant, gridded).map(Arc::new)
+                        }
+                    }
+                })
             })
             .clone()
     }

@@ -2,6 +2,7 @@
 
 use super::compile::{Compiled, Variant};
 use super::passes::grid::BYTES as GRID_BYTES;
+use super::passes::pointers::HeapInfo;
 use super::reflect::ArgumentKind;
 use crate::device::DeviceShared;
 use crate::device::status::RECORD_BYTES;
@@ -36,6 +37,8 @@ pub(crate) enum Source {
     Grid,
     /// A segment of the shared heap.
     Heap(u32),
+    /// A part of the allocation table, or behind those that of the device's own memory.
+    Allocations(u32),
     /// Where the heap lies.
     HeapInfo,
     /// Where the arguments lie that have no binding.
@@ -51,7 +54,7 @@ pub(crate) enum Source {
 /// Bytes of the uniform that tells where the heap lies, for a kernel that binds so many segments of the
 /// device's own memory.
 pub(crate) fn heap_info_bytes(device_segments: u32) -> u64 {
-    16 * (1 + u64::from(device_segments.div_ceil(4)))
+    4 * u64::from(HeapInfo::len(device_segments))
 }
 
 /// Index, layout and plan of a bind group.
@@ -103,6 +106,17 @@ pub(super) fn plan_groups(
             let at = compiled.bindings.segment(segment);
             let ty = storage(false, 16);
             wanted.push((at.group, at.binding, Source::Heap(segment), ty));
+        }
+        let (parts, of_device) = heap.tables;
+        for table in 0..parts + u32::from(of_device) {
+            let behind = heap.segments + heap.device_segments;
+            let at = compiled.bindings.segment(behind + table);
+            let ty = wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: true },
+                has_dynamic_offset: false,
+                min_binding_size: wgpu::BufferSize::new(4),
+            };
+            wanted.push((at.group, at.binding, Source::Allocations(table), ty));
         }
         if heap.reads_info {
             let at = compiled.bindings.heap_info();

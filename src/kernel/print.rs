@@ -10,6 +10,7 @@
 //! arguments, and makes each argument concrete by its own type. The pass `passes::print` then gives them parameters
 //! and bodies. Replacements end before the arguments, so that faults in these are found where the user wrote them.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::diagnostic::Reporter;
@@ -57,6 +58,7 @@ pub(crate) fn prints(source: &str) -> Result<Option<Prints>, FormatError> {
         return Ok(None);
     }
     let stream = TokenStream::new(source);
+    let functions = stream.functions();
     let mut found = Prints {
         sites: Vec::new(),
         edits: Vec::new(),
@@ -70,19 +72,14 @@ pub(crate) fn prints(source: &str) -> Result<Option<Prints>, FormatError> {
             "panic" => SiteKind::Panic,
             _ => continue,
         };
-        if stream.text(at + 1) == "(" && !is_own(&stream, at) {
+        let before = at.checked_sub(1).map_or("", |before| stream.text(before));
+        // A name that is declared here, a member or an attribute, or that of a function of the program.
+        let is_own = matches!(before, "fn" | "." | "@") || functions.contains(stream.text(at));
+        if stream.text(at + 1) == "(" && !is_own {
             found.add(&stream, at, kind)?;
         }
     }
     Ok((!found.sites.is_empty()).then_some(found))
-}
-
-/// Whether the name at `at` is declared here, a member or an attribute, or that of a function of the program.
-fn is_own(stream: &TokenStream<'_>, at: usize) -> bool {
-    let before = at.checked_sub(1).map_or("", |before| stream.text(before));
-    matches!(before, "fn" | "." | "@")
-        || (0..stream.len())
-            .any(|i| stream.text(i) == "fn" && stream.text(i + 1) == stream.text(at))
 }
 
 /// The tokens of each argument of the call whose brackets are `open` and `close`.
@@ -160,11 +157,13 @@ impl Prints {
             }
         };
         let arguments: Vec<_> = values.iter().map(|t| stream.span(t.clone())).collect();
-        let shown = |index: usize| {
-            let mut pieces = template.pieces.iter();
-            pieces.any(|p| matches!(p, Piece::Value { argument, .. } if *argument == index))
-        };
-        if let Some(unused) = (0..arguments.len()).find(|index| !shown(*index)) {
+        let shown: HashSet<usize> = (template.pieces.iter())
+            .filter_map(|piece| match piece {
+                Piece::Value { argument, .. } => Some(*argument),
+                _ => None,
+            })
+            .collect();
+        if let Some(unused) = (0..arguments.len()).find(|index| !shown.contains(index)) {
             let message =
                 "this argument is never shown: the format string has no placeholder for it";
             return fail(arguments[unused].clone(), message.into());

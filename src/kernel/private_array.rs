@@ -11,13 +11,15 @@
 //! Shaders address function and private memory logically, never by address, so nothing in a kernel can observe
 //! the alignment; it is checked, reported, and counted in the array's bytes.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::declarations::{Context, Declaration, DeclarationKind, entry_point, heads, names};
 use super::edit::{EditedText, Replacement, blank};
+use super::text_limits::Excess;
 use super::token::TokenStream;
-use super::walk::{AlignAttribute, ArrayUse, Variable, walk};
+use super::walk::{AlignAttribute, ArrayUse, MOST_MENTIONS, Variable, walk};
 
 /// An array in function or private space whose length is chosen at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub(crate) struct Analysis {
     pub overridden: Vec<bool>,
     /// Replacements that other conventions ask for.
     pub others: Vec<Replacement>,
+    /// The first local constant that depends on more declarations than may be: its bytes, and on how many.
+    pub excess: Option<(Range<usize>, usize)>,
 }
 
 impl Analysis {
@@ -60,12 +64,15 @@ impl Analysis {
         let names = names(&stream, &heads);
         let mut declarations = Vec::with_capacity(heads.len());
         let (mut arrays, mut variables) = (Vec::new(), Vec::new());
+        let mut excess = None;
         for (index, head) in heads.iter().enumerate() {
             let contents = walk(&stream, &names, head, index);
+            excess = excess.or(contents.excess);
             declarations.push(Declaration {
                 kind: head.kind,
                 name: head.name.map_or("", |n| stream.text(n)).to_owned(),
                 span: stream.span(head.tokens.clone()),
+                tokens: head.tokens.len(),
                 keyword: stream.span(head.keyword..head.keyword + 1),
                 name_span: head.name.map_or(0..0, |n| stream.span(n..n + 1)),
                 references: contents.references,
@@ -87,6 +94,7 @@ impl Analysis {
             arrays: Vec::new(),
             variables: Vec::new(),
             others: Vec::new(),
+            excess,
         };
         analysis.overridden = analysis.depends_on(|i| {
             analysis
@@ -102,6 +110,18 @@ impl Analysis {
         !self.others.is_empty()
             || !self.arrays.is_empty()
             || self.variables.iter().any(|v| v.align.is_some())
+    }
+
+    /// What the scan of the text found too much of.
+    pub fn excess(&self) -> Option<Excess> {
+        let (place, found) = self.excess.clone()?;
+        Some(Excess {
+            what: "declarations that one local constant depends on",
+            found: found as u64,
+            limit: MOST_MENTIONS as u64,
+            place: Some(place),
+            instead: "declare it at module scope",
+        })
     }
 
     pub fn get(&self, index: usize) -> Option<&Declaration> {
@@ -139,26 +159,47 @@ impl Analysis {
 
     /// Marks what mentions, directly or not, a declaration that `root` holds for.
     pub fn depends_on(&self, root: impl Fn(usize) -> bool) -> Vec<bool> {
-        let mut marked = (0..self.declarations.len()).map(root).collect::<Vec<_>>();
-        loop {
-            let mut changed = false;
-            for (index, declaration) in self.declarations.iter().enumerate() {
-                let depends = declaration
-                    .references
-                    .iter()
-                    .any(|r| marked.get(r.target) == Some(&true));
-                if let Some(mark) = marked.get_mut(index)
-                    && depends
-                    && !*mark
-                {
-                    *mark = true;
-                    changed = true;
+        self.leads_to(root, |_| false)
+    }
+
+    /// Marks what `root` holds for, and what mentions it, directly or not, without going through what `cut` holds for.
+    pub fn leads_to(&self, root: impl Fn(usize) -> bool, cut: impl Fn(usize) -> bool) -> Vec<bool> {
+        let roots = (0..self.declarations.len()).filter(|&i| root(i));
+        self.reached_from(roots.collect::<Vec<_>>(), |index, declaration| {
+            let targets = declaration.references.iter().map(|r| r.target);
+            match cut(index) {
+                true => Vec::new(),
+                false => targets.collect(),
+            }
+        })
+    }
+
+    /// Marks `roots` and what leads to one of them, directly or not, where a declaration leads to `targets`.
+    fn reached_from(
+        &self,
+        roots: impl IntoIterator<Item = usize>,
+        targets: impl Fn(usize, &Declaration) -> Vec<usize>,
+    ) -> Vec<bool> {
+        let mut sources: Vec<Vec<usize>> = vec![Vec::new(); self.declarations.len()];
+        for (index, declaration) in self.declarations.iter().enumerate() {
+            for target in targets(index, declaration) {
+                if let Some(known) = sources.get_mut(target) {
+                    known.push(index);
                 }
             }
-            if !changed {
-                return marked;
+        }
+        let mut marked = vec![false; self.declarations.len()];
+        let mut open = roots.into_iter().collect::<Vec<_>>();
+        while let Some(index) = open.pop() {
+            let Some(mark) = marked.get_mut(index) else {
+                continue;
+            };
+            if !std::mem::replace(mark, true) {
+                open.extend(sources.get(index).into_iter().flatten());
+                super::work::count(1);
             }
         }
+        marked
     }
 
     /// Picks the arrays and variables whose size is chosen at run time.
@@ -192,7 +233,7 @@ impl Analysis {
             }
         }
         let sized = self.sized_declarations(&arrays, &kept);
-        let mut sized_names: Vec<(usize, String)> = Vec::new();
+        let mut sized_names: HashSet<(usize, String)> = HashSet::new();
         for variable in variables {
             let kind = self.get(variable.declaration).map(|d| d.kind);
             if !matches!(
@@ -208,14 +249,11 @@ impl Analysis {
                 .mentions
                 .iter()
                 .any(|&m| sized.get(m) == Some(&true));
-            let by_local = variable.locals.iter().any(|l| {
-                sized_names
-                    .iter()
-                    .any(|(declaration, name)| *declaration == variable.declaration && name == l)
-            });
+            let mut locals = variable.locals.iter();
+            let by_local = locals.any(|l| sized_names.contains(&(variable.declaration, l.clone())));
             let is_sized = by_array || by_type || by_local;
             if is_sized {
-                sized_names.push((variable.declaration, variable.name.clone()));
+                sized_names.insert((variable.declaration, variable.name.clone()));
             }
             if variable.stored && (is_sized || variable.align.is_some()) {
                 self.variables.push(variable);
@@ -246,42 +284,27 @@ impl Analysis {
 
     /// Types that contain such an array, functions that return one, and private variables of such a type.
     fn sized_declarations(&self, arrays: &[ArrayUse], kept: &[bool]) -> Vec<bool> {
-        let mut sized = vec![false; self.declarations.len()];
-        let is_type = |i: usize| {
-            self.get(i).is_some_and(|d| {
-                matches!(
-                    d.kind,
-                    DeclarationKind::Alias | DeclarationKind::Struct | DeclarationKind::Private
-                )
-            })
+        let is_type = |d: &Declaration| {
+            matches!(
+                d.kind,
+                DeclarationKind::Alias | DeclarationKind::Struct | DeclarationKind::Private
+            )
         };
-        for (array, _) in arrays.iter().zip(kept).filter(|(_, keep)| **keep) {
-            if let Some(mark) = sized.get_mut(array.declaration)
-                && (array.in_result || is_type(array.declaration))
-            {
-                *mark = true;
-            }
-        }
-        loop {
-            let mut changed = false;
-            for (index, declaration) in self.declarations.iter().enumerate() {
-                let holds = |i: &usize| sized.get(*i) == Some(&true);
-                let now = match declaration.kind {
-                    DeclarationKind::Function => declaration.result.iter().any(holds),
-                    _ => is_type(index) && declaration.references.iter().any(|r| holds(&r.target)),
-                };
-                if let Some(mark) = sized.get_mut(index)
-                    && now
-                    && !*mark
-                {
-                    *mark = true;
-                    changed = true;
+        let roots = arrays.iter().zip(kept).filter(|(array, keep)| {
+            let declared = self.get(array.declaration);
+            **keep && (array.in_result || declared.is_some_and(is_type))
+        });
+        let roots = roots.map(|(array, _)| array.declaration);
+        self.reached_from(
+            roots.collect::<Vec<_>>(),
+            |_, declaration| match declaration.kind {
+                DeclarationKind::Function => declaration.result.clone(),
+                _ if is_type(declaration) => {
+                    declaration.references.iter().map(|r| r.target).collect()
                 }
-            }
-            if !changed {
-                return sized;
-            }
-        }
+                _ => Vec::new(),
+            },
+        )
     }
 
     /// The text for naga: declarations that `keep` does not hold for are blanked, `constant` says what stands in

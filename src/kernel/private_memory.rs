@@ -1,16 +1,16 @@
 //! The memory that private arrays take: lengths before the text is parsed (naga would refuse a bad one with less
 //! to say), bytes and alignments after.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use naga::front::wgsl::ParseError;
 use naga::proc::Layouter;
 use naga::{AddressSpace, Handle, Module, Span, Type, TypeInner};
 
 use super::declarations::DeclarationKind;
-use super::diagnostic::{Reporter, line_and_column};
+use super::diagnostic::Reporter;
 use super::error::KernelError;
-use super::evaluate::{Unevaluated, expression};
+use super::evaluate::{Unevaluated, Wanted, expressions, parse};
 use super::private_array::PrivateArrayInfo;
 use super::program::Inner;
 use super::values::Values;
@@ -18,6 +18,12 @@ use super::walk::{AlignAttribute, ArrayUse, Variable};
 
 /// Alignments must be below this: 2^31 / 8, the bound of `aligned_private_alloca`.
 const ALIGNMENT_BOUND: i128 = i32::MAX as i128 / 8;
+
+/// Elements of an array that is not worth another parse.
+const SHORT: i128 = 1024;
+
+/// The name of a variable whose type is an array of the type that is asked for.
+const ELEMENT: &str = "tombolo_element_";
 
 /// The largest type that naga takes, in bytes.
 const TYPE_BOUND: u64 = i32::MAX as u64;
@@ -38,14 +44,11 @@ impl Sizes<'_> {
 
     /// Checks every array of run-time length that the entry point can reach.
     pub fn check_lengths(&self) -> Result<(), KernelError> {
-        for array in self
-            .inner
-            .analysis
-            .arrays
-            .iter()
-            .filter(|a| self.is_kept(a.declaration))
-        {
-            let length = match self.length(array) {
+        let arrays = self.inner.analysis.arrays.iter();
+        let arrays: Vec<&ArrayUse> = arrays.filter(|a| self.is_kept(a.declaration)).collect();
+        let mut long = Vec::new();
+        for (array, length) in arrays.iter().zip(self.lengths(&arrays)) {
+            let length = match length {
                 None => continue,
                 Some(Ok(value)) => value.as_integer(),
                 Some(Err(Unevaluated::Missing)) => continue,
@@ -57,49 +60,58 @@ impl Sizes<'_> {
                 Some(length) if length < 1 => {
                     return Err(self.bad_length(array, Some(length), None));
                 }
-                Some(length) => self.check_extent(array, length)?,
+                // The layout costs another parse. A short array whose type is still too large for naga is one whose
+                // element type is huge; that keeps naga's own message.
+                Some(length) if length > SHORT => long.push((*array, length)),
+                Some(_) => {}
                 // A length that is no integer: naga says so.
                 None => {}
+            }
+        }
+        for ((array, length), stride) in long.iter().zip(self.strides(&long)) {
+            if let Some(stride) = stride {
+                self.check_extent(array, *length, stride)?;
             }
         }
         Ok(())
     }
 
-    /// The length of `array`; none if it mentions what only naga can evaluate.
-    fn length(
+    /// What the array belongs to, by name.
+    fn owner(&self, array: &ArrayUse) -> &str {
+        let source = &self.inner.source;
+        source.get(array.owner.clone()).unwrap_or_default()
+    }
+
+    /// The lengths of `arrays`; none for one that mentions what only naga can evaluate.
+    fn lengths(
         &self,
-        array: &ArrayUse,
-    ) -> Option<Result<super::constants::ConstantValue, Unevaluated>> {
+        arrays: &[&ArrayUse],
+    ) -> Vec<Option<Result<super::constants::ConstantValue, Unevaluated>>> {
         let inner = self.inner;
-        if let Some((target, _)) = array.bare
-            && let Some(value) = self.values.sizing(target)
-        {
-            return Some(Ok(value));
+        let mut found = vec![None; arrays.len()];
+        let (mut wanted, mut of) = (Vec::new(), Vec::new());
+        for (index, array) in arrays.iter().enumerate() {
+            let bare = array.bare.as_ref();
+            if let Some(value) = bare.and_then(|(target, _)| self.values.sizing(*target)) {
+                found[index] = Some(Ok(value));
+            } else if let (false, Some(text)) =
+                (array.local, inner.source.get(array.length.clone()))
+            {
+                let mentions = array.mentions.as_slice();
+                wanted.push(Wanted { text, mentions });
+                of.push(index);
+            }
         }
-        if array.local {
-            return None;
+        let values = &self.values.pipeline;
+        let evaluated = expressions(&inner.source, &inner.analysis, &wanted, values);
+        for (index, value) in of.into_iter().zip(evaluated) {
+            found[index] = value;
         }
-        let text = inner.source.get(array.length.clone())?;
-        expression(
-            &inner.source,
-            &inner.analysis,
-            text,
-            &array.mentions,
-            &self.values.pipeline,
-        )
+        found
     }
 
     /// Refuses an array so long that its type could not even be parsed.
-    fn check_extent(&self, array: &ArrayUse, length: i128) -> Result<(), KernelError> {
-        // The layout costs another parse. A short array whose type is still too large for naga is one whose element
-        // type is huge; that keeps naga's own message.
-        const SHORT: i128 = 1024;
-        if length <= SHORT {
-            return Ok(());
-        }
-        let Some(stride) = self.stride(array) else {
-            return Ok(());
-        };
+    fn check_extent(&self, array: &ArrayUse, length: i128, stride: u64) -> Result<(), KernelError> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         let bytes = length.saturating_mul(stride);
         let kind = self.inner.analysis.get(array.declaration).map(|d| d.kind);
@@ -120,7 +132,7 @@ impl Sizes<'_> {
             format!("{length} elements of {stride} bytes"),
         )];
         Err(self.too_large(
-            &array.owner,
+            self.owner(array),
             self.inner.analysis.function(array.declaration),
             bytes,
             bytes,
@@ -129,8 +141,12 @@ impl Sizes<'_> {
         ))
     }
 
-    /// Bytes from one element of `array` to the next, found by parsing its element type with the types it mentions.
-    fn stride(&self, array: &ArrayUse) -> Option<u64> {
+    /// Bytes from one element to the next, for each of the arrays: found by parsing their element types with the types
+    /// that those mention. None where that cannot be parsed.
+    fn strides(&self, arrays: &[(&ArrayUse, i128)]) -> Vec<Option<u64>> {
+        if arrays.is_empty() {
+            return Vec::new();
+        }
         let inner = self.inner;
         let is_type = |i: usize| {
             self.is_kept(i)
@@ -145,18 +161,28 @@ impl Sizes<'_> {
                     )
                 })
         };
-        let element = inner.source.get(array.element.clone())?;
-        let text = inner.assemble(is_type, |i| self.values.sizing(i));
-        let tail = format!(
-            "{}\nvar<private> tombolo_element: array<{element}, 1>;\n",
-            text.text()
-        );
-        let module = naga::front::wgsl::parse_str(&tail).ok()?;
-        let (_, variable) = module.global_variables.iter().last()?;
-        match module.types[variable.ty].inner {
-            TypeInner::Array { stride, .. } => Some(stride.into()),
-            _ => None,
+        let mut text = inner
+            .assemble(is_type, |i| self.values.sizing(i))
+            .text()
+            .to_string();
+        for (index, (array, _)) in arrays.iter().enumerate() {
+            let element = inner.source.get(array.element.clone()).unwrap_or_default();
+            text += &format!("\nvar<private> {ELEMENT}{index}: array<{element}, 1>;");
         }
+        let Ok(module) = parse(&text) else {
+            return vec![None; arrays.len()];
+        };
+        let mut strides = vec![None; arrays.len()];
+        for (_, variable) in module.global_variables.iter() {
+            let name = variable.name.as_deref().unwrap_or_default();
+            let index = name.strip_prefix(ELEMENT).and_then(|n| n.parse().ok());
+            if let Some(slot) = index.and_then(|index: usize| strides.get_mut(index))
+                && let TypeInner::Array { stride, .. } = module.types[variable.ty].inner
+            {
+                *slot = Some(stride.into());
+            }
+        }
+        strides
     }
 
     fn bad_length(
@@ -173,7 +199,7 @@ impl Sizes<'_> {
         };
         let message = format!(
             "the length of the array `{}`{} {found}",
-            array.owner,
+            self.owner(array),
             within(&function)
         );
         let set = array.mentions.iter().filter_map(|&m| {
@@ -188,7 +214,7 @@ impl Sizes<'_> {
         let label = vec![(array.length.clone(), "must be at least 1".to_owned())];
         let diagnostic = self.reporter.at(message, label, notes);
         KernelError::PrivateArrayLength {
-            array: array.owner.clone(),
+            array: self.owner(array).to_owned(),
             function,
             length,
             diagnostic,
@@ -261,6 +287,7 @@ impl Sizes<'_> {
         if analysis.variables.is_empty() || layouter.update(module.to_ctx()).is_err() {
             return Ok(Vec::new());
         }
+        let alignments = self.alignments();
         let mut arrays = Vec::new();
         let functions = module.functions.iter().map(|(_, f)| f);
         let functions = functions.chain(module.entry_points.get(entry).map(|e| &e.function));
@@ -274,7 +301,7 @@ impl Sizes<'_> {
                 .as_deref()
                 .and_then(|name| self.variable(name, span));
             if let Some(variable) = found {
-                arrays.extend(self.info(module, &layouter, variable, local.ty)?);
+                arrays.extend(self.info(module, &layouter, &alignments, variable, local.ty)?);
             }
         }
         for (handle, global) in module.global_variables.iter() {
@@ -284,7 +311,7 @@ impl Sizes<'_> {
                 .as_deref()
                 .filter(|_| global.space == AddressSpace::Private);
             if let Some(variable) = found.and_then(|name| self.variable(name, span)) {
-                arrays.extend(self.info(module, &layouter, variable, global.ty)?);
+                arrays.extend(self.info(module, &layouter, &alignments, variable, global.ty)?);
             }
         }
         arrays.sort_by_key(|(info, variable)| (variable.name_span.start, info.bytes));
@@ -310,17 +337,40 @@ impl Sizes<'_> {
     /// The variable of the text that naga calls `name` and places at `span`.
     fn variable(&self, name: &str, span: Span) -> Option<&Variable> {
         let range = self.reporter.back(span)?;
-        self.inner
-            .analysis
-            .variables
-            .iter()
-            .find(|v| v.name == name && range.contains(&v.name_span.start))
+        // Variables are listed in the order of the text.
+        let variables = &self.inner.analysis.variables;
+        let first = variables.partition_point(|v| v.name_span.start < range.start);
+        let within = variables.iter().skip(first);
+        let mut within = within.take_while(|v| v.name_span.start < range.end);
+        within.find(|v| v.name == name)
+    }
+
+    /// The alignments that are asked for, by where the variable's name begins.
+    fn alignments(&self) -> HashMap<usize, i128> {
+        let inner = self.inner;
+        let aligned: Vec<_> = inner.analysis.aligned().collect();
+        let wanted = aligned.iter().map(|(_, align)| Wanted {
+            text: inner
+                .source
+                .get(align.expression.clone())
+                .unwrap_or_default(),
+            mentions: &align.mentions,
+        });
+        let wanted: Vec<_> = wanted.collect();
+        let values = &self.values.pipeline;
+        let found = expressions(&inner.source, &inner.analysis, &wanted, values);
+        (aligned.iter().zip(found))
+            .filter_map(|((variable, _), value)| {
+                Some((variable.name_span.start, value?.ok()?.as_integer()?))
+            })
+            .collect()
     }
 
     fn info<'v>(
         &self,
         module: &Module,
         layouter: &Layouter,
+        alignments: &HashMap<usize, i128>,
         variable: &'v Variable,
         ty: Handle<Type>,
     ) -> Result<Option<(PrivateArrayInfo, &'v Variable)>, KernelError> {
@@ -340,7 +390,8 @@ impl Sizes<'_> {
         let mut layout = (layouter[ty].alignment * 1u32, u64::from(layouter[ty].size));
         if let Some(align) = &variable.align {
             let element = element.map_or(0, |base| layouter[base].alignment * 1u32);
-            let align = self.alignment(variable, align, element)?;
+            let wanted = alignments.get(&variable.name_span.start).copied();
+            let align = self.alignment(variable, align, wanted, element)?;
             layout = (align, layout.1.next_multiple_of(u64::from(align)));
         }
         let info = PrivateArrayInfo {
@@ -349,7 +400,7 @@ impl Sizes<'_> {
             length,
             bytes: layout.1,
             align: layout.0,
-            line: line_and_column(&self.inner.source, variable.name_span.start).0,
+            line: self.inner.lines.line(variable.name_span.start),
         };
         Ok(Some((info, variable)))
     }
@@ -359,20 +410,11 @@ impl Sizes<'_> {
         &self,
         variable: &Variable,
         attribute: &AlignAttribute,
+        align: Option<i128>,
         element: u32,
     ) -> Result<u32, KernelError> {
         let inner = self.inner;
         let text = inner.source.get(attribute.expression.clone()).unwrap_or("");
-        let source: &Arc<str> = &inner.source;
-        let align = expression(
-            source,
-            &inner.analysis,
-            text,
-            &attribute.mentions,
-            &self.values.pipeline,
-        )
-        .and_then(|value| value.ok())
-        .and_then(|value| value.as_integer());
         let refuse = |problem: String| {
             let message = format!(
                 "the alignment of the array `{}`{} {problem}",

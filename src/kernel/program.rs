@@ -3,6 +3,7 @@
 
 mod served;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +18,11 @@ use super::calls::{CallAppendix, CallSet, bind, wgsl};
 use super::constants::{ConstantInfo, ConstantType, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
 use super::declared::{Declared, SpecKey};
-use super::diagnostic::{Diagnostic, Reporter, line_and_column};
+use super::deep_stack::on_deep_stack;
+use super::diagnostic::{Diagnostic, Lines, Reporter};
 use super::edit::EditedText;
 use super::error::KernelError;
-use super::evaluate::{Evaluator, validator};
+use super::evaluate::{Evaluator, parse, validator};
 use super::globals::ModuleIdentity;
 use super::heap_setup::HeapSetup;
 use super::passes::{self, globals};
@@ -28,6 +30,7 @@ use super::print::{Prints, prints};
 use super::private_array::Analysis;
 use super::reflect::Interface;
 use super::specialize::specialize;
+use super::text_limits::{self, Excess, TextLimits};
 use super::token::TokenStream;
 use super::usm::{Appendix, appendix};
 use served::parse_types;
@@ -44,6 +47,8 @@ pub(crate) struct Inner {
     hash: u64,
     pub name: String,
     pub source: Arc<str>,
+    /// Where its lines are.
+    pub lines: Lines,
     /// What stands before the names of the program's device globals.
     pub global_prefix: Arc<str>,
     /// The text that device globals belong to, where it is another one.
@@ -81,11 +86,16 @@ const TWICE: &str = "tombolo_declared_twice";
 const STAND_INS: [u32; 5] = [1, 2, 5, 64, 1000];
 
 impl Program {
+    /// What a text may ask of its readers.
+    pub const LIMITS: TextLimits = text_limits::LIMITS;
+
     /// Reads a program. `name` is what messages call it, usually a file name.
     ///
     /// # Errors
-    /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text.
-    /// What depends on the size of private arrays is judged when the sizes are known.
+    /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text,
+    /// [`KernelError::Print`] and [`KernelError::Pointer`] for what is not WGSL but a convention of the runtime,
+    /// [`KernelError::TooComplex`] for a text beyond [`Program::LIMITS`]; [`KernelError::Internal`] where the system
+    /// has no thread to read it on. What depends on the size of private arrays is judged when the sizes are known.
     pub fn new(name: impl Into<String>, source: impl Into<Arc<str>>) -> Result<Self, KernelError> {
         Self::with_global_prefix(name, source, "")
     }
@@ -116,22 +126,33 @@ impl Program {
         prefix: Arc<str>,
         calls: &CallSet,
     ) -> Result<Self, KernelError> {
+        let program = name.clone();
+        on_deep_stack(&program, move || Self::read(name, source, prefix, calls))
+    }
+
+    fn read(
+        name: String,
+        source: Arc<str>,
+        prefix: Arc<str>,
+        calls: &CallSet,
+    ) -> Result<Self, KernelError> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let unchanged = EditedText::unchanged(Arc::clone(&source));
         let reporter = Reporter {
             file: &name,
             text: &unchanged,
         };
-        if u32::try_from(source.len()).is_err() {
-            let message =
-                "the text is longer than 4 GiB, the most that WGSL tools can address".to_owned();
-            return Err(KernelError::Syntax(reporter.at(
-                message,
-                Vec::new(),
-                Vec::new(),
-            )));
-        }
+        let too_complex = |excess: Excess| reporter.excess(excess);
+        text_limits::check_length(&source).map_err(too_complex)?;
+        let stream = TokenStream::new(&source);
+        text_limits::check_tokens(&stream).map_err(too_complex)?;
+        text_limits::check_depth(&stream).map_err(too_complex)?;
+        drop(stream);
         let mut analysis = Analysis::new(&source);
+        text_limits::check_declarations(&analysis.declarations).map_err(too_complex)?;
+        if let Some(excess) = analysis.excess() {
+            return Err(too_complex(excess));
+        }
         let prints = prints(&source).map_err(|error| {
             let labels = vec![(error.place, String::new())];
             KernelError::Print(reporter.at(error.message, labels, Vec::new()))
@@ -155,13 +176,14 @@ impl Program {
                 None
             }
             false => {
-                let mut module = match naga::front::wgsl::parse_str(&source) {
+                let mut module = match parse(&source) {
                     Ok(module) => module,
                     Err(error) => {
                         check_grammar(&name, &source, &analysis)?;
                         return Err(KernelError::Type(reporter.parse_error(&error)));
                     }
                 };
+                text_limits::check_types(&module).map_err(too_complex)?;
                 mark_globals(&mut module, reporter)?;
                 validator(Capabilities::all())
                     .validate(&module)
@@ -170,7 +192,8 @@ impl Program {
             }
         };
         let evaluator = Evaluator::new(&name, &source, &analysis).map_err(KernelError::Type)?;
-        let (declared, declaration_of) = declare(&source, &analysis, &evaluator);
+        let lines = Lines::new(&source);
+        let (declared, declaration_of) = declare(&lines, &analysis, &evaluator);
         let entries = analysis.declarations.iter().filter(|d| d.entry.is_some());
         let inner = Inner {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -178,6 +201,7 @@ impl Program {
             entry_points: entries.map(|d| d.name.clone()).collect(),
             name,
             source,
+            lines,
             global_prefix: prefix,
             extends: None,
             analysis,
@@ -215,8 +239,10 @@ impl Program {
     pub fn interface(&self, entry: &str, constants: &Constants) -> Result<Interface, KernelError> {
         let heap = HeapSetup::default();
         let capabilities = Capabilities::all();
-        let special = specialize(self, entry, constants, None, capabilities, u64::MAX, &heap)?;
-        Ok(special.interface)
+        on_deep_stack(self.name(), || {
+            let special = specialize(self, entry, constants, None, capabilities, u64::MAX, &heap)?;
+            Ok(special.interface)
+        })
     }
 
     /// What tells the program's device globals of image scope from those of others.
@@ -271,15 +297,17 @@ impl Program {
 /// The first bind group that a text does not mention.
 pub(crate) fn free_group(source: &str) -> u32 {
     let stream = TokenStream::new(source);
-    let mentioned = |group: u32| {
-        let number = [format!("{group}"), format!("{group}u"), format!("{group}i")];
-        (2..stream.len()).any(|at| {
-            stream.text(at - 2) == "group"
-                && stream.text(at - 1) == "("
-                && number.iter().any(|text| text == stream.text(at))
-        })
+    let number = |text: &'_ str| {
+        let digits = text.trim_end_matches(['u', 'i']);
+        digits.parse::<u32>().ok()
     };
-    (0..u32::MAX).find(|&group| !mentioned(group)).unwrap_or(0)
+    let mentioned: HashSet<u32> = (2..stream.len())
+        .filter(|&at| stream.text(at - 2) == "group" && stream.text(at - 1) == "(")
+        .filter_map(|at| number(stream.text(at)))
+        .collect();
+    (0..u32::MAX)
+        .find(|group| !mentioned.contains(group))
+        .unwrap_or(0)
 }
 
 /// Gives the device globals of a module bindings that the validator takes.
@@ -311,7 +339,7 @@ fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(
     let reporter_text = edited.clone();
     let pair = format!("\nconst {TWICE} = 0;\nconst {TWICE} = 0;\n");
     edited = EditedText::unchanged(format!("{}{pair}", edited.text()).into());
-    match naga::front::wgsl::parse_str(edited.text()) {
+    match parse(edited.text()) {
         Err(error) if !error.message().contains(TWICE) => {
             let reporter = Reporter {
                 file: name,
@@ -347,9 +375,9 @@ fn call_appendix(
 }
 
 /// The constants of a program, and per constant its declaration.
-fn declare(source: &str, analysis: &Analysis, evaluator: &Evaluator) -> (Declared, Vec<usize>) {
+fn declare(lines: &Lines, analysis: &Analysis, evaluator: &Evaluator) -> (Declared, Vec<usize>) {
     let (mut infos, mut plain, mut declaration_of) = (Vec::new(), Vec::new(), Vec::new());
-    let unset = PipelineConstants::default();
+    let defaults = evaluator.values(&PipelineConstants::default());
     for (index, declaration) in analysis.declarations.iter().enumerate() {
         let Some(ty) = evaluator
             .ty(index)
@@ -359,12 +387,12 @@ fn declare(source: &str, analysis: &Analysis, evaluator: &Evaluator) -> (Declare
         };
         infos.push(ConstantInfo {
             name: declaration.name.clone(),
-            id: evaluator.id(&declaration.name),
+            id: evaluator.id(index),
             ty,
-            default: evaluator.value(index, &declaration.name, &unset).ok(),
+            default: defaults.get(index).ok(),
             has_initializer: declaration.initialized,
             sizes_private_array: analysis.is_sizing(index),
-            line: line_and_column(source, declaration.name_span.start).0,
+            line: lines.line(declaration.name_span.start),
         });
         plain.push(
             !declaration
@@ -441,10 +469,7 @@ impl Inner {
                 |_| true,
                 |index| {
                     let ty = self.evaluator.ty(index)?;
-                    let at = self.declaration_of.iter().position(|&d| d == index);
-                    let default = at
-                        .and_then(|i| self.declared.infos().get(i))
-                        .and_then(|c| c.default);
+                    let default = self.constant(index).and_then(|c| c.default);
                     default
                         .filter(|_| stand_in.is_none())
                         .or_else(|| stand_in_value(ty, stand_in.unwrap_or(1)))
@@ -484,12 +509,14 @@ impl Inner {
         entry: Option<usize>,
         bindings: &RuntimeBindings,
         capabilities: Capabilities,
+        nesting: Option<u32>,
         reporter: Reporter<'_>,
     ) -> Result<Option<passes::print::PrintFacts>, KernelError> {
         let Some(prints) = &self.prints else {
             return Ok(None);
         };
-        passes::print::run(module, entry, &prints.sites, bindings.print(), capabilities)
+        let (sites, binding) = (&prints.sites, bindings.print());
+        passes::print::run(module, entry, sites, binding, capabilities, nesting)
             .map_err(|fault| prints.error(fault, reporter))
     }
 
@@ -503,13 +530,15 @@ impl Inner {
             file: &self.name,
             text: &text,
         };
-        let mut module = naga::front::wgsl::parse_str(text.text())
-            .map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
+        let mut module =
+            parse(text.text()).map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
+        text_limits::check_types(&module).map_err(|excess| reporter.excess(excess))?;
         let bindings = RuntimeBindings::of(&module, u32::MAX);
         if self.calls.is_some() {
             bind::complete(&mut module, &bindings, true, true, false);
         }
-        self.lower_prints(&mut module, None, &bindings, Capabilities::all(), reporter)?;
+        let all = Capabilities::all();
+        self.lower_prints(&mut module, None, &bindings, all, None, reporter)?;
         // What is left without a binding is the user's.
         mark_globals(&mut module, reporter)?;
         if self.has_stubs() {

@@ -1,6 +1,7 @@
 //! Specialization: a program, an entry point and values for its constants become a module without overrides,
 //! validated for the features of one device, with the private memory that it needs counted and checked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use naga::back::PipelineConstants;
@@ -14,7 +15,7 @@ use super::bindings::RuntimeBindings;
 use super::calls::bind::{self, CallUse};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
-use super::diagnostic::{Reporter, line_and_column};
+use super::diagnostic::Reporter;
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::evaluate::{known, reason, validator};
@@ -29,6 +30,7 @@ use super::private_memory::Sizes;
 use super::program::{Inner, Program, mark_globals};
 use super::reflect::Interface;
 use super::server;
+use super::text_limits::check_types;
 
 /// A specialized kernel.
 #[derive(Debug)]
@@ -78,6 +80,7 @@ pub(crate) fn specialize(
         auto_workgroup,
         capabilities,
         private_limit,
+        nesting: None,
         heap,
     };
     specialize_in(program, entry, constants, environment, &mut |_| Ok(false))
@@ -89,6 +92,8 @@ pub(crate) struct Environment<'a> {
     pub auto_workgroup: Option<u32>,
     pub capabilities: Capabilities,
     pub private_limit: u64,
+    /// How deep the device lets control flow be.
+    pub nesting: Option<u32>,
     pub heap: &'a HeapSetup,
 }
 
@@ -108,6 +113,7 @@ pub(crate) fn specialize_in(
         auto_workgroup,
         capabilities,
         private_limit,
+        nesting,
         heap,
     } = environment;
     let inner = &*program.inner;
@@ -162,6 +168,8 @@ pub(crate) fn specialize_in(
         .parse(text.text())
         .map_err(|e| sizes.parse_error(&e))?,
     };
+    super::work::count(text.text().len());
+    check_types(&module).map_err(|excess| reporter.excess(excess))?;
     let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
     if inner.calls.is_some() {
         let (barriers, rations) = (heap.barriers, heap.rations);
@@ -169,7 +177,14 @@ pub(crate) fn specialize_in(
     }
     server::complete(&mut module, heap.barriers);
     let point = compute_entry(&module, entry);
-    let prints = inner.lower_prints(&mut module, point, &bindings, capabilities, reporter)?;
+    let prints = inner.lower_prints(
+        &mut module,
+        point,
+        &bindings,
+        capabilities,
+        nesting,
+        reporter,
+    )?;
     if inner.module.is_none() || enables {
         // What is left without a binding is the user's.
         mark_globals(&mut module, reporter)?;
@@ -319,12 +334,15 @@ impl Inner {
     /// The device globals that an entry point uses.
     fn global_uses(&self, module: &Module, entry: usize) -> Vec<GlobalUse> {
         let used = globals::used(module, entry);
+        let declarations = self.analysis.declarations.iter();
+        let declared: HashMap<&str, usize> = declarations
+            .map(|d| (d.name.as_str(), d.name_span.start))
+            .collect();
         let uses = used.iter().map(|&handle| {
             let variable = &module.global_variables[handle];
             let name = variable.name.clone().unwrap_or_default();
-            let declarations = self.analysis.declarations.iter();
-            let declared = declarations.clone().find(|d| d.name == name);
-            let line = declared.map_or(0, |d| line_and_column(&self.source, d.name_span.start).0);
+            let place = declared.get(name.as_str());
+            let line = place.map_or(0, |&place| self.lines.line(place));
             GlobalUse {
                 name,
                 writable: matches!(
@@ -379,18 +397,16 @@ impl Inner {
                 .zip(types)
                 .for_each(|(mark, more)| *mark |= more);
         }
-        let assertions = others
-            .map(|(i, _)| (i, analysis.reach([i], is_replaced)))
-            .collect::<Vec<_>>();
-        for (_, mentioned) in assertions {
-            let knows =
-                |(i, used): (usize, &bool)| !*used || !is_replaced(i) || kept.get(i) == Some(&true);
-            if mentioned.iter().enumerate().all(knows) {
-                kept.iter_mut()
-                    .zip(&mentioned)
-                    .for_each(|(mark, more)| *mark |= more);
-            }
-        }
+        // What mentions a size that is left out. What only the initializers of sizes mention does not count.
+        let left_out = |i: usize| is_replaced(i) && kept.get(i) != Some(&true);
+        let lacks = analysis.leads_to(left_out, is_replaced);
+        let whole = others
+            .map(|(i, _)| i)
+            .filter(|&i| lacks.get(i) != Some(&true));
+        let mentioned = analysis.reach(whole.collect::<Vec<_>>(), is_replaced);
+        kept.iter_mut()
+            .zip(&mentioned)
+            .for_each(|(mark, more)| *mark |= more);
         for (mark, declaration) in kept.iter_mut().zip(&analysis.declarations) {
             *mark |= declaration.kind == DeclarationKind::Directive;
         }

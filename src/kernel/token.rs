@@ -7,6 +7,7 @@
 //! always tokens of their own, so that `array<array<f32, N>>` needs no special case; which of them enclose a
 //! template list is decided by the algorithm of the WGSL specification, section 3.9 "Template Lists".
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// What a token is.
@@ -174,6 +175,8 @@ pub(crate) struct TokenStream<'a> {
     source: &'a str,
     tokens: Vec<Token>,
     partner: Vec<Option<usize>>,
+    /// For each token, the first `;` at or behind it that no bracket behind it encloses.
+    semicolons: Vec<usize>,
 }
 
 impl<'a> TokenStream<'a> {
@@ -191,9 +194,11 @@ impl<'a> TokenStream<'a> {
         let mut stream = Self {
             source,
             partner: vec![None; tokens.len()],
+            semicolons: Vec::new(),
             tokens,
         };
         stream.match_brackets();
+        stream.find_semicolons();
         stream.match_templates();
         stream
     }
@@ -205,10 +210,17 @@ impl<'a> TokenStream<'a> {
 
     /// The text of token `at`; empty beyond the end, so that look-ahead needs no bounds test.
     pub fn text(&self, at: usize) -> &'a str {
+        super::work::count(1);
         self.tokens
             .get(at)
             .and_then(|t| self.source.get(t.span()))
             .unwrap_or("")
+    }
+
+    /// The names behind `fn`: the functions that the text declares.
+    pub fn functions(&self) -> HashSet<&'a str> {
+        let names = (1..self.len()).filter(|&at| self.text(at - 1) == "fn");
+        names.map(|at| self.text(at)).collect()
     }
 
     /// Whether token `at` is an identifier or a keyword.
@@ -229,6 +241,11 @@ impl<'a> TokenStream<'a> {
     /// they enclose a template list.
     pub fn partner(&self, at: usize) -> Option<usize> {
         self.partner.get(at).copied().flatten()
+    }
+
+    /// The `;` that ends the statement at `at`, or the end of the text.
+    pub fn semicolon(&self, at: usize) -> usize {
+        self.semicolons.get(at).copied().unwrap_or(self.len())
     }
 
     /// The bytes from the first to the last token of `range`; empty at the end of the text for an empty range.
@@ -263,24 +280,45 @@ impl<'a> TokenStream<'a> {
     }
 
     fn match_brackets(&mut self) {
-        let mut open: Vec<usize> = Vec::new();
+        /// The kinds of brackets, by what opens and what closes them.
+        const KINDS: [(&str, &str); 3] = [("(", ")"), ("[", "]"), ("{", "}")];
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        // How many of each kind are open: a bracket that closes none of them is not looked for.
+        let mut count = [0usize; 3];
         for at in 0..self.len() {
-            let opener = match self.text(at) {
-                "(" | "[" | "{" => {
-                    open.push(at);
-                    continue;
+            let text = self.text(at);
+            if let Some(kind) = KINDS.iter().position(|(opens, _)| *opens == text) {
+                open.push((at, kind));
+                count[kind] += 1;
+            } else if let Some(kind) = KINDS.iter().position(|(_, closes)| *closes == text)
+                && count[kind] > 0
+            {
+                // One is there, and each that is taken off here was put on once.
+                while let Some((opened_at, other)) = open.pop() {
+                    count[other] -= 1;
+                    if other == kind {
+                        self.pair(opened_at, at);
+                        break;
+                    }
                 }
-                ")" => "(",
-                "]" => "[",
-                "}" => "{",
-                _ => continue,
-            };
-            if let Some(found) = open.iter().rposition(|&o| self.text(o) == opener) {
-                let opened_at = open[found]; // `found` is an index of `open`
-                open.truncate(found);
-                self.pair(opened_at, at);
             }
         }
+    }
+
+    /// Finds the end of each statement, from the last token to the first.
+    fn find_semicolons(&mut self) {
+        let mut found = vec![self.len(); self.len() + 1];
+        for at in (0..self.len()).rev() {
+            found[at] = match self.text(at) {
+                ";" => at,
+                "(" | "[" | "{" => {
+                    let close = self.partner(at).unwrap_or(at);
+                    found[close + 1]
+                }
+                _ => found[at + 1],
+            };
+        }
+        self.semicolons = found;
     }
 
     /// Template list discovery of the WGSL specification, on tokens.

@@ -9,7 +9,7 @@
 //!
 //! Everything stands behind the user's text, so that his lines and spans stay as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::token::TokenStream;
@@ -90,22 +90,21 @@ fn mentions<'a>(stream: &TokenStream<'a>) -> BTreeMap<&'a str, Range<usize>> {
     found
 }
 
-/// Whether the text declares `name` at module scope.
-fn declares(stream: &TokenStream<'_>, name: &str) -> bool {
+/// The names that the text declares at module scope.
+fn declared<'a>(stream: &TokenStream<'a>) -> HashSet<&'a str> {
+    let mut names = HashSet::new();
     let mut depth = 0usize;
     for at in 0..stream.len() {
         match stream.text(at) {
             "{" | "(" | "[" => depth += 1,
             "}" | ")" | "]" => depth = depth.saturating_sub(1),
-            "fn" | "alias" | "struct" | "const" | "override"
-                if depth == 0 && stream.text(at + 1) == name =>
-            {
-                return true;
+            "fn" | "alias" | "struct" | "const" | "override" if depth == 0 => {
+                names.insert(stream.text(at + 1));
             }
             _ => {}
         }
     }
-    false
+    names
 }
 
 /// What `source` needs appended; `None` for one that uses no pointers.
@@ -115,7 +114,8 @@ pub(crate) fn appendix(source: &str) -> Option<Appendix> {
     }
     let stream = TokenStream::new(source);
     let mut wanted = mentions(&stream);
-    wanted.retain(|name, _| !declares(&stream, name));
+    let declared = declared(&stream);
+    wanted.retain(|name, _| !declared.contains(name));
     if wanted.is_empty() {
         return None;
     }
@@ -126,7 +126,7 @@ pub(crate) fn appendix(source: &str) -> Option<Appendix> {
         has_stubs: false,
     };
     let any = wanted.values().next().cloned().unwrap_or(0..0);
-    if !declares(&stream, POINTER) {
+    if !declared.contains(POINTER) {
         let origin = wanted.get(POINTER).unwrap_or(&any).clone();
         appendix.add("alias usm_ptr = vec2<u32>;", origin);
     }

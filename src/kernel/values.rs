@@ -1,6 +1,7 @@
 //! Values of a program's constants during one specialization: what was set, what follows for the sizes of arrays, and
 //! what is missing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use naga::back::PipelineConstants;
@@ -34,8 +35,9 @@ impl Values {
 }
 
 impl Inner {
-    fn constant(&self, declaration: usize) -> Option<&ConstantInfo> {
-        let at = self.declaration_of.iter().position(|&d| d == declaration)?;
+    pub(super) fn constant(&self, declaration: usize) -> Option<&ConstantInfo> {
+        // Constants are listed in the order of their declarations.
+        let at = self.declaration_of.binary_search(&declaration).ok()?;
         self.declared.infos().get(at)
     }
 
@@ -132,6 +134,7 @@ impl Inner {
                 .map(|c| c.name.clone());
             return Err(self.missing(name, &names.collect::<Vec<_>>()));
         }
+        let evaluated = self.evaluator.values(&values.pipeline);
         for (index, declaration) in analysis.declarations.iter().enumerate() {
             if used.get(index) != Some(&true)
                 || !analysis.is_sizing(index)
@@ -141,29 +144,23 @@ impl Inner {
             }
             let value = match values.set.get(index).copied().flatten() {
                 Some(value) => value,
-                None => self
-                    .evaluator
-                    .value(index, &declaration.name, &values.pipeline)
-                    .map_err(|e| {
-                        let text = EditedText::unchanged(Arc::clone(&self.source));
-                        let reporter = Reporter {
-                            file: &self.name,
-                            text: &text,
-                        };
-                        let why = match e {
-                            Unevaluated::Missing => {
-                                "a constant that it depends on has no value".to_owned()
-                            }
-                            Unevaluated::Failed(why) => why,
-                        };
-                        let message =
-                            format!("the constant `{}` has no value: {why}", declaration.name);
-                        KernelError::Type(reporter.at(
-                            message,
-                            self.place(index, "cannot be evaluated"),
-                            Vec::new(),
-                        ))
-                    })?,
+                None => evaluated.get(index).map_err(|e| {
+                    let text = EditedText::unchanged(Arc::clone(&self.source));
+                    let reporter = Reporter {
+                        file: &self.name,
+                        text: &text,
+                    };
+                    let why = match e {
+                        Unevaluated::Missing => {
+                            "a constant that it depends on has no value".to_owned()
+                        }
+                        Unevaluated::Failed(why) => why,
+                    };
+                    let message =
+                        format!("the constant `{}` has no value: {why}", declaration.name);
+                    let place = self.place(index, "cannot be evaluated");
+                    KernelError::Type(reporter.at(message, place, Vec::new()))
+                })?,
             };
             if let Some(slot) = values.sizing.get_mut(index) {
                 *slot = Some(value);
@@ -174,12 +171,13 @@ impl Inner {
 
     pub(super) fn missing(&self, entry: &str, names: &[String]) -> KernelError {
         let infos = self.declared.infos();
+        let names: HashSet<&str> = names.iter().map(String::as_str).collect();
         KernelError::MissingConstant {
             program: self.name.clone(),
             entry: entry.to_owned(),
             missing: infos
                 .iter()
-                .filter(|c| names.contains(&c.name))
+                .filter(|c| names.contains(c.name.as_str()))
                 .cloned()
                 .collect(),
             available: infos.to_vec(),
@@ -188,6 +186,7 @@ impl Inner {
 
     /// The constants that have a value, for reflection.
     pub(super) fn report(&self, values: &Values) -> Vec<(ConstantInfo, ConstantValue)> {
+        let evaluated = self.evaluator.values(&values.pipeline);
         let known = |(info, &declaration): (&ConstantInfo, &usize)| {
             let set = values
                 .set
@@ -195,11 +194,7 @@ impl Inner {
                 .copied()
                 .flatten()
                 .or_else(|| values.sizing(declaration));
-            let value = set.or_else(|| {
-                self.evaluator
-                    .value(declaration, &info.name, &values.pipeline)
-                    .ok()
-            })?;
+            let value = set.or_else(|| evaluated.get(declaration).ok())?;
             Some((info.clone(), value))
         };
         self.declared

@@ -1,11 +1,11 @@
 //! One pass over the tokens of a declaration: which other declarations it mentions, which arrays it spells out,
 //! which variables it declares. Shadowing by local declarations is followed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use super::declarations::{
-    Attribute, Context, DeclarationKind, Head, Reference, attributes, name_after, semicolon,
+    Attribute, Context, DeclarationKind, Head, Reference, attributes, name_after,
 };
 use super::token::TokenStream;
 
@@ -28,8 +28,9 @@ pub(crate) struct ArrayUse {
     pub context: Context,
     /// Whether it stands in the result type of a function.
     pub in_result: bool,
-    /// The variable, member, parameter or alias that the array belongs to; its own text where there is none.
-    pub owner: String,
+    /// Bytes of the name of the variable, member, parameter or alias that the array belongs to; its own where there is
+    /// none.
+    pub owner: Range<usize>,
 }
 
 /// An `@align(A)` in front of a variable.
@@ -68,7 +69,13 @@ pub(crate) struct Contents {
     pub result: Vec<usize>,
     pub arrays: Vec<ArrayUse>,
     pub variables: Vec<Variable>,
+    /// The first local constant that depends on too many others: its bytes, and how many.
+    pub excess: Option<(Range<usize>, usize)>,
 }
+
+/// Declarations that one local constant may depend on: what it mentions is handed on to the constants that mention
+/// it, so that a chain of them would cost the square of its length.
+pub(crate) const MOST_MENTIONS: usize = 1024;
 
 /// A template list around the current token.
 struct Template {
@@ -82,7 +89,45 @@ struct Template {
 struct Local<'a> {
     name: &'a str,
     /// For constants: the module-scope declarations that the initializer mentions.
-    constant: Option<Vec<usize>>,
+    constant: Option<BTreeSet<usize>>,
+}
+
+/// The names declared within a function, and what each means at the current token.
+#[derive(Default)]
+struct Scopes<'a> {
+    /// The names that each open block declares.
+    open: Vec<Vec<&'a str>>,
+    /// Per name: the declarations that are in scope, the innermost last.
+    locals: HashMap<&'a str, Vec<Option<BTreeSet<usize>>>>,
+}
+
+impl<'a> Scopes<'a> {
+    fn begin(&mut self) {
+        self.open.push(Vec::new());
+    }
+
+    fn end(&mut self) {
+        for name in self.open.pop().unwrap_or_default() {
+            if let Some(known) = self.locals.get_mut(name) {
+                known.pop();
+            }
+        }
+    }
+
+    /// Declares a name in the scope of that depth; a closing bracket too many leaves no scope to declare it in.
+    fn declare(&mut self, depth: usize, local: Local<'a>) {
+        if let Some(scope) = self.open.get_mut(depth) {
+            scope.push(local.name);
+            self.locals
+                .entry(local.name)
+                .or_default()
+                .push(local.constant);
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&Option<BTreeSet<usize>>> {
+        self.locals.get(name)?.last()
+    }
 }
 
 struct Walk<'a, 's> {
@@ -91,8 +136,12 @@ struct Walk<'a, 's> {
     head: &'s Head<'a>,
     index: usize,
     contents: Contents,
+    /// What `contents.references` holds.
+    known: HashSet<Reference>,
     templates: Vec<Template>,
-    scopes: Vec<Vec<Local<'a>>>,
+    scopes: Scopes<'a>,
+    /// One past the attributes that were read last.
+    attributes_end: usize,
     /// The token of the local name declared last.
     declared: Option<usize>,
     /// A local declaration whose name counts from the given token on.
@@ -100,7 +149,7 @@ struct Walk<'a, 's> {
     /// The variable being declared, and the tokens that decide its type.
     variable: Option<(usize, Range<usize>)>,
     /// The name of what is being declared, up to the given token.
-    owner: Option<(&'a str, usize)>,
+    owner: Option<(Range<usize>, usize)>,
     /// Tokens of a function's result type.
     result: Range<usize>,
 }
@@ -118,8 +167,13 @@ pub(crate) fn walk<'a>(
         head,
         index,
         contents: Contents::default(),
+        known: HashSet::new(),
         templates: Vec::new(),
-        scopes: vec![Vec::new()],
+        scopes: Scopes {
+            open: vec![Vec::new()],
+            locals: HashMap::new(),
+        },
+        attributes_end: 0,
         declared: None,
         pending: None,
         variable: None,
@@ -148,16 +202,18 @@ impl<'a> Walk<'a, '_> {
                     .map(|a| self.align(a));
                 self.declare_variable(name, align, true);
             }
-            self.owner = Some((stream.text(name), self.head.tokens.end));
+            self.owner = Some((stream.span(name..name + 1), self.head.tokens.end));
         }
         let mut at = self.head.tokens.start;
         while at < self.head.tokens.end {
             self.close_templates(at);
             let in_body = function && at > body;
             match stream.text(at) {
-                "@" => {
+                // The first attribute of a row tells what the row stands in front of.
+                "@" if at >= self.attributes_end => {
                     let mut behind = at;
                     let found = attributes(stream, &mut behind);
+                    self.attributes_end = behind;
                     if in_body && stream.text(behind) == "var" {
                         self.local_variable(behind, found.iter().find(|a| a.name == "align"));
                         at = behind + 1;
@@ -165,10 +221,9 @@ impl<'a> Walk<'a, '_> {
                     }
                     at += 1; // the attribute's name is no reference, its arguments are
                 }
-                "{" => self.scopes.push(Vec::new()),
-                "}" => {
-                    self.scopes.pop();
-                }
+                "@" => at += 1,
+                "{" => self.scopes.begin(),
+                "}" => self.scopes.end(),
                 "<" => self.open_template(at),
                 "var" if in_body && stream.text(at.wrapping_sub(1)) != "(" => {
                     self.local_variable(at, None)
@@ -180,10 +235,10 @@ impl<'a> Walk<'a, '_> {
                 _ => {}
             }
             if self.pending.as_ref().is_some_and(|(from, _)| *from <= at)
-                && let (Some((_, local)), Some(scope)) =
-                    (self.pending.take(), self.scopes.last_mut())
+                && let Some((_, local)) = self.pending.take()
+                && let Some(innermost) = self.scopes.open.len().checked_sub(1)
             {
-                scope.push(local);
+                self.scopes.declare(innermost, local);
             }
             at += 1;
         }
@@ -206,7 +261,7 @@ impl<'a> Walk<'a, '_> {
         while self.templates.last().is_some_and(|t| t.close <= at) {
             self.templates.pop();
         }
-        if self.owner.is_some_and(|(_, end)| end <= at) {
+        if self.owner.as_ref().is_some_and(|(_, end)| *end <= at) {
             self.owner = None;
         }
         if let Some((index, range)) = &self.variable
@@ -251,9 +306,10 @@ impl<'a> Walk<'a, '_> {
                 close
             };
             let length = comma + 1..end;
-            let owner = self
-                .owner
-                .map_or_else(|| stream.slice(open - 1..close + 1), |(name, _)| name);
+            let owner = match &self.owner {
+                Some((name, _)) => name.clone(),
+                None => stream.span(open - 1..close + 1),
+            };
             self.contents.arrays.push(ArrayUse {
                 declaration: self.index,
                 element: stream.span(open + 1..comma),
@@ -263,7 +319,7 @@ impl<'a> Walk<'a, '_> {
                 bare: None,
                 context: self.context(),
                 in_result: self.result.contains(&open),
-                owner: owner.to_owned(),
+                owner,
             });
             array = Some((self.contents.arrays.len() - 1, length.start));
         }
@@ -284,52 +340,26 @@ impl<'a> Walk<'a, '_> {
         }
         if !in_body && stream.text(at + 1) == ":" {
             // A member of a struct or a parameter of a function.
-            let end = (at + 2..self.head.tokens.end).find(|&i| {
-                matches!(stream.text(i), ")" | "}")
-                    || (stream.text(i) == "," && !self.in_template(i))
-            });
-            let end = end.unwrap_or(self.head.tokens.end);
-            self.owner = Some((name, end));
+            let end = self.member_end(at + 2);
+            self.owner = Some((stream.span(at..at + 1), end));
             if self.head.kind == DeclarationKind::Function {
                 self.push_variable(at, None, false, at + 2..end);
-                if let Some(scope) = self.scopes.first_mut() {
-                    scope.push(Local {
-                        name,
-                        constant: None,
-                    });
-                }
+                let parameter = Local {
+                    name,
+                    constant: None,
+                };
+                self.scopes.declare(0, parameter);
             }
             return;
         }
-        let local = self
-            .scopes
-            .iter()
-            .rev()
-            .flat_map(|s| s.iter().rev())
-            .find(|l| l.name == name);
-        let targets = match (local, self.names.get(name)) {
-            (
-                Some(Local {
-                    constant: Some(targets),
-                    ..
-                }),
-                _,
-            ) => {
-                let targets = targets.clone();
+        let targets = match (self.scopes.find(name), self.names.get(name)) {
+            (Some(Some(targets)), _) => {
+                let targets: Vec<usize> = targets.iter().copied().collect();
                 self.mention_in_arrays(at, &targets, true);
-                if let Some((
-                    _,
-                    Local {
-                        constant: Some(mentioned),
-                        ..
-                    },
-                )) = &mut self.pending
-                {
-                    mentioned.extend(targets);
-                }
+                self.mention_in_constant(&targets);
                 return;
             }
-            (Some(_), _) => {
+            (Some(None), _) => {
                 if let Some((index, range)) = &self.variable
                     && range.contains(&at)
                     && let Some(variable) = self.contents.variables.get_mut(*index)
@@ -345,22 +375,13 @@ impl<'a> Walk<'a, '_> {
         let context = self.context();
         for target in targets {
             let reference = Reference { target, context };
-            if !self.contents.references.contains(&reference) {
+            if self.known.insert(reference) {
                 self.contents.references.push(reference);
             }
             if self.result.contains(&at) {
                 self.contents.result.push(target);
             }
-            if let Some((
-                _,
-                Local {
-                    constant: Some(mentioned),
-                    ..
-                },
-            )) = &mut self.pending
-            {
-                mentioned.push(target);
-            }
+            self.mention_in_constant(&[target]);
             if let Some((index, range)) = &self.variable
                 && range.contains(&at)
                 && let Some(variable) = self.contents.variables.get_mut(*index)
@@ -370,11 +391,42 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Whether token `at` lies in a template list that opens behind the current token.
-    fn in_template(&self, at: usize) -> bool {
-        let stream = self.stream;
-        (self.head.keyword..at)
-            .any(|i| stream.text(i) == "<" && stream.partner(i).is_some_and(|close| close > at))
+    /// One past the type of a member or a parameter, which begins at `at`.
+    fn member_end(&self, at: usize) -> usize {
+        let (stream, end) = (self.stream, self.head.tokens.end);
+        let mut at = at;
+        while at < end {
+            match stream.text(at) {
+                // A type has no colon: what has one begins another member.
+                ")" | "}" | "," | ":" => return at,
+                "<" => {
+                    at = stream
+                        .partner(at)
+                        .filter(|&close| close < end)
+                        .unwrap_or(at)
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        end
+    }
+
+    /// Enters a mention into the local constant that is being declared.
+    fn mention_in_constant(&mut self, targets: &[usize]) {
+        let Some((_, local)) = &mut self.pending else {
+            return;
+        };
+        let Some(mentioned) = &mut local.constant else {
+            return;
+        };
+        if mentioned.len() <= MOST_MENTIONS {
+            mentioned.extend(targets);
+        }
+        if mentioned.len() > MOST_MENTIONS && self.contents.excess.is_none() {
+            let at = self.declared.unwrap_or(self.head.keyword);
+            self.contents.excess = Some((self.stream.span(at..at + 1), mentioned.len()));
+        }
     }
 
     /// Enters a mention at token `at` into the arrays whose length it stands in.
@@ -418,7 +470,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     fn local_constant(&mut self, keyword: usize) {
-        let constant = (self.stream.text(keyword) == "const").then(Vec::new);
+        let constant = (self.stream.text(keyword) == "const").then(BTreeSet::new);
         let name = name_after(self.stream, keyword);
         if constant.is_none() {
             self.declare_variable(name, None, false);
@@ -426,11 +478,11 @@ impl<'a> Walk<'a, '_> {
         self.declare_local(name, constant);
     }
 
-    fn declare_local(&mut self, name: usize, constant: Option<Vec<usize>>) {
-        let end = semicolon(self.stream, name);
+    fn declare_local(&mut self, name: usize, constant: Option<BTreeSet<usize>>) {
+        let end = self.stream.semicolon(name);
         let text = self.stream.text(name);
         self.declared = Some(name);
-        self.owner = Some((text, end));
+        self.owner = Some((self.stream.span(name..name + 1), end));
         self.pending = Some((
             end,
             Local {
@@ -442,18 +494,20 @@ impl<'a> Walk<'a, '_> {
 
     fn declare_variable(&mut self, name: usize, align: Option<AlignAttribute>, stored: bool) {
         let stream = self.stream;
-        let end = semicolon(stream, name);
+        let end = stream.semicolon(name);
         let annotated = stream.text(name + 1) == ":";
         let decisive = match annotated {
-            true => {
-                name + 2
-                    ..(name + 2..end)
-                        .find(|&i| stream.text(i) == "=")
-                        .unwrap_or(end)
-            }
+            true => name + 2..self.initializer(name + 2, end),
             false => name + 1..end,
         };
         self.push_variable(name, align, stored, decisive);
+    }
+
+    /// The `=` behind the type that begins at `at`, or `end`. What declares something again has no `=` in its type.
+    fn initializer(&self, at: usize, end: usize) -> usize {
+        let declares = |text: &str| matches!(text, "=" | "let" | "var" | "const");
+        let found = (at..end).find(|&i| declares(self.stream.text(i)));
+        found.unwrap_or(end)
     }
 
     fn push_variable(

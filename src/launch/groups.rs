@@ -227,6 +227,12 @@ impl Launch {
                         push_buffer(binding, *id, segment, front, segment.size() - front);
                     }
                 }
+                Source::Allocations(index) => {
+                    if let Some((id, table)) = memory.table(index as usize) {
+                        buffers.push(*id);
+                        push_buffer(binding, *id, table, 0, table.size());
+                    }
+                }
                 Source::HeapInfo => {
                     if let Some((ring, generation)) = ring {
                         let offset = in_ring(placement.heap_info);
@@ -330,6 +336,7 @@ pub(super) fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Ve
                 Source::Table => placement.table,
                 // Never at a dynamic offset.
                 Source::Heap(_)
+                | Source::Allocations(_)
                 | Source::Globals
                 | Source::Print
                 | Source::Calls

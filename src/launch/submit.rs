@@ -283,9 +283,13 @@ impl Launch {
         table.copy_out(&mut queue);
         let departed = self.depart(&mut queue, device);
         if let Some(outcome) = &outcome {
+            let asked = shared_heap.as_ref().filter(|_| shared.asks_allocations());
             let watch = report.zip(record).map(|(report, (record, _))| Watch {
                 record,
-                decode: Arc::clone(&report.0),
+                decode: match asked {
+                    Some(heap) => heap.shared.explained(device, &report.0),
+                    None => Arc::clone(&report.0),
+                },
             });
             queue.watch(outcome, watch, prints.clone(), follower.clone());
         }

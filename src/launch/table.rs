@@ -51,8 +51,9 @@ pub(super) enum Memory {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MemoryId {
     Nothing,
-    /// The last segment of the heap and of the device's own memory, which change whenever one grows.
-    Heap(u64, u64),
+    /// The last segment of the heap and of the device's own memory, and the last parts of their tables, which change
+    /// whenever one grows.
+    Heap([u64; 4]),
     /// All buffers.
     Arguments(Vec<u64>),
 }
@@ -67,11 +68,22 @@ impl Memory {
         }
     }
 
+    /// The buffer of part `index` of the allocation table, with its identity.
+    pub(super) fn table(&self, index: usize) -> Option<&(u64, wgpu::Buffer)> {
+        let view = self.heap()?;
+        view.tables.iter().chain(&view.own_table).nth(index)
+    }
+
     pub(super) fn id(&self) -> MemoryId {
         let last = |of: &[(u64, wgpu::Buffer)]| of.last().map_or(0, |(id, _)| *id);
         match self {
             Self::Nothing => MemoryId::Nothing,
-            Self::Heap(view) => MemoryId::Heap(last(&view.segments), last(&view.own)),
+            Self::Heap(view) => MemoryId::Heap([
+                last(&view.segments),
+                last(&view.own),
+                last(&view.tables),
+                view.own_table.as_ref().map_or(0, |(id, _)| *id),
+            ]),
             Self::Arguments(buffers) => {
                 MemoryId::Arguments(buffers.iter().map(|(id, _)| *id).collect())
             }
@@ -328,7 +340,10 @@ impl Launch {
         };
         Ok(match (reach, heap) {
             (Reach::Heap, Some((heap, turn))) => {
-                let view = heap.shared.view_in(turn, device)?;
+                let mut view = heap.shared.view_in(turn, device)?;
+                if self.kernel.shared.asks_allocations() {
+                    heap.shared.add_tables(device, &mut view)?;
+                }
                 kernel.shared = form(Segments::of(&view))?;
                 let compiled = &kernel.shared.compiled;
                 let (given, scratches) = (&self.given, &self.scratches);

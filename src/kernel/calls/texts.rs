@@ -50,10 +50,17 @@ pub(crate) fn literals(
         return Ok(Vec::new());
     }
     let stream = TokenStream::new(source);
+    let mut taken: Vec<_> = taken.iter().map(|edit| edit.range.clone()).collect();
+    taken.sort_by_key(|range| range.start);
     let mut edits = Vec::new();
     for at in (0..stream.len()).filter(|&at| stream.is_text(at)) {
         let range = stream.span(at..at + 1);
-        if taken.iter().any(|edit| edit.range.contains(&range.start)) {
+        // Those places do not overlap, so that the last one that begins before is the only one that can hold it.
+        let before = taken.partition_point(|place| place.start <= range.start);
+        if taken[..before]
+            .last()
+            .is_some_and(|place| place.contains(&range.start))
+        {
             continue;
         }
         let chars = unescape(stream.text(at), range.start)?;

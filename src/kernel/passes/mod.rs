@@ -16,6 +16,7 @@
 pub mod globals;
 pub mod grid;
 pub mod loop_guard;
+pub(crate) mod nesting;
 pub mod pointers;
 pub(crate) mod print;
 pub mod status;
@@ -33,6 +34,8 @@ mod tests_trip_count;
 
 use std::collections::{BTreeSet, HashSet};
 
+use naga::front::Typifier;
+use naga::proc::{ResolveContext, ResolveError};
 use naga::{Block, Expression, Function, Handle, Module, Span, Statement, Type, TypeInner};
 use trip_count::each_statement;
 pub(crate) use trip_count::every_loop_ends;
@@ -116,6 +119,28 @@ pub(crate) fn reachable(module: &Module, entry: &Function) -> BTreeSet<Handle<Fu
         });
     }
     found
+}
+
+/// The types of a function's expressions, or the first that has none and why.
+pub(crate) fn typified(
+    function: &Function,
+    context: &ResolveContext<'_>,
+) -> Result<Typifier, (Handle<Expression>, ResolveError)> {
+    let mut typifier = Typifier::new();
+    let expressions = &function.expressions;
+    let Some((last, _)) = expressions.iter().next_back() else {
+        return Ok(typifier);
+    };
+    // All at once: naga begins at the first expression each time that it is asked.
+    if typifier.grow(last, expressions, context).is_ok() {
+        return Ok(typifier);
+    }
+    for (handle, _) in expressions.iter() {
+        typifier
+            .grow(handle, expressions, context)
+            .map_err(|error| (handle, error))?;
+    }
+    Ok(typifier)
 }
 
 /// The statement that runs `accept` where `condition` holds.

@@ -13,7 +13,7 @@ fn lowered(source: &str) -> (Module, Option<PrintFacts>) {
         binding: 4,
     };
     let all = Capabilities::all();
-    let facts = run(&mut module, Some(0), &prints.sites, binding, all).unwrap();
+    let facts = run(&mut module, Some(0), &prints.sites, binding, all, None).unwrap();
     if let Some(facts) = &facts {
         begin(&mut module, 0, facts);
     }

@@ -421,6 +421,7 @@ fn continues(block: &Block) -> bool {
 /// Calls `visit` for every statement of `block` and of the blocks in it.
 pub(super) fn each_statement(block: &Block, visit: &mut dyn FnMut(&Statement)) {
     for statement in block {
+        crate::kernel::work::count(1);
         visit(statement);
         match *statement {
             Statement::Block(ref inner) => each_statement(inner, visit),

@@ -7,7 +7,9 @@ use naga::Module;
 use super::{Program, free_group};
 use crate::kernel::declarations::DeclarationKind;
 use crate::kernel::error::KernelError;
+use crate::kernel::evaluate::parse;
 use crate::kernel::private_array::Analysis;
+use crate::kernel::text_limits::check_types;
 use crate::print::record::SiteKind;
 
 impl Program {
@@ -70,5 +72,12 @@ pub(super) fn parse_types(
     }
     let own = analysis.assemble(source, |i| kept.get(i) == Some(&true), |_| None, |_| None);
     let text = format!("{}{text}", own.text());
-    naga::front::wgsl::parse_str(&text).map_err(|error| error.message().to_owned())
+    let module = parse(&text).map_err(|error| error.message().to_owned())?;
+    check_types(&module).map_err(|excess| {
+        format!(
+            "{} {}, and {} are the most",
+            excess.found, excess.what, excess.limit
+        )
+    })?;
+    Ok(module)
 }

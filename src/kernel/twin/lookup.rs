@@ -1,5 +1,6 @@
 //! The WGSL side: finds a structure in a program by its name, and has naga lay it out.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use naga::TypeInner;
@@ -9,12 +10,14 @@ use super::compare::compare;
 use super::{LayoutDifference, LayoutMismatch, RustLayout};
 use crate::kernel::constants::{ConstantValue, Constants};
 use crate::kernel::declarations::{Declaration, DeclarationKind};
+use crate::kernel::deep_stack::on_deep_stack;
 use crate::kernel::diagnostic::Reporter;
 use crate::kernel::edit::EditedText;
 use crate::kernel::error::KernelError;
-use crate::kernel::evaluate::Unevaluated;
+use crate::kernel::evaluate::{Unevaluated, parse};
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::program::{Inner, Program};
+use crate::kernel::text_limits::check_types;
 
 /// The function that is appended to have naga resolve the type.
 const RESOLVER: &str = "tombolo_layout_of";
@@ -87,7 +90,7 @@ impl Inner {
                 available: available.map(|d| d.name.clone()).collect(),
             });
         };
-        match self.type_layout(index, wanted, constants) {
+        match on_deep_stack(&self.name, || self.type_layout(index, wanted, constants)) {
             Ok(layout) if matches!(layout.shape, Shape::Struct { .. }) => Ok(layout),
             Ok(wgsl) => Err(LayoutMismatch::NotAStruct {
                 program,
@@ -122,16 +125,19 @@ impl Inner {
         };
         let set = self.declared.check(&self.name, constants)?;
         let pipeline = self.pipeline_values(&set);
-        let given = |i: usize| {
-            let at = |(constant, _): &&(usize, _)| self.declaration_of.get(*constant) == Some(&i);
-            set.iter().find(at).map(|(_, value)| *value)
+        let declared_at = |&(constant, value): &(usize, _)| {
+            let declaration = self.declaration_of.get(constant)?;
+            Some((*declaration, value))
         };
-        let mut values = Vec::new();
+        let set: HashMap<usize, _> = set.iter().filter_map(declared_at).collect();
+        let given = |i: usize| set.get(&i).copied();
+        let evaluated = self.evaluator.values(&pipeline);
+        let mut values = HashMap::new();
         for i in (0..kept.len()).filter(|&i| is_kept(i) && analysis.is_sizing(i)) {
             let declared = analysis.get(i).map_or("", |d| d.name.as_str());
             let value = match given(i) {
                 Some(value) => Some(value),
-                None => match self.evaluator.value(i, declared, &pipeline) {
+                None => match evaluated.get(i) {
                     Ok(value) => Some(value),
                     // A constant stays in the text, where naga finds its value or says what is wrong with it.
                     Err(_) if !is_replaced(i) => None,
@@ -146,7 +152,7 @@ impl Inner {
             };
             values.extend(value.map(|value| (i, value)));
         }
-        let value = |i: usize| values.iter().find(|(at, _)| *at == i).map(|(_, v)| *v);
+        let value = |i: usize| values.get(&i).copied();
         let pointer = match analysis.declarations.iter().any(|d| d.name == "usm_ptr") {
             true => "",
             false => "alias usm_ptr = vec2<u32>;",
@@ -162,8 +168,8 @@ impl Inner {
             file: &self.name,
             text: &text,
         };
-        let module = naga::front::wgsl::parse_str(text.text())
-            .map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
+        let module = parse(text.text()).map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
+        check_types(&module).map_err(|excess| reporter.excess(excess))?;
         let argument = module
             .functions
             .iter()

@@ -1,9 +1,11 @@
 //! Allocating and freeing, and the memory behind it.
 
 use std::mem::MaybeUninit;
+use std::panic::Location;
 
 use bytemuck::Pod;
 
+use super::allocation_table::place;
 use super::{
     BINDABLE, FIRST_BYTES, GUARD_BYTES, HeapError, HeapShared, Hold, MOST_BYTES, SEGMENT_BYTES,
     SharedHeap, State,
@@ -17,6 +19,7 @@ impl SharedHeap {
     ///
     /// # Errors
     /// [`HeapError::OutOfMemory`], [`HeapError::TooLarge`].
+    #[track_caller]
     pub fn alloc<T: Pod>(&self, value: T) -> Result<Ptr<T>, HeapError> {
         let bytes = bytemuck::bytes_of(&value);
         let align = align_of::<T>() as u64;
@@ -32,6 +35,7 @@ impl SharedHeap {
     ///
     /// # Errors
     /// As [`SharedHeap::alloc`], and [`HeapError::Layout`] for no values.
+    #[track_caller]
     pub fn alloc_slice<T: Pod>(&self, values: &[T]) -> Result<Ptr<T>, HeapError> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let align = BINDABLE.max(align_of::<T>() as u64);
@@ -46,6 +50,7 @@ impl SharedHeap {
     ///
     /// # Errors
     /// As [`SharedHeap::alloc_slice`].
+    #[track_caller]
     pub fn alloc_zeroed<T: Pod>(&self, len: usize) -> Result<Ptr<T>, HeapError> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let align = BINDABLE.max(align_of::<T>() as u64);
@@ -56,11 +61,13 @@ impl SharedHeap {
     ///
     /// # Errors
     /// As [`SharedHeap::alloc_slice`].
+    #[track_caller]
     pub fn alloc_bytes(&self, bytes: u64, align: u64) -> Result<Ptr<u8>, HeapError> {
         self.allocate(bytes, align, None, zero)
     }
 
     /// `fill` has to set every byte, unless the allocation is [`Hold::Owned`].
+    #[track_caller]
     pub(super) fn allocate(
         &self,
         bytes: u64,
@@ -99,6 +106,7 @@ impl SharedHeap {
         if let Some(hold) = hold {
             state.holds.insert(allocation.id, hold);
         }
+        shared.note_allocated(&allocation, state.committed, place(Location::caller()));
         let address = shared.base() + allocation.address;
         let at = shared.host_pointer(address).cast::<MaybeUninit<u8>>();
         // SAFETY: the range is committed memory of the window that the region has just handed out: no
@@ -120,6 +128,7 @@ impl SharedHeap {
     /// # Errors
     /// [`HeapError::Null`], [`HeapError::Interior`], [`HeapError::NotAllocated`], also when it was
     /// freed before; [`HeapError::Owned`].
+    #[track_caller]
     pub fn free<T>(&self, ptr: Ptr<T>) -> Result<(), HeapError> {
         const WHAT: &str = "a free";
         let address = ptr.address();
@@ -153,6 +162,7 @@ impl SharedHeap {
                 address,
             });
         }
+        shared.note_freed(&found, place(Location::caller()));
         state.deferred.insert(found.id);
         state.settle();
         drop(state);

@@ -140,6 +140,7 @@ impl HeapShared {
             state.holds.remove(&found.id);
             // Mirrors have not seen what was done with it.
             state.version += 1;
+            self.note_freed(&found, None);
             state.deferred.insert(found.id);
             state.settle();
         }

@@ -7,18 +7,21 @@
 //! another's pointer for its own.
 
 use std::collections::HashSet;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
 
+use super::allocation_table::{AllocationTable, Block, Change, Place, Upload, Whereabouts, place};
 use super::{BINDABLE, HeapAllocation, HeapError, SharedHeap, heap_of, segment_bytes};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture, unique_id};
+use crate::kernel::passes::pointers::DEVICE_GRANULE;
 use crate::memory::MemoryRoom;
 use crate::memory::buffer::{BufferShared, BufferView};
 use crate::memory::pointer::{PointerKind, Ptr};
-use crate::memory::region::{Region, RegionOptions};
+use crate::memory::region::{Allocation, Region, RegionOptions};
 
 /// The upper 16 bits of pointers into a device's own memory where that is memory of the heap.
 const UNIFIED_TAG: u16 = 1;
@@ -55,6 +58,52 @@ struct Segments {
     buffers: Vec<(u64, wgpu::Buffer)>,
     /// Where memory is unified: the allocations of the shared heap that are this device's.
     unified: HashSet<u64>,
+    /// What checked kernels ask, once there are any: of all segments, one behind the other.
+    table: Option<AllocationTable>,
+}
+
+impl Segments {
+    /// Where each segment begins in the bytes that the table is for, and how many those are.
+    fn starts(&self) -> (Vec<u64>, u64) {
+        let mut end = 0;
+        let starts = (self.buffers.iter())
+            .map(|(_, buffer)| {
+                let start = end;
+                end += buffer.size();
+                start
+            })
+            .collect();
+        (starts, end)
+    }
+
+    /// An allocation as the table knows it, and where it ends in its segment.
+    fn block(&self, allocation: &Allocation) -> (Block, u64) {
+        let (segment, offset) = (allocation.address >> 32, allocation.address & 0xffff_ffff);
+        let (starts, _) = self.starts();
+        let start = starts.get(segment as usize).copied().unwrap_or(0);
+        let block = Block {
+            address: start + offset,
+            size: allocation.size,
+            requested: allocation.requested,
+        };
+        (block, offset + allocation.requested)
+    }
+
+    fn note_allocated(&mut self, allocation: &Allocation, at: Option<Place>) {
+        let (block, end) = self.block(allocation);
+        let (_, bytes) = self.starts();
+        if let Some(table) = &mut self.table {
+            table.grow(bytes);
+            table.allocated(block, end, Change::Reused, at);
+        }
+    }
+
+    fn note_freed(&mut self, allocation: &Allocation, at: Option<Place>) {
+        let (block, _) = self.block(allocation);
+        if let Some(table) = &mut self.table {
+            table.freed(block, at);
+        }
+    }
 }
 
 impl std::fmt::Debug for DeviceMemory {
@@ -103,7 +152,52 @@ pub(crate) fn first_tag(device: &DeviceShared) -> u16 {
     }
 }
 
+/// The one buffer of a device's table, and what has to be recorded before it holds all of it.
+type OwnTable = (Option<(u64, wgpu::Buffer)>, Vec<Upload>);
+
 impl DeviceMemory {
+    /// The table of what is allocated in the device's own memory, which is kept from now on.
+    pub(super) fn table(device: &Arc<DeviceShared>) -> Result<OwnTable, HeapError> {
+        let mut state = lock(&memory(device).segments);
+        let (_, bytes) = state.starts();
+        if state.table.is_none() {
+            state.table = Some(AllocationTable::new(DEVICE_GRANULE));
+            let live: Vec<Allocation> = (state.region.iter())
+                .flat_map(|region| region.allocations())
+                .collect();
+            for one in live {
+                state.note_allocated(&one, None);
+            }
+        }
+        let Some(table) = &mut state.table else {
+            return Ok((None, Vec::new()));
+        };
+        table.grow(bytes);
+        let (mut buffers, stale) = table.on(device)?;
+        match (buffers.pop(), buffers.is_empty()) {
+            (last, true) => Ok((last, stale)),
+            (_, false) => Err(HeapError::Unsupported {
+                device: device.capabilities.name.clone(),
+                why: format!(
+                    "a table of what is allocated in {bytes} bytes of its own memory is more than it binds at once; \
+                     switch DeviceOptions::checked_allocations off"
+                ),
+            }),
+        }
+    }
+
+    /// What lies at an address in the device's own memory, or lay there.
+    pub(super) fn whereabouts(device: &DeviceShared, address: u64) -> Option<Whereabouts> {
+        let state = lock(&memory(device).segments);
+        let segment = (address >> ADDRESS_BITS).checked_sub(u64::from(first_tag(device)))?;
+        let (starts, _) = state.starts();
+        let start = starts.get(usize::try_from(segment).ok()?)?;
+        let offset = address & ADDRESS_MASK;
+        let (_, buffer) = state.buffers.get(segment as usize)?;
+        (offset < buffer.size()).then_some(())?;
+        Some(state.table.as_ref()?.whereabouts(start + offset))
+    }
+
     /// The segments as kernels bind them, each with its identity for the bind-group cache.
     pub(crate) fn segments(device: &DeviceShared) -> Vec<(u64, wgpu::Buffer)> {
         lock(&memory(device).segments).buffers.clone()
@@ -151,7 +245,10 @@ impl DeviceMemory {
         }
     }
 
+    #[track_caller]
     fn allocate(device: &DeviceShared, bytes: u64, align: u64) -> Result<u64, HeapError> {
+        // So that a word of the table is for one allocation.
+        let align = align.max(DEVICE_GRANULE);
         let mut state = lock(&memory(device).segments);
         let state = &mut *state;
         let step = segment_bytes(&device.limits);
@@ -213,6 +310,7 @@ impl DeviceMemory {
                 region.allocate(bytes, align).map_err(|_| full(region))?
             }
         };
+        state.note_allocated(&allocation, place(Location::caller()));
         let segment = allocation.address >> 32;
         let tag = u64::from(first_tag(device)) + segment;
         Ok(tag << ADDRESS_BITS | (allocation.address & 0xffff_ffff))
@@ -254,6 +352,7 @@ impl Device {
     /// # Errors
     /// [`HeapError::Layout`] for no values, [`HeapError::OutOfMemory`], [`HeapError::OutOfSegments`],
     /// [`HeapError::TooLarge`].
+    #[track_caller]
     pub fn malloc<T: Pod>(&self, len: usize) -> Result<Ptr<T>, HeapError> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let align = (align_of::<T>() as u64).max(BINDABLE);
@@ -264,6 +363,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::malloc`], and [`HeapError::Layout`] for an alignment that is no power of two.
+    #[track_caller]
     pub fn malloc_bytes(&self, bytes: u64, align: u64) -> Result<Ptr<u8>, HeapError> {
         let shared = &self.shared;
         if bytes == 0 || !align.is_power_of_two() {
@@ -327,6 +427,7 @@ impl Device {
     /// # Errors
     /// [`HeapError::NotAllocated`], [`HeapError::Interior`], [`HeapError::Null`]; a pointer into the
     /// shared heap is [`HeapError::NotAllocated`] here.
+    #[track_caller]
     pub fn free<T>(&self, ptr: Ptr<T>) -> Result<(), HeapError> {
         const WHAT: &str = "a free";
         let (shared, address) = (&self.shared, ptr.address());
@@ -366,7 +467,7 @@ impl Device {
                 let mut state = lock(&memory(shared).segments);
                 // It was resolved.
                 let segment = (address >> ADDRESS_BITS) - u64::from(first_tag(shared));
-                let Some(region) = &mut state.region else {
+                let Some(region) = &state.region else {
                     return Err(missing);
                 };
                 let Some(found) = region.find(segment << 32 | offset) else {
@@ -379,6 +480,10 @@ impl Device {
                         base: address - (offset - base),
                     });
                 }
+                state.note_freed(&found, place(Location::caller()));
+                let Some(region) = &mut state.region else {
+                    return Err(missing);
+                };
                 // The queue is in order: whatever reuses the place comes after what used it.
                 region.free(found.id).map(|_| ()).map_err(|_| missing)
             }

@@ -27,6 +27,9 @@ pub(crate) struct DeviceView {
     pub(crate) segments: Vec<(u64, wgpu::Buffer)>,
     /// The segments of the device's own memory.
     pub(crate) own: Vec<(u64, wgpu::Buffer)>,
+    /// The parts of the allocation table, for kernels that ask it, and the table of the device's own memory.
+    pub(crate) tables: Vec<(u64, wgpu::Buffer)>,
+    pub(crate) own_table: Option<(u64, wgpu::Buffer)>,
 }
 
 impl DeviceView {
@@ -128,6 +131,8 @@ impl HeapShared {
             covered: committed,
             segments,
             own: DeviceMemory::segments(device),
+            tables: Vec::new(),
+            own_table: None,
         };
         views.insert(device.id, view.clone());
         Ok(view)

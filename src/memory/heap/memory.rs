@@ -160,6 +160,8 @@ impl LiveMemory {
             covered,
             segments: vec![(self.id, self.buffer.buffer().clone())],
             own: DeviceMemory::segments(device),
+            tables: Vec::new(),
+            own_table: None,
         }
     }
 

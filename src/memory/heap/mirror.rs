@@ -502,6 +502,8 @@ impl Mirror {
             covered: self.buffers.covered,
             segments: self.buffers.segments(),
             own: DeviceMemory::segments(device),
+            tables: Vec::new(),
+            own_table: None,
         }
     }
 }

@@ -14,6 +14,7 @@
 
 mod access;
 mod allocate;
+pub(crate) mod allocation_table;
 mod allocator;
 mod atomics;
 pub(crate) mod copies;
@@ -101,6 +102,8 @@ pub(crate) struct HeapShared {
     grown: AtomicU64,
     /// Copies of the heap on devices that cannot import it.
     mirrors: mirror::Mirrors,
+    /// What checked kernels ask, once there are any. Nothing else is locked while it is.
+    table: Mutex<Option<allocation_table::AllocationTable>>,
 }
 
 /// A live allocation, as [`SharedHeap::find`] reports it.
@@ -166,6 +169,7 @@ impl SharedHeap {
                 imports: AtomicU64::new(0),
                 grown: AtomicU64::new(0),
                 mirrors: mirror::Mirrors::default(),
+                table: Mutex::default(),
             }),
         }
     }

@@ -129,7 +129,7 @@ impl Queues {
             })
             .collect();
         if ready.is_empty() {
-            assert_eq!(self.pending, [], "commands wait for one another");
+            assert!(self.pending.is_empty(), "commands wait for one another");
             return;
         }
         let token = self.pending.remove(ready[self.random.below(ready.len())]);

@@ -15,7 +15,7 @@ use super::super::status;
 use super::super::{only_if, type_of};
 use super::builder::{Builder, Value};
 use super::heap::Heap;
-use super::options::{ZERO_WORD, site_code};
+use super::options::{DEVICE_GRANULE, HEAP_GRANULE, ZERO_WORD, site_code};
 use super::place::{Checked, Place};
 
 /// Why something may not be touched.
@@ -74,7 +74,7 @@ impl Builder<'_> {
 
     /// Computes limits for values of `bytes` bytes that all of the function can use: it is at its start.
     pub fn keep_limits(&mut self, bytes: u32) {
-        if self.heap.status.is_none() {
+        if self.heap.status.is_none() || !self.heap.allocations.is_empty() {
             return;
         }
         for word in [2, 4] {
@@ -93,7 +93,7 @@ impl Builder<'_> {
         let high = self.member(raw, 1);
         let (mut strange, mut fits, mut size) = self.checked_shared(low, high, target)?;
         let mut offset = self.shared_offset(low);
-        if translation.shared > 1 && target.is_unsized {
+        if translation.shared > 1 && target.is_unsized && self.heap.allocations.is_empty() {
             // The array ends with the heap or with its segment.
             let bytes = 1u32 << translation.segment_shift;
             let before = self.with(Op::And, offset, 0u32.wrapping_sub(bytes));
@@ -160,6 +160,12 @@ impl Builder<'_> {
                 self.binary(Op::ExclusiveOr, high, expected)
             }
         };
+        if !self.heap.allocations.is_empty() {
+            // No allocation lies in two segments.
+            let end = self.allocation_end(offset);
+            let fits = self.reaches(end, offset, target);
+            return Some((strange, fits, end));
+        }
         let limit = self.limit(size, target.bytes);
         let mut fits = self.binary(Op::Less, offset, limit);
         if translation.shared > 1 {
@@ -170,6 +176,64 @@ impl Builder<'_> {
             fits = self.all(fits, whole);
         }
         Some((strange, fits, size))
+    }
+
+    /// Whether what ends at `end` has room for the target at `offset`. It is no allocation where the end is 0.
+    fn reaches(&mut self, end: Value, offset: Value, target: Target) -> Value {
+        let rest = self.rest(end, offset);
+        self.with(Op::GreaterEqual, rest, target.bytes.max(1))
+    }
+
+    /// Where the allocation at `offset` in the shared heap ends. What is beyond the table reads as some word of it,
+    /// or as zero: an end in front of the offset.
+    fn allocation_end(&mut self, offset: Value) -> Value {
+        let tables = self.heap.allocations.clone();
+        let index = self.shifted(offset, HEAP_GRANULE.trailing_zeros());
+        if let [table] = tables[..] {
+            return self.word_of(table, index);
+        }
+        // A part has as many bytes as a segment, and so a quarter as many words.
+        let shift = self.heap.translation.segment_shift - 2;
+        let within = self.with(Op::And, index, (1u32 << shift) - 1);
+        let part = self.shifted(index, shift);
+        let mut end = self.word(0);
+        for (number, table) in tables.into_iter().enumerate() {
+            let here = self.with(Op::Equal, part, number as u32);
+            let word = self.word_of(table, within);
+            end = self.select(here, word, end);
+        }
+        end
+    }
+
+    /// Where the allocation at `low` in segment number `segment` of device memory ends; as above.
+    fn device_allocation_end(
+        &mut self,
+        table: naga::Handle<naga::GlobalVariable>,
+        low: Value,
+        segment: Value,
+    ) -> Option<Value> {
+        let count = self.heap.translation.device;
+        let index = self.shifted(low, DEVICE_GRANULE.trailing_zeros());
+        let start = match count {
+            1 => self.word(0),
+            _ => {
+                let info = self.global(self.heap.info?);
+                let row = self.shifted(segment, 2);
+                let row = self.plus(row, 1 + count.div_ceil(4));
+                let column = self.with(Op::And, segment, 3);
+                let row = self.element(info, row);
+                let word = self.element(row, column);
+                self.load(word)
+            }
+        };
+        let index = self.binary(Op::Add, index, start);
+        Some(self.word_of(table, index))
+    }
+
+    fn word_of(&mut self, table: naga::Handle<naga::GlobalVariable>, index: Value) -> Value {
+        let table = self.global(table);
+        let word = self.element(table, index);
+        self.load(word)
     }
 
     /// The same for a pointer into device memory.
@@ -197,10 +261,21 @@ impl Builder<'_> {
             }
         };
         let known = self.with(Op::Less, segment, translation.device);
+        let strange = self.with(Op::And, high, 0xffff);
+        if let Some(table) = self.heap.device_allocations {
+            let last = self.word(translation.device - 1);
+            let segment = self.lesser(segment, last);
+            let end = self.device_allocation_end(table, low, segment)?;
+            // What is beyond the segment may find the word of another one, whose end is an offset in that.
+            let in_segment = self.binary(Op::Less, low, size);
+            let fits = self.reaches(end, low, target);
+            let fits = self.all(fits, in_segment);
+            let fits = self.all(fits, known);
+            return Some((strange, fits, end));
+        }
         let limit = self.limit(size, target.bytes);
         let fits = self.binary(Op::Less, low, limit);
         let fits = self.all(fits, known);
-        let strange = self.with(Op::And, high, 0xffff);
         Some((strange, fits, size))
     }
 

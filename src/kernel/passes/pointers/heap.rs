@@ -6,7 +6,9 @@ use naga::{
 };
 
 use super::super::{status, type_of, unique_name};
-use super::options::{HeapElement, HeapMemory, PointerErrorKind, PointerOptions, TranslationMode};
+use super::options::{
+    HeapElement, HeapInfo, HeapMemory, PointerErrorKind, PointerOptions, TranslationMode,
+};
 use super::scan::{Scan, row_of};
 
 /// How pointers cross the boundary of a function.
@@ -47,6 +49,9 @@ pub(super) struct Heap {
     pub translation: Translation,
     pub boundary: Boundary,
     pub info: Option<Handle<GlobalVariable>>,
+    /// The parts of the allocation table, and that of device memory.
+    pub allocations: Vec<Handle<GlobalVariable>>,
+    pub device_allocations: Option<Handle<GlobalVariable>>,
     pub table: Option<Handle<GlobalVariable>>,
     /// The status record, in checked mode, and where an invocation keeps its number.
     pub status: Option<Handle<GlobalVariable>>,
@@ -170,7 +175,7 @@ impl Heap {
         let wants_info = !options.window_aligned || checked;
         let info = options.info.filter(|_| wants_info).map(|binding| {
             let quad = vector_type(&mut module.types, 4, Scalar::U32);
-            let length = 1 + translation.device.div_ceil(4);
+            let length = HeapInfo::len(translation.device) / 4;
             let ty = uniform_rows(module, quad, length);
             variable(
                 module,
@@ -180,6 +185,25 @@ impl Heap {
                 ty,
             )
         });
+        let word = vector_type(&mut module.types, 1, Scalar::U32);
+        let words = TypeInner::Array {
+            base: word,
+            size: ArraySize::Dynamic,
+            stride: 4,
+        };
+        let allocations = |module: &mut Module, binding: ResourceBinding| {
+            let ty = type_of(module, words.clone());
+            let space = AddressSpace::Storage {
+                access: StorageAccess::LOAD,
+            };
+            variable(module, "tombolo_allocations", space, Some(binding), ty)
+        };
+        let asked = options.allocations.iter().filter(|_| checked);
+        let asked: Vec<_> = asked.map(|&binding| allocations(module, binding)).collect();
+        let device_asked = options
+            .device_allocations
+            .filter(|_| checked && !device.is_empty());
+        let device_asked = device_asked.map(|binding| allocations(module, binding));
         let table = options.arguments.as_ref().filter(|_| scan.uses_table);
         let table = table.map(|table| {
             let quad = vector_type(&mut module.types, 4, Scalar::U32);
@@ -233,6 +257,8 @@ impl Heap {
             translation,
             boundary,
             info,
+            allocations: asked,
+            device_allocations: device_asked,
             table,
             status,
             invocation,

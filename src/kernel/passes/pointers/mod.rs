@@ -38,7 +38,7 @@ mod rewrite;
 mod scan;
 mod shape;
 mod values;
-pub(in crate::kernel::passes) mod visit;
+pub(in crate::kernel) mod visit;
 
 #[cfg(test)]
 mod tests;
@@ -53,8 +53,8 @@ use naga::{Arena, BuiltIn, Function, Handle, Module, Span};
 
 pub use flow::passed;
 pub use options::{
-    ArgumentTable, FaultReason, HeapInfo, HeapMemory, PointerError, PointerFacts, PointerOptions,
-    TableRow, TranslationMode,
+    ArgumentTable, DEVICE_GRANULE, FaultReason, HEAP_GRANULE, HeapInfo, HeapMemory, PointerError,
+    PointerFacts, PointerOptions, TableRow, TranslationMode,
 };
 #[cfg(test)]
 use options::{HeapElement, PointerErrorKind};
@@ -166,6 +166,10 @@ pub fn run(
         writes: scan.writes,
         follows: scan.follows,
         sites,
+        tables: (
+            heap.allocations.len() as u32,
+            heap.device_allocations.is_some(),
+        ),
     }))
 }
 

@@ -54,6 +54,12 @@ pub struct PointerOptions {
     /// Checked mode: every dereference is tested, and the first that fails is written to the status
     /// record at this binding (words [`super::super::status::POINTER`]).
     pub checked: Option<ResourceBinding>,
+    /// In checked mode: the table of what is allocated in the shared heap, in parts of as many bytes as the heap's segments
+    /// have. A word for each [`HEAP_GRANULE`] bytes: where the allocation there ends, as an offset from the heap's base; 0
+    /// where there is none. Empty where pointers are compared with the span of the heap alone.
+    pub allocations: Vec<ResourceBinding>,
+    /// The same for device memory, with a word for each [`DEVICE_GRANULE`] bytes of all its segments.
+    pub device_allocations: Option<ResourceBinding>,
     /// Storage variables that are reached through the heap, because the adapter has no bindings left for them.
     pub arguments: Option<ArgumentTable>,
     /// Where a pointer chooses its binding, the pointers in a node have a choice of their own, apart from the rest
@@ -101,6 +107,11 @@ impl PointerOptions {
     }
 }
 
+/// Bytes of the shared heap, and of device memory, that one word of the allocation tables is for.
+pub const HEAP_GRANULE: u64 = 16;
+/// See [`HEAP_GRANULE`].
+pub const DEVICE_GRANULE: u64 = 256;
+
 /// The word of [`HeapInfo`] that is always zero, which no compiler knows.
 pub(super) const ZERO_WORD: u32 = 3;
 
@@ -108,7 +119,7 @@ pub(super) const ZERO_WORD: u32 = 3;
 ///
 /// Word 0 and 1: the address of the shared heap, low word first; not 0, so that null lies outside. Word 2: its size in bytes. Word 3:
 /// zero. From word 4: the size in bytes of each segment of device memory, padded to a multiple of four
-/// words.
+/// words; then, padded the same way, the word of the allocation table with which each segment begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapInfo {
     /// Address of the shared heap.
@@ -128,9 +139,21 @@ impl HeapInfo {
             self.shared_bytes,
             0,
         ];
+        let pad = |words: &mut Vec<u32>| words.resize(words.len().next_multiple_of(4), 0);
         words.extend(&self.device_bytes);
-        words.resize(words.len().next_multiple_of(4), 0);
+        pad(&mut words);
+        let mut start = 0;
+        for bytes in &self.device_bytes {
+            words.push(start);
+            start += bytes / DEVICE_GRANULE as u32;
+        }
+        pad(&mut words);
         words
+    }
+
+    /// Words of it for so many segments of device memory.
+    pub fn len(device_segments: u32) -> u32 {
+        4 + 2 * device_segments.next_multiple_of(4)
     }
 }
 
@@ -179,6 +202,8 @@ pub struct PointerFacts {
     pub follows: bool,
     /// The places that are checked, in checked mode.
     pub sites: Vec<PointerSite>,
+    /// Parts of the allocation table that the kernel asks, and whether it asks that of device memory.
+    pub tables: (u32, bool),
 }
 
 /// A place where a pointer is dereferenced or an index applied behind one.
@@ -201,7 +226,8 @@ pub enum FaultReason {
     Null,
     /// Its address is no multiple of the type's alignment.
     Misaligned,
-    /// The value that it points to does not lie in the heap.
+    /// The value that it points to does not lie in the heap; or, where the kernel asks what is allocated, not in one
+    /// live allocation.
     Outside,
     /// An index behind it was beyond the array, or beyond the heap for an array without a length.
     Index,

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use naga::front::Typifier;
 use naga::proc::ResolveContext;
 use naga::{
     Arena, AtomicFunction, Block, Expression, Function, GlobalVariable, Handle, Module, Scalar,
@@ -12,6 +11,7 @@ use naga::{
 
 use super::super::reachable;
 use super::super::trip_count::each_statement;
+use super::super::typified;
 use super::flow::{Flow, Source};
 use super::narrow::{self, Narrow, is_pair};
 use super::options::{
@@ -315,12 +315,11 @@ fn scan_function(
     let mut seen = narrow::Types::default();
     let context =
         ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
-    let mut typifier = Typifier::new();
-    for (handle, expression) in function.expressions.iter() {
+    let typifier = typified(function, &context).map_err(|(handle, e)| {
         let error = at(&function.expressions, handle);
-        typifier
-            .grow(handle, &function.expressions, &context)
-            .map_err(|e| error(PointerErrorKind::Type(e.to_string())))?;
+        error(PointerErrorKind::Type(e.to_string()))
+    })?;
+    for (handle, expression) in function.expressions.iter() {
         let error = at(&function.expressions, handle);
         match typifier[handle].inner_with(types) {
             TypeInner::Scalar(Scalar::I32) => scan.signed.insert(handle),

@@ -26,6 +26,8 @@ pub(super) fn unified() -> PointerOptions {
         window_aligned: true,
         info: None,
         checked: None,
+        allocations: Vec::new(),
+        device_allocations: None,
         arguments: None,
         pointers_apart: false,
         capabilities: Capabilities::all().bits(),

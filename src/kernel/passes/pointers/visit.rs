@@ -13,10 +13,11 @@ fn maybe<E>(handle: &mut Option<Handle<Expression>>, f: Replace<'_, E>) -> Resul
 }
 
 /// Calls `f` for each expression that `expression` refers to.
-pub(in crate::kernel::passes) fn operands<E>(
+pub(in crate::kernel) fn operands<E>(
     expression: &mut Expression,
     f: Replace<'_, E>,
 ) -> Result<(), E> {
+    crate::kernel::work::count(1);
     match expression {
         Expression::Literal(_)
         | Expression::Constant(_)

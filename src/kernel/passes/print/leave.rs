@@ -85,6 +85,7 @@ pub(super) fn leave_early(
     runtime: &Runtime,
     stubs: &HashMap<Handle<Function>, usize>,
     sites: &[TextSite],
+    room: usize,
 ) {
     let fails = |handle: &Handle<Function>| {
         let site = stubs.get(handle).and_then(|site| sites.get(*site));
@@ -122,15 +123,15 @@ pub(super) fn leave_early(
         if is_stub || stays || result.is_some_and(|ty| pointers.contains(&ty)) {
             continue;
         }
-        let mut body = std::mem::take(&mut function.body);
+        let body = std::mem::take(&mut function.body);
         let mut tests = Tests {
             expressions: &mut function.expressions,
             failed: runtime.failed,
             result,
             failing: &failing,
+            room,
         };
-        tests.insert(&mut body);
-        function.body = body;
+        function.body = tests.inserted(body, 0);
     }
 }
 
@@ -139,36 +140,44 @@ struct Tests<'f> {
     failed: Handle<GlobalVariable>,
     result: Option<Handle<Type>>,
     failing: &'f HashSet<Handle<Function>>,
+    /// Tests and branches inside each other: what follows a test is inside it to a compiler.
+    room: usize,
 }
 
 impl Tests<'_> {
-    fn insert(&mut self, block: &mut Block) {
-        let mut at = 0;
-        while at < block.len() {
+    /// The block with tests behind its calls. It lies inside `level` branches and tests.
+    fn inserted(&mut self, mut block: Block, level: usize) -> Block {
+        let spans: Vec<Span> = block.span_iter().map(|(_, span)| *span).collect();
+        let mut level = level;
+        let mut with = Block::with_capacity(block.len());
+        for (at, span) in spans.into_iter().enumerate() {
+            let mut statement = std::mem::replace(&mut block[at], Statement::Kill);
+            let mut inner = |block: &mut Block| {
+                *block = self.inserted(std::mem::take(block), level + 1);
+            };
             let mut is_failing = false;
-            match &mut block[at] {
-                Statement::Block(inner) => self.insert(inner),
+            match &mut statement {
+                Statement::Block(block) => inner(block),
                 Statement::If { accept, reject, .. } => {
-                    self.insert(accept);
-                    self.insert(reject);
+                    inner(accept);
+                    inner(reject);
                 }
                 Statement::Switch { cases, .. } => {
-                    cases
-                        .iter_mut()
-                        .for_each(|case| self.insert(&mut case.body));
+                    cases.iter_mut().for_each(|case| inner(&mut case.body));
                 }
                 // Nothing may return out of `continuing`.
-                Statement::Loop { body, .. } => self.insert(body),
+                Statement::Loop { body, .. } => inner(body),
                 Statement::Call { function, .. } => is_failing = self.failing.contains(function),
                 _ => {}
             }
-            at += 1;
-            if is_failing {
-                let test = self.test();
-                at += test.len();
-                block.splice(at - test.len()..at - test.len(), test);
+            with.push(statement, span);
+            if is_failing && level < self.room {
+                level += 1;
+                let mut test = self.test();
+                with.append(&mut test);
             }
         }
+        with
     }
 
     fn test(&mut self) -> Block {

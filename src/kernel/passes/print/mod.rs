@@ -9,9 +9,8 @@
 mod fill;
 mod leave;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use naga::front::Typifier;
 use naga::proc::ResolveContext;
 use naga::valid::Capabilities;
 use naga::{
@@ -19,6 +18,7 @@ use naga::{
     Statement, Type, TypeInner,
 };
 
+use super::typified;
 use crate::kernel::print::{FUNCTION, TextSite};
 use crate::kernel::server::is_own;
 use crate::print::format::Piece;
@@ -88,13 +88,15 @@ impl Runtime {
 type Parameter = (Handle<Type>, ValueType);
 
 /// Gives the functions of `sites` their bodies, and binds their buffer to `binding`. Returns what entry point `entry`
-/// reaches; nothing if it reaches no site. [`begin`] has to follow.
+/// reaches; nothing if it reaches no site. [`begin`] has to follow. `nesting` is how deep the device lets control flow
+/// be: invocations leave early where that leaves room for the program's own.
 pub(crate) fn run(
     module: &mut Module,
     entry: Option<usize>,
     sites: &[TextSite],
     binding: ResourceBinding,
     capabilities: Capabilities,
+    nesting: Option<u32>,
 ) -> Result<Option<PrintFacts>, Fault> {
     let Some(runtime) = Runtime::find(module) else {
         return Ok(None);
@@ -111,8 +113,18 @@ pub(crate) fn run(
         .collect();
 
     let mut types: Vec<Option<Vec<Parameter>>> = vec![None; sites.len()];
-    for index in 0..module.functions.len() + module.entry_points.len() {
-        for (site, arguments) in typed_calls(module, index, &stubs) {
+    let handles = module.functions.iter().map(|(handle, _)| Some(handle));
+    let points = (0..module.entry_points.len()).map(|_| None);
+    let handles: Vec<_> = handles.chain(points).collect();
+    for (index, handle) in handles.iter().enumerate() {
+        let function = match handle {
+            Some(handle) => &module.functions[*handle],
+            None => {
+                let point = index - module.functions.len();
+                &module.entry_points[point].function
+            }
+        };
+        for (site, arguments) in typed_calls(module, function, &stubs) {
             let known = value_types(sites, site, &arguments, capabilities)?;
             // A type may not be in the module yet if only an expression has it.
             let given = arguments.into_iter().map(|inner| {
@@ -135,7 +147,11 @@ pub(crate) fn run(
         return Ok(None);
     };
     let reached = reach(module, &point.function);
-    let is_reached = |site: usize| stubs.iter().any(|(h, s)| *s == site && reached.contains(h));
+    let reached_sites: HashSet<usize> = (stubs.iter())
+        .filter(|(handle, _)| reached.contains(handle))
+        .map(|(_, site)| *site)
+        .collect();
+    let is_reached = |site: usize| reached_sites.contains(&site);
     let arguments: Vec<_> = (types.into_iter().enumerate())
         .map(|(site, types)| {
             let types = types.filter(|_| is_reached(site))?;
@@ -154,7 +170,8 @@ pub(crate) fn run(
             !is_own(function.name.as_deref()) && has_barrier(&function.body)
         });
     if may_leave {
-        leave_early(module, &runtime, &stubs, sites);
+        let room = nesting.map_or(usize::MAX, |nesting| nesting as usize / 2);
+        leave_early(module, &runtime, &stubs, sites, room);
     }
     Ok(Some(PrintFacts {
         arguments,
@@ -162,23 +179,12 @@ pub(crate) fn run(
     }))
 }
 
-fn function_at(module: &Module, index: usize) -> Option<&Function> {
-    let functions = module.functions.len();
-    match index.checked_sub(functions) {
-        Some(point) => module.entry_points.get(point).map(|point| &point.function),
-        None => (module.functions.iter().nth(index)).map(|(_, function)| function),
-    }
-}
-
 /// The calls of sites in one function, with the types of their arguments.
 fn typed_calls(
     module: &Module,
-    index: usize,
+    function: &Function,
     stubs: &HashMap<Handle<Function>, usize>,
 ) -> Vec<(usize, Vec<TypeInner>)> {
-    let Some(function) = function_at(module, index) else {
-        return Vec::new();
-    };
     let mut calls = Vec::new();
     visit(&function.body, &mut |statement| {
         if let Statement::Call {
@@ -196,16 +202,10 @@ fn typed_calls(
     }
     let context =
         ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
-    let mut typifier = Typifier::new();
-    for (handle, _) in function.expressions.iter() {
-        if typifier
-            .grow(handle, &function.expressions, &context)
-            .is_err()
-        {
-            // The validator says it better.
-            return Vec::new();
-        }
-    }
+    let Ok(typifier) = typified(function, &context) else {
+        // The validator says it better.
+        return Vec::new();
+    };
     let typed = |argument: Handle<Expression>| typifier[argument].inner_with(&module.types).clone();
     let typed = |arguments: Vec<_>| arguments.into_iter().map(typed).collect();
     calls

@@ -27,6 +27,20 @@ impl RangeSet {
         self.ranges.insert(start, end);
     }
 
+    pub(in crate::memory::heap) fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let mut within = self.split_off(range.start);
+        let behind = within.split_off(range.end);
+        self.ranges.extend(behind.ranges);
+    }
+
+    /// All ranges, in order.
+    pub(in crate::memory::heap) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().map(|(&start, &end)| start..end)
+    }
+
     pub(in crate::memory::heap) fn insert_all(&mut self, other: &Self) {
         for (&start, &end) in &other.ranges {
             self.insert(start..end);

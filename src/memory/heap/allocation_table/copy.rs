@@ -1,0 +1,259 @@
+//! What one device has of an allocation table: buffers that its kernels bind, kept the same as the host's words.
+//!
+//! # How it works
+//!
+//! 1. A range that is allocated is written at once where the host and running kernels use the same memory: a kernel may be
+//!    handed its address by a function that it calls. No kernel that runs knows of the range otherwise. Where it may
+//!    have been freed just before (device memory is reused in the queue's order), the queue writes it once more.
+//! 2. A range that is freed is written by the device's queue, behind the launches that were recorded before it was
+//!    freed, which may still use it, and in front of the next one. So are all ranges where the host cannot write at once.
+//! 3. A table that grows is made anew from the host's words; launches that were recorded go on with the old buffers.
+
+use std::ops::Range;
+
+use super::RangeSet;
+use crate::device::live::{LiveBuffer, Reader};
+use crate::device::words::Words;
+use crate::device::{Aspect, DeviceShared, capture, unique_id};
+use crate::memory::heap::{HeapError, segment_bytes};
+
+/// Why words are other ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::memory::heap) enum Change {
+    /// Memory was allocated that nothing in flight can know: it was not in use while any launch was that is.
+    New,
+    /// Memory was allocated that may just have been freed, so that the queue may be about to write that.
+    Reused,
+    Freed,
+}
+
+/// The buffers of one device.
+#[derive(Default)]
+pub(in crate::memory::heap) struct TableCopy {
+    parts: Vec<Part>,
+    /// Words that the parts hold.
+    covered: usize,
+    /// Bytes of the table that the device does not have yet.
+    stale: RangeSet,
+}
+
+struct Part {
+    /// Identity for the bind-group cache.
+    id: u64,
+    memory: PartMemory,
+}
+
+enum PartMemory {
+    /// The host writes it while kernels run.
+    Live(LiveBuffer),
+    Queued(wgpu::Buffer),
+}
+
+impl Part {
+    fn buffer(&self) -> &wgpu::Buffer {
+        match &self.memory {
+            PartMemory::Live(live) => live.buffer(),
+            PartMemory::Queued(buffer) => buffer,
+        }
+    }
+}
+
+/// Words of a table that are to be written on a device.
+pub(in crate::memory::heap) struct Upload {
+    part: wgpu::Buffer,
+    /// Byte in the part.
+    at: u64,
+    words: Vec<u32>,
+}
+
+/// Words in one part on a device.
+fn part_words(device: &DeviceShared) -> usize {
+    (segment_bytes(&device.limits) / 4) as usize
+}
+
+fn bytes(words: Range<usize>) -> Range<u64> {
+    words.start as u64 * 4..words.end as u64 * 4
+}
+
+impl TableCopy {
+    /// The buffers that kernels bind, with their identities.
+    pub(in crate::memory::heap) fn buffers(&self) -> Vec<(u64, wgpu::Buffer)> {
+        let of = |part: &Part| (part.id, part.buffer().clone());
+        self.parts.iter().map(of).collect()
+    }
+
+    /// The words of `range` are other ones now.
+    pub(in crate::memory::heap) fn change(
+        &mut self,
+        device: &DeviceShared,
+        words: &[u32],
+        range: Range<usize>,
+        change: Change,
+    ) {
+        let range = range.start..range.end.min(self.covered);
+        if range.is_empty() {
+            return;
+        }
+        let step = part_words(device);
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min((at / step + 1) * step);
+            match self.parts.get(at / step).map(|part| &part.memory) {
+                Some(PartMemory::Live(live)) if change != Change::Freed => {
+                    let first = at % step;
+                    let places = live.words().get(first..first + (end - at));
+                    let new = words.get(at..end).unwrap_or_default();
+                    for (place, word) in places.unwrap_or_default().iter().zip(new) {
+                        place.store(*word, std::sync::atomic::Ordering::Release);
+                    }
+                    match change {
+                        Change::Reused => self.stale.insert(bytes(at..end)),
+                        _ => self.stale.remove(bytes(at..end)),
+                    }
+                }
+                _ => self.stale.insert(bytes(at..end)),
+            }
+            at = end;
+        }
+    }
+
+    /// Has the device hold all of `words`. Parts that were there before keep their place, the last one apart.
+    pub(in crate::memory::heap) fn cover(
+        &mut self,
+        device: &DeviceShared,
+        words: &[u32],
+    ) -> Result<(), HeapError> {
+        if words.len() == self.covered {
+            return Ok(());
+        }
+        let step = part_words(device);
+        let kept = self.covered.min(words.len()) / step;
+        let mut new = Vec::new();
+        for part in words.chunks(step).skip(kept) {
+            new.push(Part {
+                id: unique_id(),
+                memory: part_memory(device, part)?,
+            });
+        }
+        for old in self.parts.drain(kept.min(self.parts.len())..) {
+            if let Some(tell) = device.buffer_gone.get() {
+                tell(device, old.id);
+            }
+        }
+        self.parts.extend(new);
+        self.covered = words.len();
+        // What was made anew is up to date.
+        self.stale.remove(bytes(kept * step..usize::MAX / 8));
+        Ok(())
+    }
+
+    /// What the device lacks, taken from `words`; it counts as written from now on.
+    pub(in crate::memory::heap) fn take_stale(
+        &mut self,
+        device: &DeviceShared,
+        words: &[u32],
+    ) -> Vec<Upload> {
+        let step = part_words(device);
+        let mut uploads = Vec::new();
+        for run in std::mem::take(&mut self.stale).ranges() {
+            let end = ((run.end / 4) as usize).min(self.covered);
+            let mut at = (run.start / 4) as usize;
+            while at < end {
+                let until = end.min((at / step + 1) * step);
+                if let (Some(part), Some(words)) = (self.parts.get(at / step), words.get(at..until))
+                {
+                    uploads.push(Upload {
+                        part: part.buffer().clone(),
+                        at: (at % step) as u64 * 4,
+                        words: words.to_vec(),
+                    });
+                }
+                at = until;
+            }
+        }
+        uploads
+    }
+}
+
+/// Records `uploads` behind everything that was recorded on the device so far.
+pub(in crate::memory::heap) fn record(
+    device: &DeviceShared,
+    uploads: Vec<Upload>,
+) -> Result<(), HeapError> {
+    if uploads.is_empty() {
+        return Ok(());
+    }
+    let ((), error) = capture(&device.raw, || {
+        device.queue.lock(device).encode(|encoder| {
+            for upload in uploads {
+                upload.record(device, encoder);
+            }
+        });
+    });
+    match error {
+        None => Ok(()),
+        Some(error) => Err(HeapError::Unsupported {
+            device: device.capabilities.name.clone(),
+            why: format!("the table of what is allocated could not be written: {error}"),
+        }),
+    }
+}
+
+impl Upload {
+    fn record(self, device: &DeviceShared, encoder: &mut wgpu::CommandEncoder) {
+        let size = self.words.len() as u64 * 4;
+        if self.words.iter().all(|word| *word == 0) {
+            encoder.clear_buffer(&self.part, self.at, Some(size));
+            return;
+        }
+        let staging = device.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tombolo allocation table"),
+            size,
+            usage: wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: true,
+        });
+        if let Ok(mut view) = staging.get_mapped_range_mut(..) {
+            view.slice(..)
+                .copy_from_slice(bytemuck::cast_slice(&self.words));
+        }
+        staging.unmap();
+        encoder.copy_buffer_to_buffer(&staging, 0, &self.part, self.at, size);
+    }
+}
+
+/// Memory of `device` that holds `words`.
+fn part_memory(device: &DeviceShared, words: &[u32]) -> Result<PartMemory, HeapError> {
+    const LABEL: &str = "tombolo allocation table";
+    let unsupported = |why: String| HeapError::Unsupported {
+        device: device.capabilities.name.clone(),
+        why: format!("it has no memory for a table of what is allocated: {why}"),
+    };
+    let size = words.len().max(1) as u64 * 4;
+    if device.capabilities.has(Aspect::LiveMemory) {
+        let backend = device.capabilities.backend;
+        let live = LiveBuffer::new(&device.raw, backend, Reader::Kernel, size, LABEL);
+        let live = live.map_err(|error| unsupported(error.to_string()))?;
+        for (place, word) in live.words().iter().zip(words) {
+            place.store(*word, std::sync::atomic::Ordering::Release);
+        }
+        return Ok(PartMemory::Live(live));
+    }
+    let (made, error) = capture(&device.raw, || {
+        let buffer = device.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(LABEL),
+            size,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: true,
+        });
+        if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
+            let bytes: &[u8] = bytemuck::cast_slice(words);
+            view.slice(..bytes.len()).copy_from_slice(bytes);
+        }
+        buffer.unmap();
+        buffer
+    });
+    match error {
+        None => Ok(PartMemory::Queued(made)),
+        Some(error) => Err(unsupported(error.to_string())),
+    }
+}
