@@ -75,6 +75,46 @@
 //! device of the context. Kernels follow it with `usm_<Type>(p)`, and the host looks through
 //! [`SharedHeap::host`]. [`Program::check_layout`] compares what both sides declare of a structure.
 //!
+//! What WGSL has for pointers (`p` and `q` are of type `usm_ptr`, which is an alias of `vec2<u32>`, the low word in `x`):
+//!
+//! | in a kernel | means |
+//! | --- | --- |
+//! | `let n = usm_Node(p);` | the `Node` at `p`, in place, as a `ptr<storage, Node, read_write>`: `n.value`, `*n`, `&n.next` |
+//! | `usm_address(&n.next)` | the pointer to such a place, or to a device global |
+//! | `usm_null()`, `usm_is_null(p)` | the null pointer, and whether `p` is null |
+//! | `usm_add(p, bytes)`, `usm_sub(p, bytes)` | the pointer so many bytes (`u32`) further on, or back |
+//! | `usm_offset(p, bytes)` | the same for a number with a sign (`i32`) |
+//! | `usm_element(p, index, stride)` | the pointer to element `index` of an array at `p` whose elements lie `stride` bytes apart |
+//! | `usm_eq(p, q)`, `usm_less(p, q)` | whether they are the same, and whether `p` lies before `q` |
+//! | `usm_diff(p, q)` | bytes from `q` to `p` (`i32`), for pointers less than 2 GiB apart |
+//!
+//! Any type with a *name* can be followed: structures, scalars (`usm_u32`), and whatever an `alias` names. Arrays, vectors
+//! and atomics are written with `<…>` and so need one: `alias Words = array<u32>;` makes `usm_Words(p)`, and
+//! `alias Counter = atomic<u32>;` makes `usm_Counter(p)`, for `atomicAdd(usm_Counter(p), 1u)`. An array without a length
+//! has no `arrayLength`. A call cannot stand left of `=` in WGSL: write `let place = usm_u32(p);`, and then `*place = 1u;`.
+//!
+//! ```
+//! # use tombolo::Program;
+//! let program = Program::new("sum.wgsl", "
+//!     alias Words = array<u32>;
+//!     alias Counter = atomic<u32>;
+//!     @group(0) @binding(0) var<uniform> words: usm_ptr;
+//!     @group(0) @binding(1) var<uniform> total: usm_ptr;
+//!     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+//!         let w = usm_Words(words);
+//!         atomicAdd(usm_Counter(total), w[id.x]);
+//!         let next = usm_u32(usm_element(words, id.x + 1u, 4u));
+//!         if usm_less(words, total) { *next = 0u; }
+//!     }")?;
+//! # Ok::<(), tombolo::KernelError>(())
+//! ```
+//!
+//! In checked mode ([`DeviceOptions::checked_pointers`], the default of debug builds) a kernel asks of every pointer that it
+//! follows whether the whole value lies in one live allocation, and of an index whether the element does: pointers to what
+//! was freed fail, and those past an end, however far. The launch fails with [`ExecutionError::Pointer`], which says what
+//! lies there, or lay. What cannot be told is from where a pointer was made: arithmetic that leads from one allocation into
+//! another one finds that alive.
+//!
 //! # Buffers over several devices
 //!
 //! A [`Buffer`] belongs to the [`Context`] ([`Context::buffer`]): launches on any of its devices take it, or parts of it

@@ -1,6 +1,8 @@
 //! Where the runtime's own variables are bound: in a bind group that the program does not use, so that
 //! the program's groups stay as they are, or else behind the program's last binding.
 
+use std::collections::BTreeMap;
+
 use naga::{Module, ResourceBinding};
 
 use super::passes::globals::is_global;
@@ -15,24 +17,24 @@ pub(crate) struct RuntimeBindings {
 impl RuntimeBindings {
     /// Chooses the bindings for a module that has only the program's own variables.
     pub(crate) fn of(module: &Module, max_bind_groups: u32) -> Self {
-        let used = |group: u32| {
-            let bindings = module.global_variables.iter();
-            bindings
-                .filter_map(|(_, variable)| variable.binding.as_ref())
-                .filter(|binding| !is_global(binding))
-                .filter(|binding| binding.group == group)
-                .map(|binding| binding.binding + 1)
-                .max()
-                .unwrap_or(0)
-        };
-        match (0..max_bind_groups).find(|&group| used(group) == 0) {
+        // What is bound beyond all limits of devices is told as that, where the device is known.
+        const BEYOND: u32 = 1 << 31;
+        let mut used: BTreeMap<u32, u32> = BTreeMap::new();
+        let bindings = (module.global_variables.iter())
+            .filter_map(|(_, variable)| variable.binding.as_ref())
+            .filter(|binding| !is_global(binding));
+        for binding in bindings {
+            let next = used.entry(binding.group).or_default();
+            if binding.binding < BEYOND {
+                *next = (*next).max(binding.binding + 1);
+            }
+        }
+        match (0..max_bind_groups).find(|group| !used.contains_key(group)) {
             Some(group) => Self { group, first: 0 },
             None => {
                 let group = max_bind_groups.saturating_sub(1);
-                Self {
-                    group,
-                    first: used(group),
-                }
+                let first = used.get(&group).copied().unwrap_or(0);
+                Self { group, first }
             }
         }
     }

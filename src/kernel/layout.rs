@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use naga::{ArraySize, Handle, Module, Type, TypeInner};
+use naga::{ArraySize, Handle, Module, Scalar, Type, TypeInner};
 
 /// How a WGSL type lies in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,9 @@ pub struct TypeLayout {
     pub align: u32,
     /// What the type is made of.
     pub shape: Shape,
+    /// The scalar of vectors and matrices, and of a scalar itself: of no atomic. The name of a type does not tell,
+    /// where it is an alias.
+    pub(crate) scalar: Option<Scalar>,
 }
 
 /// What a type is made of.
@@ -123,12 +126,32 @@ impl TypeLayout {
             }
             other => (other.size(context), 1, Shape::Opaque),
         };
+        let scalar = match &ty.inner {
+            TypeInner::Scalar(scalar)
+            | TypeInner::Vector { scalar, .. }
+            | TypeInner::Matrix { scalar, .. } => Some(*scalar),
+            _ => None,
+        };
         Self {
             wgsl: name_of(module, handle),
             size,
             align,
             shape,
+            scalar,
         }
+    }
+
+    /// The scalar of 32 bits that fills a word of a plain value or a matrix, as WGSL writes it.
+    pub(crate) fn word(&self) -> Option<&'static str> {
+        let words = [
+            (Scalar::U32, "u32"),
+            (Scalar::I32, "i32"),
+            (Scalar::F32, "f32"),
+        ];
+        let found = words
+            .into_iter()
+            .find(|(scalar, _)| Some(*scalar) == self.scalar);
+        found.map(|(_, name)| name)
     }
 
     /// True when every byte of a value belongs to some scalar: the value may then be seen as a plain

@@ -41,6 +41,8 @@ mod work;
 
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod mutation_tests;
 
 pub use cache::{CacheCounts, CacheStatistics};
 pub use constants::{ConstantInfo, ConstantType, ConstantValue, Constants, OverrideKey};

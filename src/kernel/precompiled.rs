@@ -47,8 +47,10 @@ impl Device {
     /// Makes a kernel of a precompiled module.
     ///
     /// # Errors
-    /// [`KernelError::FeatureNotSupported`] when `constants` asks for any specialization, or the
-    /// device lacks [`Aspect::PassthroughShaders`]; [`KernelError::Pipeline`] when the driver refuses.
+    /// [`KernelError::FeatureNotSupported`] when `constants` asks for any specialization, the interface has device
+    /// globals (what the module binds for them is not told in it), or the device lacks
+    /// [`Aspect::PassthroughShaders`]; [`KernelError::Limit`] for an interface beyond a limit of the device;
+    /// [`KernelError::Pipeline`] when the driver refuses.
     pub fn precompiled_kernel(
         &self,
         module: &Precompiled,
@@ -64,6 +66,14 @@ impl Device {
                 format!("the specialization constant {key}"),
                 "a precompiled module has its constants and private arrays fixed; build the kernel \
                  from WGSL instead"
+                    .into(),
+            ));
+        }
+        if let Some(global) = module.interface.globals.first() {
+            return Err(refuse(
+                format!("the device global `{}`", global.name),
+                "a precompiled module has no place where the runtime could bind it; build the kernel from WGSL, or \
+                 give the variable a `@group` and a `@binding` and bind `Device::global` there"
                     .into(),
             ));
         }

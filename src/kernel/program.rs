@@ -153,6 +153,12 @@ impl Program {
         if let Some(excess) = analysis.excess() {
             return Err(too_complex(excess));
         }
+        if let Some(mistake) = super::usm::mistake(&source) {
+            let labels = vec![(mistake.place, String::new())];
+            let notes = vec![mistake.instead];
+            let message = mistake.message.to_owned();
+            return Err(KernelError::Syntax(reporter.at(message, labels, notes)));
+        }
         let prints = prints(&source).map_err(|error| {
             let labels = vec![(error.place, String::new())];
             KernelError::Print(reporter.at(error.message, labels, Vec::new()))

@@ -123,6 +123,9 @@ struct Level {
     /// Links of the row that the current token belongs to, and how deep what is inside its brackets is.
     links: Depth,
     inside: Depth,
+    /// Members and indices of the current operand of the row, and of the operand that has most.
+    postfixes: usize,
+    most_postfixes: usize,
     /// The deepest row so far.
     deepest: Depth,
 }
@@ -147,7 +150,7 @@ impl Level {
     /// How deep the current row is.
     fn row(&self) -> Depth {
         Depth {
-            expression: self.links.expression + self.inside.expression,
+            expression: self.links.expression + self.most_postfixes + self.inside.expression,
             statement: self.links.statement + self.inside.statement,
         }
     }
@@ -156,6 +159,13 @@ impl Level {
         self.deepest = self.deepest.max(self.row());
         self.links = Depth::default();
         self.inside = Depth::default();
+        self.postfixes = 0;
+        self.most_postfixes = 0;
+    }
+
+    fn postfix(&mut self) {
+        self.postfixes += 1;
+        self.most_postfixes = self.most_postfixes.max(self.postfixes);
     }
 }
 
@@ -174,7 +184,9 @@ pub(crate) fn check_depth(stream: &TokenStream<'_>) -> Result<(), Excess> {
         match text {
             "(" | "[" | "{" | "<" if opens(stream, at) => {
                 // What is indexed is reached through the index.
-                level.links.expression += usize::from(text == "[");
+                if text == "[" {
+                    level.postfix();
+                }
                 let is_block = text == "{";
                 levels.push(Level {
                     open: at,
@@ -218,8 +230,12 @@ pub(crate) fn check_depth(stream: &TokenStream<'_>) -> Result<(), Excess> {
                 check_row(stream, at, row)?;
             }
             "else" => level.links.statement += 1,
-            "." | "+" | "-" | "*" | "/" | "%" | "&" | "|" | "^" | "~" | "!" | "&&" | "||"
-            | "==" | "!=" | "<" | ">" => level.links.expression += 1,
+            "." => level.postfix(),
+            "+" | "-" | "*" | "/" | "%" | "&" | "|" | "^" | "~" | "!" | "&&" | "||" | "=="
+            | "!=" | "<" | ">" => {
+                level.links.expression += 1;
+                level.postfixes = 0;
+            }
             _ => {}
         }
     }
@@ -373,4 +389,4 @@ pub(crate) fn check_types(module: &Module) -> Result<(), Excess> {
 
 #[cfg(test)]
 #[path = "text_limits_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -151,6 +151,79 @@ pub(crate) fn appendix(source: &str) -> Option<Appendix> {
     Some(appendix)
 }
 
+/// What a text says of pointers that WGSL has no words for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// The user's bytes.
+    pub place: Range<usize>,
+    pub message: &'static str,
+    pub instead: String,
+}
+
+/// The first such mistake, which naga would tell in words that help nobody.
+pub(crate) fn mistake(source: &str) -> Option<Mistake> {
+    if !source.contains(PREFIX) {
+        return None;
+    }
+    let stream = TokenStream::new(source);
+    (0..stream.len()).find_map(|at| {
+        if !stream.is_identifier(at) || !stream.text(at).starts_with(PREFIX) {
+            return None;
+        }
+        let pointee = stream.text(at).strip_prefix(PREFIX).unwrap_or_default();
+        match stream.text(at + 1) {
+            "<" => {
+                let end = stream.partner(at + 1)?;
+                let ty = format!("{pointee}{}", stream.slice(at + 1..end + 1));
+                Some(Mistake {
+                    place: stream.span(at..end + 1),
+                    message: "a pointer is followed by the name of a type, without `<…>`",
+                    instead: format!(
+                        "give the type a name, `alias Name = {ty};`, and write `usm_Name(…)`"
+                    ),
+                })
+            }
+            "(" if begins_statement(&stream, at) => {
+                let end = assigned(&stream, stream.partner(at + 1)? + 1)?;
+                let call = stream.slice(at..stream.partner(at + 1)? + 1);
+                Some(Mistake {
+                    place: stream.span(at..end + 1),
+                    message: "a call cannot stand left of `=` in WGSL",
+                    instead: format!(
+                        "give it a name first, `let place = {call};`, and assign to `*place`, `place.member` or `place[i]`"
+                    ),
+                })
+            }
+            _ => None,
+        }
+    })
+}
+
+/// Whether nothing but `*` and `(` stands between token `at` and the end of what is in front of its statement.
+fn begins_statement(stream: &TokenStream<'_>, at: usize) -> bool {
+    let before = (0..at).rev().map(|at| stream.text(at));
+    let mut before = before.skip_while(|text| matches!(*text, "*" | "("));
+    matches!(before.next(), Some(";" | "{" | "}"))
+}
+
+/// The last token of what makes an assignment, behind a call that ends in front of token `at`, its members and
+/// indices.
+fn assigned(stream: &TokenStream<'_>, mut at: usize) -> Option<usize> {
+    loop {
+        match stream.text(at) {
+            ")" => at += 1,
+            "." => at += 2,
+            "[" => at = stream.partner(at)? + 1,
+            "=" => return Some(at),
+            "+" | "-" if stream.text(at + 1) == stream.text(at) => return Some(at + 1),
+            "+" | "-" | "*" | "/" | "%" | "&" | "|" | "^" if stream.text(at + 1) == "=" => {
+                return Some(at + 1);
+            }
+            _ => return None,
+        }
+    }
+}
+
 impl Appendix {
     fn add(&mut self, text: &str, origin: Range<usize>) {
         let start = self.text.len();
@@ -188,6 +261,60 @@ mod tests {
             names("fn f(p: usm_ptr) -> bool { return usm_is_null(p); }"),
             ["usm_ptr", "usm_is_null"]
         );
+    }
+
+    #[test]
+    fn usual_mistakes_are_told_with_what_to_write() {
+        let of = |body: &str| {
+            let source = format!("fn f(p: usm_ptr) {{ {body} }}");
+            mistake(&source).map(|found| (source[found.place].to_owned(), found.instead))
+        };
+        for (body, place, instead) in [
+            (
+                "*usm_u32(p) = 1u;",
+                "usm_u32(p) =",
+                "`let place = usm_u32(p);`",
+            ),
+            (
+                "x = 1; usm_Node(p).next = p;",
+                "usm_Node(p).next =",
+                "`let place = usm_Node(p);`",
+            ),
+            (
+                "(*usm_u32(p)) += 1u;",
+                "usm_u32(p)) +=",
+                "`let place = usm_u32(p);`",
+            ),
+            (
+                "usm_List(q(p))[i[0]].x++;",
+                "usm_List(q(p))[i[0]].x++",
+                "`let place = usm_List(q(p));`",
+            ),
+            (
+                "let x = usm_array<u32>(p);",
+                "usm_array<u32>",
+                "`alias Name = array<u32>;`",
+            ),
+            (
+                "atomicAdd(usm_atomic<i32>(p), 1);",
+                "usm_atomic<i32>",
+                "`alias Name = atomic<i32>;`",
+            ),
+        ] {
+            let (found, says) = of(body).expect(body);
+            assert_eq!(found, place, "{body}");
+            assert!(says.contains(instead), "{body}: {says}");
+        }
+        for body in [
+            "usm_touch(p); x = 1;",
+            "let n = usm_Node(p); n.x = 1u;",
+            "if usm_eq(p, p) { x = 1; }",
+            "let b = usm_Node(p).x == 1u;",
+            "if usm_count < x { y = 2; }",
+            "x[usm_index(p)] = 1;",
+        ] {
+            assert_eq!(of(body), None, "{body}");
+        }
     }
 
     #[test]

@@ -56,11 +56,9 @@ impl RustType {
                 self.bytes
             ));
         }
-        let of = |scalar: &&str| *wgsl == **scalar || wgsl.ends_with(&format!("<{scalar}>"));
-        let scalar = ["f32", "u32", "i32"].into_iter().find(of);
-        let same = match (self.scalar(), scalar, self.pointer) {
+        let same = match (self.scalar(), layout.word(), self.pointer) {
             (Some(own), Some(theirs), _) => own == theirs,
-            (_, _, true) => wgsl == "vec2<u32>",
+            (_, word, true) => word == Some("u32") && layout.align == 8,
             _ => true,
         };
         (!same).then(|| format!("`{wgsl}` is no `{}`", self.text()))

@@ -314,6 +314,19 @@ fn precompiled() -> Precompiled {
 }
 
 fn precompiled_modules(f: &Fixture) {
+    // What the runtime would have to bind in it, it cannot.
+    let global = "var<storage, read_write> hits: u32;
+        @compute @workgroup_size(1) fn main() { hits += 1u; }";
+    let program = Program::new("global.wgsl", global).unwrap();
+    let interface = program.interface("main", &Constants::new()).unwrap();
+    // SAFETY: the words never reach a driver, since the interface is refused.
+    let module = unsafe { Precompiled::spirv("global.spv", Vec::new(), interface) };
+    match f.device.precompiled_kernel(&module, &Constants::new()) {
+        Err(KernelError::FeatureNotSupported { what, .. }) => {
+            assert_eq!(what, "the device global `hits`");
+        }
+        other => panic!("{other:?}"),
+    }
     let module = precompiled();
     let kernel = f.device.precompiled_kernel(&module, &Constants::new());
     if !f.device.has(Aspect::PassthroughShaders) {

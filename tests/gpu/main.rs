@@ -38,6 +38,7 @@ mod heap_size;
 mod kernel_callers;
 mod kernel_callers_own;
 mod kernel_callers_reach;
+mod kernel_limits;
 mod kernels;
 mod launches;
 mod live;
@@ -52,6 +53,7 @@ mod persistent_leases;
 mod persistent_sliced;
 mod persistent_sliced_posts;
 mod persistent_threads;
+mod pointer_allocations;
 mod pointer_atomics;
 mod pointer_checks;
 mod pointer_helpers;
@@ -141,6 +143,7 @@ fn main() -> std::process::ExitCode {
         kernel_callers::CASES,
         kernel_callers_own::CASES,
         kernel_callers_reach::CASES,
+        kernel_limits::CASES,
         kernels::CASES,
         launches::CASES,
         live::CASES,
@@ -154,6 +157,7 @@ fn main() -> std::process::ExitCode {
         persistent_sliced::CASES,
         persistent_sliced_posts::CASES,
         persistent_threads::CASES,
+        pointer_allocations::CASES,
         pointer_atomics::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,

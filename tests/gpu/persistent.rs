@@ -147,9 +147,19 @@ struct Body {
 }
 
 fn structures_vectors_and_matrices_travel(f: &Fixture) {
-    let source = "
-        struct Body { position: vec3<f32>, mass: f32, tags: vec4<i32> }
-        fn advance(body: Body, by: vec3<f32>, turn: mat2x2<f32>) -> Body {
+    let by_name = "struct Body { position: vec3<f32>, mass: f32, tags: vec4<i32> }
+        fn advance(body: Body, by: vec3<f32>, turn: mat2x2<f32>) -> Body {";
+    let by_alias = "alias Point = vec3<f32>; alias Mass = f32; alias Tags = vec4<i32>; alias Turn = mat2x2<f32>;
+        alias Planet = Body;
+        struct Body { position: Point, mass: Mass, tags: Tags }
+        fn advance(body: Planet, by: Point, turn: Turn) -> Planet {";
+    for head in [by_name, by_alias] {
+        bodies_travel(f, head);
+    }
+}
+
+fn bodies_travel(f: &Fixture, head: &str) {
+    let body = "
             var next = body;
             next.position += by;
             let xy = turn * next.position.xy;
@@ -159,8 +169,9 @@ fn structures_vectors_and_matrices_travel(f: &Fixture) {
             return next;
         }
         fn nothing() {}";
+    let source = format!("{head}{body}");
     let server = start(
-        builder(&f.device, source)
+        builder(&f.device, &source)
             .handler("advance")
             .handler("nothing"),
     );

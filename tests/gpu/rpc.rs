@@ -175,18 +175,42 @@ fn structures_vectors_and_matrices_travel(f: &Fixture) {
         direction: [basis[0][0] + basis[1][0], basis[0][1] + basis[1][1], by],
         spread: ray.spread + flags.iter().sum::<i32>(),
     };
-    let signature = "fn step(ray: Ray, by: f32, basis: mat2x2<f32>, flags: vec3<i32>) -> Ray";
+    let by_name = "struct Ray { origin: vec3<f32>, id: u32, direction: vec3<f32>, spread: i32 }";
+    let by_alias =
+        "alias Point = vec3<f32>; alias Id = u32; alias Length = f32; alias Basis = mat2x2<f32>;
+        alias Spread = i32; alias Beam = Ray; alias Flags = vec3<i32>;
+        struct Ray { origin: Point, id: Id, direction: Point, spread: Spread }";
+    for (types, signature) in [
+        (
+            by_name,
+            "fn step(ray: Ray, by: f32, basis: mat2x2<f32>, flags: vec3<i32>) -> Ray",
+        ),
+        (
+            by_alias,
+            "fn step(ray: Beam, by: Length, basis: Basis, flags: Flags) -> Beam",
+        ),
+    ] {
+        rays_travel(f, types, signature, step);
+    }
+}
+
+fn rays_travel(
+    f: &Fixture,
+    types: &str,
+    signature: &str,
+    step: impl Fn(Ray, f32, [[f32; 2]; 2], [i32; 3]) -> Ray + Copy + Send + Sync + 'static,
+) {
     let services = HostServices::builder()
         .call(signature, step)
         .start()
         .unwrap();
-    let source = "struct Ray { origin: vec3<f32>, id: u32, direction: vec3<f32>, spread: i32 }
+    let source = "
         @group(0) @binding(0) var<storage, read_write> rays: array<Ray>;
         @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
             let basis = mat2x2<f32>(vec2(1.0, 2.0), vec2(f32(id.x), 4.0));
             rays[id.x] = step(rays[id.x], 0.5, basis, vec3(1, -2, i32(id.x)));
         }";
-    let kernel = kernel(f, &services, source);
+    let kernel = kernel(f, &services, &format!("{types}{source}"));
     let rays: Vec<Ray> = (0..256u32)
         .map(|i| Ray {
             origin: [i as f32, -1.0, 0.25],

@@ -7,6 +7,8 @@
 pub(crate) mod bind;
 mod forms;
 pub(crate) mod ghosts;
+#[cfg(test)]
+pub(crate) mod handed;
 pub(crate) mod prelude;
 pub(crate) mod signature;
 pub(crate) mod texts;

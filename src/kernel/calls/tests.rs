@@ -1,6 +1,7 @@
 use super::*;
 use crate::kernel::calls::bind::CallUse;
 use crate::kernel::calls::forms::{CALL, WAIT};
+use crate::kernel::calls::handed::{Handed, handed};
 use crate::kernel::calls::{Signature, opcode};
 use crate::kernel::constants::Constants;
 use crate::kernel::error::KernelError;
@@ -66,6 +67,44 @@ fn every_kind_of_type_travels() {
         .map(|a| a.name.as_str())
         .collect();
     assert_eq!(names, ["data"]);
+}
+
+#[test]
+fn every_type_travels_by_name_and_by_alias() {
+    for Handed {
+        declarations,
+        types,
+    } in handed()
+    {
+        let signatures: Vec<String> = (types.iter().enumerate())
+            .map(|(index, (ty, _))| format!("fn f{index}(x: {ty}, y: u32) -> {ty}"))
+            .collect();
+        let sizes: Vec<[usize; 2]> = types.iter().map(|(_, bytes)| [*bytes, 4]).collect();
+        let of: Vec<(&str, &[usize], usize)> = (signatures.iter().zip(&sizes))
+            .map(|(signature, sizes)| (signature.as_str(), &sizes[..], sizes[0]))
+            .collect();
+        let calls = set(&of);
+        let body: String = (types.iter().enumerate())
+            .map(|(index, (ty, _))| {
+                format!("var v{index}: {ty}; v{index} = f{index}(v{index}, 1u);\n")
+            })
+            .collect();
+        let program = program(&format!("{declarations}{KERNEL} {body} }}"), &calls)
+            .unwrap_or_else(|error| panic!("{declarations}{error}"));
+        let result = program.interface("main", &Constants::new());
+        assert!(result.is_ok(), "{declarations}{:?}", result.err());
+        // A size that is not WGSL's is an error: so those of the list are compared.
+        let wrong: Vec<(&str, &[usize], usize)> = of
+            .iter()
+            .map(|(text, sizes, result)| (*text, *sizes, result + 4))
+            .collect();
+        let error = self::program(&format!("{declarations}{KERNEL} {body} }}"), &set(&wrong));
+        let error = error.err();
+        assert!(
+            matches!(error, Some(KernelError::HostCall { .. })),
+            "{error:?}"
+        );
+    }
 }
 
 #[test]

@@ -104,7 +104,7 @@ pub(crate) fn spelled(ty: &str) -> String {
 
 /// The types of the mentioned functions, as structures behind the types of the program.
 fn type_text(mentions: &[Mention<'_>]) -> String {
-    let mut text = String::from("\nalias usm_ptr = vec2<u32>;\n");
+    let mut text = String::from("\n");
     for mention in mentions {
         let signature = &mention.declaration.signature;
         let mut members: Vec<String> = (signature.parameters.iter())
@@ -171,15 +171,9 @@ pub(crate) fn leaves(
             scalar,
         });
     };
-    let scalar = |wgsl: &str| {
-        ["u32", "i32", "f32"]
-            .into_iter()
-            .find(|scalar| wgsl == *scalar || wgsl.ends_with(&format!("<{scalar}>")))
-    };
     match &layout.shape {
         Shape::Plain => {
-            let known = scalar(&layout.wgsl).filter(|_| !layout.wgsl.starts_with("atomic"));
-            let Some(scalar) = known else {
+            let Some(scalar) = layout.word() else {
                 return Err(format!(
                     "`{}` cannot be handed over: use u32, i32 or f32",
                     layout.wgsl
@@ -199,7 +193,7 @@ pub(crate) fn leaves(
             stride,
             column_bytes,
         } => {
-            let Some(scalar) = scalar(&layout.wgsl) else {
+            let Some(scalar) = layout.word() else {
                 return Err(format!("`{}` cannot be handed over: use f32", layout.wgsl));
             };
             for column in 0..*columns as usize {

@@ -25,6 +25,7 @@ fn a_use(name: &str, size: u32) -> GlobalUse {
             size,
             align: 4,
             shape: Shape::Plain,
+            scalar: None,
         },
         canonical: wgsl,
         number: 0,

@@ -71,7 +71,12 @@ pub(super) fn parse_types(
         *mark |= declaration.kind == DeclarationKind::Directive;
     }
     let own = analysis.assemble(source, |i| kept.get(i) == Some(&true), |_| None, |_| None);
-    let text = format!("{}{text}", own.text());
+    let declares = |name: &str| analysis.declarations.iter().any(|one| one.name == name);
+    let pointer = match declares("usm_ptr") {
+        true => "",
+        false => "alias usm_ptr = vec2<u32>;\n",
+    };
+    let text = format!("{}\n{pointer}{text}", own.text());
     let module = parse(&text).map_err(|error| error.message().to_owned())?;
     check_types(&module).map_err(|excess| {
         format!(

@@ -4,6 +4,7 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
 use crate::kernel::Program;
+use crate::kernel::calls::handed::{Handed, handed};
 
 const PROGRAM: &str = "
     struct Pair { a: vec3<f32>, b: i32, c: array<mat2x2<f32>, 2> }
@@ -82,6 +83,57 @@ fn every_form_validates() {
         }
     }
     assert_eq!(forms, 18);
+}
+
+#[test]
+fn every_type_is_taken_and_given_by_name_and_by_alias() {
+    for Handed {
+        declarations,
+        types,
+    } in handed()
+    {
+        // `usm_ptr` is known in programs that mention it.
+        let functions: String = (types.iter().enumerate())
+            .map(|(index, (ty, _))| {
+                format!("fn f{index}(x: {ty}, p: usm_ptr) -> {ty} {{ return x; }}\n")
+            })
+            .collect();
+        let source = format!("{declarations}{functions}");
+        let program = Program::new("server.wgsl", source.as_str()).unwrap();
+        let names: Vec<_> = (0..types.len())
+            .map(|index| (format!("f{index}"), false))
+            .collect();
+        let handlers = super::declarations(&program, &names)
+            .unwrap_or_else(|fault| panic!("{source}{fault:?}"));
+        for (handler, (ty, bytes)) in handlers.iter().zip(&types) {
+            let result = handler.result.as_ref().unwrap();
+            assert_eq!(result.size as usize, *bytes, "{ty}");
+            assert_eq!(handler.parameters[0].size as usize, *bytes, "{ty}");
+        }
+        let shape = ServerShape {
+            lanes: 1,
+            together: None,
+            split: false,
+            rations: false,
+            rotates: false,
+            fails: false,
+            calls: false,
+            turns: 1000,
+            group: program.free_group(),
+            guests: None,
+        };
+        let text = write(&handlers, &places(), &shape).unwrap();
+        let pointer = match declarations.contains("alias usm_ptr") {
+            true => "",
+            false => "alias usm_ptr = vec2<u32>;",
+        };
+        let all = format!("{source}{pointer}\n{text}");
+        let mut module = naga::front::wgsl::parse_str(&all).unwrap();
+        complete(&mut module, true);
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+        let valid = validator.validate(&module);
+        assert!(valid.is_ok(), "{:?}\n{text}", valid.err());
+    }
 }
 
 #[test]

@@ -460,7 +460,10 @@ mod tests {
         table.freed((&second).into(), Some(here));
         let told = |table: &AllocationTable, offset: u64| table.whereabouts(offset).to_string();
         let place = format!("allocated at {here}");
-        assert_eq!(told(&table, 0), "nothing is allocated there, nor in front of it");
+        assert_eq!(
+            told(&table, 0),
+            "nothing is allocated there, nor in front of it"
+        );
         assert_eq!(
             told(&table, first.address + 16),
             format!("byte 16 of a live allocation of 20 bytes, {place}")

@@ -443,10 +443,32 @@ fn the_uniform_is_laid_out_as_documented() {
     let info = HeapInfo {
         base: 0x12_3456_7890,
         shared_bytes: 64,
-        device_bytes: vec![1, 2, 3, 4, 5],
+        device_bytes: vec![512, 256, 1024, 256, 2048],
     };
     assert_eq!(
         info.words(),
-        [0x3456_7890, 0x12, 64, 0, 1, 2, 3, 4, 5, 0, 0, 0]
+        [
+            0x3456_7890,
+            0x12,
+            64,
+            0,
+            512,
+            256,
+            1024,
+            256,
+            2048,
+            0,
+            0,
+            0,
+            0,
+            2,
+            3,
+            7,
+            8,
+            0,
+            0,
+            0
+        ]
     );
+    assert_eq!(info.words().len() as u32, HeapInfo::len(5));
 }
