@@ -295,6 +295,42 @@ fn begins_character(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
+/// Bytes of a line that is shown as a whole.
+const LONG_LINE: usize = 1000;
+
+/// Whether one of the places is in a line, or over lines, that would fill screens.
+fn has_long_line(source: &str, labels: &[DiagnosticLabel]) -> bool {
+    let bytes = source.as_bytes();
+    labels.iter().any(|label| {
+        let start = label.range.start.min(bytes.len());
+        let end = label.range.end.clamp(start, bytes.len());
+        let before = bytes[..start]
+            .iter()
+            .rev()
+            .take_while(|byte| **byte != b'\n');
+        let behind = bytes[end..].iter().take_while(|byte| **byte != b'\n');
+        let shown = start - before.count()..end + behind.count();
+        let mut lines = bytes[shown].split(|byte| *byte == b'\n');
+        lines.any(|line| line.len() > LONG_LINE)
+    })
+}
+
+/// A report that shows a part of the first place's line.
+fn render_part(diagnostic: &Diagnostic, lines: &Lines, label: &DiagnosticLabel) -> String {
+    let notes: String = (diagnostic.notes.iter())
+        .map(|note| format!("      = {note}\n"))
+        .collect();
+    format!(
+        "error: {}\n     --> {}:{}:{}\n{} {}\n{notes}",
+        diagnostic.message,
+        diagnostic.file,
+        diagnostic.line,
+        diagnostic.column,
+        lines.excerpt(label.range.start),
+        label.text
+    )
+}
+
 fn render(diagnostic: &Diagnostic, source: &str) -> String {
     // Control characters would disturb the terminal. Each is replaced by a character of as many bytes, so that
     // the spans still fit.
@@ -306,6 +342,11 @@ fn render(diagnostic: &Diagnostic, source: &str) -> String {
             _ => '\u{b7}',
         })
         .collect::<String>();
+    if let Some(label) = diagnostic.labels.first()
+        && has_long_line(source, &diagnostic.labels)
+    {
+        return render_part(diagnostic, &Lines::new(&printable.into()), label);
+    }
     let file = SimpleFile::new(diagnostic.file.as_str(), printable);
     let labels = diagnostic.labels.iter().enumerate().map(|(i, label)| {
         let make = if i == 0 {
@@ -432,6 +473,26 @@ mod tests {
                     .to_string();
                 assert!(!shown.contains('\u{1b}') && !shown.contains('\u{9b}'));
             }
+        }
+    }
+
+    #[test]
+    fn of_a_long_line_a_part_is_shown() {
+        let source = "x + ".repeat(10_000);
+        let text = EditedText::unchanged(source.as_str().into());
+        let reporter = Reporter {
+            file: "long.wgsl",
+            text: &text,
+        };
+        let diagnostic = reporter.at(
+            "too much".into(),
+            vec![(20_000..20_001, "l".into())],
+            vec!["less".into()],
+        );
+        let shown = diagnostic.to_string();
+        assert!(shown.len() < 700, "{}", shown.len());
+        for part in ["too much", "long.wgsl:1:20001", "x + x", "= less"] {
+            assert!(shown.contains(part), "{part}: {shown}");
         }
     }
 

@@ -230,8 +230,8 @@ fn what_is_allocated_later_is_known(f: &Fixture) {
 fn launches_before_a_free_are_not_touched_by_it(f: &Fixture) {
     kinds(f, |device, heap| {
         let add = kernel(device, ADD);
-        let sink: DeviceBuffer<u32> = device.zeroed(1).unwrap();
-        for round in 0..10 {
+        for round in 0..10u32 {
+            let sink: DeviceBuffer<u32> = device.zeroed(1).unwrap();
             let at = heap.alloc(round).unwrap();
             let mut launch = add
                 .launch()

@@ -25,6 +25,8 @@ fn plain() -> Vec<(String, usize, usize)> {
             ));
         }
     }
+    // Once in a program that declares it, and once in one that does not.
+    plain.push(("usm_ptr".to_owned(), 8, 8));
     plain.push(("usm_ptr".to_owned(), 8, 8));
     plain
 }
