@@ -4,10 +4,10 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::commands::test;
+use crate::commands::{cross, deny, stress, test};
 use crate::env::AdapterEnv;
 use crate::error::Error;
-use crate::process;
+use crate::process::{self, step};
 use crate::provide::{Provided, Switches};
 use crate::workspace::Workspace;
 
@@ -110,6 +110,25 @@ fn fuzz_targets(workspace: &Workspace) -> Command {
     check
 }
 
+/// The archive that would be published, unpacked and built by itself.
+fn package(workspace: &Workspace) -> Command {
+    let mut package = workspace.cargo();
+    // What is checked may not be committed yet.
+    package.args([
+        "package",
+        "--quiet",
+        "--locked",
+        "--allow-dirty",
+        "--package",
+        "tombolo",
+    ]);
+    package
+}
+
+/// How long every operation is tried from eight threads: enough for each to meet each, since the long runs and the
+/// sanitizers are `cargo xtask stress`.
+const STRESS_MINUTES: f64 = 0.5;
+
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     let start = Instant::now();
@@ -149,11 +168,30 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         process::run(fmt.arg(workspace.fuzz_manifest()))?;
         process::run(&mut fuzz_targets(workspace))
     })?;
+    let systems = Instant::now();
+    cross::run(workspace, &cross::Args::default())?;
+    eprintln!(
+        "== other systems: passed in {:.1} s",
+        systems.elapsed().as_secs_f64()
+    );
+    step("dependencies", || {
+        deny::run(workspace, &deny::Args::default())
+    })?;
+    step("the package", || process::run(&mut package(workspace)))?;
     let provided = step("adapters", || {
         test::provide_for_tests(workspace, &args.switches)
     })?;
     let provided = provided.as_ref();
     step("tests", || test::run_suite(workspace, provided, &[]))?;
+    step("every operation at once", || {
+        stress::execute(
+            workspace,
+            None,
+            &stress::environment(workspace, provided)?,
+            STRESS_MINUTES,
+            &[],
+        )
+    })?;
     for run in runs(provided) {
         step(&run.title(), || run.execute(workspace, provided))?;
     }
@@ -167,19 +205,6 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     })?;
     eprintln!("\n== all passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// Runs one step under a header line and says how long it took, also if it failed.
-fn step<T>(title: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    eprintln!("\n== {title}");
-    let start = Instant::now();
-    let result = work();
-    let outcome = if result.is_ok() { "passed" } else { "FAILED" };
-    eprintln!(
-        "== {title}: {outcome} in {:.1} s",
-        start.elapsed().as_secs_f64()
-    );
-    result
 }
 
 /// One example on one adapter; `None` is the adapter wgpu takes by itself.
