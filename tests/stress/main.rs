@@ -157,7 +157,6 @@ fn run(args: &Args, seed: u64, headline: &str) -> Outcome {
     });
     drop(watchdog);
     results.into_iter().collect::<Outcome>()?;
-    finish(&world)?;
     eprintln!(
         "stress: {} steps in {:.0} s",
         steps.into_inner(),
@@ -166,6 +165,7 @@ fn run(args: &Args, seed: u64, headline: &str) -> Outcome {
     for line in world.counts.lines() {
         eprintln!("stress: {line}");
     }
+    finish(world)?;
     match PANICS.load(Ordering::SeqCst) {
         0 => Ok(()),
         panics => wrong(format!("{panics} panics were caught, see above")),
@@ -250,17 +250,13 @@ fn last_look(w: &mut Worker<'_>) -> Outcome {
     )
 }
 
-/// What all threads have done together.
-fn finish(world: &World) -> Outcome {
+/// What all threads have done together; and nothing is left of it once everything is gone.
+fn finish(world: World) -> Outcome {
     for slot in 0..world.slots.len() {
         let gear = world.gear(slot);
         drop(gear.take_server());
         gear.device.finish()?;
         check_sums(&gear)?;
-    }
-    let left = world.heap.allocations();
-    if !left.is_empty() {
-        return wrong(format!("{} allocations are left in the heap", left.len()));
     }
     let (served, made) = (
         world.served.load(Ordering::SeqCst),
@@ -271,5 +267,17 @@ fn finish(world: &World) -> Outcome {
             "{served} calls were served and {made} were answered"
         ));
     }
-    Ok(())
+    // Variables of devices lie in the heap too, and so may the shared buffer.
+    let heap = world.heap.clone();
+    drop(world);
+    // What is freed while kernels may use it goes when they have ended, and an access waits for all of them.
+    drop(heap.host()?);
+    let left = heap.allocations();
+    match left.is_empty() {
+        true => Ok(()),
+        false => wrong(format!(
+            "{} allocations are left in the heap: {left:?}",
+            left.len()
+        )),
+    }
 }

@@ -20,6 +20,18 @@ const BLOCKED: Duration = Duration::from_secs(100);
 pub struct Block {
     pub ptr: Ptr<u32>,
     pub model: Vec<u32>,
+    /// What a device has last done with it, and the number of the device's gear.
+    pub last: Option<(u64, Event)>,
+}
+
+impl Block {
+    pub fn new(ptr: Ptr<u32>, model: Vec<u32>) -> Self {
+        Self {
+            ptr,
+            model,
+            last: None,
+        }
+    }
 }
 
 /// A buffer of the context.
@@ -85,6 +97,26 @@ impl<'w> Worker<'w> {
     pub fn own_part(&self) -> Outcome<Buffer<u32>> {
         let start = (self.id * PART) as u64;
         Ok(self.world.shared.slice(start..start + PART as u64)?)
+    }
+
+    /// Orders what comes next on a device behind what other devices have done with these blocks: nothing else does.
+    pub fn order(&self, gear: &Gear, blocks: &[usize]) -> Outcome {
+        for &at in blocks {
+            if let Some((number, event)) = &self.blocks[at].last
+                && *number != gear.number
+            {
+                self.note("behind another device");
+                gear.device.after(&[event])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers what a device does with these blocks.
+    pub fn done(&mut self, gear: &Gear, blocks: &[usize], event: &Event) {
+        for &at in blocks {
+            self.blocks[at].last = Some((gear.number, event.clone()));
+        }
     }
 
     /// Submits once nobody keeps launches out of the heap.

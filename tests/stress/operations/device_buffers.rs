@@ -153,6 +153,8 @@ pub fn heap(w: &mut Worker<'_>) -> Outcome {
     let len = range.len().min(w.blocks[block].model.len());
     let (start, range) = (range.start as u64, range.start..range.start + len);
     let ptr = w.blocks[block].ptr;
+    let gear = std::sync::Arc::clone(&w.on_devices[at].gear);
+    w.order(&gear, &[block])?;
     let event = if w.random.below(2) == 0 {
         let buffer = &w.on_devices[at].buffer;
         let event = w.again("copy to the heap", || {
@@ -170,5 +172,6 @@ pub fn heap(w: &mut Worker<'_>) -> Outcome {
         w.on_devices[at].model[range].copy_from_slice(&values);
         event
     };
+    w.done(&gear, &[block], &event);
     w.await_event(event)
 }

@@ -22,7 +22,7 @@ pub fn allocate(w: &mut Worker<'_>) -> Outcome {
     let block = match w.random.below(3) {
         0 => {
             let model = vec![0; len];
-            heap.alloc_zeroed(len).map(|ptr| Block { ptr, model })
+            heap.alloc_zeroed(len).map(|ptr| Block::new(ptr, model))
         }
         1 => {
             let align = 4 << w.random.below(7);
@@ -34,14 +34,14 @@ pub fn allocate(w: &mut Worker<'_>) -> Outcome {
                 Ok(bytes) => {
                     let ptr: Ptr<u32> = bytes.cast();
                     w.again("first write", || heap.write(ptr, &model))?;
-                    Ok(Block { ptr, model })
+                    Ok(Block::new(ptr, model))
                 }
                 Err(error) => Err(error),
             }
         }
         _ => {
             let model = w.random.words(len);
-            heap.alloc_slice(&model).map(|ptr| Block { ptr, model })
+            heap.alloc_slice(&model).map(|ptr| Block::new(ptr, model))
         }
     };
     match block {
@@ -95,9 +95,11 @@ pub fn fill(w: &mut Worker<'_>) -> Outcome {
         w.again("fill", || w.world.heap.fill(ptr, value, range.len()))?;
     } else {
         let gear = w.gear();
+        w.order(&gear, &[at])?;
         let event = w.again("fill on the device", || {
             gear.device.heap_fill(ptr, value, range.len())
         })?;
+        w.done(&gear, &[at], &event);
         w.await_event(event)?;
     }
     w.blocks[at].model[range].fill(value);
@@ -127,6 +129,7 @@ pub fn copy_on_device(w: &mut Worker<'_>) -> Outcome {
         return Ok(());
     };
     let gear = w.gear();
+    w.order(&gear, &[from, to])?;
     let (source, target) = (w.blocks[from].ptr, w.blocks[to].ptr);
     if w.random.below(4) == 0 {
         let event = w.again("prefetch", || gear.device.heap_prefetch(source, len))?;
@@ -135,6 +138,7 @@ pub fn copy_on_device(w: &mut Worker<'_>) -> Outcome {
     let event = w.again("copy on the device", || {
         gear.device.heap_copy(source, target, len)
     })?;
+    w.done(&gear, &[from, to], &event);
     w.await_event(event)?;
     let values = w.blocks[from].model[..len].to_vec();
     w.blocks[to].model[..len].copy_from_slice(&values);
@@ -170,6 +174,8 @@ pub fn count_together(w: &mut Worker<'_>) -> Outcome {
     };
     let plus = w.random.word();
     let (ptr, len) = (w.blocks[at].ptr, w.blocks[at].model.len());
+    // A view waits for no launch, and this thread may have some that change these words; a read waits.
+    w.again("read", || w.world.heap.read(ptr, len))?;
     let view = w.again("atomic view", || w.world.heap.atomic_u32_slice(ptr, len))?;
     for (word, model) in view.iter().zip(&mut w.blocks[at].model) {
         let before = word.fetch_add(plus, Ordering::Relaxed);
@@ -231,6 +237,7 @@ pub fn launch(w: &mut Worker<'_>) -> Outcome {
         return Ok(());
     };
     let gear = w.gear();
+    w.order(&gear, &[at])?;
     let rounds = 1 + w.random.below(3) as u32 * 20;
     let kernel = gear.kernel(&w.world.programs.work, &programs::rounds(rounds))?;
     let block = &w.blocks[at];
@@ -239,6 +246,7 @@ pub fn launch(w: &mut Worker<'_>) -> Outcome {
         .pointer("data", block.ptr, block.model.len())
         .invocations(block.model.len());
     let event = w.submit(&mut launch)?;
+    w.done(&gear, &[at], &event);
     for word in &mut w.blocks[at].model {
         *word = programs::work(*word, rounds);
     }
