@@ -102,18 +102,14 @@ pub fn execute(
     program: &[OsString],
 ) -> Result<(), Error> {
     let mut command = match sanitizer {
-        None => workspace.cargo(),
+        None => {
+            let mut command = workspace.cargo();
+            command.arg("test");
+            command
+        }
         Some(sanitizer) => instrumented(workspace, sanitizer)?,
     };
-    command.args([
-        "test",
-        "--locked",
-        "--package",
-        "tombolo",
-        "--test",
-        "stress",
-        "--",
-    ]);
+    command.args(["--locked", "--package", "tombolo", "--test", "stress", "--"]);
     command
         .args(["--minutes", &minutes.to_string()])
         .args(program);
@@ -132,7 +128,7 @@ fn names_patience(program: &[OsString]) -> bool {
         .any(|word| word.to_string_lossy().starts_with("--patience"))
 }
 
-/// A call of cargo that builds for this machine with a sanitizer; the arguments follow its own.
+/// A call of `cargo test` that builds for this machine with a sanitizer, without what to build.
 fn instrumented(workspace: &Workspace, sanitizer: Sanitizer) -> Result<Command, Error> {
     let toolchain = Toolchain::provide(workspace, &[Part::Sanitizers])?;
     say(format!(
@@ -142,7 +138,12 @@ fn instrumented(workspace: &Workspace, sanitizer: Sanitizer) -> Result<Command, 
     ));
     let mut command = toolchain.cargo(workspace, &format!("sanitizer-{}", sanitizer.name()));
     let host = toolchain.host();
-    command.args(["-Zbuild-std=std,panic_abort,panic_unwind", "--target", host]);
+    command.args([
+        "test",
+        "-Zbuild-std=std,panic_abort,panic_unwind",
+        "--target",
+        host,
+    ]);
     let flags = format!(
         "-Zsanitizer={} -Cforce-frame-pointers=yes",
         sanitizer.name()
