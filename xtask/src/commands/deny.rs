@@ -1,8 +1,8 @@
 //! `cargo xtask deny`: what the crate depends on, by the rules of `deny.toml`.
 //!
 //! cargo-deny is used where it is installed; elsewhere it is built below `target/`, once. Licences, bans, duplicates and
-//! sources need no network. Advisories need RustSec's database, which is fetched; where it cannot be, CI goes on with
-//! what there is, and says so, unless `--advisories` demands it.
+//! sources need no network. Advisories need RustSec's database, which is fetched; where it cannot be, the other checks
+//! count, and the command says so, unless `--advisories` demands it, as CI does.
 
 use std::env;
 use std::ffi::OsString;
