@@ -52,7 +52,7 @@ enum Command {
     Stress(stress::Args),
     /// Licences, sources, duplicates and advisories of everything that is depended on
     Deny(deny::Args),
-    /// Everything a change must pass: format, lints, docs, the package, tests, every operation at once, examples
+    /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
     Ci(ci::Args),
 }
 

@@ -44,11 +44,6 @@ impl Workspace {
         self.target.join("xtask-scratch")
     }
 
-    /// Where cargo builds.
-    pub fn build_dir(&self) -> &Path {
-        &self.target
-    }
-
     /// Where fuzz targets are built, which are a workspace of their own.
     pub fn fuzz_dir(&self) -> PathBuf {
         self.target.join("fuzz")

@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: everything a change must pass on the machine at hand. `.ci/run` is this command.
 //!
 //! What would multiply its time is left to jobs of their own, beside it: `cargo xtask cross`, which builds the standard
-//! library of five systems; `cargo xtask deny`, which builds cargo-deny; and the long and the instrumented runs of
-//! `cargo xtask stress`.
+//! library of five systems; `cargo xtask deny`, which builds cargo-deny; `cargo package`, which builds all dependencies
+//! once more; and the long and the instrumented runs of `cargo xtask stress`.
 
 use std::fs;
 use std::process::Command;
@@ -114,23 +114,6 @@ fn fuzz_targets(workspace: &Workspace) -> Command {
     check
 }
 
-/// The archive that would be published, unpacked and built by itself.
-fn package(workspace: &Workspace) -> Command {
-    let mut package = workspace.cargo();
-    // By itself it would build in a directory of its own, and so all dependencies once more.
-    package.env("CARGO_TARGET_DIR", workspace.build_dir());
-    // What is checked may not be committed yet.
-    package.args([
-        "package",
-        "--quiet",
-        "--locked",
-        "--allow-dirty",
-        "--package",
-        "tombolo",
-    ]);
-    package
-}
-
 /// How long every operation is tried from eight threads: enough for each to meet each, since the long runs and the
 /// sanitizers are `cargo xtask stress`.
 const STRESS_MINUTES: f64 = 0.5;
@@ -174,7 +157,6 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         process::run(fmt.arg(workspace.fuzz_manifest()))?;
         process::run(&mut fuzz_targets(workspace))
     })?;
-    step("the package", || process::run(&mut package(workspace)))?;
     let provided = step("adapters", || {
         test::provide_for_tests(workspace, &args.switches)
     })?;
