@@ -112,6 +112,12 @@ pub enum ExecutionError {
         /// wgpu's own words.
         message: String,
     },
+    /// A callback of wgpu waits for the very submission that runs it.
+    #[error(
+        "the batch is just being submitted, by the call that runs this callback of wgpu: wait for it when the callback \
+         has returned, or on another thread"
+    )]
+    InCallback,
     /// The device is gone; nothing on it can be read any more.
     #[error("the device was lost: {reason}; open it again to go on")]
     DeviceLost {

@@ -6,6 +6,7 @@
 //! suite.
 
 mod harness;
+mod panics;
 
 mod allocations;
 mod arguments;
@@ -22,6 +23,7 @@ mod buffers_parts;
 mod byte_copies;
 mod device_memory;
 mod devices;
+mod ended;
 mod fault_forms;
 mod faults;
 mod foundation;
@@ -100,15 +102,7 @@ fn main() -> std::process::ExitCode {
         return status;
     }
     let _ = env_logger::builder().is_test(true).try_init();
-    // Functions of the host panic on purpose in some cases. To print where takes longer than kernels may wait on adapters
-    // that ration turns of loops.
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let thread = std::thread::current();
-        if !(thread.name()).is_some_and(|name| name.starts_with("tombolo ")) {
-            print(info);
-        }
-    }));
+    panics::watch();
     let mut suite = Suite::new();
     suite.add_all(&[
         allocations::CASES,
@@ -126,6 +120,7 @@ fn main() -> std::process::ExitCode {
         byte_copies::CASES,
         device_memory::CASES,
         devices::CASES,
+        ended::CASES,
         faults::CASES,
         foundation::CASES,
         globals::CASES,

@@ -171,9 +171,13 @@ impl HeapShared {
         if table.ahead.is_some_and(|id| id != device.id) {
             self.bring_down(&mut table)?;
         }
-        for last in others {
-            // A device that was lost writes nothing any more; the host is told when it asks.
-            let _ = last.wait(None);
+        for batches in others {
+            match batches.wait(None) {
+                // A device that was lost and runs nothing any more has left what it has left: the host is told when it asks.
+                Ok(()) => {}
+                Err(error) if error.is_loss() => {}
+                Err(error) => return Err(error),
+            }
         }
         self.bring_up(&mut table, device)?;
         Ok(Turn::Alone(table))

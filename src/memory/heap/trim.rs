@@ -11,6 +11,7 @@ impl SharedHeap {
     /// heap grows again when it has to. What a device has mapped stays with it. Devices that keep a copy of the heap give back as much of theirs.
     pub fn trim(&self) -> u64 {
         let shared = &self.shared;
+        shared.look();
         shared.trim(&mut shared.mirrors.write()).unwrap_or(0)
     }
 }
@@ -21,7 +22,7 @@ impl HeapShared {
         let (old, new) = {
             let mut state = lock(&self.state);
             state.settle();
-            state.in_flight.retain(|_, last| !last.is_done());
+            state.in_flight.retain(|_, batches| !batches.is_done());
             if state.host.is_some() || !state.in_flight.is_empty() {
                 return None;
             }
@@ -90,7 +91,7 @@ impl HeapShared {
             }
             drop(segments);
             // wgpu frees what is no longer used when it is polled.
-            let _ = device.raw.poll(wgpu::PollType::Poll);
+            device.submissions.collect();
         }
     }
 
@@ -100,6 +101,7 @@ impl HeapShared {
             return;
         };
         let now = (self.clock)();
+        self.look_for_freed();
         {
             let mut state = lock(&self.state);
             state.settle();
