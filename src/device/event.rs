@@ -196,7 +196,9 @@ impl Event {
             Some(Ok(())) => Ok(Some(batch)),
             Some(Err(error)) => Err(WaitError::Failed(Arc::clone(error))),
             None if self.device.submissions.is_submitting_here(batch) => {
-                Err(WaitError::Failed(Arc::new(ExecutionError::InCallback)))
+                Err(WaitError::Failed(Arc::new(ExecutionError::InCallback {
+                    what: "a wait for a batch that is just being submitted",
+                })))
             }
             None => Err(lost("its batch was dropped without being submitted".into())),
         }

@@ -226,6 +226,12 @@ impl Device {
 
     /// The wgpu device, for everything that tombolo does not do. Call [`Device::flush`] before
     /// submitting own work that depends on commands recorded here.
+    ///
+    /// Callbacks that wgpu is given run inside whatever call polls or submits next, those of the runtime included, on the
+    /// thread that has made it. They may record, launch and flush; what the call around them has in hand is refused with
+    /// [`ExecutionError::InCallback`]. One should not wait for other threads that use the device. A panic in one is logged,
+    /// and goes no further than the call that has run it. Poll with `PollType::Poll`: wgpu's own `PollType::Wait` panics in
+    /// a race with other polls and submissions, which the runtime makes.
     pub fn raw(&self) -> &wgpu::Device {
         &self.shared.raw
     }

@@ -98,7 +98,8 @@ impl TimingSlot {
             Some(u64::from(low) | u64::from(high) << 32)
         };
         let first = self.first as usize;
-        let nanoseconds = tick(first + 1)?.saturating_sub(tick(first)?) as f64 * f64::from(self.period);
+        let nanoseconds =
+            tick(first + 1)?.saturating_sub(tick(first)?) as f64 * f64::from(self.period);
         Some(Duration::from_nanos(nanoseconds as u64))
     }
 }

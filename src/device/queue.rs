@@ -313,8 +313,8 @@ impl Recorder<'_> {
         if commands >= full && self.state.gates.may_go(commands / full.max(1)) {
             // The batch's events carry what went wrong.
             let _ = self.flush();
-        } else if let Some(closed) = self.device.submissions.last_in_line() {
-            // Another thread may be at it.
+        } else if let Some(closed) = self.device.submissions.last_waiting() {
+            // It was closed because it had too many values.
             self.submit_until(&closed);
         }
     }
@@ -339,7 +339,10 @@ impl Recorder<'_> {
             // Values of launches that were refused: nothing recorded uses them.
             self.state.uniforms.data.clear();
         }
-        let Some(last) = own.clone().or_else(|| self.device.submissions.last_in_line()) else {
+        let Some(last) = own
+            .clone()
+            .or_else(|| self.device.submissions.last_in_line())
+        else {
             return Ok(());
         };
         self.submit_until(&last);
@@ -407,7 +410,9 @@ impl Recorder<'_> {
         device.submissions.enqueue(ClosedBatch {
             batch: Arc::clone(&batch),
             commands,
-            uniforms: ring.filter(|_| !values.is_empty()).map(|ring| (ring, values)),
+            uniforms: ring
+                .filter(|_| !values.is_empty())
+                .map(|ring| (ring, values)),
             gates: std::mem::take(&mut state.gates),
             mirrors,
             hooks,
@@ -415,7 +420,6 @@ impl Recorder<'_> {
         });
         Some(batch)
     }
-
 }
 
 impl OpenPass {

@@ -13,8 +13,8 @@ use bytemuck::Pod;
 use super::MemoryRoom;
 use super::buffer::{DeviceBuffer, MemoryError, bounds};
 use super::staging::StagingPool;
-use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::mapping::{Mapped, Mapping};
+use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::submissions::{Batch, Progress};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
@@ -194,7 +194,7 @@ impl<T: Pod> DeviceBuffer<T> {
         match batch.submission() {
             Some(Ok(())) => {}
             Some(Err(error)) => return Err(Arc::clone(error).into()),
-            None => return Err(Arc::new(ExecutionError::InCallback).into()),
+            None => return Err(Arc::new(ExecutionError::InCallback { what: "a read" }).into()),
         }
         let coming = Coming {
             batch,

@@ -4,14 +4,15 @@
 //! The kernel of these tests adds to a word for as long as it runs, and it is known how often: whoever sees another
 //! number has looked too early. Nothing here is timed.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
+use crate::cases;
 use crate::harness::Fixture;
-use crate::{cases, panics};
+use crate::panics::ON_PURPOSE;
 use tombolo::{
-    Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, EventStatus, ExecutionError, HeapError,
-    Kernel, Launch, Program, Ptr, SharedHeap,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, EventStatus, ExecutionError,
+    HeapError, Kernel, Launch, PrintOptions, PrintRecord, Program, Ptr, SharedHeap,
 };
 
 cases![
@@ -22,7 +23,9 @@ cases![
     a_panic_while_a_batch_is_submitted_leaves_it_a_verdict,
     a_destroyed_device_still_has_the_heap,
     reads_come_behind_what_a_refused_batch_hides,
+    lines_come_although_a_callback_before_them_panics,
     callbacks_may_flush,
+    callbacks_that_ask_for_the_heap_are_answered,
     callbacks_that_wait_for_their_own_batch_are_told,
 ];
 
@@ -38,6 +41,13 @@ alias Count = atomic<u32>;
 @compute @workgroup_size(1) fn main() {
     let count = usm_Count(at);
     for (var i = 0u; i < turns; i++) { atomicAdd(count, 1u); }
+}";
+
+/// Adds to each word as often, and takes as long.
+const LONG: &str = "
+@group(0) @binding(0) var<storage, read_write> sums: array<atomic<u32>>;
+@compute @workgroup_size(1) fn main() {
+    for (var i = 0u; i < 2000u; i++) { atomicAdd(&sums[i & 63u], 1u); }
 }";
 
 /// Adds one to each word.
@@ -153,7 +163,10 @@ impl Counter {
 }
 
 fn is_refused(event: &Event) -> bool {
-    matches!(event.error().as_deref(), Some(ExecutionError::Refused { .. }))
+    matches!(
+        event.error().as_deref(),
+        Some(ExecutionError::Refused { .. })
+    )
 }
 
 fn a_refused_batch_hides_none_before_it(f: &Fixture) {
@@ -223,14 +236,13 @@ fn panics_at_the_next_poll(device: &Device) -> (wgpu::Buffer, Arc<AtomicBool>) {
     let told = Arc::clone(&came);
     buffer.map_async(wgpu::MapMode::Read, .., move |_| {
         told.store(true, Ordering::SeqCst);
-        panic!("a callback of the program");
+        panic!("{ON_PURPOSE}");
     });
     // wgpu calls back at once when a buffer is dropped.
     (buffer, came)
 }
 
 fn a_panic_in_a_callback_is_no_loss(f: &Fixture) {
-    let _expected = panics::expect("a callback of the program");
     let mut counter = Counter::new(f);
     let event = counter.start();
     let (_buffer, came) = panics_at_the_next_poll(&counter.device);
@@ -245,7 +257,6 @@ fn a_panic_in_a_callback_is_no_loss(f: &Fixture) {
 }
 
 fn a_panic_while_a_batch_is_submitted_leaves_it_a_verdict(f: &Fixture) {
-    let _expected = panics::expect("a callback of the program");
     let mut counter = Counter::new(f);
     let data = counter.device.buffer(&[1u32; 100]).unwrap();
     counter.device.finish().unwrap();
@@ -301,6 +312,106 @@ fn reads_come_behind_what_a_refused_batch_hides(f: &Fixture) {
         }
     }
     assert_eq!(word, Some(counter.expected()));
+}
+
+fn lines_come_although_a_callback_before_them_panics(f: &Fixture) {
+    // Lines, records and calls travel in copies, whose callbacks wgpu drops behind one that panics.
+    let device = f.open(|options| {
+        options.live_memory = false;
+        options.import_host_memory = false;
+    });
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> data: array<u32>;
+        @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) lane: u32) {
+            print(\"{}\", data[0] + lane);
+            assert(data[0] < 9u, \"too many\");
+        }";
+    let data = device.buffer(&[0u32; 4]).unwrap();
+    let (lines, told) = (Arc::new(Mutex::new(Vec::new())), Arc::default());
+    let (taken, came): (_, Arc<AtomicU32>) = (Arc::clone(&lines), Arc::clone(&told));
+    let sink = PrintOptions::sink(move |line: &PrintRecord<'_>| {
+        taken.lock().unwrap().push(line.to_string());
+    });
+    let mut launch = kernel(&device, source)
+        .launch()
+        .buffer("data", &data)
+        .workgroups(1)
+        .print_to(sink);
+    // A long kernel, and behind it a copy of the program's own.
+    let sums = device.zeroed::<u32>(64).unwrap();
+    let mut long = kernel(&device, LONG)
+        .launch()
+        .buffer("sums", &sums)
+        .workgroups(GROUPS);
+    for round in 0..10u32 {
+        data.write(0, &[round]).unwrap();
+        long.submit().unwrap();
+        device.flush().unwrap();
+        let raw = device.raw();
+        let buffer = raw.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 256,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut encoder = raw.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        encoder.copy_buffer_to_buffer(sums.raw(), 0, &buffer, 0, 256);
+        device.raw_queue().submit([encoder.finish()]);
+        let came = Arc::clone(&came);
+        buffer.map_async(wgpu::MapMode::Read, .., move |_| {
+            came.fetch_add(1, Ordering::SeqCst);
+            panic!("{ON_PURPOSE}");
+        });
+        let event = launch.submit().unwrap();
+        match event.wait() {
+            Ok(()) => assert!(round < 9),
+            Err(error) => assert!(
+                round == 9 && error.to_string().contains("too many"),
+                "{error}"
+            ),
+        }
+        let lines = std::mem::take(&mut *lines.lock().unwrap());
+        let wanted: Vec<String> = (round..round + 8).map(|n| n.to_string()).collect();
+        assert_eq!(lines, wanted);
+    }
+    assert_eq!(told.load(Ordering::SeqCst), 10);
+    let wanted: u32 = sums.read().unwrap().iter().sum();
+    assert_eq!(wanted, 10 * GROUPS * TURNS);
+}
+
+fn callbacks_that_ask_for_the_heap_are_answered(f: &Fixture) {
+    let counter = Counter::new(f);
+    let (heap, device) = (counter.heap.clone(), counter.device.clone());
+    let mut launch = counter.launch.clone();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let buffer = device.raw().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 16,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let own = heap.clone();
+    buffer.map_async(wgpu::MapMode::Read, .., move |_| {
+        // Runs while the heap is waited for below.
+        let launched = launch
+            .submit()
+            .map(|_| ())
+            .map_err(|error| error.to_string());
+        let looked = own.host().map(|_| ()).map_err(|error| error.to_string());
+        sender.send((launched, looked)).unwrap();
+    });
+    let mut long = counter.launch.clone();
+    long.submit().unwrap();
+    drop(heap.host().unwrap());
+    let (launched, looked) = receiver.try_recv().expect("the callback has run");
+    for answer in [launched, looked] {
+        let error = answer.expect_err("the host has the heap");
+        assert!(
+            error.contains("callback") || error.contains("HostAccess"),
+            "{error}"
+        );
+    }
+    drop(heap.host().unwrap());
 }
 
 fn callbacks_may_flush(f: &Fixture) {

@@ -74,6 +74,7 @@ mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod stress;
 mod table;
 mod threads;
 mod transfers;
@@ -88,6 +89,9 @@ mod support;
 #[path = "../../examples/doctor/report.rs"]
 mod doctor;
 
+#[path = "../../examples/stress/work.rs"]
+mod stress_work;
+
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../../examples/median/filter.rs"]
 mod median;
@@ -98,7 +102,7 @@ mod median_reference;
 use harness::Suite;
 
 fn main() -> std::process::ExitCode {
-    if let Some(status) = devices::as_another_program() {
+    if let Some(status) = devices::as_another_program().or_else(stress::as_another_program) {
         return status;
     }
     let _ = env_logger::builder().is_test(true).try_init();
@@ -168,6 +172,7 @@ fn main() -> std::process::ExitCode {
         server_leases::CASES,
         services::CASES,
         services_memory::CASES,
+        stress::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

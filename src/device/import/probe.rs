@@ -191,7 +191,9 @@ impl Talk<'_> {
         // The kernel only ever hears an answer to a call that the host has seen, so that one answer
         // proves both directions. To ask for the end takes longer than looking, so the host looks often.
         let now = Some(Duration::ZERO);
-        'waiting: while self.submissions.wait(&batch, now) == Progress::Pending && !self.left().is_zero() {
+        'waiting: while self.submissions.wait(&batch, now) == Progress::Pending
+            && !self.left().is_zero()
+        {
             for _ in 0..256 {
                 if load(words::CALL) == token {
                     store(words::ANSWER, token);

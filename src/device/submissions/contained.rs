@@ -6,7 +6,11 @@
 //! nothing about the device, and belongs to nobody who happens to wait: it is logged, and the call goes on.
 
 use std::any::Any;
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::super::outcome::ExecutionError;
 
 /// How wgpu begins the panics of its own with which it answers where a poll fails.
 const POLL_FAILED: &str = "Error in Device::poll";
@@ -26,8 +30,54 @@ pub(super) enum Panicked {
     },
 }
 
+thread_local! {
+    /// How many calls of wgpu this thread is in that run callbacks.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+    /// How many things this thread has in hand that a callback might ask for.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// One more, until this is dropped.
+struct Counted(&'static std::thread::LocalKey<Cell<u32>>);
+
+impl Counted {
+    fn new(count: &'static std::thread::LocalKey<Cell<u32>>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Says that this thread has something in hand (a turn with the heap, a buffer) while it calls wgpu: a callback that asks
+/// for such a thing then is refused, and does not wait for itself.
+pub(crate) struct Held {
+    _count: Counted,
+    /// It counts for the thread that made it.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Held {
+    /// # Errors
+    /// [`ExecutionError::InCallback`] in a callback, where the call that runs it has something in hand.
+    pub(crate) fn new(what: &'static str) -> Result<Self, ExecutionError> {
+        if CALLS.get() > 0 && HELD.get() > 0 {
+            return Err(ExecutionError::InCallback { what });
+        }
+        Ok(Self {
+            _count: Counted::new(&HELD),
+            _thread: PhantomData,
+        })
+    }
+}
+
 /// Calls wgpu. With `panic = "abort"` a panic in a callback ends the process, as it does anywhere.
 pub(super) fn contained<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
+    let _inside = Counted::new(&CALLS);
     // What wgpu drops on the way are callbacks, and whoever waits for one sees that it is gone.
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let message = text(&*panic);
@@ -67,6 +117,25 @@ mod tests {
                 std::panic::panic_any("dropped");
             }
         }
+    }
+
+    #[test]
+    fn callbacks_are_refused_what_the_call_that_runs_them_has_in_hand() {
+        let refused = |result: Result<Held, ExecutionError>| {
+            matches!(result, Err(ExecutionError::InCallback { what: "it" }))
+        };
+        // Outside of callbacks one may have several things.
+        let outer = Held::new("it").unwrap();
+        drop(Held::new("it").unwrap());
+        assert!(contained(|| refused(Held::new("it"))).unwrap());
+        drop(outer);
+        // A call that has nothing in hand, and one further in that has.
+        let inner = contained(|| {
+            let _own = Held::new("it").unwrap();
+            contained(|| refused(Held::new("it"))).unwrap()
+        });
+        assert!(inner.unwrap());
+        assert_eq!((CALLS.get(), HELD.get()), (0, 0));
     }
 
     #[test]

@@ -59,6 +59,13 @@ impl Submissions {
         last.or(current).cloned()
     }
 
+    /// The last batch that waits for somebody to submit it.
+    pub(crate) fn last_waiting(&self) -> Option<Arc<Batch>> {
+        let state = self.line.state.lock();
+        let last = state.waiting.back();
+        last.map(|closed| Arc::clone(&closed.batch))
+    }
+
     /// Whether the batch is being submitted by a call further up on this very thread, which runs a callback.
     pub(crate) fn is_submitting_here(&self, batch: &Batch) -> bool {
         let state = self.line.state.lock();
@@ -154,7 +161,8 @@ impl Submissions {
         let evidence = match staged {
             Some(signal) if signal.take_back(queue) => Evidence::Kept,
             Some(_) => {
-                self.signalled.store(number, std::sync::atomic::Ordering::Release);
+                self.signalled
+                    .store(number, std::sync::atomic::Ordering::Release);
                 Evidence::Sent
             }
             None => Evidence::Unknown,
@@ -237,7 +245,10 @@ const NO_ANSWER: &str = "it was destroyed, or answers no more";
 
 /// What wgpu says when it is asked for the bytes of a buffer that nobody has mapped.
 fn unmapped(buffer: &wgpu::Buffer) -> Option<String> {
-    buffer.get_mapped_range(..).err().map(|error| error.to_string())
+    buffer
+        .get_mapped_range(..)
+        .err()
+        .map(|error| error.to_string())
 }
 
 /// Gives the turn back to whoever had it, whatever unwinds.
@@ -278,7 +289,10 @@ impl Sending<'_> {
         // Also behind one that was refused: what came before it may run.
         submissions.mark(queue, *number);
         let signalled = &submissions.signalled;
-        batch.is(*number, signalled.load(std::sync::atomic::Ordering::Acquire));
+        batch.is(
+            *number,
+            signalled.load(std::sync::atomic::Ordering::Acquire),
+        );
     }
 }
 

@@ -22,8 +22,8 @@ mod line;
 mod signal;
 mod waiting;
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use super::wait::LostFlag;
 
 pub(crate) use batch::{Batch, ClosedBatch, Hook, Standing};
+pub(crate) use contained::Held;
 pub(crate) use waiting::{Pace, Progress};
 
 use ledger::Ledger;

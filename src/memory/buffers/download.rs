@@ -157,7 +157,12 @@ impl Download {
                 .wait_timeout(mapped, Duration::from_millis(1));
             mapped = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let refused = |message| Missed::Failed(ExecutionError::Refused { message });
+        let refused = |message| {
+            Missed::Failed(match self.submissions.lost().get() {
+                Some(reason) => ExecutionError::DeviceLost { reason },
+                None => ExecutionError::Refused { message },
+            })
+        };
         if let Some(Err(message)) = mapped.take() {
             return Err(refused(message));
         }

@@ -86,13 +86,19 @@ impl End {
     fn wait(&self, deadline: Option<Instant>) -> Result<(), Missed> {
         let Some(submission) = self.batch.submission() else {
             // Whoever makes the piece has it submitted first, unless that very call runs this.
-            return Err(Missed::Failed(ExecutionError::InCallback));
+            return Err(Missed::Failed(ExecutionError::InCallback {
+                what: "a transfer behind a batch that is just being submitted",
+            }));
         };
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
         match self.submissions.wait_over(&self.batch, left) {
-            Progress::Done => match submission {
-                Ok(()) => Ok(()),
-                Err(error) => Err(Missed::Failed((**error).clone())),
+            Progress::Done => match (submission, self.submissions.lost().get()) {
+                (Err(error), _) => Err(Missed::Failed((**error).clone())),
+                // What was on its way when the device was lost counts as lost with it.
+                (Ok(()), Some(reason)) => {
+                    Err(Missed::Failed(ExecutionError::DeviceLost { reason }))
+                }
+                (Ok(()), None) => Ok(()),
             },
             Progress::Pending => Err(Missed::Deadline),
             Progress::Lost(reason) => Err(Missed::Failed(ExecutionError::DeviceLost { reason })),

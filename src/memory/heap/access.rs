@@ -1,11 +1,12 @@
 //! The host's access to the heap.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
 use super::{HeapError, InFlight, SharedHeap, State};
+use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
@@ -76,6 +77,7 @@ impl SharedHeap {
 
     /// Keeps launches out, waits for those in flight, and brings down what mirrors have changed.
     fn quiesce(&self, deadline: Option<Instant>) -> Result<(HostAccess, Vec<InFlight>), HeapError> {
+        let _held = Held::new("access to the heap").map_err(Arc::new)?;
         let this = std::thread::current().id();
         let mut state = lock(&self.shared.state);
         while let Some(holder) = state.host {

@@ -35,6 +35,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Try
 
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, Hold, InFlight, Memory, SharedHeap, State};
+use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared};
 use crate::memory::buffer::BufferView;
@@ -102,9 +103,10 @@ pub(crate) enum Turn<'h> {
     Together {
         /// Keeps devices with mirrors out.
         _table: RwLockReadGuard<'h, Table>,
+        _held: Held,
     },
     /// Of one device.
-    Alone(RwLockWriteGuard<'h, Table>),
+    Alone(RwLockWriteGuard<'h, Table>, Held),
 }
 
 impl Mirrors {
@@ -153,17 +155,21 @@ impl HeapShared {
     /// Waits until it is the device's turn, and makes it see what everybody else has written. The
     /// launch is recorded while the turn is held.
     pub(crate) fn turn(&self, device: &Arc<DeviceShared>) -> Result<Turn<'_>, HeapError> {
+        let held = Held::new("a launch that uses the heap").map_err(Arc::new)?;
         self.contract();
         if !self.is_mirrored(device) {
             let table = self.mirrors.read();
             if table.ahead.is_none() {
-                return Ok(Turn::Together { _table: table });
+                return Ok(Turn::Together {
+                    _table: table,
+                    _held: held,
+                });
             }
             drop(table);
             let mut table = self.mirrors.write();
             self.others_in_flight(device)?;
             self.bring_down(&mut table)?;
-            return Ok(Turn::Alone(table));
+            return Ok(Turn::Alone(table, held));
         }
         let mut table = self.mirrors.write();
         self.cover(&mut table, device)?;
@@ -180,7 +186,7 @@ impl HeapShared {
             }
         }
         self.bring_up(&mut table, device)?;
-        Ok(Turn::Alone(table))
+        Ok(Turn::Alone(table, held))
     }
 
     /// What the device sees of the heap, for one whose turn it is.
@@ -189,7 +195,7 @@ impl HeapShared {
         turn: &Turn<'_>,
         device: &Arc<DeviceShared>,
     ) -> Result<DeviceView, HeapError> {
-        if let Turn::Alone(table) = turn
+        if let Turn::Alone(table, _) = turn
             && let Some(mirror) = table.by_device.get(&device.id)
         {
             return Ok(mirror.view(self.base(), device));
@@ -201,7 +207,7 @@ impl HeapShared {
     pub(crate) fn renew(&self, turn: &Turn<'_>, argument: &BufferView) -> Option<BufferView> {
         let device = &argument.shared.device;
         let mirror = match turn {
-            Turn::Alone(table) => table.by_device.get(&device.id),
+            Turn::Alone(table, _) => table.by_device.get(&device.id),
             Turn::Together { .. } => None,
         };
         let Some(mirror) = mirror else {

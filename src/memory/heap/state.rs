@@ -157,7 +157,10 @@ impl InFlight {
                 return Ok(());
             }
             if self.submissions.is_submitting_here(unsent) {
-                return Err(Arc::new(ExecutionError::InCallback).into());
+                return Err(Arc::new(ExecutionError::InCallback {
+                    what: "access to the heap",
+                })
+                .into());
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::mirror::Table;
 use super::{FIRST_BYTES, GUARD_BYTES, HeapShared, HeapSize, SharedHeap, State};
+use crate::device::submissions::Held;
 use crate::device::wait::lock;
 
 impl SharedHeap {
@@ -19,6 +20,8 @@ impl SharedHeap {
 impl HeapShared {
     /// Nobody records a launch meanwhile, since the turn is held. `None` while somebody uses the heap.
     fn trim(&self, table: &mut Table) -> Option<u64> {
+        // Callbacks of the program may run below, with the turn in hand.
+        let _held = Held::new("a trim of the heap").ok()?;
         let (old, new) = {
             let mut state = lock(&self.state);
             state.settle();

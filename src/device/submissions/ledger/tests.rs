@@ -176,7 +176,8 @@ impl Model {
     /// Whether something up to this number runs, or may yet.
     fn runs(&self, number: u64) -> bool {
         let running = &self.accepted[self.ended..];
-        let undecided = (self.call).is_some_and(|call| call.number <= number && call.accepted.is_none());
+        let undecided =
+            (self.call).is_some_and(|call| call.number <= number && call.accepted.is_none());
         !self.is_dead && (undecided || running.iter().any(|&one| one <= number))
     }
 

@@ -111,7 +111,11 @@ impl<A: SignalApi> HalSignal<A> {
         is_usable.then(|| Arc::new(signal) as Arc<dyn Signal>)
     }
 
-    fn on_queue(&self, queue: &wgpu::Queue, call: impl FnOnce(&A::Queue, &A::Fence) -> bool) -> bool {
+    fn on_queue(
+        &self,
+        queue: &wgpu::Queue,
+        call: impl FnOnce(&A::Queue, &A::Fence) -> bool,
+    ) -> bool {
         // SAFETY: the hal queue is only told what to signal with the next submission.
         let hal = unsafe { queue.as_hal::<A>() };
         match (hal, &self.fence) {
@@ -157,7 +161,9 @@ impl<A: SignalApi> Signal for HalSignal<A> {
     }
 
     fn wait(&self, number: u64, timeout: Duration) -> Result<bool, Gone> {
-        self.ask(false, |device, fence| A::wait(device, fence, number, timeout))
+        self.ask(false, |device, fence| {
+            A::wait(device, fence, number, timeout)
+        })
     }
 }
 

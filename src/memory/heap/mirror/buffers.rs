@@ -387,13 +387,21 @@ impl MirrorBuffers {
         match batch.submission() {
             Some(Ok(())) => {}
             Some(Err(error)) => return Err(Arc::clone(error).into()),
-            None => return Err(Arc::new(ExecutionError::InCallback).into()),
+            None => {
+                return Err(Arc::new(ExecutionError::InCallback {
+                    what: "a copy of the heap",
+                })
+                .into());
+            }
         }
         let mapping = Mapping::begin(&self.raw, &staging, 0..bytes);
         if let Progress::Lost(reason) = self.submissions.wait(&batch, None) {
             return Err(lost(reason));
         }
-        match (mapping.wait(&self.submissions, None), self.submissions.lost().get()) {
+        match (
+            mapping.wait(&self.submissions, None),
+            self.submissions.lost().get(),
+        ) {
             (Mapped::Ready, _) => {}
             (_, Some(reason)) => return Err(lost(reason)),
             (Mapped::Failed(message), None) => return Err(self.failed(message)),
