@@ -189,7 +189,7 @@ impl Event {
             if !self.device.open_gates(deadline) {
                 return Err(WaitError::Deadline);
             }
-            let _ = self.device.queue.lock(&self.device).flush();
+            self.device.submit(batch);
         }
         self.device.residents.awaited(batch);
         match batch.submission() {

@@ -301,11 +301,9 @@ impl DeviceShared {
     pub(crate) fn limit_prints(&self) {
         while self.prints.in_flight() >= IN_FLIGHT && !IN_SINK.get() {
             let first = self.queue.lock(self).first_unsettled();
-            if first
-                .as_ref()
-                .is_some_and(|batch| batch.submission().is_none())
-            {
-                let _ = self.flush();
+            if let Some(first) = (first.as_ref()).filter(|first| first.submission().is_none()) {
+                self.open_gates(None);
+                self.submit(first);
             }
             if let Some(first) = first {
                 if first.submission().is_none() {

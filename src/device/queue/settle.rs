@@ -96,7 +96,8 @@ impl Recorder<'_> {
     pub(crate) fn settle(&mut self) -> bool {
         let device = self.device;
         let state = &mut *self.state;
-        while let Some(first) = state.unsettled.front() {
+        let mut at = 0;
+        while let Some(first) = state.unsettled.get(at) {
             let lost = || {
                 let reason = device.lost.get();
                 let reason = reason.unwrap_or_else(|| "its driver has lost it".to_owned());
@@ -116,6 +117,11 @@ impl Recorder<'_> {
                     (Err((**error).clone()), false)
                 }
                 (Standing::Lost, _) => (lost(), false),
+                // What is behind it was submitted by a callback that its submission runs.
+                (Standing::Recorded, None) if first.batch.is_closed() => {
+                    at += 1;
+                    continue;
+                }
                 _ => break,
             };
             if let Some(follower) = &first.follower {
@@ -125,7 +131,7 @@ impl Recorder<'_> {
             // What the status record tells came first: wrong values are why assertions fail.
             let own = own.and_then(|()| failed.map_or(Ok(()), Err));
             first.outcome.settle(own);
-            if let Some(done) = state.unsettled.pop_front()
+            if let Some(done) = state.unsettled.remove(at)
                 && let (Some(watch), Some(pool)) = (done.watch, state.status.as_mut())
             {
                 pool.release(watch.record);
@@ -161,7 +167,8 @@ impl DeviceShared {
                 return;
             };
             if oldest.submission().is_none() {
-                let _ = self.flush();
+                self.open_gates(None);
+                self.submit(&oldest);
             }
             if oldest.submission().is_none() || self.lost.is_raised() {
                 // Inside a callback that its submission runs; and nothing more is launched on a device that is lost.

@@ -3,10 +3,11 @@
 //! # How it works
 //!
 //! 1. Each submission is given a number before it goes to wgpu, also one that wgpu then refuses.
-//! 2. When the call that submits has returned, the number is *sent*.
+//! 2. When the call that submits has returned, the number is *sent*. wgpu runs callbacks of the program behind the
+//!    submission that they meet and inside its call: what a callback submits comes behind it, and is sent before it.
 //! 3. A marker is registered with wgpu behind what is sent. wgpu lets go of the marker when everything submitted before
-//!    has ended, and the ledger notes the number that was sent when the marker was made. The queue of a device is in
-//!    order, so that this number stands for all before it.
+//!    has ended, and the ledger notes the number that the marker stands for. The queue of a device is in order, so that
+//!    this number stands for all before it.
 //! 4. A device of which its driver says that it is gone runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean
 //!    that nothing of the device is in use. That is noted apart, since what was in flight then has not ended well.
 //!
@@ -15,28 +16,50 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
 /// What is known of the submissions of one device.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    given: AtomicU64,
+    given: Mutex<Given>,
     sent: AtomicU64,
     ended: AtomicU64,
     dead: AtomicBool,
 }
 
+/// The numbers that there are.
+#[derive(Debug, Default)]
+struct Given {
+    last: u64,
+    /// Those whose calls have not returned, in order: more than one where a callback submits inside a submission.
+    open: SmallVec<[u64; 2]>,
+}
+
 impl Ledger {
     /// The number of the next submission. One thread at a time submits.
     pub(super) fn give(&self) -> u64 {
-        self.given.fetch_add(1, Ordering::AcqRel) + 1
+        let mut given = self.given.lock();
+        given.last += 1;
+        let number = given.last;
+        given.open.push(number);
+        number
     }
 
-    /// The call that submits has returned. wgpu runs callbacks behind the submission that they meet, so that numbers
-    /// which were given inside one come behind its own.
+    /// The call that submits has returned.
     pub(super) fn sent(&self, number: u64) {
-        self.sent.fetch_max(number, Ordering::AcqRel);
+        let mut given = self.given.lock();
+        given.open.retain(|open| *open != number);
+        let sent = given.open.first().map_or(given.last, |open| open - 1);
+        self.sent.store(sent, Ordering::Release);
     }
 
-    /// What a marker that is registered from now on stands for.
+    /// Whether the calls have returned that submitted this one and all before it.
+    pub(super) fn is_sent(&self, number: u64) -> bool {
+        number <= self.sent.load(Ordering::Acquire)
+    }
+
+    /// What a marker stands for that is registered by somebody who has submitted nothing himself.
     pub(super) fn claim(&self) -> u64 {
         self.sent.load(Ordering::Acquire)
     }

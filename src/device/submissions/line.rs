@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::ThreadId;
 
 use parking_lot::{Condvar, Mutex};
@@ -75,12 +76,20 @@ impl Submissions {
             && !(state.waiting.iter()).any(|closed| std::ptr::eq(&*closed.batch, batch))
     }
 
+    /// Whether this thread is inside a submission, and so in a callback that runs there.
+    pub(super) fn is_submitting(&self) -> bool {
+        let state = self.line.state.lock();
+        let this = std::thread::current().id();
+        (state.turn.as_ref()).is_some_and(|turn| turn.thread == this)
+    }
+
     /// Submits what is in line, up to `until`. No lock may be held that a callback of the program may want. When it
-    /// returns, `until` has a verdict, unless a call further up on this thread is submitting it.
+    /// returns, `until` has a verdict, unless it is open, or a call further up on this thread is submitting it. What was
+    /// closed before it has one as well, but for a batch whose submission runs a callback that has submitted `until`.
     pub(crate) fn drive(&self, queue: &wgpu::Queue, until: &Batch) {
         let this = std::thread::current().id();
         let mut state = self.line.state.lock();
-        while until.submission().is_none() {
+        while until.is_closed() && until.submission().is_none() {
             let outer = state.turn.clone();
             if outer.as_ref().is_some_and(|turn| turn.thread != this) {
                 self.line.moved.wait(&mut state);
@@ -289,10 +298,7 @@ impl Sending<'_> {
         // Also behind one that was refused: what came before it may run.
         submissions.mark(queue, *number);
         let signalled = &submissions.signalled;
-        batch.is(
-            *number,
-            signalled.load(std::sync::atomic::Ordering::Acquire),
-        );
+        batch.is(*number, signalled.load(Ordering::Acquire));
     }
 }
 

@@ -116,19 +116,18 @@ impl Submissions {
 
     /// What is known of the batch, if it answers whoever waits.
     fn answer(&self, batch: &Batch, over: bool) -> Option<Progress> {
-        let lost = || {
+        let number = batch.number();
+        if self.ledger.has_run(number) {
+            // Launches are settled in their order: one that a callback has submitted waits for the batch in whose
+            // submission that was, unless this is the callback.
+            let is_next = self.ledger.is_sent(number) || self.is_submitting();
+            return is_next.then_some(Progress::Done);
+        }
+        let is_lost = self.ledger.is_dead() || self.is_mute() || (!over && self.lost.is_raised());
+        is_lost.then(|| {
             let reason = self.lost.get();
             Progress::Lost(reason.unwrap_or_else(|| "its driver has lost it".to_owned()))
-        };
-        if self.ledger.has_run(batch.number()) {
-            Some(Progress::Done)
-        } else if self.ledger.is_dead() || self.is_mute() {
-            Some(lost())
-        } else if !over && self.lost.is_raised() {
-            Some(lost())
-        } else {
-            None
-        }
+        })
     }
 
     /// Whether it is worth asking wgpu for the batch.

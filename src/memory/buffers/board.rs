@@ -340,7 +340,8 @@ impl<'r> Boarding<'r> {
         for (device, batch) in earlier {
             if batch.submission().is_none() {
                 // What went wrong is what its events tell.
-                let _ = device.flush();
+                device.open_gates(None);
+                device.submit(&batch);
             }
             pieces.push(Piece::End(End::of(&device, batch)));
         }

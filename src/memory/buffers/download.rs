@@ -122,6 +122,10 @@ impl Download {
         deadline: Option<Instant>,
         use_them: impl FnOnce(&[u8]),
     ) -> Result<(), Missed> {
+        // What was on its way when the device was lost counts as lost with it.
+        if let Some(reason) = self.submissions.lost().get() {
+            return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
+        }
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
         match self.submissions.wait(&self.batch, left) {
             Progress::Done => {}

@@ -106,7 +106,10 @@ pub(crate) enum Turn<'h> {
         _held: Held,
     },
     /// Of one device.
-    Alone(RwLockWriteGuard<'h, Table>, Held),
+    Alone {
+        table: RwLockWriteGuard<'h, Table>,
+        _held: Held,
+    },
 }
 
 impl Mirrors {
@@ -169,7 +172,7 @@ impl HeapShared {
             let mut table = self.mirrors.write();
             self.others_in_flight(device)?;
             self.bring_down(&mut table)?;
-            return Ok(Turn::Alone(table, held));
+            return Ok(Turn::Alone { table, _held: held });
         }
         let mut table = self.mirrors.write();
         self.cover(&mut table, device)?;
@@ -186,7 +189,7 @@ impl HeapShared {
             }
         }
         self.bring_up(&mut table, device)?;
-        Ok(Turn::Alone(table, held))
+        Ok(Turn::Alone { table, _held: held })
     }
 
     /// What the device sees of the heap, for one whose turn it is.
@@ -195,7 +198,7 @@ impl HeapShared {
         turn: &Turn<'_>,
         device: &Arc<DeviceShared>,
     ) -> Result<DeviceView, HeapError> {
-        if let Turn::Alone(table, _) = turn
+        if let Turn::Alone { table, .. } = turn
             && let Some(mirror) = table.by_device.get(&device.id)
         {
             return Ok(mirror.view(self.base(), device));
@@ -207,7 +210,7 @@ impl HeapShared {
     pub(crate) fn renew(&self, turn: &Turn<'_>, argument: &BufferView) -> Option<BufferView> {
         let device = &argument.shared.device;
         let mirror = match turn {
-            Turn::Alone(table, _) => table.by_device.get(&device.id),
+            Turn::Alone { table, .. } => table.by_device.get(&device.id),
             Turn::Together { .. } => None,
         };
         let Some(mirror) = mirror else {

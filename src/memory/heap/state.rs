@@ -151,7 +151,7 @@ impl InFlight {
                 return Err(HeapError::Deadline);
             }
             // Failures are the events' to tell; what matters here is that nothing stays behind.
-            let _ = device.queue.lock(&device).flush();
+            device.submit(unsent);
             if !unsent.is_closed() {
                 // It has no commands: what should have been recorded was refused.
                 return Ok(());

@@ -140,9 +140,7 @@ impl Model {
             }
             (Step::Prove, _) => {
                 let claim = match mutant {
-                    Some(Mutant::ClaimsGiven) => {
-                        self.ledger.given.load(std::sync::atomic::Ordering::Relaxed)
-                    }
+                    Some(Mutant::ClaimsGiven) => self.ledger.given.lock().last,
                     _ => self.ledger.claim(),
                 };
                 self.mark(claim);
