@@ -315,7 +315,8 @@ fn reads_come_behind_what_a_refused_batch_hides(f: &Fixture) {
 }
 
 fn lines_come_although_a_callback_before_them_panics(f: &Fixture) {
-    // Lines, records and calls travel in copies, whose callbacks wgpu drops behind one that panics.
+    // Lines, records and calls travel in copies, whose callbacks wgpu drops behind one that panics. The barrier has all
+    // invocations say their line, also those that begin when the first has failed.
     let device = f.open(|options| {
         options.live_memory = false;
         options.import_host_memory = false;
@@ -325,6 +326,7 @@ fn lines_come_although_a_callback_before_them_panics(f: &Fixture) {
         @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) lane: u32) {
             print(\"{}\", data[0] + lane);
             assert(data[0] < 9u, \"too many\");
+            workgroupBarrier();
         }";
     let data = device.buffer(&[0u32; 4]).unwrap();
     let (lines, told) = (Arc::new(Mutex::new(Vec::new())), Arc::default());
