@@ -79,6 +79,7 @@ impl SharedHeap {
             return Err(HeapError::Layout { bytes, align });
         }
         let shared = &self.shared;
+        shared.look_for_freed();
         let mut state = match hold {
             // Nobody tells what happens to it, so that it must not be there while a mirror is ahead.
             Some(_) => self.state_without_mirror()?,
@@ -164,8 +165,9 @@ impl SharedHeap {
         }
         shared.note_freed(&found, place(Location::caller()));
         state.deferred.insert(found.id);
-        state.settle();
         drop(state);
+        shared.look_for_freed();
+        lock(&shared.state).settle();
         shared.contract();
         Ok(())
     }
