@@ -341,7 +341,7 @@ fn unified(device: &Device, mode: TranslationMode) -> Result<Vec<f64>, Error> {
 /// is as likely to stay as to cross, which is the worst there is for processors that predict branches.
 fn two_segments(context: &Context, adapter: &AdapterDescription) -> Result<[Vec<f64>; 3], Error> {
     const FILLER: u64 = 32 << 20;
-    let limit = open(context, adapter, false)?
+    let limit = open(context, adapter)?
         .raw()
         .limits()
         .max_storage_buffer_binding_size;
