@@ -231,6 +231,7 @@ pub(crate) fn check_depth(stream: &TokenStream<'_>) -> Result<(), Excess> {
             }
             "else" => level.links.statement += 1,
             "." => level.postfix(),
+            "=" => level.postfixes = 0,
             "+" | "-" | "*" | "/" | "%" | "&" | "|" | "^" | "~" | "!" | "&&" | "||" | "=="
             | "!=" | "<" | ">" => {
                 level.links.expression += 1;
