@@ -1,6 +1,6 @@
 //! What a kernel needs of a device, against the device's limits.
 
-use super::compile::{Compiled, Variant};
+use super::compile::{Code, Compiled, Variant};
 use super::error::KernelError;
 use super::plan::plan_groups;
 use super::reflect::ArgumentKind;
@@ -41,7 +41,9 @@ fn count(compiled: &Compiled, wanted: impl Fn(&ArgumentKind) -> bool) -> u64 {
 /// Where variables are bound, and how many are of each kind.
 fn bindings(device: &DeviceShared, compiled: &Compiled) -> Vec<Check> {
     let limits = &device.limits;
-    let plans = plan_groups(device, compiled, Variant::default(), true);
+    // Nothing is added to what was compiled elsewhere.
+    let with_grid = !matches!(compiled.code, Code::SpirV(_));
+    let plans = plan_groups(device, compiled, Variant::default(), with_grid);
     let arguments = compiled.interface.arguments.iter();
     let own = arguments.map(|argument| (argument.group, argument.binding));
     let planned = plans
