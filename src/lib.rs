@@ -110,10 +110,10 @@
 //! ```
 //!
 //! In checked mode ([`DeviceOptions::checked_pointers`], the default of debug builds) a kernel asks of every pointer that it
-//! follows whether the whole value lies in one live allocation, and of an index whether the element does: pointers to what
-//! was freed fail, and those past an end, however far. The launch fails with [`ExecutionError::Pointer`], which says what
-//! lies there, or lay. What cannot be told is from where a pointer was made: arithmetic that leads from one allocation into
-//! another one finds that alive.
+//! follows whether the value lies in the heap; with [`DeviceOptions::checked_allocations`], whether the whole of it lies in
+//! one live allocation, and of an index whether the element does: pointers to what was freed fail, and those past an end,
+//! however far. The launch fails with [`ExecutionError::Pointer`], which says what lies there, or lay. What cannot be told
+//! is from where a pointer was made: arithmetic that leads from one allocation into another one finds that alive.
 //!
 //! # Buffers over several devices
 //!

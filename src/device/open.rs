@@ -66,7 +66,7 @@ pub struct DeviceOptions {
     /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
     /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.
     pub checked_pointers: bool,
-    /// What pointers are tested for, where they are tested: with it (default), that the whole value lies in one live
+    /// What pointers are tested for, where they are tested: with it (default: without), that the whole value lies in one live
     /// allocation, and an index behind a pointer within the allocation; so pointers to freed memory are found, those past
     /// an end, and those between allocations. It costs a load for each pointer, a quarter of the heap's bytes on the host,
     /// and as much on the device. Without it, that the value lies in what the heap has grown to.
@@ -109,7 +109,7 @@ impl Default for DeviceOptions {
             working_set_bytes: None,
             buffer_bytes: None,
             checked_pointers: cfg!(debug_assertions),
-            checked_allocations: true,
+            checked_allocations: false,
             loop_guard: LoopGuardPolicy::WhereNeeded,
             print: PrintOptions::default(),
             features: wgpu::Features::empty(),

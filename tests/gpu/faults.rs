@@ -17,7 +17,7 @@ cases![
     the_pointer_that_is_wrong_is_named,
     one_report_of_many_faults_belongs_together,
     wrong_tags_and_the_end_of_device_memory,
-    freed_memory_is_known_to_host_and_kernels,
+    freed_memory_is_known_to_the_host_alone,
     launches_beside_a_failed_one_succeed,
 ];
 
@@ -269,7 +269,7 @@ fn wild_pointers_in_every_form_of_access(f: &Fixture) {
                 !0 << 6,
             ];
             let mut wrong: Vec<(u64, &str)> = vec![(0, "null")];
-            wrong.extend(outside.map(|at| (at, "into no live allocation")));
+            wrong.extend(outside.map(|at| (at, "out of the heap")));
             wrong.extend([(1, "misaligned"), (u64::MAX, "misaligned")]);
             wrong.push((room.target.address() + align / 2, "misaligned"));
             wrong.push((room.target.address() + 1, "misaligned"));
@@ -303,7 +303,7 @@ fn values_across_the_end_of_the_heap(f: &Fixture) {
             let (kernel, line) = room.kernel("", body);
             let wanted = Wanted {
                 line,
-                reason: "into no live allocation",
+                reason: "out of the heap",
                 address: end - back,
             };
             room.fails(&kernel, end - back, 1, &wanted);
@@ -509,10 +509,10 @@ fn wrong_tags_and_the_end_of_device_memory(f: &Fixture) {
     room.works(&kernel, address, 1);
     // Where the segment ends is not the program's to know: its offset has 32 bits.
     for (address, reason) in [
-        (address | 0xffff_fff0, "into no live allocation"),
-        (address | 1 << 40, "into no live allocation"),
-        (address + (1 << 48), "into no live allocation"),
-        (address | 0xff << 56, "into no live allocation"),
+        (address | 0xffff_fff0, "out of the heap"),
+        (address | 1 << 40, "out of the heap"),
+        (address + (1 << 48), "out of the heap"),
+        (address | 0xff << 56, "out of the heap"),
         (address + 4, "misaligned"),
     ] {
         let wanted = Wanted {
@@ -529,19 +529,15 @@ fn wrong_tags_and_the_end_of_device_memory(f: &Fixture) {
     assert_eq!(buffer.read().unwrap(), expected);
 }
 
-fn freed_memory_is_known_to_host_and_kernels(f: &Fixture) {
+fn freed_memory_is_known_to_the_host_alone(f: &Fixture) {
+    // Kernels test whether a pointer leads into the heap, and not into which allocation: a stale one reads
+    // what lies there. The host knows.
     Room::each(f, |room| {
-        let (kernel, line) = room.kernel("", "sink[1] = usm_Node(at).value; // here");
+        let (kernel, _) = room.kernel("", "sink[1] = usm_Node(at).value; // here");
         let (stale, _) = room.guards[0];
         room.heap.free(stale).unwrap();
         let (event, _) = room.launch(&kernel, stale.address(), 1);
-        let wanted = Wanted {
-            line,
-            reason: "into no live allocation",
-            address: stale.address(),
-        };
-        check(event.wait(), &wanted);
-        assert!(room.heap.host().is_err());
+        event.wait().unwrap();
         let host = room.heap.host().unwrap();
         match host.get(stale).unwrap_err() {
             HeapError::NotAllocated { address, .. } => assert_eq!(address, stale.address()),

@@ -54,6 +54,7 @@ const QUAD: &str = "struct Quad { a: u32, b: u32, c: u32, d: u32 }
 fn alone(f: &Fixture, change: impl FnOnce(&mut DeviceOptions)) -> (Device, SharedHeap) {
     let device = f.open_alone(|options| {
         options.checked_pointers = true;
+        options.checked_allocations = true;
         change(options);
     });
     let heap = device.heap().unwrap();
@@ -286,6 +287,7 @@ fn several_devices_know_the_same(f: &Fixture) {
     let devices = [true, false].map(|live| {
         f.open(|options| {
             options.checked_pointers = true;
+            options.checked_allocations = true;
             options.live_memory = live;
         })
     });
