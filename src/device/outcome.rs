@@ -58,7 +58,7 @@ pub enum ExecutionError {
         /// What lies there, or lay: the end of which allocation, or one that was freed, and where in the program. Empty
         /// where the kernel does not ask what is allocated
         /// ([`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
-        found: Box<str>,
+        found: std::sync::Arc<String>,
         /// The type that it was taken to point to.
         pointee: Box<str>,
         /// The invocation, counted with x fastest.

@@ -224,7 +224,7 @@ fn report(
                     FaultReason::Index => "an index behind a pointer was beyond its array",
                 },
                 address: fault.address,
-                found: Box::default(),
+                found: Arc::default(),
                 pointee: fault.site.map_or("", |site| site.pointee.as_str()).into(),
                 invocation: fault.invocation,
                 excerpt: excerpt.into(),

@@ -188,7 +188,8 @@ pub(crate) fn expressions(
     values: &PipelineConstants,
 ) -> Vec<Option<Result<ConstantValue, Unevaluated>>> {
     let mut found = vec![None; wanted.len()];
-    let mut open = vec![0..wanted.len()];
+    let all = 0..wanted.len();
+    let mut open = Vec::from([all]);
     let mut parts = 0;
     while let Some(range) = open.pop() {
         let Some(part) = wanted.get(range.clone()).filter(|part| !part.is_empty()) else {

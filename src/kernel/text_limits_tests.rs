@@ -430,7 +430,7 @@ fn at_limits() -> Vec<(&'static str, String, String, &'static str)> {
 fn each_limit_is_accepted_and_one_more_is_refused() {
     for (what, within, beyond, says) in at_limits() {
         // Not all of them are programs, but none is too complex.
-        let result = through(&within);
+        let result = on_stack(what, STACK_BYTES, || through(&within));
         assert!(
             !matches!(
                 result,
@@ -439,7 +439,7 @@ fn each_limit_is_accepted_and_one_more_is_refused() {
             "{what}: {:?}",
             result.map_err(|error| error.to_string().chars().take(120).collect::<String>())
         );
-        let error = through(&beyond).expect_err(what);
+        let error = on_stack(what, STACK_BYTES, || through(&beyond)).expect_err(what);
         let KernelError::TooComplex {
             what: found_what,
             found,

@@ -46,6 +46,9 @@ use crate::memory::region::Allocation;
 /// A place in the program.
 pub(crate) type Place = &'static Location<'static>;
 
+/// Buffers that kernels bind, with their identities for the bind-group cache.
+type Bound = Vec<(u64, wgpu::Buffer)>;
+
 /// Freed allocations that are remembered.
 const REMEMBERED: usize = 4096;
 
@@ -219,7 +222,7 @@ impl AllocationTable {
     pub(super) fn on(
         &mut self,
         device: &Arc<DeviceShared>,
-    ) -> Result<(Vec<(u64, wgpu::Buffer)>, Vec<Upload>), HeapError> {
+    ) -> Result<(Bound, Vec<Upload>), HeapError> {
         let entry = self.by_device.entry(device.id);
         let (_, copy) = entry.or_insert_with(|| (Arc::downgrade(device), TableCopy::default()));
         copy.cover(device, &self.words)?;
@@ -360,7 +363,7 @@ impl HeapShared {
                 if let ExecutionError::Pointer { address, found, .. } = &mut error {
                     let device = device.upgrade();
                     let told = heap.whereabouts(device.as_deref(), *address);
-                    *found = told.map_or_else(Box::default, |told| told.to_string().into());
+                    *found = told.map_or_else(Arc::default, |told| Arc::new(told.to_string()));
                 }
                 error
             })
