@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
-use super::MemoryRoom;
 use super::buffer::{DeviceBuffer, MemoryError, bounds};
-use super::staging::StagingPool;
+use super::places::check_words;
+use super::{host_memory, staging};
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::{Progress, lock, wait_for};
 use crate::device::{DeviceShared, capture};
@@ -71,40 +71,40 @@ struct Bytes {
 
 impl Bytes {
     /// Those of `range`, out of whole words.
-    fn of(view: &[u8], wanted: Range<usize>) -> Self {
+    fn of(view: &[u8], wanted: Range<usize>) -> Result<Self, MemoryError> {
         let words = match bytemuck::try_cast_slice::<u8, u32>(view) {
-            Ok(words) => words.to_vec(),
-            Err(_) => bytemuck::pod_collect_to_vec(view),
+            Ok(words) => host_memory::copied(WHAT, words)?,
+            Err(_) => host_memory::values_of(WHAT, view)?,
         };
-        Self { words, wanted }
+        Ok(Self { words, wanted })
     }
 
-    fn into_values<T: Pod>(self) -> Vec<T> {
+    fn into_values<T: Pod>(self) -> Result<Vec<T>, MemoryError> {
         let Self { words, wanted } = self;
         let words = match wanted == (0..words.len() * 4) {
             true => match bytemuck::allocation::try_cast_vec(words) {
-                Ok(values) => return values,
+                Ok(values) => return Ok(values),
                 Err((_, words)) => words,
             },
             false => words,
         };
         let bytes: &[u8] = bytemuck::cast_slice(&words);
-        bytemuck::pod_collect_to_vec(&bytes[wanted])
+        host_memory::values_of(WHAT, &bytes[wanted])
     }
 }
 
 impl Mapped {
     /// The bytes; the memory is given back.
-    fn collect(self) -> Result<Bytes, String> {
+    fn collect(self) -> Result<Bytes, MemoryError> {
         let Range { start, end } = self.words;
         let (skip, len) = (self.bytes.start - start, self.bytes.end - self.bytes.start);
         let bytes = match self.staging.get_mapped_range(0..end - start) {
-            Ok(view) => Ok(Bytes::of(&view, skip as usize..(skip + len) as usize)),
-            Err(error) => Err(error.to_string()),
+            Ok(view) => Bytes::of(&view, skip as usize..(skip + len) as usize),
+            Err(error) => Err(unmapped(error.to_string())),
         };
         self.staging.unmap();
         if let Some(device) = self.owner.upgrade() {
-            pool(&device).give(self.staging);
+            staging::of(&device).give_download(self.staging);
         }
         bytes
     }
@@ -118,13 +118,13 @@ struct Arrival {
 
 #[derive(Default)]
 struct ArrivalState {
-    bytes: Option<Result<Bytes, String>>,
+    bytes: Option<Result<Bytes, MemoryError>>,
     taken: bool,
     waker: Option<Waker>,
 }
 
 impl Arrival {
-    fn deliver(&self, bytes: Result<Bytes, String>) {
+    fn deliver(&self, bytes: Result<Bytes, MemoryError>) {
         let waker = {
             let mut state = lock(&self.state);
             state.bytes = Some(bytes);
@@ -137,8 +137,14 @@ impl Arrival {
     }
 }
 
-fn pool(device: &DeviceShared) -> &StagingPool {
-    &device.memory_room.get::<MemoryRoom>().staging
+/// What a read-back calls itself.
+const WHAT: &str = "read";
+
+fn unmapped(message: String) -> MemoryError {
+    MemoryError::Refused {
+        what: "mapping a read-back",
+        message,
+    }
 }
 
 impl<T: Pod> DeviceBuffer<T> {
@@ -161,10 +167,11 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Starts reading a range of elements and returns at once.
     ///
     /// # Errors
-    /// [`MemoryError::OutOfRange`], [`MemoryError::Misaligned`] where an element type smaller than 4
-    /// bytes starts or ends inside a word, and failures to submit.
+    /// [`MemoryError::OutOfRange`]; [`MemoryError::OutOfMemory`] where there is no room for staging memory;
+    /// [`MemoryError::Execution`] when the device is gone or refused the batch. For imported buffers
+    /// [`MemoryError::MissingUsage`] without `COPY_SRC`, and [`MemoryError::Misaligned`] where the buffer ends inside the
+    /// last word of the range.
     pub fn read_back(&self, range: impl RangeBounds<u64>) -> Result<ReadBack<T>, MemoryError> {
-        const WHAT: &str = "read";
         let range = bounds(range, self.len);
         let bytes = self.byte_range(WHAT, range.start, range.end.saturating_sub(range.start))?;
         let arrival = Arc::new(Arrival::default());
@@ -178,29 +185,14 @@ impl<T: Pod> DeviceBuffer<T> {
             element: PhantomData,
         };
         if bytes.is_empty() {
-            arrival.deliver(Ok(Bytes::of(&[], 0..0)));
+            arrival.deliver(Bytes::of(&[], 0..0));
             return Ok(done(None, None, Vec::new()));
         }
         self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
         // Whole words are copied; what surrounds the range is cut off on the host.
+        check_words(WHAT, &bytes, self.shared.raw.size())?;
         let (first, last) = (bytes.start / 4 * 4, bytes.end.next_multiple_of(4));
-        let last = last.min(self.shared.raw.size());
-        if last % 4 != 0 {
-            return Err(MemoryError::Misaligned {
-                what: WHAT,
-                start: bytes.start,
-                end: bytes.end,
-            });
-        }
-        let (staging, error) = capture(&device.raw, || {
-            pool(&device).take(&device.raw, last - first)
-        });
-        if let Some(error) = error {
-            return Err(MemoryError::Refused {
-                what: WHAT,
-                message: error.to_string(),
-            });
-        }
+        let staging = staging::of(&device).download(&device, WHAT, last - first)?;
         device.open_gates(None);
         let (batch, depends_on) = {
             let mut queue = device.queue.lock(&device);
@@ -234,7 +226,7 @@ impl<T: Pod> DeviceBuffer<T> {
             staging.map_async(wgpu::MapMode::Read, 0..last - first, move |result| {
                 target.deliver(match result {
                     Ok(()) => collected.collect(),
-                    Err(error) => Err(error.to_string()),
+                    Err(error) => Err(unmapped(error.to_string())),
                 });
             });
         });
@@ -253,8 +245,7 @@ impl<T> ReadBack<T> {
     /// Values that are here already.
     pub(crate) fn ready(device: &Arc<DeviceShared>, bytes: Vec<u8>) -> Self {
         let arrival = Arc::new(Arrival::default());
-        let wanted = 0..bytes.len();
-        arrival.deliver(Ok(Bytes::of(&bytes, wanted)));
+        arrival.deliver(Bytes::of(&bytes, 0..bytes.len()));
         Self {
             device: Arc::clone(device),
             index: None,
@@ -345,14 +336,14 @@ impl<T: Pod> ReadBack<T> {
 
     /// The bytes for which no callback will come: wgpu drops those of a poll that another one has overtaken. Whether the
     /// memory is mapped shows when it is asked for.
-    fn left_behind(&self, arrival: &ArrivalState) -> Option<Result<Bytes, String>> {
+    fn left_behind(&self, arrival: &ArrivalState) -> Option<Result<Bytes, MemoryError>> {
         // With the state in hand: a callback that is there cannot deliver now, and so is not gone either.
         let mapped = self.mapped.as_ref()?;
         (arrival.bytes.is_none() && Arc::strong_count(&self.arrival) == 1)
             .then(|| mapped.clone().collect())
     }
 
-    fn open(&self, bytes: Option<Result<Bytes, String>>) -> Result<Vec<T>, ReadError> {
+    fn open(&self, bytes: Option<Result<Bytes, MemoryError>>) -> Result<Vec<T>, ReadError> {
         if !self.depends_on.is_empty() {
             self.device.settle();
             self.depends_on.iter().for_each(|outcome| outcome.resolve());
@@ -361,12 +352,8 @@ impl<T: Pod> ReadBack<T> {
             }
         }
         match bytes {
-            Some(Ok(bytes)) => Ok(bytes.into_values()),
-            Some(Err(message)) => Err(MemoryError::Refused {
-                what: "mapping a read-back",
-                message,
-            }
-            .into()),
+            Some(Ok(bytes)) => Ok(bytes.into_values()?),
+            Some(Err(error)) => Err(error.into()),
             None => Err(ReadError::Taken),
         }
     }

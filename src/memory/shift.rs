@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::MemoryRoom;
 use super::buffer::MemoryError;
+use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, capture};
 
@@ -40,36 +41,31 @@ pub(crate) fn most_bytes(device: &DeviceShared) -> u64 {
         .max(1)
 }
 
-/// Bytes of the buffer that [`shift`] needs for `count` bytes from any byte of a word on.
-pub(crate) fn between_bytes(count: u64) -> u64 {
-    (count + 3).next_multiple_of(4)
-}
-
 /// Records the copy of at most [`most_bytes`], and at least one. The words that the bytes lie in have to be within both
-/// buffers; source and target may share words, but no bytes. `between` is overwritten, has at least
-/// [`between_bytes`], and is neither of the two.
+/// buffers; source and target may share words, but no bytes.
 ///
 /// # Errors
-/// [`MemoryError::Refused`].
+/// [`MemoryError::OutOfMemory`] where there is no room for a scratch buffer; [`MemoryError::Refused`].
 pub(crate) fn shift(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
-    between: &wgpu::Buffer,
     bytes: &Bytes<'_>,
 ) -> Result<(), MemoryError> {
     let first = bytes.source_at / 4 * 4;
     let end = (bytes.source_at + bytes.count).next_multiple_of(4);
-    queue.encode(|encoder| {
-        encoder.copy_buffer_to_buffer(bytes.source, first, between, 0, end - first);
-    });
-    let words = wgpu::BufferBinding {
-        buffer: between,
-        offset: 0,
-        size: wgpu::BufferSize::new(end - first),
-    };
-    let skip = bytes.source_at - first;
+    let scratch = staging::of(device).scratch(device, end - first)?;
     let ((), error) = capture(&device.raw, || {
-        write_by_kernel(queue, device, words, skip, bytes);
+        // May submit the batch, before anything of this copy is in it.
+        queue.reserve_uniforms(queue.uniform_footprint(size_of::<Range>()));
+        queue.encode(|encoder| {
+            encoder.copy_buffer_to_buffer(bytes.source, first, &scratch, 0, end - first);
+        });
+        let words = wgpu::BufferBinding {
+            buffer: &scratch,
+            offset: 0,
+            size: wgpu::BufferSize::new(end - first),
+        };
+        write_by_kernel(queue, device, words, bytes.source_at - first, bytes);
     });
     match error {
         None => Ok(()),
@@ -106,17 +102,11 @@ fn write_by_kernel(
         skip: skip as u32,
         padding: 0,
     };
-    let uniform = device.raw.create_buffer(&wgpu::BufferDescriptor {
-        label: Some("copy parameters"),
-        size: size_of::<Range>() as u64,
-        usage: wgpu::BufferUsages::UNIFORM,
-        mapped_at_creation: true,
-    });
-    if let Ok(mut view) = uniform.get_mapped_range_mut(..) {
-        view.slice(..)
-            .copy_from_slice(bytemuck::bytes_of(&parameters));
-    }
-    uniform.unmap();
+    let parameters = queue.push_uniform(bytemuck::bytes_of(&parameters), size_of::<Range>());
+    let Some((ring, _)) = queue.uniform_buffer() else {
+        // Never: room was reserved.
+        return;
+    };
     let entries = [
         wgpu::BindGroupEntry {
             binding: 0,
@@ -132,7 +122,11 @@ fn write_by_kernel(
         },
         wgpu::BindGroupEntry {
             binding: 2,
-            resource: uniform.as_entire_binding(),
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: &ring,
+                offset: parameters.into(),
+                size: wgpu::BufferSize::new(size_of::<Range>() as u64),
+            }),
         },
     ];
     let group = device.raw.create_bind_group(&wgpu::BindGroupDescriptor {

@@ -11,13 +11,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::download::{Download, Missed};
-use super::upload::fill;
 use crate::device::DeviceShared;
 use crate::device::exit::{self, Worker};
 use crate::device::gate::Gate;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
 use crate::device::wait::{LostFlag, Progress, lock, wait_for};
+use crate::memory::staging::fill;
 
 /// What the host has to do before a batch is submitted.
 pub(super) struct Hop {
@@ -50,14 +50,14 @@ pub(super) enum Piece {
 }
 
 /// How the end of a batch is seen without its device.
-pub(super) struct End {
+pub(crate) struct End {
     raw: wgpu::Device,
     lost: Arc<LostFlag>,
     batch: Arc<Batch>,
 }
 
 impl End {
-    pub(super) fn of(device: &DeviceShared, batch: Arc<Batch>) -> Self {
+    pub(crate) fn of(device: &DeviceShared, batch: Arc<Batch>) -> Self {
         Self {
             raw: device.raw.clone(),
             lost: Arc::clone(&device.lost),
@@ -66,7 +66,7 @@ impl End {
     }
 
     /// Whether the batch was submitted, and has ended in whatever way.
-    pub(super) fn is_reached(&self) -> bool {
+    pub(crate) fn is_reached(&self) -> bool {
         self.batch.submission().is_some()
             && !matches!(self.wait(Some(Instant::now())), Err(Missed::Deadline))
     }

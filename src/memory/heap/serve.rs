@@ -1,15 +1,19 @@
 //! Words of the heap that a service reads or writes for a kernel that waits for it.
 
 use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
 
 use super::{AtomicView, HeapError, Hold, SharedHeap};
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
+/// The longest that a service waits for a host that has the heap: it is about to have read or written some bytes, usually.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 impl SharedHeap {
-    /// The words that hold the `bytes` bytes at `ptr`, as atomics. Never waits: as [`SharedHeap::atomic_u32_slice`],
-    /// but
+    /// The words that hold the `bytes` bytes at `ptr`, as atomics: as [`SharedHeap::atomic_u32_slice`], but
     ///
+    /// - a host that has the heap is waited for a short time only: it may be waiting for the caller;
     /// - a host that still waits for launches to get its access is no obstacle, since the caller is what it waits for;
     /// - a device with a copy of the heap that has not come down is an error, since waiting for it could be waiting
     ///   for the caller; so is one with memory of its own that may use the heap, whose caches keep what a running
@@ -22,10 +26,20 @@ impl SharedHeap {
         bytes: u64,
     ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
         const WHAT: &str = "an access by a service";
-        let mut state = lock(&self.shared.state);
-        if state.host.is_some() && state.host_awaits.is_none() {
-            return Err(HeapError::HostAccess { what: WHAT });
-        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = loop {
+            let state = lock(&self.shared.state);
+            match state.host {
+                Some(holder) if state.host_awaits.is_none() => {
+                    drop(state);
+                    let is_own = holder == std::thread::current().id();
+                    if is_own || !self.shared.await_host(Some(deadline)) {
+                        return Err(HeapError::HostAccess { what: WHAT });
+                    }
+                }
+                _ => break state,
+            }
+        };
         let awaited = state.host_awaits.iter().flatten();
         // Not by asking the devices: whoever holds one may be the last to, and wait for what it runs, the caller.
         let mut running = state.in_flight.values().chain(awaited);
