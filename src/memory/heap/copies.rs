@@ -124,9 +124,9 @@ impl<T: Pod> DeviceBuffer<T> {
     /// been told to a [`HostAccess`](crate::HostAccess): what was copied may be its doing.
     ///
     /// # Errors
-    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`];
-    /// [`MemoryError::Misaligned`] where an imported buffer ends inside the last word of the range;
-    /// [`MemoryError::MissingUsage`], which is `STORAGE` as well for parts of words.
+    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`](crate::MemoryError::OutOfRange);
+    /// [`MemoryError::Misaligned`](crate::MemoryError::Misaligned) where an imported buffer ends inside the last word of the range;
+    /// [`MemoryError::MissingUsage`](crate::MemoryError::MissingUsage), which is `STORAGE` as well for parts of words.
     pub fn copy_from_heap(&self, start: u64, from: Ptr<T>, count: u64) -> Result<Event, HeapError> {
         const WHAT: &str = "a copy from the heap";
         let range = self.byte_range(WHAT, start, count)?;
