@@ -28,7 +28,7 @@ enum Attempt {
     Submitted(Event),
     /// There is no room yet for some of the arguments.
     Lacks(Missing),
-    /// The heap has grown meanwhile.
+    /// The heap has grown meanwhile, or others have taken the last status record.
     Overtaken,
 }
 
@@ -58,6 +58,9 @@ impl Launch {
         let mut visitor = Visitor::new(policy);
         let mut moved = None;
         loop {
+            if self.kernel.shared.compiled.report.is_some() {
+                self.kernel.device.limit_records();
+            }
             let attempt = match self.attempt(&mut moved) {
                 // Nothing is held here: whoever has the heap may ask for anything.
                 Err(LaunchError::Heap(HeapError::HostAccess { what })) => {
@@ -206,10 +209,11 @@ impl Launch {
         }
         let record = match report {
             Some(_) => match queue.take_record() {
-                Ok(record) => Some(record),
-                Err(error) => {
+                Some(record) => Some(record),
+                None => {
+                    // Others have taken the last one.
                     self.give_back_prints(prints.as_ref());
-                    return Err(error.into());
+                    return Ok(Attempt::Overtaken);
                 }
             },
             None => None,

@@ -314,7 +314,8 @@ impl Device {
     /// Makes a buffer of `len` zeroed values.
     ///
     /// # Errors
-    /// [`MemoryError::TooLarge`], [`MemoryError::OutOfMemory`], [`MemoryError::ZeroSized`].
+    /// [`MemoryError::TooLarge`], [`MemoryError::OutOfMemory`], [`MemoryError::ZeroSized`];
+    /// [`MemoryError::Execution`] where the device is lost.
     pub fn zeroed<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>, MemoryError> {
         DeviceBuffer::allocate(&self.shared, len as u64)
     }
@@ -396,6 +397,7 @@ impl<T: Pod> DeviceBuffer<T> {
                 mapped_at_creation: false,
             },
         )?;
+        device.submissions.made(&raw).map_err(Arc::new)?;
         Ok(Self::wrap(device, raw, len))
     }
 

@@ -209,7 +209,13 @@ fn has_run_out(result: &Result<(), Failed>) -> bool {
 }
 
 fn attempt(test: impl FnOnce()) -> Result<(), Failed> {
-    catch_unwind(AssertUnwindSafe(test)).map_err(|panic| {
+    let result = catch_unwind(AssertUnwindSafe(test));
+    let unexpected = crate::panics::unexpected();
+    if result.is_ok() && !unexpected.is_empty() {
+        let text = format!("panics in ordinary work: {}", unexpected.join("; "));
+        return Err(Failed::from(text));
+    }
+    result.map_err(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .cloned()

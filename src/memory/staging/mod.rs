@@ -7,7 +7,9 @@
 //! 2. *Downloads*: a transfer takes memory that is not mapped, has the device copy into it, maps it, and gives it back
 //!    unmapped.
 //! 3. *Uploads*: a transfer takes mapped memory, fills and unmaps it, has the device copy out of it, and gives it back with
-//!    the batch that does so ([`End`]). It is mapped again when the next transfer asks and that batch has ended.
+//!    the batch that does so ([`End`]). The next transfer asks for it to be mapped again, as soon as that batch is
+//!    submitted; wgpu maps it behind the batch's end, when it is polled by whoever waits or submits. Nobody polls here:
+//!    memory is asked for with locks held that callbacks of the program may want.
 //! 4. Copies within a device that need a third buffer share one ([`Staging::scratch`]): the queue is in order.
 //!
 //! Every transfer of the runtime comes here, whichever way its bytes go on, so that [`TransferStatistics`] counts all
@@ -149,29 +151,32 @@ impl Downloads {
 }
 
 impl Upload {
-    /// Whether the memory is mapped; has it mapped when the last transfer has ended.
-    fn readiness(&mut self, device: &DeviceShared) -> Readiness {
-        if let Using::Device(end) = &self.state {
-            if !end.is_reached() {
-                return Readiness::Busy;
-            }
-            let mapped = Arc::new(Mutex::new(None));
-            let told = Arc::clone(&mapped);
-            let ((), error) = capture(&device.raw, || {
-                self.memory
-                    .map_async(wgpu::MapMode::Write, .., move |result| {
-                        *lock(&told) = Some(result.is_ok());
-                    });
-            });
-            if error.is_some() {
-                return Readiness::Gone;
-            }
-            // Nothing uses it: another look at the queue is all that it takes.
-            end.is_reached();
-            self.state = Using::Mapping(mapped);
+    /// Asks for the memory to be mapped when the last transfer has ended, if that is submitted.
+    fn reclaim(&mut self, device: &DeviceShared) {
+        let Using::Device(end) = &self.state else {
+            return;
+        };
+        if !end.is_submitted() {
+            return;
         }
+        let mapped = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&mapped);
+        let ((), error) = capture(&device.raw, || {
+            self.memory
+                .map_async(wgpu::MapMode::Write, .., move |result| {
+                    *lock(&told) = Some(result.is_ok());
+                });
+        });
+        if error.is_some() {
+            *lock(&mapped) = Some(false);
+        }
+        self.state = Using::Mapping(mapped);
+    }
+
+    /// Whether the memory is mapped.
+    fn readiness(&self) -> Readiness {
         let Using::Mapping(mapped) = &self.state else {
-            return Readiness::Gone;
+            return Readiness::Busy;
         };
         let is_mapped = *lock(mapped);
         match is_mapped {
@@ -230,7 +235,12 @@ impl Staging {
         what: &'static str,
         bytes: u64,
     ) -> Result<wgpu::Buffer, MemoryError> {
-        let kept = lock(&self.uploads).take(bytes, |kept| kept.readiness(device));
+        let kept = {
+            let mut uploads = lock(&self.uploads);
+            // All of them, so that each is mapped by the time that it is the oldest.
+            uploads.each(|kept| kept.reclaim(device));
+            uploads.take(bytes, |kept| kept.readiness())
+        };
         self.count(kept.is_none());
         match kept {
             Some(kept) => Ok(kept.memory),

@@ -118,6 +118,11 @@ impl<M> Shelf<M> {
         removed.map(|kept| kept.memory).collect()
     }
 
+    /// Shows everything that is kept to `look`.
+    pub(super) fn each(&mut self, mut look: impl FnMut(&mut M)) {
+        self.kept.iter_mut().for_each(|kept| look(&mut kept.memory));
+    }
+
     /// Everything that is kept.
     pub(super) fn clear(&mut self) -> Vec<M> {
         self.kept.drain(..).map(|kept| kept.memory).collect()
