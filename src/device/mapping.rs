@@ -191,7 +191,7 @@ mod tests {
             drop(view);
             let left = without_callback(mapped);
             assert_eq!(left.state(), Mapped::Ready);
-            let read = left.take(|bytes| bytemuck::pod_collect_to_vec::<u8, u32>(bytes));
+            let read = left.take(bytemuck::pod_collect_to_vec::<u8, u32>);
             assert_eq!(read.unwrap(), words);
             // Once.
             assert!(matches!(left.state(), Mapped::Failed(_)));
