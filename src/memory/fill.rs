@@ -110,16 +110,16 @@ pub(crate) fn fill_bytes(
     let mut start = range.start;
     while start < range.end {
         let end = range.end.min(start + most);
-        let ((), error) = capture(&device.raw, || {
+        let (refused, error) = capture(&device.raw, || {
             let binding = start / alignment * alignment;
             let part = Part {
                 raw,
                 binding,
                 bytes: start - binding..end - binding,
             };
-            fill_by_kernel(queue, device, &part, &words, pattern);
+            fill_by_kernel(queue, device, &part, &words, pattern)
         });
-        if let Some(error) = error {
+        if let Some(error) = refused.or(error) {
             return Err(MemoryError::Refused {
                 what: WHAT,
                 message: error.to_string(),
@@ -164,13 +164,15 @@ fn pattern_words(
     Ok(Some(buffer))
 }
 
+/// Records one part. The answer is wgpu's refusal to bind it, with nothing recorded: a command that was refused must not take
+/// others with it that are in its batch.
 fn fill_by_kernel(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
     part: &Part<'_>,
     words: &Option<wgpu::Buffer>,
     pattern: &[u8],
-) {
+) -> Option<wgpu::Error> {
     let pipeline = device
         .memory_room
         .get::<MemoryRoom>()
@@ -194,7 +196,7 @@ fn fill_by_kernel(
     let pattern = queue.push_uniform(short, size);
     let Some((ring, _)) = queue.uniform_buffer() else {
         // Never: room was reserved.
-        return;
+        return None;
     };
     let in_ring = |offset: u32, size: usize| {
         wgpu::BindingResource::Buffer(wgpu::BufferBinding {
@@ -224,11 +226,16 @@ fn fill_by_kernel(
             resource: in_ring(parameters, size_of::<Fill>()),
         },
     ];
-    let group = device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some("fill"),
-        layout: &pipeline.get_bind_group_layout(0),
-        entries: &entries,
+    let (group, refused) = capture(&device.raw, || {
+        device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("fill"),
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        })
     });
+    if refused.is_some() {
+        return refused;
+    }
     let words = end.div_ceil(4) - start / 4;
     let row = u64::from(WORDS_PER_ROW);
     // Below 2^30 bytes there are at most 128 rows.
@@ -243,6 +250,7 @@ fn fill_by_kernel(
         offsets: &[],
     };
     queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups));
+    None
 }
 
 fn fill_pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {

@@ -54,7 +54,7 @@ pub(crate) fn shift(
     let first = bytes.source_at / 4 * 4;
     let end = (bytes.source_at + bytes.count).next_multiple_of(4);
     let scratch = staging::of(device).scratch(device, end - first)?;
-    let ((), error) = capture(&device.raw, || {
+    let (refused, error) = capture(&device.raw, || {
         // May submit the batch, before anything of this copy is in it.
         queue.reserve_uniforms(queue.uniform_footprint(size_of::<Range>()));
         queue.encode(|encoder| {
@@ -65,9 +65,9 @@ pub(crate) fn shift(
             offset: 0,
             size: wgpu::BufferSize::new(end - first),
         };
-        write_by_kernel(queue, device, words, bytes.source_at - first, bytes);
+        write_by_kernel(queue, device, words, bytes.source_at - first, bytes)
     });
-    match error {
+    match refused.or(error) {
         None => Ok(()),
         Some(error) => Err(MemoryError::Refused {
             what: "a copy of bytes",
@@ -76,13 +76,14 @@ pub(crate) fn shift(
     }
 }
 
+/// Records the kernel. The answer is wgpu's refusal to bind its buffers, with nothing recorded that would be refused later.
 fn write_by_kernel(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
     words: wgpu::BufferBinding<'_>,
     skip: u64,
     bytes: &Bytes<'_>,
-) {
+) -> Option<wgpu::Error> {
     let pipeline = device
         .memory_room
         .get::<MemoryRoom>()
@@ -105,7 +106,7 @@ fn write_by_kernel(
     let parameters = queue.push_uniform(bytemuck::bytes_of(&parameters), size_of::<Range>());
     let Some((ring, _)) = queue.uniform_buffer() else {
         // Never: room was reserved.
-        return;
+        return None;
     };
     let entries = [
         wgpu::BindGroupEntry {
@@ -129,11 +130,16 @@ fn write_by_kernel(
             }),
         },
     ];
-    let group = device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some("copy of bytes"),
-        layout: &pipeline.get_bind_group_layout(0),
-        entries: &entries,
+    let (group, refused) = capture(&device.raw, || {
+        device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("copy of bytes"),
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        })
     });
+    if refused.is_some() {
+        return refused;
+    }
     let words = end.div_ceil(4) - first / 4;
     let groups = [words.div_ceil(64) as u32, 1, 1];
     let bound = Bound {
@@ -142,6 +148,7 @@ fn write_by_kernel(
         offsets: &[],
     };
     queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups));
+    None
 }
 
 fn pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
