@@ -40,7 +40,7 @@ pub(super) mod words {
     pub(in super::super) const HEARD: u64 = 768;
     pub(in super::super) const RESULT: u64 = 772;
 
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux", vulkan))]
     pub(in super::super) const ALL: [(&str, u64); 6] = [
         ("token", TOKEN),
         ("turns", TURNS),
