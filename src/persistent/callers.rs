@@ -181,7 +181,7 @@ impl Callers {
         if let Some(services) = services {
             launch = launch.shared_services(Arc::clone(services));
         }
-        launch.check()?;
+        launch.validate()?;
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.raw().clone(),
