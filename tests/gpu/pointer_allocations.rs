@@ -14,6 +14,7 @@ cases![
     values_and_arrays_end_with_their_allocation,
     what_is_allocated_later_is_known,
     launches_before_a_free_are_not_touched_by_it,
+    what_is_granted_again_is_alive,
     device_memory_is_known_as_well,
     several_devices_know_the_same,
     without_the_table_the_span_is_what_counts,
@@ -248,6 +249,37 @@ fn launches_before_a_free_are_not_touched_by_it(f: &Fixture) {
             let error = behind.wait().unwrap_err();
             assert!(error.to_string().contains("freed"), "{error}");
             let _ = heap.host().map(|_| ());
+        }
+    });
+}
+
+/// What tells a device of a free may still be to come when the place is granted again.
+fn what_is_granted_again_is_alive(f: &Fixture) {
+    kinds(f, |device, heap| {
+        let add = kernel(device, ADD);
+        let other = heap.alloc(7u32).unwrap();
+        let begin = |at: Ptr<u32>| {
+            let sink: DeviceBuffer<u32> = device.zeroed(1).unwrap();
+            let mut launch = add
+                .launch()
+                .value("at", &at.cast::<u32>())
+                .buffer("sink", &sink)
+                .workgroups(1);
+            (launch.submit().unwrap(), sink)
+        };
+        begin(other).0.wait().unwrap();
+        for round in 0..10u32 {
+            let gone = heap.alloc(99u32).unwrap();
+            begin(gone).0.wait().unwrap();
+            heap.free(gone).unwrap();
+            let (before, _) = begin(other);
+            let again = heap.alloc(round).unwrap();
+            assert_eq!(again, gone);
+            let (behind, sink) = begin(again);
+            before.wait().unwrap();
+            behind.wait().unwrap();
+            assert_eq!(sink.read().unwrap(), [round]);
+            heap.free(again).unwrap();
         }
     });
 }

@@ -356,6 +356,7 @@ fn a_failed_launch_taints_what_travels(f: &Fixture) {
         let program = Program::new("taint.wgsl", source.as_str()).unwrap();
         let mut options = KernelOptions::default();
         options.checked_pointers = Some(true);
+        options.checked_allocations = Some(true);
         let kernel = device
             .kernel_with(&program, "main", &Constants::new(), options)
             .unwrap();

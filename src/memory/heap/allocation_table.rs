@@ -31,8 +31,8 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
 
-use copy::TableCopy;
-pub(super) use copy::{Change, Upload, record};
+pub(super) use copy::Upload;
+use copy::{Change, TableCopy, record};
 
 use super::device_memory::{ADDRESS_MASK, DeviceMemory};
 use super::{DeviceView, HeapError, HeapShared, mirror::RangeSet};
@@ -182,14 +182,18 @@ impl AllocationTable {
     }
 
     /// Kernels are told that the block ends at `end`.
-    pub(super) fn allocated(&mut self, block: Block, end: u64, change: Change, at: Option<Place>) {
+    pub(super) fn allocated(&mut self, block: Block, end: u64, at: Option<Place>) {
         let known = Known {
             requested: block.requested,
             at,
         };
         self.live.insert(block.address, known);
         // Both kinds of memory are addressed by a word.
-        self.set(block, u32::try_from(end).unwrap_or(u32::MAX), change);
+        self.set(
+            block,
+            u32::try_from(end).unwrap_or(u32::MAX),
+            Change::Allocated,
+        );
     }
 
     pub(super) fn freed(&mut self, block: Block, at: Option<Place>) {
@@ -284,7 +288,7 @@ impl HeapShared {
         let live = state.region.allocations();
         for one in live.filter(|one| !state.deferred.contains(&one.id)) {
             let end = one.address + one.requested;
-            table.allocated(Block::from(&one), end, Change::New, None);
+            table.allocated(Block::from(&one), end, None);
         }
         *kept = Some(table);
     }
@@ -325,7 +329,7 @@ impl HeapShared {
         if let Some(table) = lock(&self.table).as_mut() {
             table.grow(committed);
             let end = allocation.address + allocation.requested;
-            table.allocated(allocation.into(), end, Change::New, at);
+            table.allocated(allocation.into(), end, at);
         }
     }
 
@@ -389,7 +393,7 @@ mod tests {
 
     fn add(table: &mut AllocationTable, made: &Allocation, at: Option<Place>) {
         let end = made.address + made.requested;
-        table.allocated(made.into(), end, Change::New, at);
+        table.allocated(made.into(), end, at);
     }
 
     fn region() -> Region {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
 
-use super::allocation_table::{AllocationTable, Block, Change, Place, Upload, Whereabouts, place};
+use super::allocation_table::{AllocationTable, Block, Place, Upload, Whereabouts, place};
 use super::{BINDABLE, HeapAllocation, HeapError, SharedHeap, heap_of, segment_bytes};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture, unique_id};
@@ -94,7 +94,7 @@ impl Segments {
         let (_, bytes) = self.starts();
         if let Some(table) = &mut self.table {
             table.grow(bytes);
-            table.allocated(block, end, Change::Reused, at);
+            table.allocated(block, end, at);
         }
     }
 

@@ -3,8 +3,8 @@
 //! # How it works
 //!
 //! 1. A range that is allocated is written at once where the host and running kernels use the same memory: a kernel may be
-//!    handed its address by a function that it calls. No kernel that runs knows of the range otherwise. Where it may
-//!    have been freed just before (device memory is reused in the queue's order), the queue writes it once more.
+//!    handed its address by a function that it calls. No kernel that runs knows of the range otherwise. The queue writes
+//!    it once more in front of the next launch: what says that the range was freed before may be recorded and still to come.
 //! 2. A range that is freed is written by the device's queue, behind the launches that were recorded before it was
 //!    freed, which may still use it, and in front of the next one. So are all ranges where the host cannot write at once.
 //! 3. A table that grows is made anew from the host's words; launches that were recorded go on with the old buffers.
@@ -20,10 +20,7 @@ use crate::memory::heap::{HeapError, segment_bytes};
 /// Why words are other ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::memory::heap) enum Change {
-    /// Memory was allocated that nothing in flight can know: it was not in use while any launch was that is.
-    New,
-    /// Memory was allocated that may just have been freed, so that the queue may be about to write that.
-    Reused,
+    Allocated,
     Freed,
 }
 
@@ -98,21 +95,17 @@ impl TableCopy {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min((at / step + 1) * step);
-            match self.parts.get(at / step).map(|part| &part.memory) {
-                Some(PartMemory::Live(live)) if change != Change::Freed => {
-                    let first = at % step;
-                    let places = live.words().get(first..first + (end - at));
-                    let new = words.get(at..end).unwrap_or_default();
-                    for (place, word) in places.unwrap_or_default().iter().zip(new) {
-                        place.store(*word, std::sync::atomic::Ordering::Release);
-                    }
-                    match change {
-                        Change::Reused => self.stale.insert(bytes(at..end)),
-                        _ => self.stale.remove(bytes(at..end)),
-                    }
+            if let Some(PartMemory::Live(live)) = self.parts.get(at / step).map(|part| &part.memory)
+                && change == Change::Allocated
+            {
+                let first = at % step;
+                let places = live.words().get(first..first + (end - at));
+                let new = words.get(at..end).unwrap_or_default();
+                for (place, word) in places.unwrap_or_default().iter().zip(new) {
+                    place.store(*word, std::sync::atomic::Ordering::Release);
                 }
-                _ => self.stale.insert(bytes(at..end)),
             }
+            self.stale.insert(bytes(at..end));
             at = end;
         }
     }
