@@ -396,7 +396,7 @@ fn at_limits() -> Vec<(&'static str, String, String, &'static str)> {
         ),
         of(
             "functions",
-            limits.declaration_depth - 2,
+            limits.declaration_depth - 1,
             "declarations that depend",
         ),
         of(
