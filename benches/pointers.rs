@@ -47,7 +47,7 @@ fn main() -> Result<(), Error> {
             "SwiftShader" => swiftshader,
             _ => strict,
         };
-        let unchecked = open(&context, &adapter)?;
+        let unchecked = open(&context, &adapter, false)?;
         row("argument", 1.02, argument(&unchecked)?);
         for (label, mode) in [
             ("unified", TranslationMode::DeviceFavored),
@@ -55,14 +55,10 @@ fn main() -> Result<(), Error> {
         ] {
             row(label, goal(1.05, 1.20), unified(&unchecked, mode)?);
         }
-        for (label, allocations, limit) in [
-            ("checked", false, goal(1.20, 1.65)),
-            ("checked_allocations", true, goal(1.60, 2.20)),
-        ] {
-            let checked = open_checked(&context, &adapter, allocations)?;
-            let ratios = unified(&checked, TranslationMode::DeviceFavored)?;
-            row(label, limit, ratios);
-        }
+        let checked = open(&context, &adapter, true)?;
+        let ratios = unified(&checked, TranslationMode::DeviceFavored)?;
+        row("checked", goal(1.20, 1.65), ratios);
+        drop(checked);
         let [runs, by_hand, random] = two_segments(&context, &adapter)?;
         row("two_segments", goal(1.40, 2.2), runs);
         row("two_segments_by_hand", 1.05, by_hand);
@@ -75,21 +71,9 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-fn open(context: &Context, adapter: &AdapterDescription) -> Result<Device, Error> {
+fn open(context: &Context, adapter: &AdapterDescription, checked: bool) -> Result<Device, Error> {
     let mut options = DeviceOptions::default();
-    options.checked_pointers = false;
-    Ok(context.device_at_with(adapter.index, options)?)
-}
-
-/// A device that tests pointers: against what is allocated, or against the heap's span.
-fn open_checked(
-    context: &Context,
-    adapter: &AdapterDescription,
-    allocations: bool,
-) -> Result<Device, Error> {
-    let mut options = DeviceOptions::default();
-    options.checked_pointers = true;
-    options.checked_allocations = allocations;
+    options.checked_pointers = checked;
     Ok(context.device_at_with(adapter.index, options)?)
 }
 
@@ -341,7 +325,7 @@ fn unified(device: &Device, mode: TranslationMode) -> Result<Vec<f64>, Error> {
 /// is as likely to stay as to cross, which is the worst there is for processors that predict branches.
 fn two_segments(context: &Context, adapter: &AdapterDescription) -> Result<[Vec<f64>; 3], Error> {
     const FILLER: u64 = 32 << 20;
-    let limit = open(context, adapter)?
+    let limit = open(context, adapter, false)?
         .raw()
         .limits()
         .max_storage_buffer_binding_size;
@@ -350,7 +334,7 @@ fn two_segments(context: &Context, adapter: &AdapterDescription) -> Result<[Vec<
     let bound = HeapSize::Bytes(segment + segment / 2);
     let context = Context::with_heap(context.backends(), bound)?;
     let heap = context.heap()?;
-    let device = open(&context, adapter)?;
+    let device = open(&context, adapter, false)?;
     let first = empty_nodes(&heap, NODES / 2)?;
     // Small allocations would go to gaps in the first segment: the last filler itself holds the others.
     let mut filler = heap.alloc_bytes(FILLER, 16)?;
