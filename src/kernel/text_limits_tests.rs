@@ -404,7 +404,7 @@ fn at_limits() -> Vec<(&'static str, String, String, &'static str)> {
             limits.declaration_depth - 1,
             "declarations that depend",
         ),
-        of("doubled structures", 14, "members of a type"),
+        of("doubled structures", 13, "members of a type"),
         (
             "tokens",
             long(limits.tokens),
