@@ -23,6 +23,9 @@ fn many(count: u32, of: impl Fn(u32) -> (String, String)) -> String {
     format!("{heads}\n@compute @workgroup_size(1) fn main() {{ var sum = 0.0; {uses} }}")
 }
 
+/// Declares variable number so-and-so, and says how a kernel uses it.
+type Variable<'a> = &'a dyn Fn(u32) -> (String, String);
+
 /// Each limit: what the error calls it, the limit, and a kernel that needs one more.
 fn beyond(limits: &wgpu::Limits) -> Vec<(&'static str, u64, String)> {
     let kernel = |head: &str, body: &str| {
@@ -117,7 +120,7 @@ fn beyond(limits: &wgpu::Limits) -> Vec<(&'static str, u64, String)> {
         ),
     ];
     // Some devices have more than a text can ask for.
-    let counts: [(&str, u32, &dyn Fn(u32) -> (String, String)); 4] = [
+    let counts: [(&str, u32, Variable<'_>); 4] = [
         (
             "sampled textures",
             limits.max_sampled_textures_per_shader_stage,
