@@ -23,6 +23,7 @@ $head$ {
     let most = tombolo_call_most();
     let search = $search$;
     var port = tombolo_call_first_port(ports);
+    var step = tombolo_call_first_step();
     var look = 0u;
     var over = false;
     loop {

@@ -38,6 +38,7 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     tombolo_call_publish(requests + port, request);
     let held = true;
     var done = false;
+    var step = tombolo_call_first_step();
     var look = 0u;
 $wait$
     tombolo_call_looks += look;

@@ -87,7 +87,7 @@ impl RuntimeBindings {
         self.at(6)
     }
 
-    /// What the kernel posts there, where that has memory of its own.
+    /// What the kernel posts there, where that has memory of its own, or else memory to take its time in.
     pub(crate) fn posts(&self) -> ResourceBinding {
         self.at(7)
     }

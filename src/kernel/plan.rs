@@ -44,7 +44,7 @@ pub(crate) enum Source {
     Globals,
     /// The ports of the launch's services.
     Calls,
-    /// What the kernel posts there, where that has memory of its own.
+    /// What the kernel posts there, where that has memory of its own, or else memory to take its time in.
     Posts,
 }
 
@@ -134,7 +134,7 @@ pub(super) fn plan_groups(
         let at = compiled.bindings.calls();
         wanted.push((at.group, at.binding, Source::Calls, storage(false, 4)));
     }
-    if compiled.splits_ports {
+    if compiled.binds_posts {
         let at = compiled.bindings.posts();
         wanted.push((at.group, at.binding, Source::Posts, storage(false, 4)));
     }

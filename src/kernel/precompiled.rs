@@ -89,7 +89,7 @@ impl Device {
             calls: None,
             waits: false,
             counts_turns: false,
-            splits_ports: false,
+            binds_posts: false,
             // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
             bindings: RuntimeBindings::none(),
         };

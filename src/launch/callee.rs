@@ -14,7 +14,7 @@ pub(crate) struct KernelPorts {
     /// For the bind-group cache.
     pub id: u64,
     pub calls: wgpu::Buffer,
-    /// What kernels post, where that is a memory of its own.
+    /// What kernels post, where that is a memory of its own, or else what they visit to let time go by.
     pub posts: Option<(u64, wgpu::Buffer)>,
 }
 
@@ -48,7 +48,8 @@ impl Launch {
         self
     }
 
-    /// The memory to bind for calls: what kernels read, and what they post where that is another.
+    /// The memory to bind for calls: what kernels read, and what they post where that is another, or
+    /// visit to let time go by.
     #[allow(clippy::type_complexity)] // two buffers with their numbers
     pub(super) fn ports(&self) -> Option<((u64, &wgpu::Buffer), Option<(u64, &wgpu::Buffer)>)> {
         if let Some(ports) = &self.kernel_ports {

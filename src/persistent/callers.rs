@@ -23,7 +23,7 @@ use crate::kernel::{Constants, KernelError, KernelOptions, Program};
 use crate::launch::callee::{Callee, Caller, KernelPorts};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
-use crate::rpc::Patience;
+use crate::rpc::{Backoff, Patience};
 use crate::rpc::port::layout::PortLayout;
 
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
@@ -108,12 +108,13 @@ impl Callers {
                 "{most} devices call it already; PersistentKernelBuilder::callers allows more"
             )));
         }
+        let backoff = Backoff::of(device).map_err(|error| out_of_reach(error.to_string()))?;
         let patience = Patience::of(device, None);
         let calls = block.area(device, areas.len(), patience);
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.map_err(|error| out_of_reach(error.to_string()))?,
-            posts: None,
+            posts: backoff.map(|backoff| backoff.as_posts()),
         });
         areas.push((device.id, Arc::clone(&ports)));
         Ok(ports)
@@ -182,10 +183,15 @@ impl Callers {
             launch = launch.shared_services(Arc::clone(services));
         }
         launch.check()?;
+        let backoff = Backoff::of(shared).map_err(|error| refused(error.to_string()))?;
+        let posts_of_kernels = match &posts {
+            Some(posts) => Some((unique_id(), posts.raw().clone())),
+            None => backoff.map(|backoff| backoff.as_posts()),
+        };
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.raw().clone(),
-            posts: (posts.as_ref()).map(|posts| (unique_id(), posts.raw().clone())),
+            posts: posts_of_kernels,
         });
         Ok(Local {
             ports,

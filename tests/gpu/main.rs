@@ -64,6 +64,7 @@ mod print_live;
 mod private_arrays;
 mod rpc;
 mod rpc_groups;
+mod rpc_patience;
 mod rpc_split;
 mod rpc_streams;
 mod segment_lists;
@@ -166,6 +167,7 @@ fn main() -> std::process::ExitCode {
         private_arrays::CASES,
         rpc::CASES,
         rpc_groups::CASES,
+        rpc_patience::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
         segments::CASES,

@@ -20,7 +20,8 @@ const SEALED: [&str; 4] = [
     "tombolo_group_add",
     "tombolo_group_take",
 ];
-const CALM: &str = "tombolo_call_calm";
+const BACKOFF: &str = "tombolo_backoff";
+const BACK_OFF: &str = "tombolo_call_backoff";
 const PAUSE: &str = "tombolo_call_pause";
 
 pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
@@ -38,7 +39,7 @@ pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable
 /// exchange that posts a call is a full fence, as processors have it; elsewhere a store posts it.
 ///
 /// `rations` says whether callers are to take their time while they wait, and `split` whether what they post has
-/// memory of its own.
+/// memory of its own. The two share a binding: memory to take one's time in is bound where nothing is split.
 pub(crate) fn complete(
     module: &mut Module,
     bindings: &RuntimeBindings,
@@ -49,6 +50,7 @@ pub(crate) fn complete(
     let bound = [
         (PORTS, bindings.calls()),
         (POSTS, bindings.posts()),
+        (BACKOFF, bindings.posts()),
         (STATUS, bindings.status()),
     ];
     for (name, binding) in bound {
@@ -81,8 +83,13 @@ pub(crate) fn complete(
         fence::replace_body(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
     let functions = module.functions.iter_mut().map(|(_, function)| function);
-    for function in functions.filter(|_| !rations) {
-        if matches!(function.name.as_deref(), Some(CALM | PAUSE)) {
+    for function in functions {
+        let is_idle = match function.name.as_deref() {
+            Some(BACK_OFF) => !rations || split,
+            Some(PAUSE) => !rations,
+            _ => false,
+        };
+        if is_idle {
             function.expressions.clear();
             function.named_expressions.clear();
             function.local_variables.clear();
@@ -102,6 +109,8 @@ pub(crate) struct CallUse {
     pub reports: bool,
     /// It waits for answers while it runs.
     pub waits: bool,
+    /// It visits memory to let time go by.
+    pub backs_off: bool,
 }
 
 /// What an entry point does with functions of the host.
@@ -112,5 +121,6 @@ pub(crate) fn uses(module: &Module, info: &ModuleInfo, entry: usize) -> CallUse 
         calls: reaches(PORTS),
         reports: reaches(STATUS),
         waits: reaches(WAITS),
+        backs_off: reaches(BACKOFF),
     }
 }

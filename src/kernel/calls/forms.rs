@@ -106,7 +106,9 @@ const LEAVE: &str = "
         }
         if !over && look >= calm {
             // All ports are taken until the server comes round, and turns may be rationed.
-            tombolo_call_calm(arguments + 3u);
+            tombolo_call_backoff(step);
+            step += 1u;
+            look += tombolo_call_walked();
         }";
 /// The same for a call that is collected later: the port is kept, and its ticket lies in it.
 const BEGUN: &str = "
