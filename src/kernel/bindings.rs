@@ -87,14 +87,19 @@ impl RuntimeBindings {
         self.at(6)
     }
 
-    /// What the kernel posts there, where that has memory of its own, or else memory to take its time in.
+    /// What the kernel posts there, where that has memory of its own.
     pub(crate) fn posts(&self) -> ResourceBinding {
         self.at(7)
     }
 
+    /// What the kernel visits to let time go by while it waits for an answer.
+    pub(crate) fn backoff(&self) -> ResourceBinding {
+        self.at(8)
+    }
+
     /// A segment of the heap.
     pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
-        self.at(8 + index)
+        self.at(9 + index)
     }
 
     /// Several segments of the heap.

@@ -84,8 +84,10 @@ pub(crate) struct Compiled {
     pub(crate) waits: bool,
     /// Functions that a server hands calls to have loops.
     pub(crate) counts_turns: bool,
-    /// A second memory belongs to the ports: what the kernel posts, or what it visits to let time go by.
-    pub(crate) binds_posts: bool,
+    /// What it posts has memory of its own.
+    pub(crate) splits_ports: bool,
+    /// It visits memory to let time go by while it waits for them.
+    pub(crate) backs_off: bool,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
 }
@@ -402,7 +404,8 @@ pub(crate) fn compile(
         calls,
         waits: call_use.waits,
         counts_turns: counted,
-        binds_posts: call_use.backs_off || call_use.calls && options.heap.splits_ports,
+        splits_ports: call_use.calls && options.heap.splits_ports,
+        backs_off: call_use.backs_off,
         bindings,
     })
 }

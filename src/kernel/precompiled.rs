@@ -89,7 +89,8 @@ impl Device {
             calls: None,
             waits: false,
             counts_turns: false,
-            binds_posts: false,
+            splits_ports: false,
+            backs_off: false,
             // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
             bindings: RuntimeBindings::none(),
         };

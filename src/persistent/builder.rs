@@ -25,6 +25,8 @@ use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 const LEAST_PAYLOAD: usize = 28;
 /// The most ports: places in the bell.
 pub(super) const MAX_PORTS: usize = 1 << 15;
+/// The most devices whose kernels may call.
+const MAX_CALLERS: usize = 16;
 /// The most lanes that serve calls by themselves.
 const MAX_LANES: usize = 64;
 /// Turns of loops that a call may take by default on adapters without a budget: some seconds' worth.
@@ -216,6 +218,15 @@ impl PersistentKernelBuilder {
                 limit: MAX_PORTS,
             });
         }
+        if self.callers > MAX_CALLERS {
+            return Err(ServerError::Callers {
+                callers: self.callers,
+                limit: MAX_CALLERS,
+            });
+        }
+        if self.handlers.is_empty() {
+            return Err(ServerError::NoHandlers);
+        }
         let handlers = server::declarations(&self.program, &self.handlers).map_err(fault)?;
         let mut payload = LEAST_PAYLOAD;
         for handler in &handlers {
@@ -279,7 +290,7 @@ impl PersistentKernelBuilder {
         let frame = match self.callers {
             0 => Frame::new(&device.shared, layout, lanes)?,
             areas => {
-                let framed = Frame::with_callers(&device.shared, layout, lanes, areas.min(16));
+                let framed = Frame::with_callers(&device.shared, layout, lanes, areas);
                 framed.map_err(|error| no_callers(error.to_string()))?
             }
         };

@@ -23,8 +23,8 @@ use crate::kernel::{Constants, KernelError, KernelOptions, Program};
 use crate::launch::callee::{Callee, Caller, KernelPorts};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
-use crate::rpc::{Backoff, Patience};
 use crate::rpc::port::layout::PortLayout;
+use crate::rpc::{Backoff, Patience};
 
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
 const LOCAL_PORTS: usize = 512;
@@ -114,7 +114,8 @@ impl Callers {
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.map_err(|error| out_of_reach(error.to_string()))?,
-            posts: backoff.map(|backoff| backoff.as_posts()),
+            posts: None,
+            backoff,
         });
         areas.push((device.id, Arc::clone(&ports)));
         Ok(ports)
@@ -184,14 +185,11 @@ impl Callers {
         }
         launch.check()?;
         let backoff = Backoff::of(shared).map_err(|error| refused(error.to_string()))?;
-        let posts_of_kernels = match &posts {
-            Some(posts) => Some((unique_id(), posts.raw().clone())),
-            None => backoff.map(|backoff| backoff.as_posts()),
-        };
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.raw().clone(),
-            posts: posts_of_kernels,
+            posts: (posts.as_ref()).map(|posts| (unique_id(), posts.raw().clone())),
+            backoff,
         });
         Ok(Local {
             ports,

@@ -32,7 +32,7 @@ impl Backoff {
     /// There is no memory at all.
     pub(crate) fn of(device: &DeviceShared) -> Result<Option<Arc<Self>>, LiveError> {
         let capabilities = &device.capabilities;
-        if !capabilities.needs_loop_guard() || capabilities.splits_ports() {
+        if !capabilities.needs_loop_guard() {
             return Ok(None);
         }
         let mut kept = lock(&device.calls_room.get::<Kept>().0);
@@ -71,10 +71,5 @@ impl Backoff {
                 Some(error) => return Err(LiveError::Hal(error.to_string())),
             }
         }
-    }
-
-    /// As a part of the ports of a kernel.
-    pub(crate) fn as_posts(&self) -> (u64, wgpu::Buffer) {
-        (self.id, self.buffer.clone())
     }
 }

@@ -269,15 +269,17 @@ impl Mailbox {
         }
     }
 
-    /// The buffer to bind for what kernels post, where it is another one, or else for what they visit to let time go by.
+    /// The buffer to bind for what kernels post, where it is another one.
     pub fn posts(&self) -> Option<(u64, &wgpu::Buffer)> {
         match self.server.words() {
             Memory::Split(split) => Some((split.id, split.posts.buffer())),
-            Memory::Live(_) | Memory::Sliced(_) | Memory::Host(_) => {
-                let backoff = self.backoff.as_ref();
-                backoff.map(|backoff| (backoff.id, &backoff.buffer))
-            }
+            Memory::Live(_) | Memory::Sliced(_) | Memory::Host(_) => None,
         }
+    }
+
+    /// What kernels visit to let time go by, where they do.
+    pub fn backoff(&self) -> Option<&Arc<Backoff>> {
+        self.backoff.as_ref()
     }
 
     /// What carries the ports to and from their device, where they are not in live memory.

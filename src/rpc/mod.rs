@@ -6,7 +6,8 @@
 //!   calls them without a device; [`handler`] turns words into the arguments
 //!   of a Rust function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to
 //!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`bell`] wakes it,
-//!   [`statistics`] counts.
+//!   [`statistics`] counts,
+//!   [`guard`] catches what functions of the program panic with.
 //! - [`provided`]: the functions that come with the runtime.
 //!
 //! What kernels need is made by `kernel::calls`.
@@ -16,6 +17,7 @@ pub(crate) mod bell;
 mod builder;
 mod desk;
 mod error;
+pub(crate) mod guard;
 mod handler;
 mod idle;
 mod loopback;

@@ -39,7 +39,7 @@ pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable
 /// exchange that posts a call is a full fence, as processors have it; elsewhere a store posts it.
 ///
 /// `rations` says whether callers are to take their time while they wait, and `split` whether what they post has
-/// memory of its own. The two share a binding: memory to take one's time in is bound where nothing is split.
+/// memory of its own.
 pub(crate) fn complete(
     module: &mut Module,
     bindings: &RuntimeBindings,
@@ -50,7 +50,7 @@ pub(crate) fn complete(
     let bound = [
         (PORTS, bindings.calls()),
         (POSTS, bindings.posts()),
-        (BACKOFF, bindings.posts()),
+        (BACKOFF, bindings.backoff()),
         (STATUS, bindings.status()),
     ];
     for (name, binding) in bound {
@@ -83,13 +83,8 @@ pub(crate) fn complete(
         fence::replace_body(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
     let functions = module.functions.iter_mut().map(|(_, function)| function);
-    for function in functions {
-        let is_idle = match function.name.as_deref() {
-            Some(BACK_OFF) => !rations || split,
-            Some(PAUSE) => !rations,
-            _ => false,
-        };
-        if is_idle {
+    for function in functions.filter(|_| !rations) {
+        if matches!(function.name.as_deref(), Some(BACK_OFF | PAUSE)) {
             function.expressions.clear();
             function.named_expressions.clear();
             function.local_variables.clear();

@@ -259,11 +259,10 @@ fn only_entry_points_that_call_need_the_ports() {
             waits,
             backs_off: false,
         };
-        // Whoever waits for an answer or looks for a port visits the memory, where turns are rationed; never where its binding
-        // is that of what is posted.
+        // Whoever waits for an answer or looks for a port visits the memory, where turns are rationed.
         for (rations, splits_ports) in [(false, false), (true, false), (true, true)] {
             let expected = CallUse {
-                backs_off: calls && rations && !splits_ports && entry != "patient",
+                backs_off: calls && rations && entry != "patient",
                 ..expected
             };
             let heap = crate::kernel::heap_setup::HeapSetup {

@@ -5,7 +5,8 @@
 //!
 //! - [`door`]: the one way from services into the shared heap.
 //! - [`slab`]: handles that are not valid again once they were given back.
-//! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is what the program grants.
+//! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is what the program grants,
+//!   [`quota`] how much of it.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
 //! Everything that a kernel gives is checked, whatever it is, and answered with a status.
@@ -16,6 +17,7 @@ mod files;
 mod machine;
 mod memory;
 mod open_file;
+mod quota;
 mod slab;
 mod status;
 mod streams;
@@ -23,6 +25,8 @@ mod streams;
 mod tests;
 #[cfg(test)]
 mod tests_others;
+#[cfg(test)]
+mod tests_room;
 mod texts;
 
 use std::sync::{Arc, OnceLock};
@@ -30,6 +34,8 @@ use std::sync::{Arc, OnceLock};
 use self::door::Door;
 use self::machine::Exit;
 use self::texts::Texts;
+
+pub(super) use self::quota::outlive_file_size_limit;
 
 pub use self::access::{FileAccess, RootMode};
 pub use self::status::{FileStatus, FreeStatus};
