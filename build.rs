@@ -1,14 +1,29 @@
-//! Names the one condition that several places of the crate share, so that it is written once.
+//! Names the conditions that several places of the crate share, so that each is written once.
 
 use std::env;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-check-cfg=cfg(vulkan)");
-    // Vulkan exists in wgpu on these systems, and elsewhere only behind features that are not enabled here.
     let system = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
-    let has_it = matches!(system.as_str(), "windows" | "linux" | "android" | "freebsd");
-    if has_it && env::var_os("CARGO_FEATURE_VULKAN").is_some() {
-        println!("cargo::rustc-cfg=vulkan");
+    let vendor = env::var("CARGO_CFG_TARGET_VENDOR").unwrap_or_default();
+    // Vulkan exists in wgpu on these systems, and elsewhere only behind features that are not enabled here.
+    let may_have_vulkan = matches!(system.as_str(), "windows" | "linux" | "android" | "freebsd");
+    let vulkan = may_have_vulkan && has("VULKAN");
+    let dx12 = system == "windows" && has("DX12");
+    let metal = vendor == "apple" && has("METAL");
+    condition("vulkan", vulkan);
+    // Whether a backend of the build has memory that the host and running kernels see at once.
+    condition("live_memory", vulkan || dx12 || metal);
+}
+
+/// Whether the crate is built with a feature, given in capital letters.
+fn has(feature: &str) -> bool {
+    env::var_os(format!("CARGO_FEATURE_{feature}")).is_some()
+}
+
+fn condition(name: &str, holds: bool) {
+    println!("cargo::rustc-check-cfg=cfg({name})");
+    if holds {
+        println!("cargo::rustc-cfg={name}");
     }
 }

@@ -11,8 +11,7 @@ use super::follower::Follower;
 use super::outcome::{ExecutionError, Outcome};
 use super::prints::Job;
 use super::profile::{ProfilingError, TimingSlot};
-use super::queue::Batch;
-use super::wait::{Progress, wait_for};
+use super::submissions::{Batch, Progress};
 use super::{Device, DeviceShared};
 
 /// Where a command stands.
@@ -161,11 +160,11 @@ impl Event {
     fn wait_at_most(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
-        let Some(index) = self.submitted(deadline)? else {
+        let Some(batch) = self.submitted(deadline)? else {
             return Ok(());
         };
         let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-        match wait_for(&self.device.raw, &self.device.lost, &index, left) {
+        match self.device.submissions.wait(batch, left) {
             Progress::Done => {
                 let verdict = self.verdict().map_err(WaitError::Failed);
                 let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
@@ -181,11 +180,8 @@ impl Event {
         }
     }
 
-    /// The submission that the command went with, after flushing; `None` when there was none.
-    fn submitted(
-        &self,
-        deadline: Option<Instant>,
-    ) -> Result<Option<wgpu::SubmissionIndex>, WaitError> {
+    /// The batch that the command went with, after flushing; `None` when there was none.
+    fn submitted(&self, deadline: Option<Instant>) -> Result<Option<&Arc<Batch>>, WaitError> {
         let Some(batch) = &self.batch else {
             return Ok(None);
         };
@@ -193,12 +189,17 @@ impl Event {
             if !self.device.open_gates(deadline) {
                 return Err(WaitError::Deadline);
             }
-            let _ = self.device.queue.lock(&self.device).flush();
+            self.device.submit(batch);
         }
         self.device.residents.awaited(batch);
         match batch.submission() {
-            Some(Ok(index)) => Ok(Some(index.clone())),
+            Some(Ok(())) => Ok(Some(batch)),
             Some(Err(error)) => Err(WaitError::Failed(Arc::clone(error))),
+            None if self.device.submissions.is_submitting_here(batch) => {
+                Err(WaitError::Failed(Arc::new(ExecutionError::InCallback {
+                    what: "a wait for a batch that is just being submitted",
+                })))
+            }
             None => Err(lost("its batch was dropped without being submitted".into())),
         }
     }
@@ -209,7 +210,7 @@ impl Event {
             return Ok(());
         };
         if !outcome.is_settled() {
-            self.device.queue.lock(&self.device).settle();
+            self.device.settle_ended();
             outcome.resolve();
         }
         if self.prints.is_some() {
@@ -229,17 +230,14 @@ impl Event {
         match batch.submission() {
             None => EventStatus::Recorded,
             Some(Err(_)) => EventStatus::Failed,
-            Some(Ok(index)) => {
-                let now = Some(Duration::ZERO);
-                match wait_for(&self.device.raw, &self.device.lost, index, now) {
-                    Progress::Pending => EventStatus::Submitted,
-                    Progress::Lost(_) => EventStatus::Failed,
-                    Progress::Done => match self.verdict() {
-                        Ok(()) => EventStatus::Complete,
-                        Err(_) => EventStatus::Failed,
-                    },
-                }
-            }
+            Some(Ok(())) => match self.device.submissions.wait(batch, Some(Duration::ZERO)) {
+                Progress::Pending => EventStatus::Submitted,
+                Progress::Lost(_) => EventStatus::Failed,
+                Progress::Done => match self.verdict() {
+                    Ok(()) => EventStatus::Complete,
+                    Err(_) => EventStatus::Failed,
+                },
+            },
         }
     }
 
@@ -269,7 +267,7 @@ impl Event {
             };
         };
         let _ = self.wait();
-        let duration = timing.duration(&self.device.lost);
+        let duration = timing.duration(&self.device.submissions);
         duration.ok_or(ProfilingError::Unreadable)
     }
 }
@@ -336,13 +334,13 @@ impl Future for EventFuture {
                 return Poll::Pending;
             }
         }
-        let index = match event.submitted(None) {
-            Ok(Some(index)) => index,
+        let batch = match event.submitted(None) {
+            Ok(Some(batch)) => batch,
             Ok(None) => return Poll::Ready(Ok(())),
             Err(error) => return Poll::Ready(Err(error)),
         };
         let device = &event.device;
-        match wait_for(&device.raw, &device.lost, &index, Some(Duration::ZERO)) {
+        match device.submissions.wait(batch, Some(Duration::ZERO)) {
             Progress::Done => {
                 let verdict = event.verdict().map_err(WaitError::Failed);
                 match &event.follower {
@@ -354,10 +352,8 @@ impl Future for EventFuture {
             }
             Progress::Lost(reason) => Poll::Ready(Err(lost(reason))),
             Progress::Pending => {
-                let waker = context.waker().clone();
-                device
-                    .waiter
-                    .wake_after(&device.raw, &device.lost, index, waker);
+                let waker = context.waker();
+                (device.waiter).wake_after(&device.submissions, batch, waker);
                 Poll::Pending
             }
         }

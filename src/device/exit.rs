@@ -8,18 +8,23 @@
 //! come out. Servers and services have threads of their own, which end where those are stopped or dropped.
 
 use std::cell::Cell;
+#[cfg(any(unix, test))]
+use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock, TryLockError};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+#[cfg(any(unix, test))]
 use std::time::{Duration, Instant};
 
 use super::wait::lock;
 
 /// How long the end of the process waits for those inside. They come out within milliseconds, unless a device is at
 /// work that somebody awaits.
+#[cfg(unix)]
 const MOST: Duration = Duration::from_secs(2);
 
 /// Between two looks of whoever closes the door.
+#[cfg(any(unix, test))]
 const LOOK: Duration = Duration::from_micros(200);
 
 static DOOR: Door = Door::new();
@@ -60,6 +65,7 @@ impl Door {
     }
 
     /// Closes the door for good; `false` if some are still inside after `most`, or this thread is itself.
+    #[cfg(any(unix, test))]
     fn close(&self, most: Duration) -> bool {
         let begun = Instant::now();
         while !INSIDE.get() && !self.is_closed.load(Ordering::Acquire) {

@@ -5,8 +5,14 @@ use std::time::Duration;
 
 /// Something that follows a launch to its end.
 pub(crate) trait Follower: Send + Sync {
-    /// The launch's batch is on its way. Called with the queue in hand.
-    fn submitted(&self);
+    /// The launch's batch was submitted to this device. Called once, with nothing locked, and before
+    /// [`Follower::ended`].
+    fn submitted(&self, device: &wgpu::Device);
+    /// Whether [`Follower::ended`] may be called, the batch having ended: false while copies for the host are not mapped.
+    /// Never waits.
+    fn is_readable(&self) -> bool {
+        true
+    }
     /// The launch has ended, by itself if `done`. Called with the queue in hand.
     fn ended(&self, done: bool);
     /// Waits until what the launch has set off is over; false if `timeout` came first. After [`Follower::ended`].

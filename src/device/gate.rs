@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::DeviceShared;
 use super::outcome::ExecutionError;
+use super::submissions::Batch;
 
 /// Something that has to be over before a batch is submitted.
 pub(crate) trait Gate: Send + Sync {
@@ -74,6 +75,14 @@ impl DeviceShared {
                 return false;
             }
         }
+    }
+
+    /// Submits a batch whose gates are open, and waits for the verdict on that: another thread may be at it. There is none
+    /// inside a callback that its submission runs, and for a batch without commands.
+    pub(crate) fn submit(&self, batch: &Batch) {
+        // What goes wrong is what the batch says.
+        let _ = self.queue.lock(self).flush();
+        self.submissions.drive(&self.queue_raw, batch);
     }
 
     /// Submits what was recorded, after what it waits for.

@@ -15,6 +15,7 @@ pub(crate) mod gate;
 pub(crate) mod hooks;
 pub(crate) mod import;
 pub(crate) mod live;
+pub(crate) mod mapping;
 pub(crate) mod open;
 pub(crate) mod outcome;
 pub(crate) mod pipeline_cache;
@@ -25,6 +26,7 @@ pub(crate) mod queue;
 pub(crate) mod resident;
 pub(crate) mod room;
 pub(crate) mod status;
+pub(crate) mod submissions;
 pub(crate) mod tier;
 pub(crate) mod wait;
 pub(crate) mod window;
@@ -53,6 +55,7 @@ pub use window::WindowError;
 use live::LiveBuffer;
 use room::Room;
 use status::StatusPool;
+use submissions::Submissions;
 use wait::{LostFlag, Waiter};
 
 /// A compute device: one wgpu device with its queue, what it can do, and the caches that belong to it.
@@ -82,6 +85,8 @@ pub(crate) struct DeviceShared {
     pub(crate) prints: prints::Prints,
     pub(crate) queue_end: Arc<end::QueueEnd>,
     pub(crate) lost: Arc<LostFlag>,
+    /// What was submitted, and when it has ended.
+    pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
     /// What the memory room keeps for the device.
@@ -195,6 +200,8 @@ impl Drop for DeviceShared {
         let _ended = self.queue_end.approach();
         let _ = self.flush();
         self.end_prints();
+        // Whoever drops the last handle of the queue waits, as wgpu has it: that is not to be somebody who only asks.
+        self.submissions.release_queue();
         if let Some(cache) = &self.pipeline_cache
             && let Err(error) = cache.save()
         {
@@ -221,6 +228,12 @@ impl Device {
 
     /// The wgpu device, for everything that tombolo does not do. Call [`Device::flush`] before
     /// submitting own work that depends on commands recorded here.
+    ///
+    /// Callbacks that wgpu is given run inside whatever call polls or submits next, those of the runtime included, on the
+    /// thread that has made it. They may record, launch and flush; what the call around them has in hand is refused with
+    /// [`ExecutionError::InCallback`]. One should not wait for other threads that use the device. A panic in one is logged,
+    /// and goes no further than the call that has run it. Poll with `PollType::Poll`: wgpu's own `PollType::Wait` panics in
+    /// a race with other polls and submissions, which the runtime makes.
     pub fn raw(&self) -> &wgpu::Device {
         &self.shared.raw
     }

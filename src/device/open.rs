@@ -11,6 +11,7 @@ use super::pipeline_cache::DiskCache;
 use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
 use super::queue::Queue;
 use super::room::Room;
+use super::submissions::Submissions;
 use super::wait::{LostFlag, Waiter};
 use super::working_set::working_set;
 use super::{Aspect, Device, DeviceShared, unique_id};
@@ -247,11 +248,10 @@ pub(crate) fn open(
     })?;
     let lost = Arc::new(LostFlag::default());
     let flag = Arc::clone(&lost);
-    raw.set_device_lost_callback(move |reason, message| {
-        // A device that is dropped on purpose is "destroyed": nobody is left to tell.
-        if reason != wgpu::DeviceLostReason::Destroyed {
-            flag.raise(message);
-        }
+    raw.set_device_lost_callback(move |reason, message| match reason {
+        // Nobody is left to tell when that is because its last handle was dropped.
+        wgpu::DeviceLostReason::Destroyed => flag.raise("it was destroyed"),
+        wgpu::DeviceLostReason::Unknown => flag.raise(message),
     });
     raw.on_uncaptured_error(Arc::new(|error: wgpu::Error| {
         log::error!("wgpu reported an error outside any call of ours: {error}");
@@ -334,6 +334,7 @@ fn assemble(
         shader_capabilities: wgpu_naga_bridge::features_to_naga_capabilities(features, downlevel),
         queue: Queue::new(&limits),
         residents: super::resident::Residents::default(),
+        submissions: Submissions::new(&raw, &queue_raw, &lost),
         prints: super::prints::Prints::default(),
         queue_end: Arc::default(),
         raw,

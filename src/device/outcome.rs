@@ -112,6 +112,15 @@ pub enum ExecutionError {
         /// wgpu's own words.
         message: String,
     },
+    /// A callback that the program gave to wgpu asks for what the call of the runtime that runs it has in hand.
+    #[error(
+        "{what} inside a callback of wgpu that a call of the runtime runs, which has in hand what that needs: do it when \
+         the callback has returned, or on another thread"
+    )]
+    InCallback {
+        /// What was tried.
+        what: &'static str,
+    },
     /// The device is gone; nothing on it can be read any more.
     #[error("the device was lost: {reason}; open it again to go on")]
     DeviceLost {

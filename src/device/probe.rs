@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use super::fence;
 use super::import::{probe_import, request_device};
 use super::live::{LiveBuffer, LiveError, Reader};
-use super::wait::{LostFlag, Progress, wait_for};
+use super::mapping::{Mapped, Mapping};
+use super::submissions::{Batch, ClosedBatch, Progress, Submissions};
 use super::words::Words;
 
 mod report;
@@ -36,9 +37,11 @@ pub(crate) fn probe(
     options: &ProbeOptions,
 ) -> ProbeReport {
     let begun = Instant::now();
+    let submissions = Submissions::new(device, queue, &Arc::default());
     let bench = Bench {
         device,
         queue,
+        submissions: &submissions,
         deadline: begun.checked_add(options.deadline).unwrap_or(begun),
     };
     let launch_latency = bench.finding(|| bench.launch_latency());
@@ -139,6 +142,7 @@ impl From<LiveError> for Stop {
 struct Bench<'a> {
     device: &'a wgpu::Device,
     queue: &'a wgpu::Queue,
+    submissions: &'a Submissions,
     deadline: Instant,
 }
 
@@ -214,7 +218,7 @@ impl Bench<'_> {
         pipeline: &wgpu::ComputePipeline,
         group: Option<&wgpu::BindGroup>,
         copy: Option<(&wgpu::Buffer, &wgpu::Buffer)>,
-    ) -> wgpu::SubmissionIndex {
+    ) -> Arc<Batch> {
         let mut encoder = self
             .device
             .create_command_encoder(&wgpu::CommandEncoderDescriptor {
@@ -231,13 +235,15 @@ impl Bench<'_> {
         if let Some((from, to)) = copy {
             encoder.copy_buffer_to_buffer(from, 0, to, 0, to.size());
         }
-        self.queue.submit([encoder.finish()])
+        let closed = ClosedBatch::of(encoder.finish());
+        self.submissions.send_now(self.queue, closed)
     }
 
-    fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), Stop> {
-        // wgpu panics where a device was lost, and an adopted one may be at any time.
-        let lost = LostFlag::default();
-        match wait_for(self.device, &lost, &submission, Some(self.left())) {
+    fn wait(&self, batch: &Batch) -> Result<(), Stop> {
+        if let Some(Err(error)) = batch.submission() {
+            return Err(Stop::Failed(error.to_string()));
+        }
+        match self.submissions.wait(batch, Some(self.left())) {
             Progress::Done => Ok(()),
             Progress::Pending => Err(Stop::TimedOut),
             Progress::Lost(reason) => Err(Stop::Failed(reason)),
@@ -251,8 +257,8 @@ impl Bench<'_> {
         let mut times = [Duration::ZERO; LAUNCHES];
         for time in &mut times {
             let begun = Instant::now();
-            let submission = self.launch(&pipeline, None, None);
-            self.wait(submission)?;
+            let batch = self.launch(&pipeline, None, None);
+            self.wait(&batch)?;
             *time = begun.elapsed();
         }
         times.sort_unstable();
@@ -280,15 +286,15 @@ impl Bench<'_> {
         let group = self.bind(&pipeline, &io);
         self.queue
             .write_buffer(&io, 0, bytemuck::bytes_of(&[LIMIT, SEED, 0, 0]));
-        let submission = self.launch(&pipeline, Some(&group), Some((&io, &seen)));
-        seen.map_async(wgpu::MapMode::Read, .., |_| {});
-        self.wait(submission)?;
-        let words: [u32; WORDS] = {
-            let view = seen
-                .get_mapped_range(..)
-                .map_err(|error| Stop::Failed(error.to_string()))?;
-            bytemuck::pod_read_unaligned(&view)
-        };
+        let batch = self.launch(&pipeline, Some(&group), Some((&io, &seen)));
+        let mapping = Mapping::begin(self.device, &seen, 0..bytes);
+        self.wait(&batch)?;
+        if mapping.wait(self.submissions, Some(self.deadline)) == Mapped::Pending {
+            return Err(Stop::TimedOut);
+        }
+        let words: [u32; WORDS] = mapping
+            .take(bytemuck::pod_read_unaligned)
+            .map_err(Stop::Failed)?;
         let [_, _, counted, state] = words;
         judge_loop(LIMIT, SEED, counted, state)
     }
@@ -345,7 +351,7 @@ impl Bench<'_> {
         store(words::TOKEN, token);
         store(words::TURNS, turns);
 
-        let submission = self.launch(pipeline, Some(group), None);
+        let batch = self.launch(pipeline, Some(group), None);
         let mut beat = 0_u32;
         let mut first_progress = 0;
         loop {
@@ -367,13 +373,13 @@ impl Bench<'_> {
             }
             if beat.is_multiple_of(4096) {
                 // Where the kernel's words reach the host only by the end of the submission.
-                let poll = self.device.poll(wgpu::PollType::Poll);
-                if poll.is_ok_and(|status| status.is_queue_empty()) || self.left().is_zero() {
+                let progress = self.submissions.wait(&batch, Some(Duration::ZERO));
+                if progress != Progress::Pending || self.left().is_zero() {
                     break;
                 }
             }
         }
-        self.wait(submission)?;
+        self.wait(&batch)?;
         if load(words::DONE) != token {
             return Err(Stop::Failed(
                 "the kernel ended without leaving its last word".to_owned(),

@@ -5,15 +5,14 @@
 //! barrier behind the first dispatch, whose time is missing then. The next timestamp makes it wait for them. So there the
 //! launch lies between two passes of nothing, each between two timestamps, the first of which counts.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use super::wait::{LostFlag, lock};
+use super::status::{Mirror, PendingMirror};
+use super::submissions::Submissions;
 
 /// Timestamps in one query set; two for each launch, or four.
 const QUERIES: u32 = 512;
-/// How long timestamps may be on their way when their batch has completed.
-const CALLBACK_TIME: Duration = Duration::from_secs(10);
 
 /// Why a launch has no GPU time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,67 +34,8 @@ pub enum ProfilingError {
     Unreadable,
 }
 
-/// The timestamps of one set of queries, on their way to the host.
-#[derive(Debug, Default)]
-struct Ticks {
-    way: Mutex<Way>,
-    arrived: Condvar,
-}
-
-#[derive(Debug, Default)]
-enum Way {
-    /// Their batch is not submitted.
-    #[default]
-    Open,
-    /// Mapped as soon as the batch has completed. The callback of that holds the other end.
-    Mapping(wgpu::Buffer, Weak<()>),
-    There(Vec<u64>),
-    /// They could not be mapped.
-    Gone,
-}
-
-impl Ticks {
-    fn arrive(&self, way: Way) {
-        *lock(&self.way) = way;
-        self.arrived.notify_all();
-    }
-
-    /// The timestamps, whose batch has completed. Another thread's poll may have collected the callback and not yet run
-    /// it; and wgpu drops the callbacks of a poll that another one has overtaken.
-    fn wait(&self, lost: &LostFlag, at: [usize; 2]) -> Option<[u64; 2]> {
-        let deadline = Instant::now() + CALLBACK_TIME;
-        let mut way = lock(&self.way);
-        loop {
-            match &*way {
-                Way::There(ticks) => return Some([*ticks.get(at[0])?, *ticks.get(at[1])?]),
-                Way::Mapping(staging, callback) => {
-                    if callback.strong_count() == 0 {
-                        // With the way in hand: the callback is gone and has brought nothing.
-                        let found = collect(staging);
-                        *way = found;
-                        continue;
-                    }
-                }
-                Way::Open | Way::Gone => return None,
-            }
-            if lost.is_raised() || Instant::now() >= deadline {
-                return None;
-            }
-            let waited = (self.arrived).wait_timeout(way, Duration::from_millis(1));
-            way = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-}
-
-/// What stands in memory that should be mapped.
-fn collect(staging: &wgpu::Buffer) -> Way {
-    let way = match staging.get_mapped_range(..) {
-        Ok(view) => Way::There(bytemuck::pod_collect_to_vec(&view[..])),
-        Err(_) => Way::Gone,
-    };
-    staging.unmap();
-    way
-}
+/// The timestamps of one set of queries, on their way to the host: where they will be, once their batch is closed.
+type Ticks = OnceLock<Mirror>;
 
 /// One set of queries, filled by at most one batch at a time.
 #[derive(Debug)]
@@ -149,11 +89,17 @@ impl TimingSlot {
         }
     }
 
-    /// The GPU time between the two timestamps, whose batch has completed; `None` where they do not come.
-    pub(crate) fn duration(&self, lost: &LostFlag) -> Option<Duration> {
+    /// The GPU time between the two timestamps, whose batch has ended; `None` where they do not come.
+    pub(crate) fn duration(&self, submissions: &Submissions) -> Option<Duration> {
+        let mirror = self.ticks.get()?;
+        let words = mirror.wait(submissions)?;
+        let tick = |at: usize| {
+            let [low, high] = [*words.get(2 * at)?, *words.get(2 * at + 1)?];
+            Some(u64::from(low) | u64::from(high) << 32)
+        };
         let first = self.first as usize;
-        let [begin, end] = self.ticks.wait(lost, [first, first + 1])?;
-        let nanoseconds = end.saturating_sub(begin) as f64 * f64::from(self.period);
+        let nanoseconds =
+            tick(first + 1)?.saturating_sub(tick(first)?) as f64 * f64::from(self.period);
         Some(Duration::from_nanos(nanoseconds as u64))
     }
 }
@@ -163,7 +109,6 @@ impl TimingSlot {
 pub(crate) struct Profiler {
     period: f32,
     open: Vec<Set>,
-    resolved: Vec<(wgpu::Buffer, Arc<Ticks>)>,
 }
 
 impl Profiler {
@@ -171,7 +116,6 @@ impl Profiler {
         Self {
             period: queue.get_timestamp_period(),
             open: Vec::new(),
-            resolved: Vec::new(),
         }
     }
 
@@ -201,8 +145,13 @@ impl Profiler {
         }
     }
 
-    /// Records the copies that bring the batch's timestamps home.
-    pub(crate) fn resolve(&mut self, device: &wgpu::Device, encoder: &mut wgpu::CommandEncoder) {
+    /// Records the copies that bring the batch's timestamps home, to be mapped when it was submitted.
+    pub(crate) fn resolve(
+        &mut self,
+        device: &wgpu::Device,
+        encoder: &mut wgpu::CommandEncoder,
+        mirrors: &mut Vec<PendingMirror>,
+    ) {
         for set in self.open.drain(..) {
             let bytes = u64::from(set.used) * 8;
             let buffer = |label, usage| {
@@ -223,67 +172,10 @@ impl Profiler {
             );
             encoder.resolve_query_set(&set.queries, 0..set.used, &resolve, 0);
             encoder.copy_buffer_to_buffer(&resolve, 0, &staging, 0, bytes);
-            self.resolved.push((staging, set.ticks));
-        }
-    }
-
-    /// Maps the copies of the batch that was just submitted.
-    pub(crate) fn submitted(&mut self) {
-        for (staging, ticks) in self.resolved.drain(..) {
-            let (mapped, callback) = (staging.clone(), Arc::new(()));
-            ticks.arrive(Way::Mapping(staging.clone(), Arc::downgrade(&callback)));
-            staging.map_async(wgpu::MapMode::Read, .., move |result| {
-                ticks.arrive(match result {
-                    Ok(()) => collect(&mapped),
-                    Err(_) => Way::Gone,
-                });
-                drop(callback);
-            });
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Context;
-    use crate::device::hooks;
-
-    #[test]
-    fn timestamps_whose_callback_is_gone_are_collected() {
-        let _alone = hooks::alone();
-        let context = Context::new().unwrap();
-        for adapter in context.adapters() {
-            let device = context.device_at(adapter.index).unwrap();
-            let staging = |mapped| {
-                device.raw().create_buffer(&wgpu::BufferDescriptor {
-                    label: None,
-                    size: 32,
-                    usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                    mapped_at_creation: mapped,
-                })
-            };
-            let lost = LostFlag::default();
-            let mapped = staging(true);
-            let words: [u64; 4] = [7, 8, 1 << 40, 3];
-            let mut view = mapped.get_mapped_range_mut(..).unwrap();
-            view.copy_from_slice(bytemuck::cast_slice(&words));
-            drop(view);
-            let ticks = Ticks::default();
-            assert_eq!(ticks.wait(&lost, [0, 1]), None);
-            ticks.arrive(Way::Mapping(mapped, Weak::new()));
-            assert_eq!(ticks.wait(&lost, [2, 3]), Some([1 << 40, 3]));
-            // And they stay; there are none behind the last.
-            assert_eq!(ticks.wait(&lost, [0, 1]), Some([7, 8]));
-            assert_eq!(ticks.wait(&lost, [3, 4]), None);
-            // Memory that nobody mapped holds none.
-            ticks.arrive(Way::Mapping(staging(false), Weak::new()));
-            assert_eq!(ticks.wait(&lost, [0, 1]), None);
-            // Nobody waits for those of a device that is gone.
-            let callback = Arc::new(());
-            ticks.arrive(Way::Mapping(staging(false), Arc::downgrade(&callback)));
-            lost.raise("gone");
-            assert_eq!(ticks.wait(&lost, [0, 1]), None);
+            let pending = PendingMirror::of(staging);
+            // One batch fills a set, and is closed once.
+            let _ = set.ticks.set(pending.mirror());
+            mirrors.push(pending);
         }
     }
 }

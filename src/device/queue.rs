@@ -5,47 +5,21 @@
 //! of a batch are gathered on the host and written with a single copy when the batch is submitted.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::DeviceShared;
-use super::follower::Follower;
 use super::gate::Gates;
-use super::outcome::{ExecutionError, Outcome};
-use super::prints::Job;
+use super::outcome::ExecutionError;
 use super::profile::{Profiler, TimingSlot};
-use super::status::{Mirror, Record, StatusPool};
-use super::wait::{LostFlag, Progress, lock, wait_for};
+use super::status::{PendingMirror, Record, StatusPool};
+pub(crate) use super::submissions::Batch;
+use super::submissions::ClosedBatch;
 
-/// One submission: open while commands are recorded, then on its way, then complete.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    submitted: OnceLock<Result<wgpu::SubmissionIndex, Arc<ExecutionError>>>,
-}
+mod settle;
 
-impl Batch {
-    /// One that went without being recorded here.
-    pub(crate) fn sent(index: wgpu::SubmissionIndex) -> Self {
-        Self {
-            submitted: OnceLock::from(Ok(index)),
-        }
-    }
-
-    /// `None` while the batch is still open.
-    pub(crate) fn submission(&self) -> Option<&Result<wgpu::SubmissionIndex, Arc<ExecutionError>>> {
-        self.submitted.get()
-    }
-}
-
-/// A launch whose outcome is not known yet.
-struct Unsettled {
-    batch: Arc<Batch>,
-    outcome: Arc<Outcome>,
-    watch: Option<Watch>,
-    mirror: Option<Mirror>,
-    prints: Option<Arc<Job>>,
-    follower: Option<Arc<dyn Follower>>,
-}
+use settle::Unsettled;
 
 /// Turns a status record into the verdict of its launch.
 pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
@@ -130,12 +104,13 @@ impl Queue {
     pub(crate) fn lock<'d>(&'d self, device: &'d DeviceShared) -> Recorder<'d> {
         Recorder {
             device,
-            state: lock(&self.state),
+            state: self.state.lock(),
         }
     }
 }
 
-/// The queue, held: everything recorded through one recorder is consecutive.
+/// The queue, held: everything recorded through one recorder is consecutive, but for what [`Recorder::flush`] and
+/// [`Recorder::commit`] let in between, which let go of the queue while wgpu submits.
 pub(crate) struct Recorder<'d> {
     device: &'d DeviceShared,
     state: MutexGuard<'d, State>,
@@ -147,15 +122,16 @@ impl Recorder<'_> {
         Arc::clone(&self.state.batch)
     }
 
+    /// Whether something was recorded that wgpu may not have yet, so that its own writes would overtake it.
     pub(crate) fn has_commands(&self) -> bool {
-        self.state.commands > 0
+        self.state.commands > 0 || self.device.submissions.last_in_line().is_some()
     }
 
     pub(crate) fn submissions(&self) -> u64 {
         self.state.submissions
     }
 
-    /// Makes room for `bytes` of uniform values, flushing the batch when its ring is full.
+    /// Makes room for `bytes` of uniform values, closing the batch when its ring is full.
     pub(crate) fn reserve_uniforms(&mut self, bytes: usize) {
         let ring = &self.state.uniforms;
         let capacity = ring.buffer.as_ref().map_or(0, wgpu::Buffer::size) as usize;
@@ -163,8 +139,11 @@ impl Recorder<'_> {
             return;
         }
         if !ring.data.is_empty() {
-            // The values recorded so far belong to the buffer that is full.
-            let _ = self.flush();
+            // The values recorded so far belong to the buffer that is full. It is submitted with the next command: the
+            // queue stays in hand here.
+            if self.close().is_none() {
+                self.state.uniforms.data.clear();
+            }
         }
         if bytes > capacity || capacity == 0 {
             let size = bytes.next_power_of_two().max(64 << 10) as u64;
@@ -215,44 +194,21 @@ impl Recorder<'_> {
             .clone()
     }
 
-    /// Takes a status record, waiting for the oldest guarded launch when all are in flight.
-    pub(crate) fn take_record(&mut self) -> Result<(u32, u32), Arc<ExecutionError>> {
+    /// Takes a status record; `None` when all are in flight, see [`DeviceShared::limit_records`].
+    pub(crate) fn take_record(&mut self) -> Option<(u32, u32)> {
         let _ = self.status_buffer();
-        loop {
-            let Some(pool) = self.state.status.as_mut() else {
-                return Ok((0, 0));
-            };
-            if let Some(record) = pool.take() {
-                let offset = pool.offset(record);
-                if !pool.is_live() {
-                    self.end_pass();
-                    self.open_encoder();
-                    let state = &mut *self.state;
-                    if let (Some(pool), Some(encoder)) = (&state.status, state.encoder.as_mut()) {
-                        pool.prepare(encoder, record);
-                    }
-                }
-                return Ok((record, offset));
+        let pool = self.state.status.as_mut()?;
+        let record = pool.take()?;
+        let offset = pool.offset(record);
+        if !pool.is_live() {
+            self.end_pass();
+            self.open_encoder();
+            let state = &mut *self.state;
+            if let (Some(pool), Some(encoder)) = (&state.status, state.encoder.as_mut()) {
+                pool.prepare(encoder, record);
             }
-            let oldest = self.state.unsettled.front().map(|u| Arc::clone(&u.batch));
-            let Some(oldest) = oldest else {
-                // Never: whoever takes a record and does not launch gives it back.
-                return Err(Arc::new(ExecutionError::Refused {
-                    message: "no status record is free".to_owned(),
-                }));
-            };
-            if oldest.submission().is_none() {
-                self.flush()?;
-            }
-            self.device.residents.awaited(&oldest);
-            if let Some(Ok(index)) = oldest.submission()
-                && let Progress::Lost(reason) =
-                    wait_for(&self.device.raw, &self.device.lost, index, None)
-            {
-                return Err(Arc::new(ExecutionError::DeviceLost { reason }));
-            }
-            self.settle();
         }
+        Some((record, offset))
     }
 
     /// Takes a record back that no launch will use.
@@ -260,38 +216,6 @@ impl Recorder<'_> {
         if let Some(pool) = self.state.status.as_mut() {
             pool.release(record);
         }
-    }
-
-    /// Remembers a launch whose outcome must be settled when its batch is done.
-    pub(crate) fn watch(
-        &mut self,
-        outcome: &Arc<Outcome>,
-        watch: Option<Watch>,
-        prints: Option<Arc<Job>>,
-        follower: Option<Arc<dyn Follower>>,
-    ) {
-        let batch = self.batch();
-        if let Some(job) = &prints {
-            self.device.prints.recorded(job);
-        }
-        self.state.unsettled.push_back(Unsettled {
-            batch,
-            outcome: Arc::clone(outcome),
-            watch,
-            mirror: None,
-            prints,
-            follower,
-        });
-    }
-
-    /// The batch of the first launch that is not settled.
-    pub(crate) fn first_unsettled(&self) -> Option<Arc<Batch>> {
-        self.state.unsettled.front().map(|u| Arc::clone(&u.batch))
-    }
-
-    /// The batch of the last launch that is not settled.
-    pub(crate) fn last_unsettled(&self) -> Option<Arc<Batch>> {
-        self.state.unsettled.back().map(|u| Arc::clone(&u.batch))
     }
 
     /// Records one launch; `timing` asks for a pass of its own between two timestamps.
@@ -382,127 +306,119 @@ impl Recorder<'_> {
         &mut self.state.gates
     }
 
-    /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full.
+    /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full. The last
+    /// that is done with a recorder, since it may let go of the queue.
     pub(crate) fn commit(&mut self) {
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
         if commands >= full && self.state.gates.may_go(commands / full.max(1)) {
             // The batch's events carry what went wrong.
             let _ = self.flush();
+        } else if let Some(closed) = self.device.submissions.last_waiting() {
+            // It was closed because it had too many values.
+            self.submit_until(&closed);
         }
     }
 
     /// Submits the open batch, if it has commands, after what it waits for: others are better asked to open the gates
-    /// before they take the queue ([`DeviceShared::open_gates`]).
+    /// before they take the queue ([`DeviceShared::open_gates`]). Lets go of the queue meanwhile: wgpu runs callbacks of
+    /// the program while it submits. Inside a callback that a submission runs, the batch is submitted at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
-        if self.state.encoder.is_none() {
+        loop {
+            let closed = self.state.gates.closed().to_vec();
+            if closed.is_empty() || self.state.encoder.is_none() {
+                break;
+            }
+            MutexGuard::unlocked(&mut self.state, || {
+                for gate in closed {
+                    gate.open(None);
+                }
+            });
+        }
+        let own = self.close();
+        if own.is_none() {
             // Values of launches that were refused: nothing recorded uses them.
             self.state.uniforms.data.clear();
-            return Ok(());
         }
-        self.state.gates.open();
-        self.end_pass();
-        let device = self.device;
-        device.residents.submitting();
-        let state = &mut *self.state;
-        let Some(mut encoder) = state.encoder.take() else {
+        let Some(last) = own
+            .clone()
+            .or_else(|| self.device.submissions.last_in_line())
+        else {
             return Ok(());
         };
-        let batch = std::mem::take(&mut state.batch);
-        state.commands = 0;
-        let records_used = state
-            .unsettled
-            .iter()
-            .any(|u| Arc::ptr_eq(&u.batch, &batch) && u.watch.is_some());
-        let data = std::mem::take(&mut state.uniforms.data);
-        let (result, error) = super::capture(&device.raw, || {
-            let mirror = match &state.status {
-                Some(pool) if records_used => pool.collect(&device.raw, &mut encoder),
-                _ => None,
-            };
-            if let Some(profiler) = state.profiler.as_mut() {
-                profiler.resolve(&device.raw, &mut encoder);
-            }
-            if let (Some(buffer), false) = (&state.uniforms.buffer, data.is_empty()) {
-                device.queue_raw.write_buffer(buffer, 0, &data);
-            }
-            let index = device.queue_raw.submit([encoder.finish()]);
-            if let Some(profiler) = state.profiler.as_mut() {
-                profiler.submitted();
-            }
-            (index, mirror.map(super::status::PendingMirror::map))
-        });
-        // Keep the allocation for the next batch.
-        state.uniforms.data = data;
-        state.uniforms.data.clear();
-        state.submissions += 1;
-
-        let (index, mirror) = result;
-        let verdict = match (device.lost.get(), error) {
-            (Some(reason), _) => Err(Arc::new(ExecutionError::DeviceLost { reason })),
-            (None, Some(error)) => Err(Arc::new(ExecutionError::Refused {
-                message: error.to_string(),
-            })),
-            (None, None) => Ok(index),
-        };
-        for unsettled in &mut state.unsettled {
-            if Arc::ptr_eq(&unsettled.batch, &batch) {
-                unsettled.mirror.clone_from(&mirror);
-                if let (Some(job), Ok(_)) = (&unsettled.prints, &verdict) {
-                    device.prints.submitted(job);
-                }
-                if let (Some(follower), Ok(_)) = (&unsettled.follower, &verdict) {
-                    follower.submitted();
-                }
-            }
-        }
-        let answer = verdict.as_ref().map(|_| ()).map_err(Arc::clone);
-        let _ = batch.submitted.set(verdict);
+        self.submit_until(&last);
         self.settle();
-        answer
+        match own.as_ref().and_then(|own| own.submission()) {
+            Some(Err(error)) => Err(Arc::clone(error)),
+            _ => Ok(()),
+        }
     }
 
-    /// Settles the outcomes of all launches whose batch is known to have ended.
-    pub(crate) fn settle(&mut self) {
+    /// Submits `commands` in front of the open batch, and at once.
+    pub(crate) fn submit_now(
+        &mut self,
+        commands: wgpu::CommandBuffer,
+    ) -> Result<Arc<Batch>, Arc<ExecutionError>> {
+        let closed = ClosedBatch::of(commands);
+        let batch = Arc::clone(&closed.batch);
+        self.device.submissions.enqueue(closed);
+        self.submit_until(&batch);
+        match batch.submission() {
+            Some(Err(error)) => Err(Arc::clone(error)),
+            _ => Ok(batch),
+        }
+    }
+
+    fn submit_until(&mut self, batch: &Batch) {
+        let device = self.device;
+        device.residents.submitting();
+        MutexGuard::unlocked(&mut self.state, || {
+            device.submissions.drive(&device.queue_raw, batch);
+        });
+    }
+
+    /// Puts the open batch in line, if it has commands.
+    fn close(&mut self) -> Option<Arc<Batch>> {
+        self.end_pass();
         let device = self.device;
         let state = &mut *self.state;
-        while let Some(first) = state.unsettled.front() {
-            let verdict = match first.batch.submission() {
-                None => break,
-                Some(Err(error)) => Some(Err((**error).clone())),
-                Some(Ok(index)) => {
-                    match wait_for(&device.raw, &device.lost, index, Some(Duration::ZERO)) {
-                        Progress::Pending => break,
-                        Progress::Lost(reason) => Some(Err(ExecutionError::DeviceLost { reason })),
-                        Progress::Done => None,
-                    }
-                }
-            };
-            let own = match (verdict, &first.watch, &state.status) {
-                (Some(verdict), _, _) => verdict,
-                (None, None, _) | (None, _, None) => Ok(()),
-                (None, Some(watch), Some(pool)) => {
-                    match pool.read(watch.record, first.mirror.as_ref()) {
-                        Some(record) => (watch.decode)(&record),
-                        None => Err(ExecutionError::Refused {
-                            message: "the launch's status record could not be read back".into(),
-                        }),
-                    }
-                }
-            };
-            let ended = matches!(first.batch.submission(), Some(Ok(_))) && !device.lost.is_raised();
-            if let Some(follower) = &first.follower {
-                follower.ended(ended);
+        let mut encoder = state.encoder.take()?;
+        let batch = std::mem::take(&mut state.batch);
+        state.commands = 0;
+        state.submissions += 1;
+        let own = |unsettled: &&mut Unsettled| Arc::ptr_eq(&unsettled.batch, &batch);
+        let records_used = (state.unsettled.iter_mut().filter(own)).any(|one| one.watch.is_some());
+        let mut mirrors = Vec::new();
+        let (commands, refused) = super::capture(&device.raw, || {
+            if let (Some(pool), true) = (&state.status, records_used) {
+                mirrors.extend(pool.collect(&device.raw, &mut encoder));
             }
-            let failed = (first.prints.as_ref()).and_then(|job| device.prints.settle(job, ended));
-            // What the status record tells came first: wrong values are why assertions fail.
-            let own = own.and_then(|()| failed.map_or(Ok(()), Err));
-            first.outcome.settle(own);
-            if let Some(done) = state.unsettled.pop_front()
-                && let (Some(watch), Some(pool)) = (done.watch, state.status.as_mut())
-            {
-                pool.release(watch.record);
+            if let Some(profiler) = state.profiler.as_mut() {
+                profiler.resolve(&device.raw, &mut encoder, &mut mirrors);
             }
+            encoder.finish()
+        });
+        let mirror = mirrors.first().filter(|_| records_used);
+        let mirror = mirror.map(PendingMirror::mirror);
+        let mut hooks = Vec::new();
+        for unsettled in state.unsettled.iter_mut().filter(own) {
+            unsettled.mirror.clone_from(&mirror);
+            hooks.extend(unsettled.hooks(device));
         }
+        let spare = device.submissions.spare();
+        let values = std::mem::replace(&mut state.uniforms.data, spare);
+        let ring = state.uniforms.buffer.clone();
+        device.submissions.enqueue(ClosedBatch {
+            batch: Arc::clone(&batch),
+            commands,
+            uniforms: ring
+                .filter(|_| !values.is_empty())
+                .map(|ring| (ring, values)),
+            gates: std::mem::take(&mut state.gates),
+            mirrors,
+            hooks,
+            refused,
+        });
+        Some(batch)
     }
 }
 
@@ -549,15 +465,5 @@ impl OpenPass {
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue").finish_non_exhaustive()
-    }
-}
-
-impl LostFlag {
-    /// The error of everything that is asked of a device that is gone.
-    pub(crate) fn check(&self) -> Result<(), ExecutionError> {
-        match self.get() {
-            Some(reason) => Err(ExecutionError::DeviceLost { reason }),
-            None => Ok(()),
-        }
     }
 }

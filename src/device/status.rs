@@ -4,10 +4,11 @@
 //! device has live memory the host reads the record where the kernel wrote it; elsewhere the batch
 //! copies the records it used into a buffer that is mapped when the batch is done.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use super::live::LiveBuffer;
+use super::mapping::{Mapped, Mapping};
+use super::submissions::{Pace, Submissions};
 use super::wait::lock;
 use super::words::Words;
 
@@ -20,8 +21,6 @@ pub(crate) type Record = [u32; RECORD_WORDS as usize];
 
 /// Records in one pool: more guarded launches than this in flight make the queue wait for the oldest.
 const RECORDS: u32 = 256;
-/// How long the callback of a finished copy may take to be run.
-const CALLBACK_TIME: Duration = Duration::from_secs(1);
 
 /// The records of one device.
 #[derive(Debug)]
@@ -39,10 +38,28 @@ enum Memory {
 
 /// What the kernels of one batch wrote, once it can be read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Mirror(Arc<(Mutex<Option<Arrival>>, Condvar)>);
+pub(crate) struct Mirror(Arc<Mutex<Copied>>);
 
-/// The words, or `None` where they could not be read.
-type Arrival = Option<Vec<u32>>;
+#[derive(Debug, Default)]
+enum Copied {
+    /// The batch is not submitted.
+    #[default]
+    Open,
+    Mapping(Mapping),
+    There(Arc<Vec<u32>>),
+    /// The words cannot be had.
+    Gone,
+}
+
+/// What there is of something that a kernel wrote.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reading<T> {
+    There(T),
+    /// The copy is not mapped yet: the next poll behind the end of the batch maps it.
+    Pending,
+    /// It cannot be read back.
+    Gone,
+}
 
 /// A batch's copy of the records, to be mapped after it has been submitted.
 pub(crate) struct PendingMirror {
@@ -93,6 +110,11 @@ impl StatusPool {
         Some(record)
     }
 
+    /// Whether all records are in flight.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+
     pub(crate) fn release(&mut self, record: u32) {
         self.free.push(record);
     }
@@ -135,43 +157,74 @@ impl StatusPool {
         })
     }
 
-    /// A record, or `None` while it cannot be read yet.
-    pub(crate) fn read(&self, record: u32, mirror: Option<&Mirror>) -> Option<Record> {
+    /// A record, whose batch has ended.
+    pub(crate) fn read(&self, record: u32, mirror: Option<&Mirror>) -> Reading<Record> {
         let at = u64::from(self.offset(record));
         let mut words = Record::default();
         match (&self.memory, mirror) {
             (Memory::Live(live), _) => {
                 for (word, index) in words.iter_mut().zip(0u64..) {
-                    *word = live.load_u32(at + 4 * index)?;
+                    match live.load_u32(at + 4 * index) {
+                        Some(found) => *word = found,
+                        None => return Reading::Gone,
+                    }
                 }
             }
             (Memory::Mirrored(_), Some(mirror)) => {
-                let (arrival, arrived) = &*mirror.0;
-                // Another thread that polls may have taken the callback and not run it yet. It may run
-                // others before, which want locks that are held here: the wait is bounded.
-                let (arrival, _) = arrived
-                    .wait_timeout_while(lock(arrival), CALLBACK_TIME, |a| a.is_none())
-                    .unwrap_or_else(PoisonError::into_inner);
+                let there = match mirror.words() {
+                    Reading::There(there) => there,
+                    Reading::Pending => return Reading::Pending,
+                    Reading::Gone => return Reading::Gone,
+                };
                 let first = (at / 4) as usize;
-                let there = arrival.as_ref()?.as_ref()?;
-                let there = there.get(first..first + words.len())?;
-                words.copy_from_slice(there);
+                match there.get(first..first + words.len()) {
+                    Some(there) => words.copy_from_slice(there),
+                    None => return Reading::Gone,
+                }
             }
-            (Memory::Mirrored(_), None) => return None,
+            (Memory::Mirrored(_), None) => return Reading::Gone,
         }
-        Some(words)
+        Reading::There(words)
     }
 }
 
 impl Mirror {
-    /// Takes all words, once they are there: the batch has completed. `None` where they cannot be had.
-    pub(crate) fn take(&self) -> Option<Vec<u32>> {
-        let (arrival, arrived) = &*self.0;
-        arrived
-            .wait_timeout_while(lock(arrival), CALLBACK_TIME, |a| a.is_none())
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
-            .take()?
+    /// All words, whose batch has ended. Never waits: whoever finds them pending polls, and asks again.
+    pub(crate) fn words(&self) -> Reading<Arc<Vec<u32>>> {
+        let mut copied = lock(&self.0);
+        if let Copied::Mapping(mapping) = &*copied {
+            *copied = match mapping.state() {
+                Mapped::Pending => return Reading::Pending,
+                Mapped::Ready => match mapping.take(bytemuck::pod_collect_to_vec) {
+                    Ok(words) => Copied::There(Arc::new(words)),
+                    Err(_) => Copied::Gone,
+                },
+                Mapped::Failed(_) => Copied::Gone,
+            };
+        }
+        match &*copied {
+            Copied::There(words) => Reading::There(Arc::clone(words)),
+            Copied::Open | Copied::Gone | Copied::Mapping(_) => Reading::Gone,
+        }
+    }
+}
+
+impl Mirror {
+    /// All words, whose batch has ended, or nothing where they cannot be had. Asks wgpu for them; not to be called with a
+    /// lock that callbacks of the program may want.
+    pub(crate) fn wait(&self, submissions: &Submissions) -> Option<Arc<Vec<u32>>> {
+        let mut pace = Pace::default();
+        loop {
+            match self.words() {
+                Reading::There(words) => return Some(words),
+                Reading::Gone => return None,
+                Reading::Pending if submissions.lost().is_raised() => return None,
+                Reading::Pending => {
+                    submissions.collect();
+                    pace.rest(None);
+                }
+            }
+        }
     }
 }
 
@@ -184,25 +237,60 @@ impl PendingMirror {
         }
     }
 
-    /// Maps the copy; the words arrive when the device is polled after the batch has completed.
-    pub(crate) fn map(self) -> Mirror {
-        let mirror = self.mirror.clone();
-        let (buffer, target) = (self.buffer.clone(), self.mirror);
-        self.buffer
-            .map_async(wgpu::MapMode::Read, .., move |result| {
-                let mapped = result.is_ok();
-                let words = result.ok().and_then(|()| {
-                    let view = buffer.get_mapped_range(..).ok()?;
-                    Some(bytemuck::pod_collect_to_vec(&view[..]))
-                });
-                // Before anybody knows: the buffer may be used again at once.
-                if mapped {
-                    buffer.unmap();
+    /// Where the words will be.
+    pub(crate) fn mirror(&self) -> Mirror {
+        self.mirror.clone()
+    }
+
+    /// Maps the copy: its batch was submitted.
+    pub(crate) fn map(self, device: &wgpu::Device) {
+        let mapping = Mapping::begin(device, &self.buffer, 0..self.buffer.size());
+        *lock(&self.mirror.0) = Copied::Mapping(mapping);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Context;
+    use crate::device::hooks;
+
+    #[test]
+    fn words_are_there_when_the_copy_is_mapped() {
+        let _alone = hooks::alone();
+        let context = Context::new().unwrap();
+        for adapter in context.adapters() {
+            let device = context.device_at(adapter.index).unwrap();
+            let raw = device.raw();
+            let pool = StatusPool::new(raw, None, 64);
+            let Memory::Mirrored(records) = &pool.memory else {
+                panic!("records in live memory");
+            };
+            let mut words = vec![0u32; (records.size() / 4) as usize];
+            words[16..32].copy_from_slice(&[9; 16]);
+            device
+                .raw_queue()
+                .write_buffer(records, 0, bytemuck::cast_slice(&words));
+            let mut encoder =
+                raw.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let pending = pool.collect(raw, &mut encoder).unwrap();
+            let mirror = pending.mirror();
+            // Nothing was submitted.
+            assert_eq!(mirror.words(), Reading::Gone);
+            device.raw_queue().submit([encoder.finish()]);
+            pending.map(raw);
+            let submissions = &device.shared.submissions;
+            let found = loop {
+                match pool.read(1, Some(&mirror)) {
+                    Reading::Pending => submissions.collect(),
+                    found => break found,
                 }
-                let (arrival, arrived) = &*target.0;
-                *lock(arrival) = Some(words);
-                arrived.notify_all();
-            });
-        mirror
+            };
+            assert_eq!(found, Reading::There([9; 16]));
+            // And they stay.
+            assert_eq!(pool.read(0, Some(&mirror)), Reading::There([0; 16]));
+            assert_eq!(pool.read(300, Some(&mirror)), Reading::Gone);
+            assert_eq!(pool.read(0, None), Reading::Gone);
+        }
     }
 }

@@ -172,7 +172,7 @@ impl Window {
     }
 
     /// The size of a page in bytes, a power of two.
-    #[cfg(test)]
+    #[cfg(all(test, unix, target_pointer_width = "64"))]
     pub(crate) fn page_size(&self) -> u64 {
         self.page
     }
@@ -183,7 +183,7 @@ impl Window {
     }
 
     /// The offset of `address`, if it lies in the window (committed or not).
-    #[cfg(test)]
+    #[cfg(all(test, unix, target_pointer_width = "64"))]
     pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         let offset = address.checked_sub(self.base.as_ptr().addr() as u64)?;
         (offset < self.size).then_some(offset)

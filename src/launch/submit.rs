@@ -28,7 +28,7 @@ enum Attempt {
     Submitted(Event),
     /// There is no room yet for some of the arguments.
     Lacks(Missing),
-    /// The heap has grown meanwhile.
+    /// The heap has grown meanwhile, or others have taken the last status record.
     Overtaken,
 }
 
@@ -51,6 +51,9 @@ impl Launch {
             callee.ready(&self.kernel.interface().entry)?;
         }
         loop {
+            if self.kernel.shared.compiled.report.is_some() {
+                self.kernel.device.limit_records();
+            }
             match self.attempt()? {
                 Attempt::Submitted(event) => {
                     if let Some(callee) = &callee {
@@ -186,10 +189,11 @@ impl Launch {
         }
         let record = match report {
             Some(_) => match queue.take_record() {
-                Ok(record) => Some(record),
-                Err(error) => {
+                Some(record) => Some(record),
+                None => {
+                    // Others have taken the last one.
                     self.give_back_prints(prints.as_ref());
-                    return Err(error.into());
+                    return Ok(Attempt::Overtaken);
                 }
             },
             None => None,

@@ -290,7 +290,8 @@ impl Device {
     /// Makes a buffer of `len` zeroed values.
     ///
     /// # Errors
-    /// [`MemoryError::TooLarge`], [`MemoryError::OutOfMemory`], [`MemoryError::ZeroSized`].
+    /// [`MemoryError::TooLarge`], [`MemoryError::OutOfMemory`], [`MemoryError::ZeroSized`];
+    /// [`MemoryError::Execution`] where the device is lost.
     pub fn zeroed<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>, MemoryError> {
         DeviceBuffer::allocate(&self.shared, len as u64)
     }
@@ -371,7 +372,10 @@ impl<T: Pod> DeviceBuffer<T> {
             })
         });
         match error {
-            None => Ok(Self::wrap(device, raw, len)),
+            None => {
+                device.submissions.made(&raw).map_err(Arc::new)?;
+                Ok(Self::wrap(device, raw, len))
+            }
             Some(wgpu::Error::OutOfMemory { .. }) => Err(MemoryError::OutOfMemory {
                 bytes,
                 device: name(),

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -13,8 +13,10 @@ use bytemuck::Pod;
 use super::MemoryRoom;
 use super::buffer::{DeviceBuffer, MemoryError, bounds};
 use super::staging::StagingPool;
+use crate::device::mapping::{Mapped, Mapping};
 use crate::device::outcome::{ExecutionError, Outcome};
-use crate::device::wait::{Progress, lock, wait_for};
+use crate::device::submissions::{Batch, Progress};
+use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
 
 /// Why there are no values.
@@ -42,24 +44,44 @@ pub enum ReadError {
 #[must_use = "a read-back that nobody asks for its values was a copy for nothing"]
 pub struct ReadBack<T> {
     device: Arc<DeviceShared>,
-    index: Option<wgpu::SubmissionIndex>,
-    arrival: Arc<Arrival>,
-    /// What is mapped; `None` where the values were here from the beginning.
-    mapped: Option<Mapped>,
+    state: Mutex<State>,
     /// Launches of uncertain outcome that wrote what is read.
     depends_on: Vec<Arc<Outcome>>,
     element: PhantomData<fn() -> T>,
 }
 
-/// Memory with the bytes in it, once it is mapped.
-#[derive(Clone)]
-struct Mapped {
-    staging: wgpu::Buffer,
+/// Where the values are.
+enum State {
+    Coming(Arc<Coming>),
+    /// They were here from the beginning.
+    Here(Bytes),
+    Taken,
+}
+
+/// Values in memory that the device fills.
+struct Coming {
+    batch: Arc<Batch>,
+    mapping: Mapping,
+    /// Given back, unmapped, when the values were taken, or nobody wants them.
+    _staging: Staging,
     /// What was copied there.
     words: Range<u64>,
     /// What was asked for, in the buffer that it came from.
     bytes: Range<u64>,
+}
+
+/// Memory of a device's pool.
+struct Staging {
+    buffer: wgpu::Buffer,
     owner: Weak<DeviceShared>,
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if let Some(device) = self.owner.upgrade() {
+            pool(&device).give(self.buffer.clone());
+        }
+    }
 }
 
 /// Bytes on the host, in whole words: most values have the alignment of those, and need not be copied once more.
@@ -93,50 +115,6 @@ impl Bytes {
     }
 }
 
-impl Mapped {
-    /// The bytes; the memory is given back.
-    fn collect(self) -> Result<Bytes, String> {
-        let Range { start, end } = self.words;
-        let (skip, len) = (self.bytes.start - start, self.bytes.end - self.bytes.start);
-        let bytes = match self.staging.get_mapped_range(0..end - start) {
-            Ok(view) => Ok(Bytes::of(&view, skip as usize..(skip + len) as usize)),
-            Err(error) => Err(error.to_string()),
-        };
-        self.staging.unmap();
-        if let Some(device) = self.owner.upgrade() {
-            pool(&device).give(self.staging);
-        }
-        bytes
-    }
-}
-
-#[derive(Default)]
-struct Arrival {
-    state: Mutex<ArrivalState>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct ArrivalState {
-    bytes: Option<Result<Bytes, String>>,
-    taken: bool,
-    waker: Option<Waker>,
-}
-
-impl Arrival {
-    fn deliver(&self, bytes: Result<Bytes, String>) {
-        let waker = {
-            let mut state = lock(&self.state);
-            state.bytes = Some(bytes);
-            state.waker.take()
-        };
-        self.arrived.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
 fn pool(device: &DeviceShared) -> &StagingPool {
     &device.memory_room.get::<MemoryRoom>().staging
 }
@@ -167,19 +145,15 @@ impl<T: Pod> DeviceBuffer<T> {
         const WHAT: &str = "read";
         let range = bounds(range, self.len);
         let bytes = self.byte_range(WHAT, range.start, range.end.saturating_sub(range.start))?;
-        let arrival = Arc::new(Arrival::default());
         let device = Arc::clone(&self.shared.device);
-        let done = |index, mapped, depends_on| ReadBack {
+        let begun = |state, depends_on| ReadBack {
             device: Arc::clone(&device),
-            index,
-            arrival: Arc::clone(&arrival),
-            mapped,
+            state: Mutex::new(state),
             depends_on,
             element: PhantomData,
         };
         if bytes.is_empty() {
-            arrival.deliver(Ok(Bytes::of(&[], 0..0)));
-            return Ok(done(None, None, Vec::new()));
+            return Ok(begun(State::Here(Bytes::of(&[], 0..0)), Vec::new()));
         }
         self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
         // Whole words are copied; what surrounds the range is cut off on the host.
@@ -192,7 +166,7 @@ impl<T: Pod> DeviceBuffer<T> {
                 end: bytes.end,
             });
         }
-        let (staging, error) = capture(&device.raw, || {
+        let (buffer, error) = capture(&device.raw, || {
             pool(&device).take(&device.raw, last - first)
         });
         if let Some(error) = error {
@@ -201,11 +175,15 @@ impl<T: Pod> DeviceBuffer<T> {
                 message: error.to_string(),
             });
         }
+        let staging = Staging {
+            buffer: buffer.clone(),
+            owner: Arc::downgrade(&device),
+        };
         device.open_gates(None);
         let (batch, depends_on) = {
             let mut queue = device.queue.lock(&device);
             queue.encode(|encoder| {
-                encoder.copy_buffer_to_buffer(&self.shared.raw, first, &staging, 0, last - first);
+                encoder.copy_buffer_to_buffer(&self.shared.raw, first, &buffer, 0, last - first);
             });
             // With the queue in hand, so that nobody else's launch comes between.
             let depends_on = self.shared.depends_on(&bytes);
@@ -213,53 +191,29 @@ impl<T: Pod> DeviceBuffer<T> {
             queue.flush()?;
             (batch, depends_on)
         };
-        let index = match batch.submission() {
-            Some(Ok(index)) => index.clone(),
+        match batch.submission() {
+            Some(Ok(())) => {}
             Some(Err(error)) => return Err(Arc::clone(error).into()),
-            None => {
-                return Err(MemoryError::Refused {
-                    what: WHAT,
-                    message: "its batch was not submitted".into(),
-                });
-            }
-        };
-        let mapped = Mapped {
-            staging: staging.clone(),
+            None => return Err(Arc::new(ExecutionError::InCallback { what: "a read" }).into()),
+        }
+        let coming = Coming {
+            batch,
+            mapping: Mapping::begin(&device.raw, &buffer, 0..last - first),
+            _staging: staging,
             words: first..last,
             bytes,
-            owner: Arc::downgrade(&device),
         };
-        let (collected, target) = (mapped.clone(), Arc::clone(&arrival));
-        let ((), error) = capture(&device.raw, || {
-            staging.map_async(wgpu::MapMode::Read, 0..last - first, move |result| {
-                target.deliver(match result {
-                    Ok(()) => collected.collect(),
-                    Err(error) => Err(error.to_string()),
-                });
-            });
-        });
-        if let Some(error) = error {
-            return Err(MemoryError::Refused {
-                what: WHAT,
-                message: error.to_string(),
-            });
-        }
-        // The callback has the only other one, so that it shows when it is gone.
-        Ok(done(Some(index), Some(mapped), depends_on))
+        Ok(begun(State::Coming(Arc::new(coming)), depends_on))
     }
 }
 
 impl<T> ReadBack<T> {
     /// Values that are here already.
     pub(crate) fn ready(device: &Arc<DeviceShared>, bytes: Vec<u8>) -> Self {
-        let arrival = Arc::new(Arrival::default());
         let wanted = 0..bytes.len();
-        arrival.deliver(Ok(Bytes::of(&bytes, wanted)));
         Self {
             device: Arc::clone(device),
-            index: None,
-            arrival,
-            mapped: None,
+            state: Mutex::new(State::Here(Bytes::of(&bytes, wanted))),
             depends_on: Vec::new(),
             element: PhantomData,
         }
@@ -269,13 +223,48 @@ impl<T> ReadBack<T> {
     pub(crate) fn cast<U>(self) -> ReadBack<U> {
         ReadBack {
             device: self.device,
-            index: self.index,
-            arrival: self.arrival,
-            mapped: self.mapped,
+            state: self.state,
             depends_on: self.depends_on,
             element: PhantomData,
         }
     }
+}
+
+impl Coming {
+    /// Waits until the values can be read, for at most `timeout`.
+    fn arrive(&self, device: &DeviceShared, timeout: Option<Duration>) -> Result<(), ReadError> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let submissions = &device.submissions;
+        let lost = |reason| Err(Arc::new(ExecutionError::DeviceLost { reason }).into());
+        match submissions.wait(&self.batch, timeout) {
+            Progress::Done => {}
+            Progress::Pending => return Err(ReadError::Deadline),
+            Progress::Lost(reason) => return lost(reason),
+        }
+        match self.mapping.wait(submissions, deadline) {
+            Mapped::Ready => Ok(()),
+            Mapped::Pending => Err(ReadError::Deadline),
+            Mapped::Failed(message) => match device.lost.get() {
+                Some(reason) => lost(reason),
+                None => Err(mapping_refused(message)),
+            },
+        }
+    }
+
+    fn read(&self) -> Result<Bytes, ReadError> {
+        let (skip, len) = (
+            self.bytes.start - self.words.start,
+            self.bytes.end - self.bytes.start,
+        );
+        let wanted = skip as usize..(skip + len) as usize;
+        let read = self.mapping.take(|bytes| Bytes::of(bytes, wanted));
+        read.map_err(mapping_refused)
+    }
+}
+
+fn mapping_refused(message: String) -> ReadError {
+    let what = "mapping a read-back";
+    MemoryError::Refused { what, message }.into()
 }
 
 impl<T: Pod> ReadBack<T> {
@@ -308,51 +297,27 @@ impl<T: Pod> ReadBack<T> {
     }
 
     fn take(&self, timeout: Option<Duration>) -> Result<Vec<T>, ReadError> {
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        if let Some(index) = &self.index {
-            match wait_for(&self.device.raw, &self.device.lost, index, timeout) {
-                Progress::Done => {}
-                Progress::Pending => return Err(ReadError::Deadline),
-                Progress::Lost(reason) => {
-                    return Err(Arc::new(ExecutionError::DeviceLost { reason }).into());
-                }
-            }
+        if let Some(coming) = self.coming() {
+            coming.arrive(&self.device, timeout)?;
         }
-        // Another thread's poll may have collected the callback and not yet run it.
-        let mut state = lock(&self.arrival.state);
-        while state.bytes.is_none() {
-            if state.taken {
-                return Err(ReadError::Taken);
-            }
-            if let Some(bytes) = self.left_behind(&state) {
-                state.bytes = Some(bytes);
-                break;
-            }
-            if deadline.is_some_and(|end| Instant::now() >= end) {
-                return Err(ReadError::Deadline);
-            }
-            let waited = self
-                .arrival
-                .arrived
-                .wait_timeout(state, Duration::from_millis(1));
-            state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
-        }
-        let bytes = state.bytes.take();
-        state.taken = true;
-        drop(state);
-        self.open(bytes)
+        self.open()
     }
 
-    /// The bytes for which no callback will come: wgpu drops those of a poll that another one has overtaken. Whether the
-    /// memory is mapped shows when it is asked for.
-    fn left_behind(&self, arrival: &ArrivalState) -> Option<Result<Bytes, String>> {
-        // With the state in hand: a callback that is there cannot deliver now, and so is not gone either.
-        let mapped = self.mapped.as_ref()?;
-        (arrival.bytes.is_none() && Arc::strong_count(&self.arrival) == 1)
-            .then(|| mapped.clone().collect())
+    fn coming(&self) -> Option<Arc<Coming>> {
+        match &*lock(&self.state) {
+            State::Coming(coming) => Some(Arc::clone(coming)),
+            State::Here(_) | State::Taken => None,
+        }
     }
 
-    fn open(&self, bytes: Option<Result<Bytes, String>>) -> Result<Vec<T>, ReadError> {
+    /// The values, out of what has arrived.
+    fn open(&self) -> Result<Vec<T>, ReadError> {
+        let taken = std::mem::replace(&mut *lock(&self.state), State::Taken);
+        let bytes = match taken {
+            State::Coming(coming) => coming.read()?,
+            State::Here(bytes) => bytes,
+            State::Taken => return Err(ReadError::Taken),
+        };
         if !self.depends_on.is_empty() {
             self.device.settle();
             self.depends_on.iter().for_each(|outcome| outcome.resolve());
@@ -360,15 +325,7 @@ impl<T: Pod> ReadBack<T> {
                 return Err(error.into());
             }
         }
-        match bytes {
-            Some(Ok(bytes)) => Ok(bytes.into_values()),
-            Some(Err(message)) => Err(MemoryError::Refused {
-                what: "mapping a read-back",
-                message,
-            }
-            .into()),
-            None => Err(ReadError::Taken),
-        }
+        Ok(bytes.into_values())
     }
 }
 
@@ -376,42 +333,28 @@ impl<T: Pod> Future for ReadBack<T> {
     type Output = Result<Vec<T>, ReadError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        {
-            let mut state = lock(&self.arrival.state);
-            let left_behind = match state.taken {
-                true => None,
-                false => self.left_behind(&state),
-            };
-            if let Some(bytes) = state.bytes.take().or(left_behind) {
-                state.taken = true;
-                drop(state);
-                return Poll::Ready(self.open(Some(bytes)));
+        if let Some(coming) = self.coming() {
+            // Before it is looked: a callback that comes in between wakes.
+            coming.mapping.wake(context.waker());
+            match coming.arrive(&self.device, Some(Duration::ZERO)) {
+                Ok(()) => {}
+                Err(ReadError::Deadline) => {
+                    let device = &self.device;
+                    let waker = context.waker();
+                    (device.waiter).wake_after(&device.submissions, &coming.batch, waker);
+                    return Poll::Pending;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
             }
-            if state.taken {
-                return Poll::Ready(Err(ReadError::Taken));
-            }
-            state.waker = Some(context.waker().clone());
         }
-        if let Some(reason) = self.device.lost.get() {
-            return Poll::Ready(Err(Arc::new(ExecutionError::DeviceLost { reason }).into()));
-        }
-        if let Some(index) = &self.index {
-            let device = &self.device;
-            device.waiter.wake_after(
-                &device.raw,
-                &device.lost,
-                index.clone(),
-                context.waker().clone(),
-            );
-        }
-        Poll::Pending
+        Poll::Ready(self.open())
     }
 }
 
 impl<T> std::fmt::Debug for ReadBack<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ReadBack")
-            .field("arrived", &lock(&self.arrival.state).bytes.is_some())
+            .field("taken", &matches!(*lock(&self.state), State::Taken))
             .finish_non_exhaustive()
     }
 }

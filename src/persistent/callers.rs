@@ -269,7 +269,7 @@ impl Visit {
 }
 
 impl Follower for Visit {
-    fn submitted(&self) {
+    fn submitted(&self, _device: &wgpu::Device) {
         let changed = self
             .stage
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);

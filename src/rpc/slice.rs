@@ -16,7 +16,7 @@ use super::port::layout::{CLOSED, PortLayout, TICKET};
 use super::port::words::{HostWords, Words, host_words};
 use super::services::{Shared, is_server_thread};
 use crate::device::follower::Follower;
-use crate::device::status::{Mirror, PendingMirror};
+use crate::device::status::{Mirror, PendingMirror, Reading};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
 
@@ -217,15 +217,22 @@ impl Slice {
 }
 
 impl Follower for Slice {
-    fn submitted(&self) {
+    fn submitted(&self, device: &wgpu::Device) {
         self.is_submitted.store(true, Ordering::Release);
-        *lock(&self.mirror) = Some(PendingMirror::of(self.down.clone()).map());
+        let pending = PendingMirror::of(self.down.clone());
+        *lock(&self.mirror) = Some(pending.mirror());
+        pending.map(device);
+    }
+
+    fn is_readable(&self) -> bool {
+        let mirror = lock(&self.mirror);
+        (mirror.as_ref()).is_none_or(|mirror| !matches!(mirror.words(), Reading::Pending))
     }
 
     fn ended(&self, done: bool) {
         let mirror = lock(&self.mirror).take();
-        let words = mirror.filter(|_| done).and_then(|mirror| mirror.take());
-        let (Some(words), Some(sliced)) = (words, self.mailbox.as_sliced()) else {
+        let words = mirror.filter(|_| done).map(|mirror| mirror.words());
+        let (Some(Reading::There(words)), Some(sliced)) = (words, self.mailbox.as_sliced()) else {
             if done {
                 log::error!("the calls of a launch could not be read back; they are not served");
             }

@@ -17,6 +17,9 @@
 )]
 #[path = "../gpu/harness.rs"]
 mod harness;
+#[allow(dead_code, reason = "no test of this suite provokes a panic")]
+#[path = "../gpu/panics.rs"]
+mod panics;
 
 mod compare;
 mod count;
@@ -34,6 +37,7 @@ type Run = Arc<dyn Fn(&Fixture) + Send + Sync>;
 
 fn main() -> std::process::ExitCode {
     let _ = env_logger::builder().is_test(true).try_init();
+    panics::watch();
     let mut suite = Suite::new();
     let entries = shaders::all().map(|entry| {
         let run = move |fixture: &Fixture| count::note(fixture, compare::check(fixture, entry));

@@ -190,7 +190,13 @@ fn fixture(
 }
 
 fn attempt(test: impl FnOnce()) -> Result<(), Failed> {
-    catch_unwind(AssertUnwindSafe(test)).map_err(|panic| {
+    let result = catch_unwind(AssertUnwindSafe(test));
+    let unexpected = crate::panics::unexpected();
+    if result.is_ok() && !unexpected.is_empty() {
+        let text = format!("panics in ordinary work: {}", unexpected.join("; "));
+        return Err(Failed::from(text));
+    }
+    result.map_err(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .cloned()

@@ -6,6 +6,7 @@
 //! suite.
 
 mod harness;
+mod panics;
 
 mod allocations;
 mod arguments;
@@ -22,6 +23,7 @@ mod buffers_parts;
 mod byte_copies;
 mod device_memory;
 mod devices;
+mod ended;
 mod fault_forms;
 mod faults;
 mod foundation;
@@ -73,6 +75,7 @@ mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod stress;
 mod table;
 mod threads;
 mod transfers;
@@ -87,6 +90,9 @@ mod support;
 #[path = "../../examples/doctor/report.rs"]
 mod doctor;
 
+#[path = "../../examples/stress/work.rs"]
+mod stress_work;
+
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../../examples/median/filter.rs"]
 mod median;
@@ -97,19 +103,11 @@ mod median_reference;
 use harness::Suite;
 
 fn main() -> std::process::ExitCode {
-    if let Some(status) = devices::as_another_program() {
+    if let Some(status) = devices::as_another_program().or_else(stress::as_another_program) {
         return status;
     }
     let _ = env_logger::builder().is_test(true).try_init();
-    // Functions of the host panic on purpose in some cases. To print where takes longer than kernels may wait on adapters
-    // that ration turns of loops.
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let thread = std::thread::current();
-        if !(thread.name()).is_some_and(|name| name.starts_with("tombolo ")) {
-            print(info);
-        }
-    }));
+    panics::watch();
     let mut suite = Suite::new();
     suite.add_all(&[
         allocations::CASES,
@@ -127,6 +125,7 @@ fn main() -> std::process::ExitCode {
         byte_copies::CASES,
         device_memory::CASES,
         devices::CASES,
+        ended::CASES,
         faults::CASES,
         foundation::CASES,
         globals::CASES,
@@ -175,6 +174,7 @@ fn main() -> std::process::ExitCode {
         server_leases::CASES,
         services::CASES,
         services_memory::CASES,
+        stress::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

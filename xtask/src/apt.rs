@@ -7,6 +7,19 @@ use std::process::Command;
 use crate::error::Error;
 use crate::process::{self, say};
 
+/// A package file, as the distribution's signed lists describe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archive {
+    /// The package's name.
+    pub package: String,
+    /// The name that apt-get gives the file.
+    pub file: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Its SHA-256 sum in hexadecimal digits; `None` where the lists have only another kind of sum.
+    pub sha256: Option<String>,
+}
+
 /// The package manager of this machine, and what it takes to be allowed to install.
 pub struct Apt {
     root: bool,
@@ -37,24 +50,53 @@ impl Apt {
         if lists_missing() {
             self.update()?;
         }
-        let policy = process::output(
-            Command::new("apt-cache")
-                .args(["policy", package])
-                .env("LC_ALL", "C"),
-        )?;
+        let policy = policy(package)?;
         Ok(candidate(&policy).is_some_and(|version| !version.contains("snap")))
+    }
+
+    /// The version of a package that would be installed; `None` if the lists know no such package.
+    pub fn version(&self, package: &str) -> Result<Option<String>, Error> {
+        if lists_missing() {
+            self.update()?;
+        }
+        let policy = policy(package)?;
+        Ok(candidate(&policy).map(str::to_owned))
+    }
+
+    /// The package files of `packages` and of what they depend on and this machine lacks, in no order that matters.
+    pub fn closure(&self, packages: &[&str]) -> Result<Vec<Archive>, Error> {
+        let mut archives = Vec::new();
+        self.with_fresh_lists(|| {
+            let mut command = Command::new("apt-get");
+            command
+                // What is installed is listed only if it is named and `--reinstall` asks for it.
+                .args(["install", "--print-uris", "--reinstall", "-qq", "-y"])
+                .arg("--no-install-recommends")
+                .args(packages)
+                .env("LC_ALL", "C");
+            let text = process::output_with_messages(&mut command)?;
+            archives = text.lines().filter_map(archive).collect();
+            Ok(())
+        })?;
+        Ok(archives)
+    }
+
+    /// Downloads the newest versions of packages into a directory, under the names that [`Apt::closure`] gives.
+    pub fn fetch(&self, packages: &[&str], into: &Path) -> Result<(), Error> {
+        self.with_fresh_lists(|| {
+            let mut command = Command::new("apt-get");
+            command
+                // Started by root, apt-get would download as a user who cannot write to our directory.
+                .args(["-o", "APT::Sandbox::User=root", "-q", "download"])
+                .args(packages)
+                .current_dir(into);
+            process::run_aside(&mut command)
+        })
     }
 
     /// Downloads a package without installing it, and returns the file.
     pub fn download(&self, package: &str, into: &Path) -> Result<PathBuf, Error> {
-        self.with_fresh_lists(|| {
-            let mut command = Command::new("apt-get");
-            // Started by root, apt-get would download as a user who cannot write to our directory.
-            command
-                .args(["-o", "APT::Sandbox::User=root", "download", package])
-                .current_dir(into);
-            process::run_aside(&mut command)
-        })?;
+        self.fetch(&[package], into)?;
         let entries = fs::read_dir(into).map_err(Error::io("list", into))?;
         entries
             .filter_map(|entry| Some(entry.ok()?.path()))
@@ -67,7 +109,10 @@ impl Apt {
     }
 
     /// Tries; on failure refreshes the lists and tries once more, since old lists name versions long gone.
-    fn with_fresh_lists(&self, attempt: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
+    fn with_fresh_lists(
+        &self,
+        mut attempt: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         if lists_missing() {
             self.update()?;
             return attempt();
@@ -84,7 +129,8 @@ impl Apt {
         }
     }
 
-    fn update(&self) -> Result<(), Error> {
+    /// Refreshes the package lists, which needs root.
+    pub fn update(&self) -> Result<(), Error> {
         self.privileged(&["update"])
     }
 
@@ -143,6 +189,29 @@ fn lists_missing() -> bool {
         .any(|entry| entry.file_name().to_string_lossy().contains("_Packages"))
 }
 
+fn policy(package: &str) -> Result<String, Error> {
+    process::output(
+        Command::new("apt-cache")
+            .args(["policy", package])
+            .env("LC_ALL", "C"),
+    )
+}
+
+/// Reads a line of `--print-uris`: an address in quotes, a file's name, its size, its sum.
+fn archive(line: &str) -> Option<Archive> {
+    let (_, rest) = line.strip_prefix('\'')?.split_once("' ")?;
+    let mut words = rest.split(' ');
+    let (file, bytes) = (words.next()?, words.next()?.parse().ok()?);
+    let (package, _) = file.split_once('_')?;
+    let sum = words.next().and_then(|sum| sum.strip_prefix("SHA256:"));
+    Some(Archive {
+        package: package.to_owned(),
+        file: file.to_owned(),
+        bytes,
+        sha256: sum.map(str::to_owned),
+    })
+}
+
 /// The version `apt-cache policy` would install.
 fn candidate(policy: &str) -> Option<&str> {
     policy
@@ -172,6 +241,34 @@ mod tests {
                 .to_string()
                 .contains("sudo apt-get install")
         );
+    }
+
+    #[test]
+    fn package_files() {
+        let line = "'http://deb.debian.org/pool/lld-22_22.1.8-1%7edeb12u1_amd64.deb' \
+                    lld-22_1%3a22.1.8-1~deb12u1_amd64.deb 1487860 SHA256:00ff";
+        let expected = Archive {
+            package: "lld-22".to_owned(),
+            file: "lld-22_1%3a22.1.8-1~deb12u1_amd64.deb".to_owned(),
+            bytes: 1_487_860,
+            sha256: Some("00ff".to_owned()),
+        };
+        assert_eq!(archive(line), Some(expected.clone()));
+        let other = line.replace("SHA256:00ff", "MD5Sum:11");
+        let expected = Archive {
+            sha256: None,
+            ..expected
+        };
+        assert_eq!(archive(&other), Some(expected));
+        for broken in [
+            "",
+            "'u'",
+            "'u' a.deb",
+            "'u' a_1.deb many",
+            "E: what 'u' a_1 1",
+        ] {
+            assert_eq!(archive(broken), None, "{broken}");
+        }
     }
 
     #[test]

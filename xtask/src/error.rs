@@ -95,6 +95,56 @@ pub enum Error {
         /// What failed.
         source: Box<Error>,
     },
+    /// A package file is not what the package lists announce.
+    #[error(
+        "the downloaded {file} is not the file that the package lists announce; if the lists are old, `apt-get update` \
+         helps"
+    )]
+    WrongPackage {
+        /// The file's name.
+        file: String,
+    },
+    /// No toolchain here can build the standard library.
+    #[error(
+        "no Rust toolchain here can build the standard library, which builds for other systems and for sanitizers need: \
+         {reason}. With rustup, `rustup component add rust-src` adds the sources to the toolchain in use; on Debian, \
+         rustc-web is version {needed} or later once `apt-get update` has run"
+    )]
+    NoToolchain {
+        /// What was looked at, and what it lacks.
+        reason: String,
+        /// The oldest version of Rust that will do.
+        needed: &'static str,
+    },
+    /// A program that only Debian's packages bring is neither installed nor can it be unpacked.
+    #[error(
+        "{what} needs `{program}`, which is not in PATH, and this machine has no apt-get to take it from; Debian has it \
+         in the package {package}"
+    )]
+    NoTool {
+        /// The task.
+        what: &'static str,
+        /// The program.
+        program: &'static str,
+        /// The Debian package it is in.
+        package: &'static str,
+    },
+    /// A target that the task does not know.
+    #[error("{name} is none of the targets that are built here: {known}")]
+    UnknownTarget {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// Packages were unpacked, and something that they should hold is not there.
+    #[error("{} is missing although its package was unpacked; remove {} and try again", path.display(), store.display())]
+    Incomplete {
+        /// What is missing.
+        path: PathBuf,
+        /// The folder of what was unpacked.
+        store: PathBuf,
+    },
     /// Every adapter was opted out of.
     #[error(
         "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \

@@ -5,6 +5,7 @@
 
 mod apt;
 mod commands;
+mod deb;
 mod env;
 mod error;
 mod gpu;
@@ -13,13 +14,14 @@ mod library;
 mod process;
 mod provide;
 mod swiftshader;
+mod toolchain;
 mod workspace;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{adapters, ci, demo, test};
+use crate::commands::{adapters, ci, cross, demo, deny, stress, test};
 use crate::error::Error;
 use crate::workspace::Workspace;
 
@@ -44,7 +46,13 @@ enum Command {
     Demo(demo::Args),
     /// Provide the software adapters, then run the whole test suite on all of them
     Test(test::Args),
-    /// Everything a change must pass: format, lints, docs, tests, examples
+    /// Check and lint for macOS, Windows, ARM Linux, Android and WebAssembly, with a toolchain that it provides
+    Cross(cross::Args),
+    /// Every operation of the runtime from eight threads at once, also with a sanitizer
+    Stress(stress::Args),
+    /// Licences, sources, duplicates and advisories of everything that is depended on
+    Deny(deny::Args),
+    /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
     Ci(ci::Args),
 }
 
@@ -65,6 +73,9 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Adapters(args) => adapters::run(&workspace, args),
         Command::Demo(args) => demo::run(&workspace, args),
         Command::Test(args) => test::run(&workspace, args),
+        Command::Cross(args) => cross::run(&workspace, args),
+        Command::Stress(args) => stress::run(&workspace, args),
+        Command::Deny(args) => deny::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),
     }
 }

@@ -5,12 +5,26 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use crate::error::Error;
 
 /// Tells the person at the terminal something; stdout stays free for programs.
 pub fn say(message: impl AsRef<str>) {
     eprintln!("xtask: {}", message.as_ref());
+}
+
+/// Runs one step under a header line and says how long it took, also if it failed.
+pub fn step<T>(title: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    eprintln!("\n== {title}");
+    let start = Instant::now();
+    let result = work();
+    let outcome = if result.is_ok() { "passed" } else { "FAILED" };
+    eprintln!(
+        "== {title}: {outcome} in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+    result
 }
 
 /// The command as one would type it: without the directory its program was found in.
@@ -46,8 +60,16 @@ pub fn run_aside(command: &mut Command) -> Result<(), Error> {
 
 /// The command's stdout, its stderr thrown away.
 pub fn output(command: &mut Command) -> Result<String, Error> {
+    captured(command.stderr(Stdio::null()))
+}
+
+/// The command's stdout; its stderr goes where this program's goes.
+pub fn output_with_messages(command: &mut Command) -> Result<String, Error> {
+    captured(command.stderr(Stdio::inherit()))
+}
+
+fn captured(command: &mut Command) -> Result<String, Error> {
     let output = command
-        .stderr(Stdio::null())
         .output()
         .map_err(|source| spawn_error(command, source))?;
     if output.status.success() {

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use crate::apt::Apt;
+use crate::deb;
 use crate::error::Error;
-use crate::process::{self, say};
+use crate::process::say;
 use crate::workspace::Workspace;
 
 const LIBRARY: &str = "libvk_swiftshader.so";
@@ -94,57 +94,22 @@ fn fetch(apt: &Apt, package: &str, adapters: &Path, home: &Path) -> Result<bool,
 
 /// Takes the two files out of a package; `false` if it has no such files.
 fn extract(package: &Path, into: &Path) -> Result<bool, Error> {
-    let mut unpack = Command::new("dpkg-deb");
-    unpack
-        .arg("--fsys-tarfile")
-        .arg(package)
-        .stdout(Stdio::piped());
-    let mut unpacking = unpack
-        .spawn()
-        .map_err(|source| process::spawn_error(&unpack, source))?;
-    let mut tar = Command::new("tar");
-    tar.args(["-x", "-f", "-", "--wildcards", "--no-same-owner"])
-        // Side by side, wherever the package keeps them: the manifest names the library relative to itself.
-        .arg("--transform=s,.*/,,")
-        .args([format!("*/{LIBRARY}"), format!("*/{MANIFEST}")])
-        .current_dir(into)
-        .env("LC_ALL", "C")
-        .stderr(Stdio::piped());
-    if let Some(stdout) = unpacking.stdout.take() {
-        tar.stdin(stdout);
-    }
-    let output = tar
-        .output()
-        .map_err(|source| process::spawn_error(&tar, source))?;
-    let tar_line = process::display(&tar);
-    // With it goes our reading end of the pipe: a dpkg-deb with more to say would wait for ever.
-    drop(tar);
-    let unpacked = unpacking
-        .wait()
-        .map_err(|source| process::spawn_error(&unpack, source))?;
-    if output.status.success() && complete(into) {
-        return Ok(true);
-    }
-    let messages = String::from_utf8_lossy(&output.stderr);
-    let absent = messages
-        .lines()
-        .any(|line| line.ends_with("Not found in archive"));
-    if unpacked.success() && absent {
+    let unpacked = deb::unpack(
+        package,
+        into,
+        &[
+            "--wildcards".to_owned(),
+            // Side by side, wherever the package keeps them: the manifest names the library relative to itself.
+            "--transform=s,.*/,,".to_owned(),
+            format!("*/{LIBRARY}"),
+            format!("*/{MANIFEST}"),
+        ],
+    )?;
+    if unpacked.lacks_files() && !complete(into) {
         return Ok(false);
     }
-    eprint!("{messages}");
-    // If tar gave up first, dpkg-deb fails too, on the broken pipe; the cause is then tar.
-    if output.status.success() {
-        Err(Error::Failed {
-            command: process::display(&unpack),
-            status: unpacked,
-        })
-    } else {
-        Err(Error::Failed {
-            command: tar_line,
-            status: output.status,
-        })
-    }
+    unpacked.check()?;
+    Ok(complete(into))
 }
 
 fn complete(dir: &Path) -> bool {

@@ -49,19 +49,45 @@ impl Workspace {
         self.target.join("fuzz")
     }
 
+    /// Where tools are built that are written in Rust.
+    pub fn tools_dir(&self) -> PathBuf {
+        self.target.join("tools")
+    }
+
+    /// Where a toolchain is kept that builds the standard library.
+    pub fn toolchain_dir(&self) -> PathBuf {
+        self.target.join("toolchain")
+    }
+
+    /// Where that toolchain builds, which is often of another version.
+    pub fn toolchain_target(&self, name: &str) -> PathBuf {
+        self.target.join(name)
+    }
+
     /// A call of cargo in the root of the repository.
     pub fn cargo(&self) -> Command {
-        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        self.cargo_at(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    }
+
+    /// A call of a certain cargo in the root of the repository.
+    pub fn cargo_at(&self, program: OsString) -> Command {
+        let mut command = self.command_at(program);
+        // A relative one would mean another directory from the root than it did to whoever set it.
+        if self.target_from_env {
+            command.env("CARGO_TARGET_DIR", &self.target);
+        }
+        command
+    }
+
+    /// A call of any program in the root of the repository.
+    pub fn command_at(&self, program: OsString) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(&self.root);
         // `cargo run` describes the xtask package to us in these; builds further down would take them for changes.
         for (key, _) in env::vars_os() {
             if key.to_str().is_some_and(describes_a_package) {
                 command.env_remove(key);
             }
-        }
-        // A relative one would mean another directory from the root than it did to whoever set it.
-        if self.target_from_env {
-            command.env("CARGO_TARGET_DIR", &self.target);
         }
         command
     }

@@ -1,12 +1,11 @@
 //! Does imported memory really join host and device? Tried once, with a kernel that ends by itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{ImportError, import_host, import_limits};
 use crate::device::probe::{Finding, NotProbed};
-use crate::device::wait::{LostFlag, Progress, wait_for};
+use crate::device::submissions::{ClosedBatch, Progress, Submissions};
 use crate::device::window::{Pinned, Window, WindowError};
 use crate::device::words::Words;
 use crate::device::{capture, fence};
@@ -41,7 +40,7 @@ pub(super) mod words {
     pub(in super::super) const HEARD: u64 = 768;
     pub(in super::super) const RESULT: u64 = 772;
 
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux", vulkan))]
     pub(in super::super) const ALL: [(&str, u64); 6] = [
         ("token", TOKEN),
         ("turns", TURNS),
@@ -104,6 +103,7 @@ fn attempt(
     queue: &wgpu::Queue,
     deadline: Instant,
 ) -> Result<ImportFinding, Stop> {
+    let submissions = &*Submissions::new(device, queue, &Arc::default());
     let limits = import_limits(device)?;
     let window = Window::reserve(limits.alignment)?;
     let range = 0..window.size();
@@ -149,8 +149,8 @@ fn attempt(
             pass.dispatch_workgroups(1, 1, 1);
         }
         let talk = Talk {
-            device,
             queue,
+            submissions,
             words: &words,
             deadline,
         };
@@ -167,8 +167,8 @@ fn attempt(
 }
 
 struct Talk<'a> {
-    device: &'a wgpu::Device,
     queue: &'a wgpu::Queue,
+    submissions: &'a Submissions,
     words: &'a Pinned,
     deadline: Instant,
 }
@@ -184,14 +184,16 @@ impl Talk<'_> {
         }
         store(words::TOKEN, token);
         store(words::TURNS, turns);
-        let ended = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&ended);
-        let submission = self.queue.submit([commands]);
-        self.queue
-            .on_submitted_work_done(move || flag.store(true, Ordering::Release));
+        let batch = (self.submissions).send_now(self.queue, ClosedBatch::of(commands));
+        if let Some(Err(error)) = batch.submission() {
+            return Err(Stop::Failed(error.to_string()));
+        }
         // The kernel only ever hears an answer to a call that the host has seen, so that one answer
-        // proves both directions. Polling takes longer than looking, so the host looks often.
-        'waiting: while !ended.load(Ordering::Acquire) && !self.left().is_zero() {
+        // proves both directions. To ask for the end takes longer than looking, so the host looks often.
+        let now = Some(Duration::ZERO);
+        'waiting: while self.submissions.wait(&batch, now) == Progress::Pending
+            && !self.left().is_zero()
+        {
             for _ in 0..256 {
                 if load(words::CALL) == token {
                     store(words::ANSWER, token);
@@ -199,14 +201,10 @@ impl Talk<'_> {
                 }
                 std::hint::spin_loop();
             }
-            self.device
-                .poll(wgpu::PollType::Poll)
-                .map_err(|error| Stop::Failed(error.to_string()))?;
             // A software driver may want this very core.
             std::thread::yield_now();
         }
-        let lost = LostFlag::default();
-        match wait_for(self.device, &lost, &submission, Some(self.left())) {
+        match self.submissions.wait(&batch, Some(self.left())) {
             Progress::Done => Ok(()),
             Progress::Pending => Err(Stop::TimedOut),
             Progress::Lost(reason) => Err(Stop::Failed(reason)),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::super::outcome::ExecutionError;
-use super::super::status::{Mirror, PendingMirror};
+use super::super::status::{self, Mirror, PendingMirror};
 use super::super::wait::lock;
 use super::memory::{Memory, Store};
 use crate::print::record::{
@@ -75,13 +75,26 @@ impl Job {
     }
 
     /// The batch is on its way.
-    pub(super) fn submitted(&self) {
+    pub(super) fn submitted(&self, device: &wgpu::Device) {
         let mut state = lock(&self.state);
         let mirror = match state.memory.as_deref().map(|m| &m.store) {
-            Some(Store::Mirrored { staging, .. }) => Some(PendingMirror::of(staging.clone()).map()),
+            Some(Store::Mirrored { staging, .. }) => {
+                let pending = PendingMirror::of(staging.clone());
+                let mirror = pending.mirror();
+                pending.map(device);
+                Some(mirror)
+            }
             _ => None,
         };
         state.phase = Phase::Running(mirror);
+    }
+
+    /// Whether the host can read what the launch has left, whose batch has ended: false while it is not mapped.
+    pub(crate) fn is_readable(&self) -> bool {
+        match &lock(&self.state).phase {
+            Phase::Running(Some(mirror)) => !matches!(mirror.words(), status::Reading::Pending),
+            _ => true,
+        }
     }
 
     /// The launch has ended, by itself if `done`. Returns the assertion that failed.
@@ -89,9 +102,9 @@ impl Job {
         let mut state = lock(&self.state);
         let words = match (&state.phase, done) {
             (Phase::Running(None), true) => None,
-            (Phase::Running(Some(mirror)), true) => match mirror.take() {
-                Some(words) => Some(Arc::new(words)),
-                None => {
+            (Phase::Running(Some(mirror)), true) => match mirror.words() {
+                status::Reading::There(words) => Some(words),
+                status::Reading::Pending | status::Reading::Gone => {
                     state.phase = Phase::Lost;
                     return None;
                 }

@@ -23,7 +23,8 @@ use std::time::Duration;
 use super::DeviceShared;
 use super::exit::{self, Worker};
 use super::outcome::ExecutionError;
-use super::wait::{lock, wait_for};
+use super::submissions::Hook;
+use super::wait::lock;
 use crate::print::PrintOptions;
 use crate::print::record::Sites;
 
@@ -127,10 +128,13 @@ impl Prints {
         }
     }
 
-    /// The batch of the job's launch is on its way.
-    pub(crate) fn submitted(&self, job: &Job) {
-        job.submitted();
-        self.hub.wake();
+    /// What is to happen when the batch of the job's launch was submitted.
+    pub(crate) fn submission(&self, job: &Arc<Job>) -> Hook {
+        let (hub, job) = (Arc::clone(&self.hub), Arc::clone(job));
+        Box::new(move |device| {
+            job.submitted(device);
+            hub.wake();
+        })
     }
 
     /// The launch has ended; `done` if by itself. Returns the assertion that failed.
@@ -292,27 +296,22 @@ impl Drop for InSink {
 }
 
 impl DeviceShared {
-    /// Settles the launches that have ended, and delivers what they have printed.
-    pub(crate) fn settle(&self) {
-        self.queue.lock(self).settle();
-        self.prints.deliver();
-    }
-}
-
-impl DeviceShared {
     /// Waits while too many launches that print are under way, so that their buffers stay within bounds. Not
     /// inside a sink, where nothing can be delivered.
     pub(crate) fn limit_prints(&self) {
         while self.prints.in_flight() >= IN_FLIGHT && !IN_SINK.get() {
             let first = self.queue.lock(self).first_unsettled();
-            if first
-                .as_ref()
-                .is_some_and(|batch| batch.submission().is_none())
-            {
-                let _ = self.flush();
+            if let Some(first) = (first.as_ref()).filter(|first| first.submission().is_none()) {
+                self.open_gates(None);
+                self.submit(first);
             }
-            if let Some(Ok(index)) = first.as_ref().and_then(|batch| batch.submission()) {
-                let _ = wait_for(&self.raw, &self.lost, index, None);
+            if let Some(first) = first {
+                if first.submission().is_none() {
+                    // Inside a callback that its submission runs.
+                    return;
+                }
+                let _ = self.submissions.wait(&first, None);
+                self.submissions.collect();
             }
             self.settle();
         }
@@ -324,8 +323,9 @@ impl DeviceShared {
             return;
         }
         let last = self.queue.lock(self).last_unsettled();
-        if let Some(Ok(index)) = last.as_ref().and_then(|batch| batch.submission()) {
-            let _ = wait_for(&self.raw, &self.lost, index, None);
+        if let Some(last) = last.filter(|batch| batch.submission().is_some()) {
+            let _ = self.submissions.wait(&last, None);
+            self.submissions.collect();
         }
         self.settle();
     }

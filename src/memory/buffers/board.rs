@@ -15,6 +15,7 @@ use crate::device::DeviceShared;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
 use crate::device::room::Room;
+use crate::device::submissions::Held;
 use crate::memory::buffer::BufferView;
 use crate::memory::migrate::{Access, Explanation, Place, Plan, Want};
 
@@ -141,6 +142,7 @@ pub(crate) struct Boarding<'r> {
     context: &'r ContextBuffers,
     roots: &'r [Arc<Root>],
     states: Vec<MutexGuard<'r, State>>,
+    _held: Held,
 }
 
 /// A use that was refused, by its index, and why.
@@ -157,12 +159,14 @@ impl<'r> Boarding<'r> {
             root.check_device(device)?;
         }
         let context: &ContextBuffers = room.get();
+        let held = Held::new("a command on buffers").map_err(Arc::new)?;
         Ok(Self {
             device: Arc::clone(device),
             place: context.place_of(device)?,
             states: roots.iter().map(|root| root.lock()).collect(),
             context,
             roots,
+            _held: held,
         })
     }
 
@@ -336,7 +340,8 @@ impl<'r> Boarding<'r> {
         for (device, batch) in earlier {
             if batch.submission().is_none() {
                 // What went wrong is what its events tell.
-                let _ = device.flush();
+                device.open_gates(None);
+                device.submit(&batch);
             }
             pieces.push(Piece::End(End::of(&device, batch)));
         }

@@ -332,20 +332,26 @@ impl Root {
         };
         let (seen, memory) = (seen.clone(), memory.clone());
         let depends_on = state.depends_on(from, &range);
-        // Held, so that nothing is submitted in between that was not looked at.
-        let queue = owner.queue.lock(&owner);
-        let (index, error) = capture(&owner.raw, || {
+        // Held, so that nothing is recorded in between that was not looked at.
+        let mut queue = owner.queue.lock(&owner);
+        let (commands, error) = capture(&owner.raw, || {
             let mut encoder =
                 (owner.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
             encoder.copy_buffer_to_buffer(&source.raw, base + words.start, &seen, 0, bytes);
-            owner.queue_raw.submit([encoder.finish()])
+            encoder.finish()
         });
+        let sent = match error {
+            None => queue.submit_now(commands).map_err(MemoryError::from),
+            Some(error) => Err(super::download::refused(&owner, &error)),
+        };
         drop(queue);
-        if let Some(error) = error {
-            exchange.give(taken, Vec::new());
-            return Err(super::download::refused(&owner, &error).into());
-        }
-        let batch = Arc::new(Batch::sent(index));
+        let batch = match sent {
+            Ok(batch) => batch,
+            Err(error) => {
+                exchange.give(taken, Vec::new());
+                return Err(error.into());
+            }
+        };
         state.begin_reading(from, &range, &batch);
         let outcome = Outcome::of_transfer(&owner, depends_on);
         let piece = Piece::End(End::of(&owner, batch));
@@ -430,7 +436,7 @@ impl State {
         let shared = Arc::clone(&copy.shared);
         let pieces = Download::start(&shared, copy.base, range.clone(), unsent)?;
         if let Some(last) = pieces.last() {
-            self.begin_reading(from, range, &Arc::new(Batch::sent(last.submission())));
+            self.begin_reading(from, range, last.batch());
         }
         let depends_on = self.depends_on(from, range);
         Ok(Some((shared, depends_on, pieces)))

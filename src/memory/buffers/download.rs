@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::device::outcome::ExecutionError;
-use crate::device::wait::{LostFlag, Progress, lock, wait_for};
+use crate::device::submissions::{Batch, Progress, Submissions};
+use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
 use crate::memory::MemoryRoom;
 use crate::memory::buffer::{BufferShared, MemoryError};
@@ -19,10 +20,9 @@ type Mapping = Arc<(Mutex<Option<Result<(), String>>>, Condvar)>;
 
 /// One piece, submitted and on its way.
 pub(super) struct Download {
-    raw: wgpu::Device,
-    lost: Arc<LostFlag>,
+    submissions: Arc<Submissions>,
     owner: Weak<DeviceShared>,
-    index: wgpu::SubmissionIndex,
+    batch: Arc<Batch>,
     staging: wgpu::Buffer,
     mapping: Mapping,
     /// The bytes of the buffer.
@@ -76,20 +76,20 @@ impl Download {
         // Whole words are copied; what surrounds the range is left out by whoever takes the bytes.
         let words = range.start / 4 * 4..range.end.next_multiple_of(4);
         let bytes = words.end - words.start;
-        // Held, so that nothing is submitted in between that was not looked at.
-        let queue = device.queue.lock(device);
-        let ((staging, index), error) = capture(&device.raw, || {
+        // Held, so that nothing is recorded in between that was not looked at.
+        let mut queue = device.queue.lock(device);
+        let ((staging, commands), error) = capture(&device.raw, || {
             let staging = pool.take(&device.raw, bytes);
             let mut encoder = (device.raw)
                 .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
             encoder.copy_buffer_to_buffer(&buffer.raw, base + words.start, &staging, 0, bytes);
-            let index = device.queue_raw.submit([encoder.finish()]);
-            (staging, index)
+            (staging, encoder.finish())
         });
-        drop(queue);
         if let Some(error) = error {
             return Err(refused(device, &error));
         }
+        let batch = queue.submit_now(commands)?;
+        drop(queue);
         let mapping = Mapping::default();
         let told = Arc::clone(&mapping);
         let ((), error) = capture(&device.raw, || {
@@ -102,10 +102,9 @@ impl Download {
             return Err(refused(device, &error));
         }
         Ok(Self {
-            raw: device.raw.clone(),
-            lost: Arc::clone(&device.lost),
+            submissions: Arc::clone(&device.submissions),
             owner: Arc::downgrade(device),
-            index,
+            batch,
             staging,
             mapping,
             range,
@@ -113,8 +112,8 @@ impl Download {
     }
 
     /// The copy.
-    pub(super) fn submission(&self) -> wgpu::SubmissionIndex {
-        self.index.clone()
+    pub(super) fn batch(&self) -> &Arc<Batch> {
+        &self.batch
     }
 
     /// Waits for the bytes and hands them to `use_them`; once.
@@ -123,8 +122,12 @@ impl Download {
         deadline: Option<Instant>,
         use_them: impl FnOnce(&[u8]),
     ) -> Result<(), Missed> {
+        // What was on its way when the device was lost counts as lost with it.
+        if let Some(reason) = self.submissions.lost().get() {
+            return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
+        }
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        match wait_for(&self.raw, &self.lost, &self.index, left) {
+        match self.submissions.wait(&self.batch, left) {
             Progress::Done => {}
             Progress::Pending => return Err(Missed::Deadline),
             Progress::Lost(reason) => {
@@ -142,8 +145,15 @@ impl Download {
             if deadline.is_some_and(|end| Instant::now() >= end) {
                 return Err(Missed::Deadline);
             }
-            if let Some(reason) = self.lost.get() {
+            if let Some(reason) = self.submissions.lost().get() {
                 return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
+            }
+            // The memory is mapped by the first poll behind the end of the batch.
+            drop(mapped);
+            self.submissions.collect();
+            mapped = lock(&self.mapping.0);
+            if mapped.is_some() {
+                break;
             }
             let waited = self
                 .mapping
@@ -151,7 +161,12 @@ impl Download {
                 .wait_timeout(mapped, Duration::from_millis(1));
             mapped = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let refused = |message| Missed::Failed(ExecutionError::Refused { message });
+        let refused = |message| {
+            Missed::Failed(match self.submissions.lost().get() {
+                Some(reason) => ExecutionError::DeviceLost { reason },
+                None => ExecutionError::Refused { message },
+            })
+        };
         if let Some(Err(message)) = mapped.take() {
             return Err(refused(message));
         }

@@ -17,7 +17,8 @@ use crate::device::exit::{self, Worker};
 use crate::device::gate::Gate;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
-use crate::device::wait::{LostFlag, Progress, lock, wait_for};
+use crate::device::submissions::{Progress, Submissions};
+use crate::device::wait::lock;
 
 /// What the host has to do before a batch is submitted.
 pub(super) struct Hop {
@@ -51,24 +52,22 @@ pub(super) enum Piece {
 
 /// How the end of a batch is seen without its device.
 pub(super) struct End {
-    raw: wgpu::Device,
-    lost: Arc<LostFlag>,
+    submissions: Arc<Submissions>,
     batch: Arc<Batch>,
 }
 
 impl End {
     pub(super) fn of(device: &DeviceShared, batch: Arc<Batch>) -> Self {
         Self {
-            raw: device.raw.clone(),
-            lost: Arc::clone(&device.lost),
+            submissions: Arc::clone(&device.submissions),
             batch,
         }
     }
 
-    /// Whether the batch was submitted, and has ended in whatever way.
+    /// Whether the batch was submitted, and nothing of it runs any more.
     pub(super) fn is_reached(&self) -> bool {
-        self.batch.submission().is_some()
-            && !matches!(self.wait(Some(Instant::now())), Err(Missed::Deadline))
+        let _ = self.wait(Some(Instant::now()));
+        self.submissions.standing(&self.batch).is_over()
     }
 
     /// Waits for it.
@@ -77,16 +76,30 @@ impl End {
         let _ = self.wait(None);
     }
 
+    /// Has wgpu run the callbacks that it has.
+    pub(super) fn collect(&self) {
+        self.submissions.collect();
+    }
+
+    /// Waits until nothing of the batch runs any more, and then says what became of it: something before a batch that was
+    /// refused may run.
     fn wait(&self, deadline: Option<Instant>) -> Result<(), Missed> {
-        let index = match self.batch.submission() {
-            Some(Ok(index)) => index,
-            Some(Err(error)) => return Err(Missed::Failed((**error).clone())),
-            // Whoever makes the piece has it submitted first.
-            None => return Ok(()),
+        let Some(submission) = self.batch.submission() else {
+            // Whoever makes the piece has it submitted first, unless that very call runs this.
+            return Err(Missed::Failed(ExecutionError::InCallback {
+                what: "a transfer behind a batch that is just being submitted",
+            }));
         };
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        match wait_for(&self.raw, &self.lost, index, left) {
-            Progress::Done => Ok(()),
+        match self.submissions.wait_over(&self.batch, left) {
+            Progress::Done => match (submission, self.submissions.lost().get()) {
+                (Err(error), _) => Err(Missed::Failed((**error).clone())),
+                // What was on its way when the device was lost counts as lost with it.
+                (Ok(()), Some(reason)) => {
+                    Err(Missed::Failed(ExecutionError::DeviceLost { reason }))
+                }
+                (Ok(()), None) => Ok(()),
+            },
             Progress::Pending => Err(Missed::Deadline),
             Progress::Lost(reason) => Err(Missed::Failed(ExecutionError::DeviceLost { reason })),
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::root::State;
-use crate::device::{DeviceShared, capture};
+use crate::device::DeviceShared;
 use crate::memory::migrate::{Content, Place};
 
 impl State {
@@ -62,20 +62,9 @@ impl State {
 }
 
 /// Raises the flag of a device that is gone. wgpu reports nothing to those who ask something of a device that was
-/// destroyed; but a buffer made there is none.
+/// destroyed.
 fn suspect(device: &DeviceShared) {
-    let (buffer, _) = capture(&device.raw, || {
-        device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("tombolo question"),
-            size: 4,
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        })
-    });
-    let ((), error) = capture(&device.raw, || {
-        buffer.map_async(wgpu::MapMode::Read, .., |_| {})
-    });
-    if error.is_some() {
+    if !device.submissions.answers() {
         device.lost.raise("it was destroyed, or answers no more");
     }
 }

@@ -60,7 +60,7 @@ impl UploadPool {
                 return None;
             }
             // Nothing uses it: another look at the queue is all that it takes.
-            end.is_reached();
+            end.collect();
             kept[at].state = Using::Mapping(mapped);
         }
         let Using::Mapping(mapped) = &kept[at].state else {

@@ -1,11 +1,12 @@
 //! The host's access to the heap.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
 use super::{HeapError, InFlight, SharedHeap, State};
+use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
@@ -28,7 +29,8 @@ impl SharedHeap {
     /// # Errors
     /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`]
     /// when a launch that used the heap has failed since the last access, or a device was lost. It is
-    /// reported once: what the heap holds then is what the failed launch left.
+    /// reported once: what the heap holds then is what the failed launch left. [`HeapError::Unproven`] as long as nobody
+    /// can tell whether kernels of a device that was lost still run.
     pub fn host(&self) -> Result<HostAccess, HeapError> {
         self.host_until(None)
     }
@@ -75,6 +77,7 @@ impl SharedHeap {
 
     /// Keeps launches out, waits for those in flight, and brings down what mirrors have changed.
     fn quiesce(&self, deadline: Option<Instant>) -> Result<(HostAccess, Vec<InFlight>), HeapError> {
+        let _held = Held::new("access to the heap").map_err(Arc::new)?;
         let this = std::thread::current().id();
         let mut state = lock(&self.shared.state);
         while let Some(holder) = state.host {
@@ -98,22 +101,15 @@ impl SharedHeap {
         state.host_awaits = Some(waiting.clone());
         drop(state);
         let access = HostAccess { heap: self.clone() };
-        for (index, last) in waiting.iter().enumerate() {
-            if let Err(error) = last.wait(deadline) {
-                // What was not waited for is still in flight; a device that was lost has nothing there.
-                let late = matches!(error, HeapError::Deadline);
-                let rest = if late { index } else { index + 1 };
-                let mut state = lock(&self.shared.state);
-                for last in waiting.into_iter().skip(rest) {
-                    state.in_flight.insert(last.id, last);
-                }
-                drop(state);
-                if !late {
-                    // A mirror that was lost with the device is the same news.
-                    let _ = self.shared.bring_down_for_host();
-                }
-                return Err(error);
+        if let Some(error) = waiting.iter().find_map(|one| one.wait(deadline).err()) {
+            // What may still run is in flight as before; a device that was lost and runs nothing any more is told once.
+            let is_lost = error.is_loss();
+            lock(&self.shared.state).still_in_flight(waiting);
+            if is_lost {
+                // A mirror that was lost with the device is the same news.
+                let _ = self.shared.bring_down_for_host();
             }
+            return Err(error);
         }
         lock(&self.shared.state).host_awaits = None;
         self.shared.bring_down_for_host()?;

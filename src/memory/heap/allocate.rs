@@ -72,6 +72,7 @@ impl SharedHeap {
             return Err(HeapError::Layout { bytes, align });
         }
         let shared = &self.shared;
+        shared.look_for_freed();
         let mut state = match hold {
             // Nobody tells what happens to it, so that it must not be there while a mirror is ahead.
             Some(_) => self.state_without_mirror()?,
@@ -154,8 +155,9 @@ impl SharedHeap {
             });
         }
         state.deferred.insert(found.id);
-        state.settle();
         drop(state);
+        shared.look_for_freed();
+        lock(&shared.state).settle();
         shared.contract();
         Ok(())
     }

@@ -206,6 +206,7 @@ impl DeviceMemory {
                 if error.is_some() {
                     return Err(full(region));
                 }
+                device.submissions.made(&buffer).map_err(Arc::new)?;
                 let base = (state.buffers.len() as u64) << 32;
                 let added = region.add_block(base, size);
                 added.map_err(|_| full(region))?;
@@ -253,7 +254,7 @@ impl Device {
     ///
     /// # Errors
     /// [`HeapError::Layout`] for no values, [`HeapError::OutOfMemory`], [`HeapError::OutOfSegments`],
-    /// [`HeapError::TooLarge`].
+    /// [`HeapError::TooLarge`]; [`HeapError::Execution`] where the device is lost.
     pub fn malloc<T: Pod>(&self, len: usize) -> Result<Ptr<T>, HeapError> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let align = (align_of::<T>() as u64).max(BINDABLE);
@@ -269,6 +270,7 @@ impl Device {
         if bytes == 0 || !align.is_power_of_two() {
             return Err(HeapError::Layout { bytes, align });
         }
+        shared.lost.check().map_err(Arc::new)?;
         let address = if shared.capabilities.unified_memory {
             let heap: SharedHeap = heap_of(shared)?;
             let address = heap.alloc_bytes(bytes, align)?.address();

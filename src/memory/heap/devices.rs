@@ -8,6 +8,7 @@ use bytemuck::Pod;
 use super::device_memory::{DeviceMemory, DevicePlace};
 use super::{HeapError, HeapShared, Memory};
 use crate::device::import::import_host;
+use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::memory::buffer::{BufferShared, BufferView};
@@ -106,6 +107,7 @@ impl HeapShared {
             // Before the device is asked to finish: whoever sees the old number with the queue in hand
             // is waited for.
             self.imports.fetch_add(1, Ordering::SeqCst);
+            let _held = Held::new("a heap that has grown").map_err(Arc::new)?;
             device.finish()?;
             if let Some(tell) = device.buffer_gone.get() {
                 for (id, _) in &old.segments[kept..] {

@@ -185,7 +185,25 @@ pub enum HeapError {
         /// wgpu's own words.
         message: String,
     },
+    /// A device was lost, and its driver does not say whether the kernels on it have ended.
+    #[error(
+        "{device} was lost ({reason}), and nothing says whether its kernels still write the heap: drop all handles of the \
+         device, which waits for its queue, and ask again"
+    )]
+    Unproven {
+        /// The device's name.
+        device: String,
+        /// Why it was lost.
+        reason: String,
+    },
     /// A launch that may have written the heap failed, or its device was lost.
     #[error("a launch that used the heap failed: {0}")]
     Execution(#[from] Arc<ExecutionError>),
+}
+
+impl HeapError {
+    /// Whether a device was lost, on which nothing runs any more.
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self, Self::Execution(error) if matches!(**error, ExecutionError::DeviceLost { .. }))
+    }
 }

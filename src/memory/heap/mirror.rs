@@ -35,6 +35,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Try
 
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, Hold, InFlight, Memory, SharedHeap, State};
+use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared};
 use crate::memory::buffer::BufferView;
@@ -102,9 +103,13 @@ pub(crate) enum Turn<'h> {
     Together {
         /// Keeps devices with mirrors out.
         _table: RwLockReadGuard<'h, Table>,
+        _held: Held,
     },
     /// Of one device.
-    Alone(RwLockWriteGuard<'h, Table>),
+    Alone {
+        table: RwLockWriteGuard<'h, Table>,
+        _held: Held,
+    },
 }
 
 impl Mirrors {
@@ -153,17 +158,21 @@ impl HeapShared {
     /// Waits until it is the device's turn, and makes it see what everybody else has written. The
     /// launch is recorded while the turn is held.
     pub(crate) fn turn(&self, device: &Arc<DeviceShared>) -> Result<Turn<'_>, HeapError> {
+        let held = Held::new("a launch that uses the heap").map_err(Arc::new)?;
         self.contract();
         if !self.is_mirrored(device) {
             let table = self.mirrors.read();
             if table.ahead.is_none() {
-                return Ok(Turn::Together { _table: table });
+                return Ok(Turn::Together {
+                    _table: table,
+                    _held: held,
+                });
             }
             drop(table);
             let mut table = self.mirrors.write();
             self.others_in_flight(device)?;
             self.bring_down(&mut table)?;
-            return Ok(Turn::Alone(table));
+            return Ok(Turn::Alone { table, _held: held });
         }
         let mut table = self.mirrors.write();
         self.cover(&mut table, device)?;
@@ -171,12 +180,16 @@ impl HeapShared {
         if table.ahead.is_some_and(|id| id != device.id) {
             self.bring_down(&mut table)?;
         }
-        for last in others {
-            // A device that was lost writes nothing any more; the host is told when it asks.
-            let _ = last.wait(None);
+        for batches in others {
+            match batches.wait(None) {
+                // A device that was lost and runs nothing any more has left what it has left: the host is told when it asks.
+                Ok(()) => {}
+                Err(error) if error.is_loss() => {}
+                Err(error) => return Err(error),
+            }
         }
         self.bring_up(&mut table, device)?;
-        Ok(Turn::Alone(table))
+        Ok(Turn::Alone { table, _held: held })
     }
 
     /// What the device sees of the heap, for one whose turn it is.
@@ -185,7 +198,7 @@ impl HeapShared {
         turn: &Turn<'_>,
         device: &Arc<DeviceShared>,
     ) -> Result<DeviceView, HeapError> {
-        if let Turn::Alone(table) = turn
+        if let Turn::Alone { table, .. } = turn
             && let Some(mirror) = table.by_device.get(&device.id)
         {
             return Ok(mirror.view(self.base(), device));
@@ -197,7 +210,7 @@ impl HeapShared {
     pub(crate) fn renew(&self, turn: &Turn<'_>, argument: &BufferView) -> Option<BufferView> {
         let device = &argument.shared.device;
         let mirror = match turn {
-            Turn::Alone(table) => table.by_device.get(&device.id),
+            Turn::Alone { table, .. } => table.by_device.get(&device.id),
             Turn::Together { .. } => None,
         };
         let Some(mirror) = mirror else {

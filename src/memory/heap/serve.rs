@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use super::{AtomicView, HeapError, Hold, SharedHeap};
+use super::{AtomicView, HeapError, Hold, SharedHeap, State};
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
@@ -22,14 +22,25 @@ impl SharedHeap {
         bytes: u64,
     ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
         const WHAT: &str = "an access by a service";
+        let is_apart = |state: &State| state.in_flight.values().any(|batches| batches.is_apart);
+        let has_apart = is_apart(&lock(&self.shared.state));
+        if has_apart {
+            self.shared.look();
+        }
         let mut state = lock(&self.shared.state);
         if state.host.is_some() && state.host_awaits.is_none() {
             return Err(HeapError::HostAccess { what: WHAT });
         }
-        let awaited = state.host_awaits.iter().flatten();
+        let State {
+            in_flight,
+            host_awaits,
+            ..
+        } = &mut *state;
         // Not by asking the devices: whoever holds one may be the last to, and wait for what it runs, the caller.
-        let mut running = state.in_flight.values().chain(awaited);
-        if state.mirror_ahead || running.any(|last| last.is_apart && !last.is_done()) {
+        let awaited = host_awaits.iter_mut().flatten();
+        let mut running = in_flight.values_mut().chain(awaited);
+        let is_apart = running.any(|batches| batches.is_apart && !batches.is_done());
+        if state.mirror_ahead || is_apart {
             return Err(HeapError::Unsupported {
                 device: "a device".to_owned(),
                 why: "it keeps a copy, or caches that do not follow what the host writes while kernels run"

@@ -1,15 +1,18 @@
 //! What a heap knows at one moment, behind its lock.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque, hash_map::Entry};
 use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
 
 use super::{HeapError, HeapShared, mirror};
 use crate::device::end::QueueEnd;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
-use crate::device::wait::{LostFlag, Progress, lock, wait_for};
+use crate::device::submissions::{Progress, Standing, Submissions};
+use crate::device::wait::lock;
 use crate::device::{DeviceShared, ExecutionError};
 use crate::memory::region::{AllocationId, Region};
 
@@ -33,7 +36,7 @@ pub(super) struct State {
     pub(super) host: Option<ThreadId>,
     /// What that thread still waits for, and so may not look yet.
     pub(super) host_awaits: Option<Vec<InFlight>>,
-    /// The last batch of each device that used the heap; queues are in order.
+    /// What may still use the heap, by device.
     pub(super) in_flight: HashMap<u64, InFlight>,
     /// Freed while somebody might still look.
     pub(super) deferred: HashSet<AllocationId>,
@@ -57,7 +60,7 @@ pub(super) enum Hold {
     Owned,
 }
 
-/// The last batch of a device that used the heap.
+/// The batches of a device that use the heap and are not known to be over, in the order of its queue.
 #[derive(Clone)]
 pub(super) struct InFlight {
     pub(super) id: u64,
@@ -65,77 +68,141 @@ pub(super) struct InFlight {
     pub(super) device: Weak<DeviceShared>,
     /// It works on a copy of the heap, or has caches that do not follow what the host writes meanwhile.
     pub(super) is_apart: bool,
+    /// The device's name.
+    name: Arc<str>,
     /// What its end can be seen by: launches go on when their device is dropped.
-    raw: wgpu::Device,
-    lost: Arc<LostFlag>,
+    submissions: Arc<Submissions>,
     end: Arc<QueueEnd>,
-    batch: Arc<Batch>,
+    batches: VecDeque<Arc<Batch>>,
 }
 
 impl InFlight {
-    fn new(device: &Arc<DeviceShared>, is_apart: bool, batch: &Arc<Batch>) -> Self {
+    fn new(device: &Arc<DeviceShared>, is_apart: bool) -> Self {
         Self {
             id: device.id,
             device: Arc::downgrade(device),
             is_apart,
-            raw: device.raw.clone(),
-            lost: Arc::clone(&device.lost),
+            name: device.capabilities.name.as_str().into(),
+            submissions: Arc::clone(&device.submissions),
             end: Arc::clone(&device.queue_end),
-            batch: Arc::clone(batch),
+            batches: VecDeque::new(),
         }
     }
 
-    pub(super) fn is_done(&self) -> bool {
-        match self.batch.submission() {
-            None => self.end.is_reached(),
-            Some(Err(_)) => true,
-            Some(Ok(index)) => {
-                let now = Some(Duration::ZERO);
-                wait_for(&self.raw, &self.lost, index, now) != Progress::Pending
+    fn add(&mut self, batch: &Arc<Batch>) {
+        if (self.batches.back()).is_some_and(|last| Arc::ptr_eq(last, batch)) {
+            return;
+        }
+        self.forget_ended();
+        self.batches.push_back(Arc::clone(batch));
+    }
+
+    /// Those of a device that was taken out of the books and comes back.
+    fn add_earlier(&mut self, earlier: Self) {
+        for batch in earlier.batches.into_iter().rev() {
+            if !self.batches.iter().any(|known| Arc::ptr_eq(known, &batch)) {
+                self.batches.push_front(batch);
             }
         }
+    }
+
+    /// Batches of a queue end in their order.
+    fn forget_ended(&mut self) {
+        while let Some(first) = self.batches.front()
+            && self.is_over(first)
+        {
+            self.batches.pop_front();
+        }
+    }
+
+    /// Whether nothing of the batch runs, nor ever will.
+    fn is_over(&self, batch: &Batch) -> bool {
+        match self.submissions.standing(batch) {
+            // The device was dropped, and has submitted everything that it ever will.
+            Standing::Recorded => self.end.is_reached() && batch.submission().is_none(),
+            standing => standing.is_over(),
+        }
+    }
+
+    /// Whether none of them runs any more, as far as is known. Asks wgpu nothing, so that any lock may be held.
+    pub(super) fn is_done(&mut self) -> bool {
+        self.forget_ended();
+        self.batches.is_empty()
+    }
+
+    /// The first of them that was submitted, and where its end is seen.
+    fn first(&self) -> Option<(Arc<Submissions>, Arc<Batch>)> {
+        let sent = |batch: &&Arc<Batch>| batch.submission().is_some();
+        let first = self.batches.iter().find(sent)?;
+        Some((Arc::clone(&self.submissions), Arc::clone(first)))
     }
 
     /// Sees to it that what was recorded is submitted.
     pub(super) fn submit(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
-        if self.batch.submission().is_some() {
-            return Ok(());
-        }
-        match self.device.upgrade() {
-            // Failures are the events' to tell; what matters here is that nothing stays behind.
-            Some(device) => {
-                if !device.open_gates(deadline) {
-                    return Err(HeapError::Deadline);
-                }
-                let _ = device.queue.lock(&device).flush();
-                Ok(())
+        while let Some(unsent) = (self.batches.iter()).find(|batch| batch.submission().is_none()) {
+            let Some(device) = self.device.upgrade() else {
+                // Another thread has dropped the last handle, and is about to submit what was recorded.
+                return match self.end.wait(deadline) {
+                    true => Ok(()),
+                    false => Err(HeapError::Deadline),
+                };
+            };
+            if !device.open_gates(deadline) {
+                return Err(HeapError::Deadline);
             }
-            // Another thread has dropped the last handle, and is about to submit what was recorded.
-            None if self.end.wait(deadline) => Ok(()),
-            None => Err(HeapError::Deadline),
+            // Failures are the events' to tell; what matters here is that nothing stays behind.
+            device.submit(unsent);
+            if !unsent.is_closed() {
+                // It has no commands: what should have been recorded was refused.
+                return Ok(());
+            }
+            if self.submissions.is_submitting_here(unsent) {
+                return Err(Arc::new(ExecutionError::InCallback {
+                    what: "access to the heap",
+                })
+                .into());
+            }
         }
+        Ok(())
     }
 
+    /// Waits until none of them runs any more. A device that was lost meanwhile is an error only after that.
+    ///
+    /// # Errors
+    /// [`HeapError::Deadline`]; [`HeapError::Execution`] when the device was lost before all had come to their end;
+    /// [`HeapError::Unproven`] when nobody can tell whether its kernels still run.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
         self.submit(deadline)?;
-        let Some(Ok(index)) = self.batch.submission() else {
-            return Ok(());
-        };
-        if let Some(device) = self.device.upgrade() {
-            device.residents.awaited(&self.batch);
+        let mut lost = None;
+        for batch in &self.batches {
+            if batch.submission().is_none() {
+                // It has no commands, or its device has ended without it.
+                continue;
+            }
+            if let Some(device) = self.device.upgrade() {
+                device.residents.awaited(batch);
+            }
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            match self.submissions.wait_over(batch, left) {
+                Progress::Done => {}
+                Progress::Pending => return Err(HeapError::Deadline),
+                Progress::Lost(reason) if self.is_over(batch) => lost = Some(reason),
+                Progress::Lost(reason) => {
+                    let device = self.name.to_string();
+                    return Err(HeapError::Unproven { device, reason });
+                }
+            }
         }
-        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        match wait_for(&self.raw, &self.lost, index, left) {
-            Progress::Done => Ok(()),
-            Progress::Pending => Err(HeapError::Deadline),
-            Progress::Lost(reason) => Err(Arc::new(ExecutionError::DeviceLost { reason }).into()),
+        match lost {
+            Some(reason) => Err(Arc::new(ExecutionError::DeviceLost { reason }).into()),
+            None => Ok(()),
         }
     }
 
     /// Settles the outcomes of the device's launches, which have all ended.
     pub(super) fn settle(&self) {
         if let Some(device) = self.device.upgrade() {
-            device.queue.lock(&device).settle();
+            device.settle();
         }
     }
 }
@@ -151,12 +218,27 @@ impl State {
         }
     }
 
-    /// Frees what was put off, once nobody can look any more.
+    /// Puts back what was taken out to be waited for, and may still run.
+    pub(super) fn still_in_flight(&mut self, waited: Vec<InFlight>) {
+        for mut batches in waited {
+            if batches.is_done() {
+                continue;
+            }
+            match self.in_flight.entry(batches.id) {
+                Entry::Occupied(mut later) => later.get_mut().add_earlier(batches),
+                Entry::Vacant(free) => {
+                    free.insert(batches);
+                }
+            }
+        }
+    }
+
+    /// Frees what was put off, once nobody can look any more, as far as is known ([`HeapShared::look`]).
     pub(super) fn settle(&mut self) {
         if self.deferred.is_empty() {
             return;
         }
-        self.in_flight.retain(|_, last| !last.is_done());
+        self.in_flight.retain(|_, batches| !batches.is_done());
         if self.in_flight.is_empty() && self.host.is_none() {
             let Self { region, holds, .. } = self;
             self.deferred.retain(|&id| {
@@ -172,6 +254,27 @@ impl State {
 }
 
 impl HeapShared {
+    /// Learns what of the launches that use the heap has ended. May run callbacks of the program: no lock may be held.
+    pub(super) fn look(&self) {
+        let first: SmallVec<[_; 4]> = {
+            let state = lock(&self.state);
+            let first = state.in_flight.values().filter_map(InFlight::first);
+            first.collect()
+        };
+        for (submissions, batch) in first {
+            // The first to end: what has ended behind it is learnt with it.
+            let _ = submissions.wait_over(&batch, Some(Duration::ZERO));
+        }
+    }
+
+    /// As [`HeapShared::look`], if something that was freed waits for that.
+    pub(super) fn look_for_freed(&self) {
+        let waits = !lock(&self.state).deferred.is_empty();
+        if waits {
+            self.look();
+        }
+    }
+
     /// Notes that `batch` of `device`, whose turn it is, uses the heap.
     pub(crate) fn enter(
         &self,
@@ -196,14 +299,14 @@ impl HeapShared {
         }
         // Where the device has memory of its own, its caches do not follow what the host writes meanwhile.
         let is_apart = self.is_mirrored(device) || !device.capabilities.unified_memory;
-        let last = InFlight::new(device, is_apart, batch);
-        if state.in_flight.insert(last.id, last).is_none() {
+        if !state.in_flight.contains_key(&device.id) {
             // Devices that come and go leave nothing behind.
-            let gone = |last: &InFlight| last.device.strong_count() == 0;
-            state
-                .in_flight
-                .retain(|_, last| !gone(last) || !last.is_done());
+            let gone = |batches: &InFlight| batches.device.strong_count() == 0;
+            (state.in_flight).retain(|_, batches| !gone(batches) || !batches.is_done());
         }
+        (state.in_flight.entry(device.id))
+            .or_insert_with(|| InFlight::new(device, is_apart))
+            .add(batch);
         if !self.is_mirrored(device) {
             state.version += 1;
         }

@@ -2,6 +2,7 @@
 
 use super::mirror::Table;
 use super::{FIRST_BYTES, GUARD_BYTES, HeapShared, HeapSize, SharedHeap, State};
+use crate::device::submissions::Held;
 use crate::device::wait::lock;
 
 impl SharedHeap {
@@ -11,6 +12,7 @@ impl SharedHeap {
     /// heap grows again when it has to. What a device has mapped stays with it. Devices that keep a copy of the heap give back as much of theirs.
     pub fn trim(&self) -> u64 {
         let shared = &self.shared;
+        shared.look();
         shared.trim(&mut shared.mirrors.write()).unwrap_or(0)
     }
 }
@@ -18,10 +20,12 @@ impl SharedHeap {
 impl HeapShared {
     /// Nobody records a launch meanwhile, since the turn is held. `None` while somebody uses the heap.
     fn trim(&self, table: &mut Table) -> Option<u64> {
+        // Callbacks of the program may run below, with the turn in hand.
+        let _held = Held::new("a trim of the heap").ok()?;
         let (old, new) = {
             let mut state = lock(&self.state);
             state.settle();
-            state.in_flight.retain(|_, last| !last.is_done());
+            state.in_flight.retain(|_, batches| !batches.is_done());
             if state.host.is_some() || !state.in_flight.is_empty() {
                 return None;
             }
@@ -90,7 +94,7 @@ impl HeapShared {
             }
             drop(segments);
             // wgpu frees what is no longer used when it is polled.
-            let _ = device.raw.poll(wgpu::PollType::Poll);
+            device.submissions.collect();
         }
     }
 
@@ -100,6 +104,7 @@ impl HeapShared {
             return;
         };
         let now = (self.clock)();
+        self.look_for_freed();
         {
             let mut state = lock(&self.state);
             state.settle();

@@ -4,9 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
-
+use super::folder::{Dir, open_folder};
 use super::slab::MOST;
 use super::streams::Stream;
 use crate::rpc::ServiceError;
@@ -104,7 +102,7 @@ impl FileAccess {
         if self.roots.iter().any(|root| root.name == name) {
             return Err(wrong(format!("another folder has the name `{name}`")));
         }
-        let dir = Dir::open_ambient_dir(folder, ambient_authority());
+        let dir = open_folder(folder);
         self.roots.push(Root {
             name: name.to_owned(),
             dir: dir.map_err(|error| wrong(error.to_string()))?,

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
-use cap_std::fs::OpenOptions;
 
 use super::access::{FileAccess, Root, RootMode};
 use super::door::{CHUNK, Door, Place};
+use super::folder::OpenOptions;
 use super::open_file::{
     APPEND, CREATE, Handle, NEW, Open, READ, Reply, TRUNCATE, WRITE, advanced, reply,
 };

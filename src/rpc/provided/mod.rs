@@ -6,7 +6,7 @@
 //! - [`door`]: the one way from services into the shared heap.
 //! - [`slab`]: handles that are not valid again once they were given back.
 //! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is what the program grants,
-//!   [`quota`] how much of it.
+//!   [`quota`] how much of it, and [`folder`] what the system has of folders.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
 //! Everything that a kernel gives is checked, whatever it is, and answered with a status.
@@ -14,6 +14,7 @@
 mod access;
 mod door;
 mod files;
+mod folder;
 mod machine;
 mod memory;
 mod open_file;

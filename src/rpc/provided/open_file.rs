@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::sync::{Arc, Mutex};
 
 use super::door::CHUNK;
+use super::folder::{read_at, write_at};
 use super::quota::Quota;
 use super::status::FileStatus;
 use super::streams::Stream;
@@ -36,24 +37,6 @@ pub(super) enum Handle<'a> {
 
 pub(super) fn reply(status: FileStatus, bytes: usize) -> Reply {
     [status.code(), bytes as u32]
-}
-
-fn read_at(file: &File, bytes: &mut [u8], at: u64) -> std::io::Result<usize> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::read_at(file, bytes, at);
-    #[cfg(windows)]
-    return std::os::windows::fs::FileExt::seek_read(file, bytes, at);
-    #[cfg(not(any(unix, windows)))]
-    return Err(ErrorKind::Unsupported.into());
-}
-
-fn write_at(file: &File, bytes: &[u8], at: u64) -> std::io::Result<usize> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::write_at(file, bytes, at);
-    #[cfg(windows)]
-    return std::os::windows::fs::FileExt::seek_write(file, bytes, at);
-    #[cfg(not(any(unix, windows)))]
-    return Err(ErrorKind::Unsupported.into());
 }
 
 /// A position that the system can express, some bytes further on.

@@ -1,13 +1,17 @@
-//! `cargo xtask ci`: everything a change must pass. `.ci/run` is this command.
+//! `cargo xtask ci`: everything a change must pass on the machine at hand. `.ci/run` is this command.
+//!
+//! What would multiply its time is left to jobs of their own, beside it: `cargo xtask cross`, which builds the standard
+//! library of five systems; `cargo xtask deny`, which builds cargo-deny; `cargo package`, which builds all dependencies
+//! once more; and the long and the instrumented runs of `cargo xtask stress`.
 
 use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::commands::test;
+use crate::commands::{stress, test};
 use crate::env::AdapterEnv;
 use crate::error::Error;
-use crate::process;
+use crate::process::{self, step};
 use crate::provide::{Provided, Switches};
 use crate::workspace::Workspace;
 
@@ -110,6 +114,10 @@ fn fuzz_targets(workspace: &Workspace) -> Command {
     check
 }
 
+/// How long every operation is tried from eight threads: enough for each to meet each, since the long runs and the
+/// sanitizers are `cargo xtask stress`.
+const STRESS_MINUTES: f64 = 0.5;
+
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     let start = Instant::now();
@@ -154,6 +162,15 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     })?;
     let provided = provided.as_ref();
     step("tests", || test::run_suite(workspace, provided, &[]))?;
+    step("every operation at once", || {
+        stress::execute(
+            workspace,
+            None,
+            &stress::environment(workspace, provided)?,
+            STRESS_MINUTES,
+            &[],
+        )
+    })?;
     for run in runs(provided) {
         step(&run.title(), || run.execute(workspace, provided))?;
     }
@@ -167,19 +184,6 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     })?;
     eprintln!("\n== all passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// Runs one step under a header line and says how long it took, also if it failed.
-fn step<T>(title: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    eprintln!("\n== {title}");
-    let start = Instant::now();
-    let result = work();
-    let outcome = if result.is_ok() { "passed" } else { "FAILED" };
-    eprintln!(
-        "== {title}: {outcome} in {:.1} s",
-        start.elapsed().as_secs_f64()
-    );
-    result
 }
 
 /// One example on one adapter; `None` is the adapter wgpu takes by itself.

@@ -2,5 +2,8 @@
 
 pub mod adapters;
 pub mod ci;
+pub mod cross;
 pub mod demo;
+pub mod deny;
+pub mod stress;
 pub mod test;

@@ -5,13 +5,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
 use super::PAGE;
 use super::ranges::push;
 use crate::device::end::QueueEnd;
-use crate::device::wait::{LostFlag, Progress, wait_for};
+use crate::device::mapping::{Mapped, Mapping};
+use crate::device::submissions::{ClosedBatch, Progress, Submissions};
 use crate::device::{DeviceShared, ExecutionError, capture, unique_id};
 use crate::memory::heap::{HeapError, segment_bytes};
 use crate::memory::staging::StagingPool;
@@ -39,7 +38,7 @@ struct Part {
 pub(super) struct MirrorBuffers {
     raw: wgpu::Device,
     queue: wgpu::Queue,
-    lost: Arc<LostFlag>,
+    submissions: Arc<Submissions>,
     end: Arc<QueueEnd>,
     /// The device's name.
     name: String,
@@ -62,7 +61,7 @@ impl MirrorBuffers {
         Ok(Self {
             raw: device.raw.clone(),
             queue: device.queue_raw.clone(),
-            lost: Arc::clone(&device.lost),
+            submissions: Arc::clone(&device.submissions),
             end: Arc::clone(&device.queue_end),
             name,
             step: segment_bytes(&device.limits),
@@ -372,8 +371,7 @@ impl MirrorBuffers {
         record: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
         show: impl FnOnce(&[u8]),
     ) -> Result<(), HeapError> {
-        let (sender, receiver) = channel();
-        let ((staging, index), error) = capture(&self.raw, || {
+        let ((staging, commands), error) = capture(&self.raw, || {
             let staging = self.staging.take(&self.raw, bytes);
             let mut encoder = self
                 .raw
@@ -381,40 +379,35 @@ impl MirrorBuffers {
                     label: Some("shared heap download"),
                 });
             record(&mut encoder, &staging);
-            let index = self.queue.submit([encoder.finish()]);
-            staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| {
-                // Nobody listens any more when the device was lost meanwhile.
-                let _ = sender.send(result);
-            });
-            (staging, index)
+            (staging, encoder.finish())
         });
-        if let Some(reason) = self.lost.get() {
-            return Err(lost(reason));
-        }
         refused(&self.name, error)?;
-        if let Progress::Lost(reason) = wait_for(&self.raw, &self.lost, &index, None) {
+        let closed = ClosedBatch::of(commands);
+        let batch = self.submissions.send_now(&self.queue, closed);
+        match batch.submission() {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Err(Arc::clone(error).into()),
+            None => {
+                return Err(Arc::new(ExecutionError::InCallback {
+                    what: "a copy of the heap",
+                })
+                .into());
+            }
+        }
+        let mapping = Mapping::begin(&self.raw, &staging, 0..bytes);
+        if let Progress::Lost(reason) = self.submissions.wait(&batch, None) {
             return Err(lost(reason));
         }
-        // Another thread's poll may have collected the callback and not yet run it.
-        let mapped = loop {
-            match receiver.recv_timeout(Duration::from_millis(20)) {
-                Ok(mapped) => break mapped,
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Some(reason) = self.lost.get() {
-                        return Err(lost(reason));
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.failed("its read-back was dropped".into()));
-                }
-            }
-        };
-        mapped.map_err(|error| self.failed(error.to_string()))?;
-        match staging.get_mapped_range(0..bytes) {
-            Ok(view) => show(&view),
-            Err(error) => return Err(self.failed(error.to_string())),
+        match (
+            mapping.wait(&self.submissions, None),
+            self.submissions.lost().get(),
+        ) {
+            (Mapped::Ready, _) => {}
+            (_, Some(reason)) => return Err(lost(reason)),
+            (Mapped::Failed(message), None) => return Err(self.failed(message)),
+            (Mapped::Pending, None) => return Err(self.failed("it was not mapped".into())),
         }
-        staging.unmap();
+        (mapping.take(show)).map_err(|message| self.failed(message))?;
         self.staging.give(staging);
         Ok(())
     }

@@ -1,0 +1,220 @@
+//! Memory on its way to the host: mapping of copies that a batch leaves behind.
+//!
+//! wgpu tells by a callback that memory is mapped. The callback may be late, on a thread that another callback keeps
+//! busy, perhaps this very one further up; and wgpu drops it when a callback before it has panicked. That memory *is*
+//! mapped shows as well when it is asked for: wgpu maps under its lock, in the first poll behind the end of the batch. So
+//! a callback wakes, and nothing depends on it.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
+use std::time::Instant;
+
+use super::capture;
+use super::submissions::{Pace, Submissions};
+use super::wait::lock;
+
+/// Memory that wgpu was asked to map for reading, unmapped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    device: wgpu::Device,
+    buffer: wgpu::Buffer,
+    range: Range<u64>,
+    told: Arc<Told>,
+    /// The callback has the other end.
+    callback: Weak<()>,
+}
+
+#[derive(Debug, Default)]
+struct Told(Mutex<Telling>);
+
+#[derive(Debug, Default)]
+struct Telling {
+    result: Option<Result<(), String>>,
+    waker: Option<Waker>,
+    /// The bytes were taken, and the memory unmapped.
+    is_taken: bool,
+}
+
+/// Where a mapping stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mapped {
+    Ready,
+    Pending,
+    /// The memory cannot be mapped; in wgpu's words, where there are any.
+    Failed(String),
+}
+
+impl Mapping {
+    /// Asks for `range` of `buffer`, after whatever was submitted that uses it.
+    pub(crate) fn begin(device: &wgpu::Device, buffer: &wgpu::Buffer, range: Range<u64>) -> Self {
+        let (told, callback) = (Arc::<Told>::default(), Arc::new(()));
+        let (tell, alive) = (Arc::clone(&told), Arc::downgrade(&callback));
+        let ((), error) = capture(device, || {
+            buffer.map_async(wgpu::MapMode::Read, range.clone(), move |result| {
+                tell.tell(result.map_err(|error| error.to_string()));
+                drop(callback);
+            });
+        });
+        if let Some(error) = error {
+            told.tell(Err(error.to_string()));
+        }
+        Self {
+            device: device.clone(),
+            buffer: buffer.clone(),
+            range,
+            told,
+            callback: alive,
+        }
+    }
+
+    /// Where it stands. The batch that fills the memory has ended.
+    pub(crate) fn state(&self) -> Mapped {
+        // Held while wgpu is asked, since memory must not be unmapped while somebody looks at it.
+        let telling = lock(&self.told.0);
+        match &telling.result {
+            _ if telling.is_taken => Mapped::Failed("its bytes were taken before".to_owned()),
+            Some(Ok(())) => Mapped::Ready,
+            Some(Err(message)) => Mapped::Failed(message.clone()),
+            None => {
+                // In this order: a callback that is gone now has not told, and never will.
+                let is_gone = self.callback.strong_count() == 0;
+                match self.buffer.get_mapped_range(self.range.clone()) {
+                    Ok(_) => Mapped::Ready,
+                    Err(error) if is_gone => Mapped::Failed(error.to_string()),
+                    Err(_) => Mapped::Pending,
+                }
+            }
+        }
+    }
+
+    /// Waits until the memory is mapped, and until `deadline`. The batch that fills it has ended.
+    pub(crate) fn wait(&self, submissions: &Submissions, deadline: Option<Instant>) -> Mapped {
+        let mut pace = Pace::default();
+        loop {
+            match self.state() {
+                Mapped::Pending => submissions.collect(),
+                known => return known,
+            }
+            match self.state() {
+                Mapped::Pending => {}
+                known => return known,
+            }
+            if let Some(reason) = submissions.lost().get() {
+                return Mapped::Failed(reason);
+            }
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Mapped::Pending;
+            }
+            pace.rest(left);
+        }
+    }
+
+    /// Has `waker` woken by the callback, if that comes.
+    pub(crate) fn wake(&self, waker: &Waker) {
+        lock(&self.told.0).waker = Some(waker.clone());
+    }
+
+    /// Hands the bytes to `read` and unmaps the memory; once.
+    ///
+    /// # Errors
+    /// wgpu's own words, where the memory is not mapped.
+    pub(crate) fn take<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T, String> {
+        let mut telling = lock(&self.told.0);
+        let read = match self.buffer.get_mapped_range(self.range.clone()) {
+            Ok(view) => read(&view),
+            Err(error) => return Err(error.to_string()),
+        };
+        telling.is_taken = true;
+        self.buffer.unmap();
+        Ok(read)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let is_taken = lock(&self.told.0).is_taken;
+        if !is_taken {
+            // Mapped or not: wgpu tells a callback that is left that the mapping was given up.
+            let _ = capture(&self.device, || self.buffer.unmap());
+        }
+    }
+}
+
+impl Told {
+    fn tell(&self, result: Result<(), String>) {
+        let waker = {
+            let mut telling = lock(&self.0);
+            telling.result.get_or_insert(result);
+            telling.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Context;
+    use crate::device::hooks;
+
+    #[test]
+    fn memory_whose_callback_is_gone_is_had_all_the_same() {
+        let _alone = hooks::alone();
+        let context = Context::new().unwrap();
+        for adapter in context.adapters() {
+            let device = context.device_at(adapter.index).unwrap();
+            let raw = device.raw();
+            let buffer = |mapped| {
+                raw.create_buffer(&wgpu::BufferDescriptor {
+                    label: None,
+                    size: 16,
+                    usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                    mapped_at_creation: mapped,
+                })
+            };
+            let without_callback = |buffer: wgpu::Buffer| Mapping {
+                device: raw.clone(),
+                buffer,
+                range: 0..16,
+                told: Arc::default(),
+                callback: Weak::new(),
+            };
+            // Mapped, and nobody has told.
+            let mapped = buffer(true);
+            let words: [u32; 4] = [7, 8, 9, u32::MAX];
+            let mut view = mapped.get_mapped_range_mut(..).unwrap();
+            view.copy_from_slice(bytemuck::cast_slice(&words));
+            drop(view);
+            let left = without_callback(mapped);
+            assert_eq!(left.state(), Mapped::Ready);
+            let read = left.take(bytemuck::pod_collect_to_vec::<u8, u32>);
+            assert_eq!(read.unwrap(), words);
+            // Once.
+            assert!(matches!(left.state(), Mapped::Failed(_)));
+            left.take(|_| ()).unwrap_err();
+            // Not mapped, and nobody will ever tell.
+            let left = without_callback(buffer(false));
+            assert!(matches!(left.state(), Mapped::Failed(_)));
+            // Not mapped yet.
+            let memory = buffer(false);
+            let begun = Mapping::begin(raw, &memory, 0..16);
+            assert_eq!(begun.state(), Mapped::Pending);
+            let submissions = &device.shared.submissions;
+            assert_eq!(begun.wait(submissions, None), Mapped::Ready);
+            begun.take(|bytes| assert_eq!(bytes, [0; 16])).unwrap();
+            // What wgpu refuses at once.
+            let mapped = buffer(true);
+            let again = Mapping::begin(raw, &mapped, 0..16);
+            assert!(matches!(again.state(), Mapped::Failed(_)));
+            drop((begun, again));
+            // Memory that nobody wants any more can be mapped again.
+            drop(Mapping::begin(raw, &memory, 0..16));
+            let last = Mapping::begin(raw, &memory, 0..16);
+            assert_eq!(last.wait(submissions, None), Mapped::Ready);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Settling: what has become of the launches of batches that have ended.
+
+use std::sync::Arc;
+
+use super::super::DeviceShared;
+use super::super::follower::Follower;
+use super::super::outcome::{ExecutionError, Outcome};
+use super::super::prints::Job;
+use super::super::status::{Mirror, Reading, StatusPool};
+use super::super::submissions::{Batch, Hook, Pace, Standing};
+use super::{Recorder, Watch};
+
+/// A launch whose outcome is not known yet.
+pub(super) struct Unsettled {
+    pub(super) batch: Arc<Batch>,
+    outcome: Arc<Outcome>,
+    pub(super) watch: Option<Watch>,
+    pub(super) mirror: Option<Mirror>,
+    prints: Option<Arc<Job>>,
+    follower: Option<Arc<dyn Follower>>,
+}
+
+impl Unsettled {
+    /// What becomes of the batch when it was submitted.
+    pub(super) fn hooks(&self, device: &DeviceShared) -> impl Iterator<Item = Hook> {
+        let prints = (self.prints.as_ref()).map(|job| device.prints.submission(job));
+        let follower = self.follower.clone().map(|follower| {
+            let hook: Hook = Box::new(move |device| follower.submitted(device));
+            hook
+        });
+        prints.into_iter().chain(follower)
+    }
+
+    /// What the launch itself has to say, whose batch has ended; `None` while copies for the host are not mapped.
+    fn report(&self, status: Option<&StatusPool>) -> Option<Result<(), ExecutionError>> {
+        let is_ready = (self.prints.as_ref()).is_none_or(|job| job.is_readable())
+            && (self.follower.as_ref()).is_none_or(|follower| follower.is_readable());
+        let (Some(watch), Some(pool)) = (&self.watch, status) else {
+            return is_ready.then_some(Ok(()));
+        };
+        match pool.read(watch.record, self.mirror.as_ref()) {
+            Reading::There(record) if is_ready => Some((watch.decode)(&record)),
+            Reading::There(_) | Reading::Pending => None,
+            Reading::Gone => Some(Err(ExecutionError::Refused {
+                message: "the launch's status record could not be read back".into(),
+            })),
+        }
+    }
+}
+
+impl Recorder<'_> {
+    /// Remembers a launch whose outcome must be settled when its batch is done.
+    pub(crate) fn watch(
+        &mut self,
+        outcome: &Arc<Outcome>,
+        watch: Option<Watch>,
+        prints: Option<Arc<Job>>,
+        follower: Option<Arc<dyn Follower>>,
+    ) {
+        let batch = self.batch();
+        if let Some(job) = &prints {
+            self.device.prints.recorded(job);
+        }
+        self.state.unsettled.push_back(Unsettled {
+            batch,
+            outcome: Arc::clone(outcome),
+            watch,
+            mirror: None,
+            prints,
+            follower,
+        });
+    }
+
+    /// The batch of the first launch that is not settled.
+    pub(crate) fn first_unsettled(&self) -> Option<Arc<Batch>> {
+        self.state.unsettled.front().map(|u| Arc::clone(&u.batch))
+    }
+
+    /// The batch of the last launch that is not settled.
+    pub(crate) fn last_unsettled(&self) -> Option<Arc<Batch>> {
+        self.state.unsettled.back().map(|u| Arc::clone(&u.batch))
+    }
+
+    /// The batch of the first launch that holds a status record, when all records are in flight.
+    fn oldest_record(&self) -> Option<Arc<Batch>> {
+        let is_full = (self.state.status.as_ref()).is_some_and(StatusPool::is_empty);
+        let mut unsettled = self.state.unsettled.iter();
+        let oldest = unsettled.find(|unsettled| unsettled.watch.is_some());
+        oldest
+            .filter(|_| is_full)
+            .map(|oldest| Arc::clone(&oldest.batch))
+    }
+
+    /// Settles the outcomes of all launches whose batch is known to have ended, and returns whether the copies of one that
+    /// has are not mapped yet. Asks wgpu nothing: whoever needs to know has waited, or polls ([`DeviceShared::settle`]).
+    pub(crate) fn settle(&mut self) -> bool {
+        let device = self.device;
+        let state = &mut *self.state;
+        let mut at = 0;
+        while let Some(first) = state.unsettled.get(at) {
+            let lost = || {
+                let reason = device.lost.get();
+                let reason = reason.unwrap_or_else(|| "its driver has lost it".to_owned());
+                Err(ExecutionError::DeviceLost { reason })
+            };
+            let (own, done) = match (
+                device.submissions.standing(&first.batch),
+                first.batch.submission(),
+            ) {
+                (Standing::Ended, Some(Ok(()))) => match first.report(state.status.as_ref()) {
+                    None if device.lost.is_raised() => (lost(), false),
+                    None => return true,
+                    Some(Err(_)) if device.lost.is_raised() => (lost(), false),
+                    Some(own) => (own, true),
+                },
+                (Standing::Ended | Standing::Lost, Some(Err(error))) => {
+                    (Err((**error).clone()), false)
+                }
+                (Standing::Lost, _) => (lost(), false),
+                // What is behind it was submitted by a callback that its submission runs.
+                (Standing::Recorded, None) if first.batch.is_closed() => {
+                    at += 1;
+                    continue;
+                }
+                _ => break,
+            };
+            if let Some(follower) = &first.follower {
+                follower.ended(done);
+            }
+            let failed = (first.prints.as_ref()).and_then(|job| device.prints.settle(job, done));
+            // What the status record tells came first: wrong values are why assertions fail.
+            let own = own.and_then(|()| failed.map_or(Ok(()), Err));
+            first.outcome.settle(own);
+            if let Some(done) = state.unsettled.remove(at)
+                && let (Some(watch), Some(pool)) = (done.watch, state.status.as_mut())
+            {
+                pool.release(watch.record);
+            }
+        }
+        false
+    }
+}
+
+impl DeviceShared {
+    /// Settles the launches that are known to have ended, and delivers what they have printed. May run callbacks of the
+    /// program.
+    pub(crate) fn settle(&self) {
+        self.settle_ended();
+        self.prints.deliver();
+    }
+
+    /// Settles the launches that are known to have ended.
+    pub(crate) fn settle_ended(&self) {
+        let mut pace = Pace::default();
+        while self.queue.lock(self).settle() {
+            // What a launch has left for the host is mapped by the first poll behind its end.
+            self.submissions.collect();
+            pace.rest(None);
+        }
+    }
+
+    /// Waits while all status records are in flight. No lock may be held.
+    pub(crate) fn limit_records(&self) {
+        loop {
+            let oldest = self.queue.lock(self).oldest_record();
+            let Some(oldest) = oldest else {
+                return;
+            };
+            if oldest.submission().is_none() {
+                self.open_gates(None);
+                self.submit(&oldest);
+            }
+            if oldest.submission().is_none() || self.lost.is_raised() {
+                // Inside a callback that its submission runs; and nothing more is launched on a device that is lost.
+                return;
+            }
+            self.residents.awaited(&oldest);
+            let _ = self.submissions.wait_over(&oldest, None);
+            self.settle();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Calls into wgpu that run callbacks of the program: a panic in one of them goes no further.
+//!
+//! wgpu runs callbacks (of `map_async`, of `on_submitted_work_done`, and that a device is lost) inside `Device::poll` and
+//! `Queue::submit`, on whatever thread has called those. A panic unwinds through wgpu, which drops the callbacks that
+//! should have come behind it, and would unwind through the runtime, in the middle of its work. A callback's panic says
+//! nothing about the device, and belongs to nobody who happens to wait: it is logged, and the call goes on.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::super::outcome::ExecutionError;
+
+/// How wgpu begins the panics of its own with which it answers where a poll fails.
+const POLL_FAILED: &str = "Error in Device::poll";
+/// wgpu-hal's word for a device that its driver calls lost, as wgpu formats it.
+const LOST: &str = "Parent device is lost";
+
+/// A panic that came out of wgpu.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Panicked {
+    /// A callback of the program.
+    Callback,
+    /// wgpu itself, since the driver has failed.
+    Driver {
+        message: String,
+        /// The driver says that the device is gone.
+        gone: bool,
+    },
+}
+
+thread_local! {
+    /// How many calls of wgpu this thread is in that run callbacks.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+    /// How many things this thread has in hand that a callback might ask for.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// One more, until this is dropped.
+struct Counted(&'static std::thread::LocalKey<Cell<u32>>);
+
+impl Counted {
+    fn new(count: &'static std::thread::LocalKey<Cell<u32>>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Says that this thread has something in hand (a turn with the heap, a buffer) while it calls wgpu: a callback that asks
+/// for such a thing then is refused, and does not wait for itself.
+pub(crate) struct Held {
+    _count: Counted,
+    /// It counts for the thread that made it.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Held {
+    /// # Errors
+    /// [`ExecutionError::InCallback`] in a callback, where the call that runs it has something in hand.
+    pub(crate) fn new(what: &'static str) -> Result<Self, ExecutionError> {
+        if CALLS.get() > 0 && HELD.get() > 0 {
+            return Err(ExecutionError::InCallback { what });
+        }
+        Ok(Self {
+            _count: Counted::new(&HELD),
+            _thread: PhantomData,
+        })
+    }
+}
+
+/// Calls wgpu. With `panic = "abort"` a panic in a callback ends the process, as it does anywhere.
+pub(super) fn contained<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
+    let _inside = Counted::new(&CALLS);
+    // What wgpu drops on the way are callbacks, and whoever waits for one sees that it is gone.
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let message = text(&*panic);
+        forget(panic);
+        if message.starts_with(POLL_FAILED) {
+            let gone = message.contains(LOST);
+            return Panicked::Driver { message, gone };
+        }
+        log::error!("a callback that the program gave to wgpu has panicked: {message}");
+        Panicked::Callback
+    })
+}
+
+fn text(panic: &(dyn Any + Send)) -> String {
+    (panic.downcast_ref::<String>().cloned())
+        .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "a panic without a text".to_owned())
+}
+
+/// Drops what a callback has thrown, whose own drop may panic.
+fn forget(panic: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Panics when it is dropped, unless that happens while another panic unwinds.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                std::panic::panic_any("dropped");
+            }
+        }
+    }
+
+    #[test]
+    fn callbacks_are_refused_what_the_call_that_runs_them_has_in_hand() {
+        let refused = |result: Result<Held, ExecutionError>| {
+            matches!(result, Err(ExecutionError::InCallback { what: "it" }))
+        };
+        // Outside of callbacks one may have several things.
+        let outer = Held::new("it").unwrap();
+        drop(Held::new("it").unwrap());
+        assert!(contained(|| refused(Held::new("it"))).unwrap());
+        drop(outer);
+        // A call that has nothing in hand, and one further in that has.
+        let inner = contained(|| {
+            let _own = Held::new("it").unwrap();
+            contained(|| refused(Held::new("it"))).unwrap()
+        });
+        assert!(inner.unwrap());
+        assert_eq!((CALLS.get(), HELD.get()), (0, 0));
+    }
+
+    #[test]
+    fn a_panic_is_a_callbacks_unless_wgpu_says_that_its_poll_has_failed() {
+        assert_eq!(contained(|| 3), Ok(3));
+        assert_eq!(
+            contained(|| std::panic::panic_any("mine")),
+            Err(Panicked::Callback)
+        );
+        assert_eq!(
+            contained(|| std::panic::panic_any(7u32)),
+            Err(Panicked::Callback)
+        );
+        assert_eq!(
+            contained(|| std::panic::panic_any(Bomb)),
+            Err(Panicked::Callback)
+        );
+        for (reason, gone) in [(LOST, true), ("Not enough memory left.", false)] {
+            let message = format!("{POLL_FAILED}: {reason}");
+            let thrown = message.clone();
+            assert_eq!(
+                contained(|| std::panic::panic_any(thrown)),
+                Err(Panicked::Driver { message, gone })
+            );
+        }
+    }
+}

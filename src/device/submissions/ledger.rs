@@ -1,0 +1,93 @@
+//! The ledger: which submissions of a device have ended, as far as that is proven.
+//!
+//! # How it works
+//!
+//! 1. Each submission is given a number before it goes to wgpu, also one that wgpu then refuses.
+//! 2. When the call that submits has returned, the number is *sent*. wgpu runs callbacks of the program behind the
+//!    submission that they meet and inside its call: what a callback submits comes behind it, and is sent before it.
+//! 3. A marker is registered with wgpu behind what is sent. wgpu lets go of the marker when everything submitted before
+//!    has ended, and the ledger notes the number that the marker stands for. The queue of a device is in order, so that
+//!    this number stands for all before it.
+//! 4. A device of which its driver says that it is gone runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean
+//!    that nothing of the device is in use. That is noted apart, since what was in flight then has not ended well.
+//!
+//! Nothing else counts as an end: neither that wgpu has refused a submission (an earlier one may run), nor that a callback
+//! has panicked, nor that wgpu calls the device lost (it does so as well where memory has run out, and kernels run on).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+/// What is known of the submissions of one device.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    given: Mutex<Given>,
+    sent: AtomicU64,
+    ended: AtomicU64,
+    dead: AtomicBool,
+}
+
+/// The numbers that there are.
+#[derive(Debug, Default)]
+struct Given {
+    last: u64,
+    /// Those whose calls have not returned, in order: more than one where a callback submits inside a submission.
+    open: SmallVec<[u64; 2]>,
+}
+
+impl Ledger {
+    /// The number of the next submission. One thread at a time submits.
+    pub(super) fn give(&self) -> u64 {
+        let mut given = self.given.lock();
+        given.last += 1;
+        let number = given.last;
+        given.open.push(number);
+        number
+    }
+
+    /// The call that submits has returned.
+    pub(super) fn sent(&self, number: u64) {
+        let mut given = self.given.lock();
+        given.open.retain(|open| *open != number);
+        let sent = given.open.first().map_or(given.last, |open| open - 1);
+        self.sent.store(sent, Ordering::Release);
+    }
+
+    /// Whether the calls have returned that submitted this one and all before it.
+    pub(super) fn is_sent(&self, number: u64) -> bool {
+        number <= self.sent.load(Ordering::Acquire)
+    }
+
+    /// What a marker stands for that is registered by somebody who has submitted nothing himself.
+    pub(super) fn claim(&self) -> u64 {
+        self.sent.load(Ordering::Acquire)
+    }
+
+    /// wgpu has let go of a marker.
+    pub(super) fn ended(&self, claim: u64) {
+        self.ended.fetch_max(claim, Ordering::AcqRel);
+    }
+
+    /// The driver says that the device is gone.
+    pub(super) fn died(&self) {
+        self.dead.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// Whether the submission has ended by itself, whatever has become of the device since. Numbers begin at 1.
+    pub(super) fn has_run(&self, number: u64) -> bool {
+        number != 0 && number <= self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing of the submission runs any more.
+    pub(super) fn is_over(&self, number: u64) -> bool {
+        number != 0 && (self.has_run(number) || self.is_dead())
+    }
+}
+
+#[cfg(test)]
+mod tests;

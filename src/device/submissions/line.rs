@@ -1,0 +1,314 @@
+//! The line: closed batches on their way to wgpu, in the order in which they were closed, by one thread at a time.
+//!
+//! wgpu runs callbacks of the program inside `Queue::submit`. So nothing is locked while a batch is submitted: the thread
+//! whose turn it is says so, and others wait for their batch's verdict. A callback may itself record commands and flush
+//! them; it runs on the thread whose turn it is, behind a submission that has reached the driver, and so it may submit
+//! what is next in line at once. Only for the batch whose submission runs the callback there is no verdict yet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::ThreadId;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::super::capture;
+use super::super::outcome::ExecutionError;
+use super::Submissions;
+use super::batch::{Batch, ClosedBatch};
+use super::contained::{Panicked, contained};
+
+/// The batches that are closed and not submitted.
+#[derive(Default)]
+pub(super) struct Line {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<ClosedBatch>,
+    turn: Option<Turn>,
+}
+
+/// Whose turn it is, and the batch.
+#[derive(Clone)]
+struct Turn {
+    thread: ThreadId,
+    batch: Arc<Batch>,
+}
+
+/// Whether commands have reached the driver.
+enum Evidence {
+    Sent,
+    Kept,
+    Unknown,
+}
+
+impl Submissions {
+    /// Puts a batch at the end of the line. Batches that were closed in an order, behind one lock, stand in that order.
+    pub(crate) fn enqueue(&self, closed: ClosedBatch) {
+        closed.batch.close();
+        self.line.state.lock().waiting.push_back(closed);
+    }
+
+    /// The last batch that was closed, if it has no verdict yet.
+    pub(crate) fn last_in_line(&self) -> Option<Arc<Batch>> {
+        let state = self.line.state.lock();
+        let current = state.turn.as_ref().map(|turn| &turn.batch);
+        let last = state.waiting.back().map(|closed| &closed.batch);
+        last.or(current).cloned()
+    }
+
+    /// The last batch that waits for somebody to submit it.
+    pub(crate) fn last_waiting(&self) -> Option<Arc<Batch>> {
+        let state = self.line.state.lock();
+        let last = state.waiting.back();
+        last.map(|closed| Arc::clone(&closed.batch))
+    }
+
+    /// Whether the batch is being submitted by a call further up on this very thread, which runs a callback.
+    pub(crate) fn is_submitting_here(&self, batch: &Batch) -> bool {
+        let state = self.line.state.lock();
+        let this = std::thread::current().id();
+        (batch.is_closed() && batch.submission().is_none())
+            && state.turn.as_ref().is_some_and(|turn| turn.thread == this)
+            && !(state.waiting.iter()).any(|closed| std::ptr::eq(&*closed.batch, batch))
+    }
+
+    /// Whether this thread is inside a submission, and so in a callback that runs there.
+    pub(super) fn is_submitting(&self) -> bool {
+        let state = self.line.state.lock();
+        let this = std::thread::current().id();
+        (state.turn.as_ref()).is_some_and(|turn| turn.thread == this)
+    }
+
+    /// Submits what is in line, up to `until`. No lock may be held that a callback of the program may want. When it
+    /// returns, `until` has a verdict, unless it is open, or a call further up on this thread is submitting it. What was
+    /// closed before it has one as well, but for a batch whose submission runs a callback that has submitted `until`.
+    pub(crate) fn drive(&self, queue: &wgpu::Queue, until: &Batch) {
+        let this = std::thread::current().id();
+        let mut state = self.line.state.lock();
+        while until.is_closed() && until.submission().is_none() {
+            let outer = state.turn.clone();
+            if outer.as_ref().is_some_and(|turn| turn.thread != this) {
+                self.line.moved.wait(&mut state);
+                continue;
+            }
+            let Some(closed) = state.waiting.pop_front() else {
+                return;
+            };
+            state.turn = Some(Turn {
+                thread: this,
+                batch: Arc::clone(&closed.batch),
+            });
+            drop(state);
+            let back = GiveBack {
+                line: &self.line,
+                outer,
+            };
+            self.send(queue, closed);
+            drop(back);
+            state = self.line.state.lock();
+        }
+    }
+
+    /// Hands a batch to wgpu. It has a verdict and a number afterwards, whatever happens.
+    fn send(&self, queue: &wgpu::Queue, closed: ClosedBatch) {
+        let ClosedBatch {
+            batch,
+            commands,
+            uniforms,
+            mut gates,
+            mirrors,
+            hooks,
+            refused,
+        } = closed;
+        gates.open();
+        let sending = Sending {
+            submissions: self,
+            queue,
+            number: self.ledger.give(),
+            batch: &batch,
+        };
+        let written = uniforms.map_or(Ok(()), |(ring, bytes)| self.write(queue, &ring, bytes));
+        let verdict = match (refused, written) {
+            (Some(error), _) | (None, Err(error)) => Err(self.refusal(error.to_string())),
+            (None, Ok(())) => self.submit(queue, sending.number, commands),
+        };
+        if verdict.is_ok() {
+            // Before the marker, so that copies are mapped before it is known that the batch has ended.
+            for mirror in mirrors {
+                mirror.map(&self.raw);
+            }
+            hooks.into_iter().for_each(|hook| hook(&self.raw));
+        }
+        sending.over(verdict.map_err(Arc::new));
+    }
+
+    /// Writes the uniform values of a batch in front of it.
+    fn write(
+        &self,
+        queue: &wgpu::Queue,
+        ring: &wgpu::Buffer,
+        mut bytes: Vec<u8>,
+    ) -> Result<(), wgpu::Error> {
+        let ((), error) = capture(&self.raw, || queue.write_buffer(ring, 0, &bytes));
+        bytes.clear();
+        *self.spare.lock() = bytes;
+        error.map_or(Ok(()), Err)
+    }
+
+    fn submit(
+        &self,
+        queue: &wgpu::Queue,
+        number: u64,
+        commands: wgpu::CommandBuffer,
+    ) -> Result<(), ExecutionError> {
+        let staged = (self.signal.as_ref()).filter(|signal| signal.stage(queue, number));
+        let (called, error) = capture(&self.raw, || contained(|| queue.submit([commands])));
+        let evidence = match staged {
+            Some(signal) if signal.take_back(queue) => Evidence::Kept,
+            Some(_) => {
+                self.signalled
+                    .store(number, std::sync::atomic::Ordering::Release);
+                Evidence::Sent
+            }
+            None => Evidence::Unknown,
+        };
+        if let Some(reason) = self.lost.get() {
+            return Err(ExecutionError::DeviceLost { reason });
+        }
+        match (evidence, called, error) {
+            // Errors that come behind the submission are those of callbacks.
+            (Evidence::Sent, _, error) => {
+                if let Some(error) = error {
+                    log::error!("wgpu reported an error in a callback of the program: {error}");
+                }
+                Ok(())
+            }
+            (_, Err(Panicked::Driver { message, .. }), _) => Err(self.refusal(message)),
+            (_, Err(Panicked::Callback), _) => Err(self.refusal(
+                "the call that submits it was ended by a panic, and whether its commands run is not known".to_owned(),
+            )),
+            (_, Ok(_), Some(error)) => Err(self.refusal(error.to_string())),
+            // wgpu says nothing to those who submit to a device that was destroyed.
+            (Evidence::Kept, Ok(_), None) => Err(self.no_answer()),
+            (Evidence::Unknown, Ok(_), None) if !self.answers() => Err(self.no_answer()),
+            (Evidence::Unknown, Ok(_), None) => Ok(()),
+        }
+    }
+
+    /// Why a batch was not submitted: the device may be lost.
+    fn refusal(&self, message: String) -> ExecutionError {
+        match self.lost.get() {
+            Some(reason) => ExecutionError::DeviceLost { reason },
+            None => ExecutionError::Refused { message },
+        }
+    }
+
+    fn no_answer(&self) -> ExecutionError {
+        self.lost.raise(NO_ANSWER);
+        self.refusal(String::new())
+    }
+
+    /// Whether a buffer that was just made, and reported no error, is one.
+    ///
+    /// # Errors
+    /// [`ExecutionError::DeviceLost`].
+    pub(crate) fn made(&self, buffer: &wgpu::Buffer) -> Result<(), ExecutionError> {
+        // What wgpu says of the bytes of a buffer that is not mapped is another thing where there is no buffer. The words
+        // are not what decides: they say when it is worth asking.
+        let usual = self.unmapped.get_or_init(|| {
+            let (buffer, _) = capture(&self.raw, || self.question());
+            unmapped(&buffer)
+        });
+        if unmapped(buffer) != *usual && !self.answers() {
+            self.lost.raise(NO_ANSWER);
+        }
+        self.lost.check()
+    }
+
+    fn question(&self) -> wgpu::Buffer {
+        self.raw.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tombolo question"),
+            size: 4,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// Whether wgpu still makes anything on the device: a buffer that is made on a device that was destroyed, or lost, is
+    /// none, and nobody is told.
+    pub(crate) fn answers(&self) -> bool {
+        let (buffer, _) = capture(&self.raw, || self.question());
+        let ((), error) = capture(&self.raw, || {
+            buffer.map_async(wgpu::MapMode::Read, .., |_| {});
+        });
+        error.is_none()
+    }
+}
+
+/// Why a device counts as lost that does nothing any more and says nothing.
+const NO_ANSWER: &str = "it was destroyed, or answers no more";
+
+/// What wgpu says when it is asked for the bytes of a buffer that nobody has mapped.
+fn unmapped(buffer: &wgpu::Buffer) -> Option<String> {
+    buffer
+        .get_mapped_range(..)
+        .err()
+        .map(|error| error.to_string())
+}
+
+/// Gives the turn back to whoever had it, whatever unwinds.
+struct GiveBack<'l> {
+    line: &'l Line,
+    outer: Option<Turn>,
+}
+
+impl Drop for GiveBack<'_> {
+    fn drop(&mut self) {
+        self.line.state.lock().turn = self.outer.take();
+        self.line.moved.notify_all();
+    }
+}
+
+/// A submission under way: when it is dropped, the batch has a number, a marker and a verdict.
+struct Sending<'s> {
+    submissions: &'s Submissions,
+    queue: &'s wgpu::Queue,
+    number: u64,
+    batch: &'s Batch,
+}
+
+impl Sending<'_> {
+    fn over(self, verdict: Result<(), Arc<ExecutionError>>) {
+        self.note();
+        self.batch.submitted(verdict);
+    }
+
+    fn note(&self) {
+        let Self {
+            submissions,
+            queue,
+            number,
+            batch,
+        } = self;
+        submissions.ledger.sent(*number);
+        // Also behind one that was refused: what came before it may run.
+        submissions.mark(queue, *number);
+        let signalled = &submissions.signalled;
+        batch.is(*number, signalled.load(Ordering::Acquire));
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if self.batch.submission().is_none() {
+            self.note();
+            let message = "the call that submits it was ended by a panic".to_owned();
+            let refused = ExecutionError::Refused { message };
+            self.batch.submitted(Err(Arc::new(refused)));
+        }
+    }
+}

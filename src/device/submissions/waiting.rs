@@ -1,0 +1,241 @@
+//! Waiting for the end of a batch: looking for about as long as a short launch takes, then parked.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::batch::Batch;
+use super::contained::{Panicked, contained};
+use super::{Marker, Submissions};
+
+/// The longest stay inside a wait of the driver: between two of them it is seen whether the device was lost.
+const SLICE: Duration = Duration::from_millis(100);
+/// Looks at wgpu after a signal that came too early, or while a callback is in the way, before there is a marker more.
+const LOOKS: u32 = 3;
+
+/// What a wait found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The batch has ended, and so has everything before it.
+    Done,
+    Pending,
+    /// The device is lost. That says nothing about what runs: see [`Submissions::standing`].
+    Lost(String),
+}
+
+/// The distances between two looks of a thread that nothing wakes.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    looks: u32,
+}
+
+impl Pace {
+    /// The longest distance, which bounds how late an end is seen.
+    const MOST: Duration = Duration::from_millis(1);
+
+    /// The next distance: nothing at first, then 16 µs, doubling.
+    pub(super) fn next(&mut self) -> Duration {
+        self.looks = self.looks.saturating_add(1);
+        match self.looks {
+            0..8 => Duration::ZERO,
+            looks => (Duration::from_micros(16) * (1 << (looks - 8).min(6))).min(Self::MOST),
+        }
+    }
+
+    /// Lets others have the processor until the next look; not beyond `left`.
+    pub(crate) fn rest(&mut self, left: Option<Duration>) {
+        let time = self.next();
+        let time = left.map_or(time, |left| time.min(left));
+        match time.is_zero() {
+            true => thread::yield_now(),
+            false => thread::sleep(time),
+        }
+    }
+}
+
+impl Submissions {
+    /// Where the batch stands, without asking wgpu; what is not known yet is learnt by [`Self::wait`] and
+    /// [`Self::collect`].
+    pub(crate) fn standing(&self, batch: &Batch) -> super::Standing {
+        use super::Standing;
+        let Some(verdict) = batch.submission() else {
+            return Standing::Recorded;
+        };
+        let number = batch.number();
+        if self.ledger.has_run(number) {
+            Standing::Ended
+        } else if self.ledger.is_over(number) {
+            Standing::Lost
+        } else if verdict.is_err() {
+            Standing::Refused
+        } else {
+            Standing::Submitted
+        }
+    }
+
+    /// Waits until the batch has ended, `timeout` has passed, or the device is lost. The batch was submitted, or refused.
+    /// A timeout of nothing is a look.
+    pub(crate) fn wait(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
+        self.wait_while(batch, timeout, false)
+    }
+
+    /// Waits until nothing of the batch runs any more, or `timeout` has passed. [`Progress::Lost`] means that the device
+    /// is lost: then [`Self::standing`] says whether the batch is over, or nobody will ever know.
+    pub(crate) fn wait_over(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
+        self.wait_while(batch, timeout, true)
+    }
+
+    fn wait_while(&self, batch: &Batch, timeout: Option<Duration>, over: bool) -> Progress {
+        if let Some(answer) = self.answer(batch, over) {
+            return answer;
+        }
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let (mut pace, mut looks) = (Pace::default(), 0);
+        loop {
+            let has_reached = self.has_reached(batch);
+            if has_reached {
+                self.collect();
+                looks += 1;
+                if looks > LOOKS {
+                    self.prove();
+                }
+            }
+            if let Some(answer) = self.answer(batch, over) {
+                return answer;
+            }
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Progress::Pending;
+            }
+            match has_reached {
+                true => pace.rest(left),
+                false => self.park(batch, deadline),
+            }
+        }
+    }
+
+    /// What is known of the batch, if it answers whoever waits.
+    fn answer(&self, batch: &Batch, over: bool) -> Option<Progress> {
+        let number = batch.number();
+        if self.ledger.has_run(number) {
+            // Launches are settled in their order: one that a callback has submitted waits for the batch in whose
+            // submission that was, unless this is the callback.
+            let is_next = self.ledger.is_sent(number) || self.is_submitting();
+            return is_next.then_some(Progress::Done);
+        }
+        let is_lost = self.ledger.is_dead() || self.is_mute() || (!over && self.lost.is_raised());
+        is_lost.then(|| {
+            let reason = self.lost.get();
+            Progress::Lost(reason.unwrap_or_else(|| "its driver has lost it".to_owned()))
+        })
+    }
+
+    /// Whether it is worth asking wgpu for the batch.
+    fn has_reached(&self, batch: &Batch) -> bool {
+        match &self.signal {
+            None => true,
+            Some(signal) => match signal.reached() {
+                Ok(reached) => reached >= batch.signal(),
+                Err(_) => {
+                    self.gone();
+                    true
+                }
+            },
+        }
+    }
+
+    /// Waits for the signal of the batch.
+    fn park(&self, batch: &Batch, deadline: Option<Instant>) {
+        let Some(signal) = &self.signal else {
+            return;
+        };
+        let spun = batch.sent().map(|sent| sent + self.spin);
+        let (target, mut now) = (batch.signal(), Instant::now());
+        while spun.is_some_and(|end| now < end) && deadline.is_none_or(|end| now < end) {
+            for _ in 0..8 {
+                std::hint::spin_loop();
+            }
+            match signal.reached() {
+                Ok(reached) if reached < target => now = Instant::now(),
+                _ => return,
+            }
+        }
+        let left = deadline.map_or(SLICE, |end| end.saturating_duration_since(now).min(SLICE));
+        if !left.is_zero() && signal.wait(target, left).is_err() {
+            self.gone();
+        }
+    }
+
+    /// Asks wgpu for what has ended, and runs the callbacks that it has for that, those of the program included. Not to be
+    /// called with a lock that callbacks may want.
+    pub(crate) fn collect(&self) {
+        if self.ledger.is_dead() || self.is_mute() {
+            return;
+        }
+        // wgpu panics when it asks the driver for a device that is gone.
+        if let Some(signal) = &self.signal
+            && signal.reached().is_err()
+        {
+            self.gone();
+            return;
+        }
+        if let Err(Panicked::Driver { message, gone }) =
+            contained(|| self.raw.poll(wgpu::PollType::Poll))
+        {
+            self.lost.raise(message);
+            self.mute.store(true, Ordering::Release);
+            if gone {
+                self.ledger.died();
+            }
+        }
+    }
+
+    /// Whether wgpu cannot be asked any more.
+    pub(super) fn is_mute(&self) -> bool {
+        self.mute.load(Ordering::Acquire)
+    }
+
+    fn gone(&self) {
+        self.ledger.died();
+        self.lost.raise("its driver has lost it");
+    }
+
+    /// Has wgpu tell of everything that was submitted once more: another thread may have the markers in hand and be busy
+    /// in a callback, perhaps this very one further up.
+    fn prove(&self) {
+        let claim = self.ledger.claim();
+        if self.proofs.fetch_max(claim, Ordering::AcqRel) >= claim {
+            return;
+        }
+        let queue = self.queue.lock().clone();
+        if let Some(queue) = queue {
+            self.mark(&queue, claim);
+        }
+    }
+
+    /// Registers a marker.
+    pub(super) fn mark(&self, queue: &wgpu::Queue, claim: u64) {
+        let marker = Marker {
+            ledger: self.ledger.clone(),
+            claim,
+            _signal: self.signal.clone(),
+        };
+        queue.on_submitted_work_done(move || drop(marker));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_come_at_growing_distances_which_are_bounded() {
+        let mut pace = Pace::default();
+        let times: Vec<_> = (0..100).map(|_| pace.next()).collect();
+        assert!(times.is_sorted());
+        assert_eq!(times[0], Duration::ZERO);
+        assert_eq!(times[7], Duration::from_micros(16));
+        assert_eq!(times[8], Duration::from_micros(32));
+        assert_eq!(times[99], Pace::MOST);
+    }
+}

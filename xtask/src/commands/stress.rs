@@ -1,0 +1,195 @@
+//! `cargo xtask stress`: the stress program on the software adapters, also with LLVM's sanitizers.
+//!
+//! A sanitizer sees what is compiled with it: the crate, wgpu, and the standard library, which is therefore built here
+//! too. Drivers are not; what they do by themselves is left out by options and by the lists in
+//! `tests/stress/suppressions`, each line of which says why.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::commands::test;
+use crate::env::AdapterEnv;
+use crate::error::Error;
+use crate::process::{self, say};
+use crate::provide::{Provided, Switches};
+use crate::toolchain::{Part, Toolchain};
+use crate::workspace::Workspace;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How long to go on, once everything is built
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+    /// Build everything with a sanitizer
+    #[arg(long, value_enum)]
+    sanitizer: Option<Sanitizer>,
+    #[command(flatten)]
+    switches: Switches,
+    /// Passed on to the stress program: `-- --help` lists what it knows
+    #[arg(last = true)]
+    program: Vec<OsString>,
+}
+
+/// What LLVM can look out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sanitizer {
+    /// Memory that is used after it was freed or beyond its ends, and leaks
+    Address,
+    /// Data races
+    Thread,
+}
+
+impl Sanitizer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Thread => "thread",
+        }
+    }
+
+    /// The options of the run-time library, and what names the file of what it leaves out.
+    fn options(self, suppressions: &str) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Address => vec![
+                // Mesa's compiler reserves stacks that the check for returned addresses does not know.
+                (
+                    "ASAN_OPTIONS",
+                    "detect_stack_use_after_return=0:abort_on_error=0".to_owned(),
+                ),
+                (
+                    "LSAN_OPTIONS",
+                    format!("suppressions={suppressions}:print_suppressions=0"),
+                ),
+            ],
+            Self::Thread => vec![(
+                "TSAN_OPTIONS",
+                // Locks of libraries that are not compiled with it are unknown to it, and so are their threads.
+                format!(
+                    "suppressions={suppressions}:ignore_noninstrumented_modules=1:history_size=4:second_deadlock_stack=1"
+                ),
+            )],
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
+    let provided = test::provide_for_tests(workspace, &args.switches)?;
+    let env = environment(workspace, provided.as_ref())?;
+    execute(workspace, args.sanitizer, &env, args.minutes, &args.program)
+}
+
+/// What selects the software adapters, or nothing where there are none.
+pub fn environment(
+    workspace: &Workspace,
+    provided: Option<&Provided>,
+) -> Result<AdapterEnv, Error> {
+    match provided {
+        Some(provided) if !provided.software.is_empty() => provided.software_env(workspace),
+        Some(provided) => provided.test_env(workspace),
+        None => Ok(AdapterEnv::default()),
+    }
+}
+
+/// Builds the program and runs it.
+pub fn execute(
+    workspace: &Workspace,
+    sanitizer: Option<Sanitizer>,
+    env: &AdapterEnv,
+    minutes: f64,
+    program: &[OsString],
+) -> Result<(), Error> {
+    let mut command = match sanitizer {
+        None => {
+            let mut command = workspace.cargo();
+            command.arg("test");
+            command
+        }
+        Some(sanitizer) => instrumented(workspace, sanitizer)?,
+    };
+    command.args(["--locked", "--package", "tombolo", "--test", "stress", "--"]);
+    command
+        .args(["--minutes", &minutes.to_string()])
+        .args(program);
+    if sanitizer.is_some() && !names_patience(program) {
+        // Everything takes several times as long.
+        command.args(["--patience", "600"]);
+    }
+    env.apply(&mut command);
+    say(format!("running `{}`", process::display(&command)));
+    process::run(&mut command)
+}
+
+fn names_patience(program: &[OsString]) -> bool {
+    program
+        .iter()
+        .any(|word| word.to_string_lossy().starts_with("--patience"))
+}
+
+/// A call of `cargo test` that builds for this machine with a sanitizer, without what to build.
+fn instrumented(workspace: &Workspace, sanitizer: Sanitizer) -> Result<Command, Error> {
+    let toolchain = Toolchain::provide(workspace, &[Part::Sanitizers])?;
+    say(format!(
+        "the {} sanitizer is built with {}",
+        sanitizer.name(),
+        toolchain.describe()
+    ));
+    let mut command = toolchain.cargo(workspace, &format!("sanitizer-{}", sanitizer.name()));
+    let host = toolchain.host();
+    command.args([
+        "test",
+        "-Zbuild-std=std,panic_abort,panic_unwind",
+        "--target",
+        host,
+    ]);
+    let flags = format!(
+        "-Zsanitizer={} -Cforce-frame-pointers=yes",
+        sanitizer.name()
+    );
+    // Of the target alone: macros and build scripts run inside the compiler, which is not built with it.
+    let variable = format!(
+        "CARGO_TARGET_{}_RUSTFLAGS",
+        host.to_uppercase().replace('-', "_")
+    );
+    command.env(variable, flags);
+    let list = suppressions(workspace, sanitizer);
+    command.envs(sanitizer.options(&list.to_string_lossy()));
+    Ok(command)
+}
+
+fn suppressions(workspace: &Workspace, sanitizer: Sanitizer) -> PathBuf {
+    let name = format!("tests/stress/suppressions/{}.txt", sanitizer.name());
+    workspace.manifest().with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sanitizer_has_a_list_that_gives_reasons() {
+        let workspace = Workspace::find().unwrap();
+        for sanitizer in [Sanitizer::Address, Sanitizer::Thread] {
+            let text = std::fs::read_to_string(suppressions(&workspace, sanitizer)).unwrap();
+            let mut has_reason = false;
+            for line in text.lines() {
+                if line.starts_with('#') {
+                    has_reason = true;
+                } else if line.is_empty() {
+                    has_reason = false;
+                } else {
+                    assert!(has_reason, "{line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn patience_may_be_named_in_both_forms() {
+        assert!(names_patience(&["--patience".into(), "9".into()]));
+        assert!(names_patience(&["--patience=9".into()]));
+        assert!(!names_patience(&["--seed".into(), "9".into()]));
+    }
+}
