@@ -137,6 +137,8 @@ $results$
                 tombolo_call_fence();
                 atomicStore(&tombolo_calls[locks + port], 0u);
             }
+            // This turn, and the last ones of the three loops inside, which only end them.
+            look = tombolo_call_turn(look, 4u);
             if more == 0u {
                 break;
             }

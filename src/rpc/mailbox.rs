@@ -128,7 +128,7 @@ impl Patience {
     /// Of callers that wait for nothing while they run: a port that is taken stays so.
     pub fn of_slices(device: &DeviceShared, ports: usize) -> Self {
         Self {
-            call: 2 * ports as u32 + 16,
+            call: 3 * ports as u32 + 16,
             calm: u32::MAX,
             ..Self::of(device, None)
         }

@@ -94,7 +94,7 @@ struct Parts<'t> {
 const PATIENCE: &str = "most";
 /// Calls that are begun and streams hold a port until they are collected or closed, perhaps by the invocation that
 /// looks for a port here: it looks at each a few times, and not until one is free.
-const FEW_LOOKS: &str = "4u * ports + 64u";
+const FEW_LOOKS: &str = "6u * ports + 64u";
 /// What stands in place of waiting where nobody waits: the port is given back, and is free once the call is served.
 const LEAVE: &str = "
         if held {
