@@ -11,6 +11,7 @@ use crate::device::wait::lock;
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
 use crate::memory::buffers::{ContextBuffers, Rooms};
 use crate::memory::heap::{ContextHeap, segment_bytes};
+use crate::memory::host_memory;
 use crate::memory::{
     Buffer, BufferError, BufferStatistics, HeapError, HeapSize, Placement, Ptr, SharedHeap,
 };
@@ -87,8 +88,9 @@ impl Context {
     /// As [`Context::with_backends`], with a bound for the shared heap.
     ///
     /// # Errors
-    /// [`DeviceError::NoAdapter`] when there is none.
+    /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`].
     pub fn with_heap(backends: wgpu::Backends, heap: HeapSize) -> Result<Self, DeviceError> {
+        heap.check()?;
         let backends = backends & wgpu::Instance::enabled_backend_features();
         if backends.is_empty() {
             return Err(DeviceError::NoAdapter { backends });
@@ -178,12 +180,12 @@ impl Context {
     /// A buffer with a copy of `values`, in memory of the host until a device uses it.
     ///
     /// # Errors
-    /// As [`Context::buffer`].
+    /// As [`Context::buffer`], and [`BufferError::Memory`] where the host has no memory for the copy.
     pub fn buffer_from<T: Pod + Send + Sync>(
         &self,
         values: &[T],
     ) -> Result<Buffer<T>, BufferError> {
-        self.buffer_from_vec(values.to_vec())
+        self.buffer_from_vec(host_memory::copied("a buffer", values)?)
     }
 
     /// A buffer that takes `values`, without a copy: they are its memory on the host.

@@ -171,9 +171,10 @@ pub use wgpu;
 pub use context::{AdapterDescription, Context};
 pub use device::{
     Aspect, CallStatus, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event,
-    EventFuture, EventStatus, ExecutionError, Finding, ImportError, ImportFinding, LiveError,
-    LiveFinding, LoopGuardPolicy, NotProbed, PipelineCacheError, ProbeOptions, ProbeReport,
-    ProfilingError, Tier, TierReport, WaitError, WindowError,
+    EventFuture, EventStatus, ExecutionError, Finding, HeapSizeError, HostAccessPolicy,
+    ImportError, ImportFinding, LiveError, LiveFinding, LoopGuardPolicy, NotProbed,
+    PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport, WaitError,
+    WindowError,
 };
 pub use globals::{
     AccessKind, DeviceGlobal, GlobalDescription, GlobalError, GlobalOn, HostReads, HostWrites,
@@ -193,6 +194,7 @@ pub use memory::{
     BufferView, CommonMemory, DeviceBuffer, HeapAllocation, HeapAllocator, HeapBound, HeapError,
     HeapSize, HostAccess, LaunchExplanation, LiveBuffer, MappedRead, MappedWrite, MemoryError,
     MirrorStatistics, Placement, PointerKind, Ptr, ReadBack, ReadError, SharedHeap,
+    TransferStatistics,
 };
 pub use memory::{migrate, region};
 

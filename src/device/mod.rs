@@ -11,6 +11,7 @@ pub(crate) mod exit;
 pub(crate) mod fence;
 pub(crate) mod follower;
 pub(crate) mod gate;
+pub(crate) mod heap_options;
 #[cfg(test)]
 pub(crate) mod hooks;
 pub(crate) mod import;
@@ -42,6 +43,7 @@ pub use aspect::Aspect;
 pub use call_status::CallStatus;
 pub use capabilities::Capabilities;
 pub use event::{Event, EventFuture, EventStatus, WaitError};
+pub use heap_options::{HeapSizeError, HostAccessPolicy};
 pub use import::{ImportError, ImportFinding};
 pub use live::LiveError;
 pub use open::{DeviceError, DeviceOptions, LoopGuardPolicy};

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::capabilities::{Capabilities, names};
+use super::heap_options::{HeapSizeError, HostAccessPolicy};
 use super::import::{import_limits, request_device};
 use super::pipeline_cache::DiskCache;
 use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
@@ -39,7 +40,10 @@ pub struct DeviceOptions {
     pub import_host_memory: bool,
     /// Commands gathered in one submission before it is sent by itself (default: 1,024; at least 1).
     pub max_batch: u32,
-    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none).
+    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe what they
+    /// find there: a file is used only as this crate has written it (it carries a checksum), but whoever may write to the
+    /// folder may write that, too. So give a folder that only trusted programs write to; on Unix a file that everybody may
+    /// write is left alone.
     pub pipeline_cache: Option<PathBuf>,
     /// Bytes of private arrays that one invocation may have (default: what is known to be safe on the
     /// adapter, see [`Capabilities::private_memory_bytes`]).
@@ -63,6 +67,8 @@ pub struct DeviceOptions {
     /// buffers need more is refused. What counts is what the device has given: small buffers share blocks
     /// ([`BufferMemory::reserved`](crate::BufferMemory::reserved)).
     pub buffer_bytes: Option<u64>,
+    /// What launches and transfers of the device do while another thread has the shared heap (default: they wait).
+    pub host_access: HostAccessPolicy,
     /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
     /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.
     pub checked_pointers: bool,
@@ -103,6 +109,7 @@ impl Default for DeviceOptions {
             unified_memory: None,
             working_set_bytes: None,
             buffer_bytes: None,
+            host_access: HostAccessPolicy::default(),
             checked_pointers: cfg!(debug_assertions),
             loop_guard: LoopGuardPolicy::WhereNeeded,
             print: PrintOptions::default(),
@@ -174,6 +181,9 @@ pub enum DeviceError {
         /// wgpu's error.
         source: wgpu::RequestDeviceError,
     },
+    /// No heap can have the size that the context was given.
+    #[error(transparent)]
+    HeapSize(#[from] HeapSizeError),
     /// The environment asks for something that does not exist.
     #[error("{variable}={value} names no backend that wgpu knows: use vulkan, metal, dx12 or gl")]
     Environment {

@@ -1,9 +1,26 @@
 //! The pipeline cache on disk, where wgpu has one (Vulkan): compiled pipelines survive the process.
+//!
+//! Drivers take what they are given for what they have written: wgpu checks the header of the data, and not the rest. A file
+//! therefore carries a checksum of its contents and of the adapter's key, which the runtime compares before wgpu sees a byte:
+//! a file that is cut short, damaged, of another adapter, or no cache at all starts an empty cache. The checksum is no
+//! signature. That nobody writes to the folder who must not is the program's concern, as the option says; a file that
+//! everybody may write is not read.
 
+use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use super::unique_id;
 use super::wait::lock;
+
+/// The first bytes of every file; another layout has another number.
+const MAGIC: [u8; 16] = *b"tombolo cache 1\n";
+/// Bytes in front of the data: the magic, the length of the data, and the checksum.
+const HEADER: usize = MAGIC.len() + 16;
+/// No cache is larger; a file that is would only take memory.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// Why the pipeline cache could not be used or saved.
 #[derive(Debug, thiserror::Error)]
@@ -33,34 +50,102 @@ pub enum PipelineCacheError {
 pub(crate) struct DiskCache {
     pub(crate) cache: wgpu::PipelineCache,
     path: PathBuf,
+    /// The adapter and driver that the data are of.
+    key: String,
     /// Length of what was last read or written: saving the same again is pointless.
     saved: Mutex<Option<usize>>,
 }
 
+/// The checksum of data of an adapter. Another release of the standard library may compute another one: then the cache
+/// starts empty.
+fn checksum(key: &str, data: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key.as_bytes());
+    hasher.write(data);
+    // So that the two cannot be told apart in another way.
+    hasher.write_usize(key.len());
+    hasher.finish()
+}
+
+/// A file's contents.
+fn seal(key: &str, data: &[u8]) -> Vec<u8> {
+    let mut file = Vec::with_capacity(HEADER + data.len());
+    file.extend_from_slice(&MAGIC);
+    file.extend_from_slice(&(data.len() as u64).to_le_bytes());
+    file.extend_from_slice(&checksum(key, data).to_le_bytes());
+    file.extend_from_slice(data);
+    file
+}
+
+/// The data in a file, if it is one that was written for this adapter, and whole.
+fn unseal<'f>(key: &str, file: &'f [u8]) -> Option<&'f [u8]> {
+    let (header, data) = file.split_at_checked(HEADER)?;
+    let (magic, numbers) = header.split_at(MAGIC.len());
+    let number = |at: usize| {
+        let bytes = numbers.get(at..at + 8)?.try_into().ok()?;
+        Some(u64::from_le_bytes(bytes))
+    };
+    let is_whole = magic == MAGIC
+        && number(0) == Some(data.len() as u64)
+        && number(8) == Some(checksum(key, data));
+    is_whole.then_some(data)
+}
+
+/// A file's contents, unless everybody may have written them.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut file = File::open(path).ok()?;
+    let about = file.metadata().ok()?;
+    if !about.is_file() || about.len() > MOST_BYTES + HEADER as u64 {
+        log::warn!("{}: no pipeline cache, and not read", path.display());
+        return None;
+    }
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o002 != 0 {
+        log::warn!(
+            "{}: everybody may write this pipeline cache, so that it is not read",
+            path.display()
+        );
+        return None;
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(about.len() as usize).ok()?;
+    file.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 impl DiskCache {
-    /// Opens `folder/<key of the adapter>`; a file that is missing or damaged starts an empty cache.
+    /// Opens `folder/<key of the adapter>`; a file that is missing, damaged or of another adapter starts an empty cache.
     pub(crate) fn open(
         device: &wgpu::Device,
         info: &wgpu::AdapterInfo,
         folder: &Path,
     ) -> Option<Self> {
-        let path = folder.join(wgpu::util::pipeline_cache_key(info)?);
-        let data = std::fs::read(&path).ok();
-        // SAFETY: the data is what wgpu's own `get_data` returned for an adapter with the same key, as
-        // far as the file system is to be trusted; wgpu checks its header, and with `fallback` starts
-        // empty when it does not fit.
+        let key = wgpu::util::pipeline_cache_key(info)?;
+        let path = folder.join(&key);
+        let file = read(&path);
+        let data = file.as_deref().and_then(|file| unseal(&key, file));
+        if file.is_some() && data.is_none() {
+            log::warn!(
+                "{}: not a pipeline cache of this adapter, or damaged; it starts empty",
+                path.display()
+            );
+        }
+        // SAFETY: the data are what wgpu's own `get_data` returned for an adapter with the same key, as the file's checksum
+        // says and as far as those who may write the file are to be trusted; wgpu checks their header, and with `fallback`
+        // starts empty when it does not fit.
         #[allow(unsafe_code)]
         let cache = unsafe {
             device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
                 label: Some("tombolo pipelines"),
-                data: data.as_deref(),
+                data,
                 fallback: true,
             })
         };
         Some(Self {
             cache,
             path,
-            saved: Mutex::new(data.map(|d| d.len())),
+            saved: Mutex::new(data.map(<[u8]>::len)),
+            key,
         })
     }
 
@@ -78,14 +163,73 @@ impl DiskCache {
             source,
         };
         if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder).map_err(fail)?;
+            fs::create_dir_all(folder).map_err(fail)?;
         }
-        let scratch = self
-            .path
-            .with_extension(format!("{}.part", std::process::id()));
-        std::fs::write(&scratch, &data).map_err(fail)?;
-        std::fs::rename(&scratch, &self.path).map_err(fail)?;
+        // Nobody else's, and new: what has the name already may lead somewhere else.
+        let name = format!("{}.{}.part", std::process::id(), unique_id());
+        let scratch = self.path.with_extension(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&scratch).map_err(fail)?;
+        let written = file.write_all(&seal(&self.key, &data));
+        drop(file);
+        let moved = written.and_then(|()| fs::rename(&scratch, &self.path));
+        if let Err(error) = moved {
+            let _ = fs::remove_file(&scratch);
+            return Err(fail(error));
+        }
         *saved = Some(data.len());
         Ok(self.path.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "an_adapter_7";
+
+    #[test]
+    fn what_was_written_is_read() {
+        for data in [&[][..], &[1], &[7; 1000]] {
+            assert_eq!(unseal(KEY, &seal(KEY, data)), Some(data));
+        }
+    }
+
+    #[test]
+    fn whatever_else_lies_there_is_not() {
+        let data: Vec<u8> = (0..200).collect();
+        let file = seal(KEY, &data);
+        // The driver's data without more, as an earlier release or somebody else has left them.
+        assert_eq!(unseal(KEY, &data), None);
+        assert_eq!(unseal("an_adapter_8", &file), None);
+        assert_eq!(unseal(KEY, &seal("", &data)), None);
+        for len in 0..file.len() {
+            assert_eq!(unseal(KEY, &file[..len]), None, "{len}");
+        }
+        for bit in 0..file.len() * 8 {
+            let mut damaged = file.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(unseal(KEY, &damaged), None, "{bit}");
+        }
+        assert_eq!(unseal(KEY, &[file, vec![0]].concat()), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_everybody_may_write_is_not_read() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache");
+        assert_eq!(read(&path), None);
+        fs::write(&path, b"bytes").unwrap();
+        for (mode, is_read) in [(0o600, true), (0o664, true), (0o602, false), (0o666, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read(&path).is_some(), is_read, "{mode:o}");
+        }
+        assert_eq!(read(folder.path()), None);
     }
 }

@@ -73,9 +73,9 @@ impl Capability {
             | Self::PassthroughShaders
             | Self::Pointers
             | Self::DeviceGlobals
+            | Self::Buffers
             | Self::HostCalls
             | Self::PersistentKernels => true,
-            Self::Buffers => false,
         }
     }
 
@@ -243,10 +243,10 @@ impl Capabilities {
                 "they need one storage binding of a kernel".to_owned(),
             ),
             Capability::Buffers => {
-                let why = if self.unified_memory {
-                    "host and device use the same memory"
+                let why = if self.has(Aspect::HostImport) {
+                    "bytes go to and from other devices through memory that both import"
                 } else {
-                    "contents move between host and device by copies"
+                    "bytes go to and from other devices through copies of the host"
                 };
                 (Tier::Full, why.to_owned())
             }

@@ -9,6 +9,7 @@ use crate::device::{Device, DeviceShared, Event, WaitError};
 use crate::kernel::globals::{Declaration, HostView};
 use crate::memory::buffer::BufferShared;
 use crate::memory::heap::copies::direct::{self, Contents};
+use crate::memory::places::Place as Copied;
 use crate::memory::{HeapError, MemoryError, ReadBack, ReadError};
 
 /// A variable as a command of the host finds it.
@@ -159,57 +160,51 @@ impl<'d> Target<'d> {
         values.map_err(|source| self.buffer(source))
     }
 
+    /// Copies to `range` of a buffer of the device, which lies at `place`.
     pub fn read_into(
         &self,
         what: &'static str,
         start: u64,
-        buffer: &BufferShared,
-        range: Range<u64>,
+        (buffer, range, place): (&BufferShared, Range<u64>, Option<&Copied>),
         after: &WaitList<'_>,
     ) -> Result<Event, GlobalError> {
-        let own = self.words(what, start, &range)?;
+        let own = self.range(what, start, range.end - range.start)?;
         after.wait_for_others(self.device, self.name, what)?;
-        if range.is_empty() {
+        let Some(target) = place else {
             return Ok(Event::complete(self.device));
-        }
+        };
         match &self.place {
             Place::Memory(placed) => {
                 let part = placed.part(own.start, own.end - own.start);
-                direct::to_buffer(
-                    self.device,
-                    what,
-                    part,
-                    buffer,
-                    range.clone(),
-                    |uncertain| {
-                        for outcome in self.outcomes(placed, &own, uncertain) {
-                            buffer.poison(range.clone(), &outcome);
-                        }
-                    },
-                )
+                let to = (buffer, range.clone(), target);
+                direct::to_buffer(self.device, what, part, to, |uncertain| {
+                    for outcome in self.outcomes(placed, &own, uncertain) {
+                        buffer.poison(range.clone(), &outcome);
+                    }
+                })
                 .map_err(|source| self.heap(source))
             }
             Place::Host(_) => Err(self.on_host(what)),
         }
     }
 
+    /// Copies `range` of a buffer of the device, which lies at `place`.
     pub fn write_from(
         &self,
         what: &'static str,
         start: u64,
-        buffer: &BufferShared,
-        range: Range<u64>,
+        (buffer, range, place): (&BufferShared, Range<u64>, Option<&Copied>),
         after: &WaitList<'_>,
     ) -> Result<Event, GlobalError> {
-        let own = self.words(what, start, &range)?;
+        let own = self.range(what, start, range.end - range.start)?;
         after.wait_for_others(self.device, self.name, what)?;
-        if range.is_empty() {
+        let Some(source) = place else {
             return Ok(Event::complete(self.device));
-        }
+        };
         match &self.place {
             Place::Memory(placed) => {
                 let part = placed.part(own.start, own.end - own.start);
-                direct::from_buffer(self.device, what, part, buffer, range.clone(), || {
+                direct::from_buffer(self.device, what, part, source, || {
                     placed.overwritten(&own);
                     for outcome in buffer.depends_on(&range) {
                         placed.poison(own.clone(), &outcome);
@@ -219,23 +214,6 @@ impl<'d> Target<'d> {
             }
             Place::Host(_) => Err(self.on_host(what)),
         }
-    }
-
-    /// A range that a device copies: whole words on both sides.
-    fn words(
-        &self,
-        what: &'static str,
-        start: u64,
-        buffer: &Range<u64>,
-    ) -> Result<Range<u64>, GlobalError> {
-        let own = self.range(what, start, buffer.end - buffer.start)?;
-        for range in [&own, buffer] {
-            if range.start % 4 != 0 || range.end % 4 != 0 {
-                let (start, end) = (range.start, range.end);
-                return Err(self.buffer(MemoryError::Misaligned { what, start, end }));
-            }
-        }
-        Ok(own)
     }
 
     /// What decides about the bytes of `range`.

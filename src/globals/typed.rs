@@ -1,5 +1,6 @@
 //! Commands on the instance of a declared variable.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -9,6 +10,7 @@ use super::{
     AccessKind, DeviceGlobal, GlobalError, HostReads, HostWrites, ScopeKind, WaitList, scope,
 };
 use crate::device::{Device, DeviceShared, Event};
+use crate::memory::places::{Place, needed_of_target};
 use crate::memory::{DeviceBuffer, MemoryError, Ptr, ReadBack};
 
 /// A device global on one device, from [`DeviceGlobal::on`], with the events that its next commands wait for.
@@ -147,7 +149,7 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
     ///
     /// # Errors
     /// [`GlobalError::Invalid`] beyond the end of the variable; [`GlobalError::Buffer`] with what is wrong with the
-    /// buffer, or where the bytes are no whole words of 4; [`GlobalError::NotOnDevice`].
+    /// buffer; [`GlobalError::NotOnDevice`] for a variable of image scope that no module names yet.
     pub fn copy_to_buffer<E: Pod>(
         &self,
         start: usize,
@@ -156,14 +158,15 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
         count: usize,
     ) -> Result<Event, GlobalError> {
         const WHAT: &str = "a copy to a buffer";
-        let range = self.buffer_range(WHAT, buffer, to, count, wgpu::BufferUsages::COPY_DST)?;
-        self.target(WHAT)?.read_into(
-            WHAT,
-            bytes_of::<E>(start),
-            &buffer.shared,
-            range,
-            &self.after,
-        )
+        let start = bytes_of::<E>(start);
+        let (range, place) = self.buffer_range(WHAT, buffer, to, count)?;
+        if let Some(place) = &place {
+            // The variable lies at a multiple of 4, and something may follow it.
+            let needed = needed_of_target((start, false), place, range.end - range.start);
+            (buffer.needs(WHAT, needed)).map_err(|source| self.refused(source))?;
+        }
+        let to = (&*buffer.shared, range, place.as_ref());
+        (self.target(WHAT)?).read_into(WHAT, start, to, &self.after)
     }
 
     fn values<E: Pod>(
@@ -247,47 +250,50 @@ impl<T: Pod, A: HostWrites, S: ScopeKind> GlobalOn<'_, T, A, S> {
         count: usize,
     ) -> Result<Event, GlobalError> {
         const WHAT: &str = "a copy from a buffer";
-        let range = self.buffer_range(WHAT, buffer, from, count, wgpu::BufferUsages::COPY_SRC)?;
-        self.target(WHAT)?.write_from(
-            WHAT,
-            bytes_of::<E>(start),
-            &buffer.shared,
-            range,
-            &self.after,
-        )
+        let (range, place) = self.buffer_range(WHAT, buffer, from, count)?;
+        let needed = wgpu::BufferUsages::COPY_SRC;
+        (buffer.needs(WHAT, needed)).map_err(|source| self.refused(source))?;
+        let from = (&*buffer.shared, range, place.as_ref());
+        (self.target(WHAT)?).write_from(WHAT, bytes_of::<E>(start), from, &self.after)
     }
 }
 
 impl<T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'_, T, A, S> {
+    fn refused(&self, source: MemoryError) -> GlobalError {
+        GlobalError::Buffer {
+            name: self.global.name().to_owned(),
+            source,
+        }
+    }
+
+    /// A range of elements in bytes, and where it lies unless it is empty.
     fn buffer_range<E: Pod>(
         &self,
         what: &'static str,
         buffer: &DeviceBuffer<E>,
         start: usize,
         count: usize,
-        usage: wgpu::BufferUsages,
-    ) -> Result<std::ops::Range<u64>, GlobalError> {
+    ) -> Result<(Range<u64>, Option<Place>), GlobalError> {
         const {
             assert!(
                 divides::<E, T>(),
                 "the size of the element must divide that of the variable"
             )
         }
-        let refused = |source| GlobalError::Buffer {
-            name: self.global.name().to_owned(),
-            source,
-        };
         if !Arc::ptr_eq(&self.device, &buffer.shared.device) {
-            return Err(refused(MemoryError::OtherDevice {
+            return Err(self.refused(MemoryError::OtherDevice {
                 what,
                 first: self.device.capabilities.name.clone(),
                 second: buffer.shared.device.capabilities.name.clone(),
             }));
         }
-        buffer.needs(what, usage).map_err(refused)?;
-        buffer
-            .byte_range(what, start as u64, count as u64)
-            .map_err(refused)
+        let range = (buffer.byte_range(what, start as u64, count as u64))
+            .map_err(|source| self.refused(source))?;
+        let place = match range.is_empty() {
+            true => None,
+            false => Some((buffer.place(what, &range)).map_err(|source| self.refused(source))?),
+        };
+        Ok((range, place))
     }
 }
 

@@ -243,12 +243,16 @@ macro_rules! layout_of {
 /// that a structure's layout is `Name::LAYOUT`. Fields that are such structures, or arrays of them, are compared
 /// with all that is in them. Fields whose name begins with `_` are padding.
 ///
+/// A crate that has `bytemuck` among its own dependencies derives its traits without more; any other says where they are,
+/// as here.
+///
 /// ```
 /// use tombolo::bytemuck::{Pod, Zeroable};
 /// use tombolo::{HostShareable, Program, shared};
 ///
 /// shared! {
 ///     #[derive(Debug, Clone, Copy, Pod, Zeroable)]
+///     #[bytemuck(crate = "tombolo::bytemuck")]
 ///     pub struct Body {
 ///         pub mass: f32,
 ///         pub at: [f32; 3],

@@ -6,16 +6,21 @@ use super::error::LaunchError;
 use crate::device::DeviceShared;
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind, Interface};
-use crate::memory::BufferView;
+use crate::memory::buffer::BufferShared;
 use crate::memory::buffers::board::PartView;
+use crate::memory::places::{check_words, needed_of_target};
+use crate::memory::{BufferView, HeapError};
 
 /// One argument as the program gave it.
 #[derive(Debug, Clone)]
 pub(crate) enum Given {
     Buffer {
+        /// Where the values are.
         view: BufferView,
         /// The launch promises to write all of it, whatever it held.
         overwrites: bool,
+        /// What is bound in its place while the launch runs.
+        staging: Option<Arc<BufferShared>>,
     },
     /// A part of a buffer of the context, before it was brought to the device.
     Elsewhere(PartView),
@@ -28,6 +33,26 @@ pub(crate) enum Given {
 }
 
 impl Given {
+    pub(crate) fn buffer(view: BufferView, overwrites: bool) -> Self {
+        Self::Buffer {
+            view,
+            overwrites,
+            staging: None,
+        }
+    }
+
+    /// The buffer that is bound, if it is one: identity, buffer, and first byte.
+    pub(crate) fn bound(&self) -> Option<(u64, &wgpu::Buffer, u64)> {
+        match self {
+            Self::Buffer {
+                staging: Some(memory),
+                ..
+            } => Some((memory.id, &memory.raw, 0)),
+            Self::Buffer { view, .. } => Some((view.shared.id, &view.shared.raw, view.offset)),
+            _ => None,
+        }
+    }
+
     fn noun(&self) -> &'static str {
         match self {
             Self::Buffer { .. } | Self::Elsewhere(_) => "a buffer",
@@ -65,41 +90,52 @@ impl From<&PartView> for Span {
     }
 }
 
-/// Checks one argument against its declaration. What is reached through the heap need not lie where the
-/// adapter could bind it.
+/// How a launch reaches an argument that is a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Where it lies: bound, or through the heap.
+    Direct,
+    /// In a copy.
+    Copied,
+}
+
+/// Checks one argument against its declaration.
 pub(crate) fn check(
     device: &Arc<DeviceShared>,
     kernel: &str,
     info: &ArgumentInfo,
     given: &Given,
-    through_heap: bool,
+    way: Way,
 ) -> Result<(), LaunchError> {
     let kernel = || kernel.to_string();
     let argument = || info.name.clone();
     match (&info.kind, given) {
-        (ArgumentKind::Storage { layout, .. }, Given::Buffer { view, .. }) => {
-            let limit = device.limits.max_storage_buffer_binding_size;
-            let alignment = match through_heap {
-                // Of copies, and of the words in which the heap is reached.
-                true => 4,
-                false => device.limits.min_storage_buffer_offset_alignment,
+        (ArgumentKind::Storage { layout, writable }, Given::Buffer { view, .. }) => {
+            let binding = Binding {
+                limit: device.limits.max_storage_buffer_binding_size,
+                alignment: device.limits.min_storage_buffer_offset_alignment,
+                usage: wgpu::BufferUsages::STORAGE,
+                writable: *writable,
             };
-            let usage = wgpu::BufferUsages::STORAGE;
-            check_placement(device, kernel, info, view, limit, alignment, usage)?;
+            check_placement(device, kernel, info, view, &binding, way)?;
             check_elements(kernel, info, layout, &view.into())?;
             check_size(kernel, info, layout, &view.into())
         }
         (ArgumentKind::Uniform { layout }, Given::Buffer { view, .. }) => {
-            let limit = device.limits.max_uniform_buffer_binding_size;
-            let alignment = device.limits.min_uniform_buffer_offset_alignment;
-            let usage = wgpu::BufferUsages::UNIFORM;
+            let binding = Binding {
+                limit: device.limits.max_uniform_buffer_binding_size,
+                alignment: device.limits.min_uniform_buffer_offset_alignment,
+                usage: wgpu::BufferUsages::UNIFORM,
+                writable: false,
+            };
             // Only the declared bytes are bound, however long the buffer is.
             let mut bound = view.clone();
             bound.bytes = bound.bytes.min(u64::from(layout.size));
-            check_placement(device, kernel, info, &bound, limit, alignment, usage)?;
+            check_placement(device, kernel, info, &bound, &binding, way)?;
             check_size(kernel, info, layout, &view.into())
         }
         (ArgumentKind::Storage { layout, .. }, Given::Elsewhere(part)) => {
+            check_filled(kernel, info, part.bytes)?;
             let limit = device.limits.max_storage_buffer_binding_size;
             if part.bytes > limit {
                 return Err(LaunchError::BindingTooLarge {
@@ -150,14 +186,36 @@ pub(crate) fn check(
     }
 }
 
+/// What the adapter asks of a binding.
+struct Binding {
+    limit: u64,
+    alignment: u32,
+    usage: wgpu::BufferUsages,
+    writable: bool,
+}
+
+/// wgpu binds nothing of size zero.
+fn check_filled(
+    kernel: impl Fn() -> String,
+    info: &ArgumentInfo,
+    bytes: u64,
+) -> Result<(), LaunchError> {
+    match bytes {
+        0 => Err(LaunchError::EmptyArgument {
+            kernel: kernel(),
+            argument: info.name.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 fn check_placement(
     device: &Arc<DeviceShared>,
     kernel: impl Fn() -> String,
     info: &ArgumentInfo,
     view: &BufferView,
-    limit: u64,
-    alignment: u32,
-    usage: wgpu::BufferUsages,
+    binding: &Binding,
+    way: Way,
 ) -> Result<(), LaunchError> {
     let argument = || info.name.clone();
     if !Arc::ptr_eq(device, &view.shared.device) {
@@ -177,32 +235,54 @@ fn check_placement(
             len,
         });
     }
-    if !view.shared.raw.usage().contains(usage) {
-        return Err(LaunchError::MissingUsage {
-            kernel: kernel(),
-            argument: argument(),
-            needed: usage,
-        });
-    }
-    if view.bytes > limit {
+    check_filled(&kernel, info, view.bytes)?;
+    if view.bytes > binding.limit {
         return Err(LaunchError::BindingTooLarge {
             kernel: kernel(),
             argument: argument(),
             bytes: view.bytes,
-            limit,
+            limit: binding.limit,
             device: device.capabilities.name.clone(),
         });
     }
-    if !view.offset.is_multiple_of(u64::from(alignment)) {
-        return Err(LaunchError::Misaligned {
+    let size = view.shared.raw.size();
+    if view.shared.is_heap && view.range().end > size {
+        // It was freed, and its memory given back.
+        return Err(HeapError::NotAllocated {
+            what: "a pointer argument",
+            address: view.address,
+            bytes: view.bytes,
+        }
+        .into());
+    }
+    check_words("a launch", &view.range(), size)?;
+    let usage = view.shared.raw.usage();
+    if way == Way::Direct {
+        return match usage.contains(binding.usage) {
+            true => Ok(()),
+            false => Err(LaunchError::MissingUsage {
+                kernel: kernel(),
+                argument: argument(),
+                needed: binding.usage,
+            }),
+        };
+    }
+    let mut needed = wgpu::BufferUsages::COPY_SRC;
+    if binding.writable {
+        needed |= needed_of_target((0, true), &view.place(), view.bytes);
+    }
+    match usage.contains(needed) {
+        true => Ok(()),
+        false => Err(LaunchError::Misaligned {
             kernel: kernel(),
             argument: argument(),
             offset: view.offset,
-            alignment,
+            bytes: view.bytes,
+            alignment: binding.alignment,
+            needed: needed - usage,
             device: device.capabilities.name.clone(),
-        });
+        }),
     }
-    Ok(())
 }
 
 /// Compares the buffer's element type with the array's.
@@ -249,7 +329,13 @@ fn check_size(
     view: &Span,
 ) -> Result<(), LaunchError> {
     let needed = u64::from(layout.size);
-    if view.bytes < needed {
+    let is_array = matches!(layout.shape, Shape::Array { count: None, .. });
+    // Raw bytes are padded to whole words by the buffer itself, or in staging memory.
+    let seen = match is_array && view.element_bytes == 1 {
+        true => view.bytes.next_multiple_of(4),
+        false => view.bytes,
+    };
+    if seen < needed {
         return Err(LaunchError::BufferTooSmall {
             kernel: kernel(),
             argument: info.name.clone(),
@@ -266,7 +352,6 @@ fn check_size(
         } => *stride,
         _ => return Ok(()),
     };
-    // Raw bytes are padded to whole words by the buffer itself.
     if view.element_bytes > 1 && !view.bytes.is_multiple_of(u64::from(stride.max(1))) {
         return Err(LaunchError::PartialElement {
             kernel: kernel(),
@@ -283,12 +368,14 @@ fn check_size(
 /// wgpu allows a buffer one use in a dispatch.
 ///
 /// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are
-/// apart. The answer has a bit for each that has to be bound for writing, because another one is; none, if
-/// `through_heap` says that the kernel reaches all of them through the heap.
+/// apart, and so may those of which `is_staged` says that one is bound somewhere else. The answer has a bit for each that
+/// has to be bound for writing, because another one is; none, if `through_heap` says that the kernel reaches all of them
+/// through the heap.
 pub(crate) fn check_aliases(
     kernel: &str,
     interface: &Interface,
     given: &[Option<Given>],
+    is_staged: impl Fn(usize, &BufferView) -> bool,
     through_heap: bool,
 ) -> Result<u64, LaunchError> {
     let view = |index: usize| match given.get(index) {
@@ -312,6 +399,9 @@ pub(crate) fn check_aliases(
             }
             let (a, b) = (one.range(), other.range());
             let apart = a.end <= b.start || b.end <= a.start;
+            if apart && (is_staged(first, one) || is_staged(second, other)) {
+                continue;
+            }
             let storage = use_of(first) > 0 && use_of(second) > 0;
             if one.shared.is_heap && apart && storage && through_heap {
                 continue;

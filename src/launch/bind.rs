@@ -8,6 +8,7 @@ use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
 use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, ModuleCache};
 use crate::kernel::globals::GlobalTable;
+use crate::memory::staging;
 
 /// Bind groups held at most; beyond this the cache is emptied, since whoever binds so many different
 /// things is not repeating himself.
@@ -105,11 +106,13 @@ impl Device {
     }
 
     /// Empties the device's caches of kernels and bind groups, and the cache of modules that the
-    /// devices of its context share, and gives back the memory through which arguments without bindings travel. Kernels that the program holds go on working. For programs that
+    /// devices of its context share, and gives back the memory through which arguments without bindings travel, and the idle staging memory of
+    /// transfers. Kernels that the program holds go on working. For programs that
     /// specialize without end; others need not bother.
     pub fn trim_caches(&self) {
         let shared = &self.shared;
         Arena::clear(shared);
+        staging::of(shared).trim();
         bind_groups(shared).clear();
         shared.kernel_room.get::<KernelCache>().clear();
         shared.context_room.get::<ModuleCache>().clear();

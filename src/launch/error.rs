@@ -135,6 +135,17 @@ pub enum LaunchError {
         /// Bytes that were given.
         given: u64,
     },
+    /// The slice, or the buffer, holds no values.
+    #[error(
+        "kernel `{kernel}`: `{argument}` was given no elements, and a binding has at least one: leave the launch out, or \
+         give it one element"
+    )]
+    EmptyArgument {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+    },
     /// The buffer, or the range of it, is more than one binding may hold.
     #[error(
         "kernel `{kernel}`: `{argument}` binds {bytes} bytes, and {device} binds at most {limit} at \
@@ -152,10 +163,11 @@ pub enum LaunchError {
         /// The device's name.
         device: String,
     },
-    /// A slice starts where the adapter cannot bind.
+    /// A slice of an imported buffer starts where the adapter cannot bind, or ends inside a word of 4 bytes, and the buffer
+    /// lacks the usages with which the launch could work on a copy.
     #[error(
-        "kernel `{kernel}`: `{argument}` starts at byte {offset}, and {device} binds only at \
-         multiples of {alignment}"
+        "kernel `{kernel}`: `{argument}` is {bytes} bytes from byte {offset} on; {device} binds only whole words of 4 \
+         bytes, at multiples of {alignment}: give the buffer wgpu usage {needed:?}, so that the launch can work on a copy"
     )]
     Misaligned {
         /// The entry point.
@@ -164,8 +176,12 @@ pub enum LaunchError {
         argument: String,
         /// First byte of the slice.
         offset: u64,
+        /// Bytes of the slice.
+        bytes: u64,
         /// The alignment that the adapter needs, in bytes.
         alignment: u32,
+        /// The usages that are missing.
+        needed: wgpu::BufferUsages,
         /// The device's name.
         device: String,
     },
@@ -241,6 +257,16 @@ pub enum LaunchError {
         /// The entry point.
         kernel: String,
     },
+    /// The grid was given as a negative number.
+    #[error(
+        "kernel `{kernel}` was launched with a grid of {extent}: a grid has 0 invocations or more"
+    )]
+    NegativeGrid {
+        /// The entry point.
+        kernel: String,
+        /// The number.
+        extent: i32,
+    },
     /// The grid has more invocations in a dimension than a 32-bit id can count.
     #[error(
         "kernel `{kernel}`: {invocations} invocations in {axis} are more than 2^32, which is all that \
@@ -254,7 +280,7 @@ pub enum LaunchError {
         /// Invocations in it.
         invocations: u64,
     },
-    /// The grid is cut into more dispatches than one submission has parameters for.
+    /// The grid is cut into more dispatches than a launch may have.
     #[error(
         "kernel `{kernel}`: the grid takes {dispatches} dispatches, and one launch has at most {limit}: split it over \
          several launches"

@@ -76,6 +76,7 @@ impl LaunchGlobals {
         kernel: &str,
         interface: &Interface,
         given: &[Option<Given>],
+        is_staged: &dyn Fn(usize, &BufferView) -> bool,
         mut written: u64,
     ) -> Result<(u64, bool), LaunchError> {
         let Some(own) = &self.view else {
@@ -100,6 +101,9 @@ impl LaunchGlobals {
             }
             let (a, b) = (own.range(), view.range());
             let apart = a.end <= b.start || b.end <= a.start;
+            if apart && is_staged(index, view) {
+                continue;
+            }
             if !storage || !apart || (!writable && index >= 64) {
                 return Err(LaunchError::Aliased {
                     kernel: kernel.to_string(),
@@ -118,7 +122,8 @@ impl LaunchGlobals {
                 writable: true,
                 ..self.clone()
             };
-            let (written, _) = writable.check_aliases(kernel, interface, given, written)?;
+            let (written, _) =
+                writable.check_aliases(kernel, interface, given, is_staged, written)?;
             return Ok((written, true));
         }
         Ok((written, false))

@@ -10,60 +10,76 @@ use super::error::LaunchError;
 /// assert_eq!(Extent::from((640u32, 480u32)), Extent::from([640u32, 480]));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent(pub(crate) [u64; 3]);
+pub struct Extent {
+    counts: [u64; 3],
+    /// A number that is no extent, for the launch to refuse.
+    negative: Option<i32>,
+}
+
+impl Extent {
+    const fn new(counts: [u64; 3]) -> Self {
+        Self {
+            counts,
+            negative: None,
+        }
+    }
+}
 
 impl From<u32> for Extent {
     fn from(x: u32) -> Self {
-        Self([x.into(), 1, 1])
+        Self::new([x.into(), 1, 1])
     }
 }
 
 impl From<u64> for Extent {
     fn from(x: u64) -> Self {
-        Self([x, 1, 1])
+        Self::new([x, 1, 1])
     }
 }
 
 impl From<usize> for Extent {
     fn from(x: usize) -> Self {
-        Self([x as u64, 1, 1])
+        Self::new([x as u64, 1, 1])
     }
 }
 
 impl From<i32> for Extent {
-    /// For literals; a negative extent counts as 0.
+    /// For literals. A launch with a negative extent is refused ([`LaunchError::NegativeGrid`]).
     fn from(x: i32) -> Self {
-        Self([x.max(0) as u64, 1, 1])
+        Self {
+            counts: [u64::from(x.unsigned_abs()), 1, 1],
+            negative: (x < 0).then_some(x),
+        }
     }
 }
 
 impl From<[u32; 1]> for Extent {
     fn from([x]: [u32; 1]) -> Self {
-        Self([x.into(), 1, 1])
+        Self::new([x.into(), 1, 1])
     }
 }
 
 impl From<[u32; 2]> for Extent {
     fn from([x, y]: [u32; 2]) -> Self {
-        Self([x.into(), y.into(), 1])
+        Self::new([x.into(), y.into(), 1])
     }
 }
 
 impl From<[u32; 3]> for Extent {
     fn from([x, y, z]: [u32; 3]) -> Self {
-        Self([x.into(), y.into(), z.into()])
+        Self::new([x.into(), y.into(), z.into()])
     }
 }
 
 impl From<(u32, u32)> for Extent {
     fn from((x, y): (u32, u32)) -> Self {
-        Self([x.into(), y.into(), 1])
+        Self::new([x.into(), y.into(), 1])
     }
 }
 
 impl From<(u32, u32, u32)> for Extent {
     fn from((x, y, z): (u32, u32, u32)) -> Self {
-        Self([x.into(), y.into(), z.into()])
+        Self::new([x.into(), y.into(), z.into()])
     }
 }
 
@@ -83,13 +99,20 @@ impl Groups {
         workgroup: [u32; 3],
         limit: u32,
     ) -> Result<Self, LaunchError> {
+        if let Some(extent) = extent.negative {
+            return Err(LaunchError::NegativeGrid {
+                kernel: kernel.to_string(),
+                extent,
+            });
+        }
+        let extent = extent.counts;
         let mut counts = [0u32; 3];
         for axis in 0..3 {
             let size = u64::from(workgroup[axis].max(1));
             let groups = if in_invocations {
-                extent.0[axis].div_ceil(size)
+                extent[axis].div_ceil(size)
             } else {
-                extent.0[axis]
+                extent[axis]
             };
             // global_invocation_id is 32 bits wide.
             let invocations = groups.saturating_mul(size);
@@ -132,11 +155,16 @@ impl Groups {
         })
     }
 
-    pub(crate) fn tile_count(&self) -> usize {
-        self.counts
-            .iter()
-            .map(|count| count.div_ceil(self.limit) as usize)
-            .product()
+    /// How many dispatches there are. Three numbers below 2^32 by a limit of 1 are too many for any number: what does not
+    /// fit is the largest one.
+    pub(crate) fn tile_count(&self) -> u64 {
+        let tiles = self
+            .counts
+            .map(|count| u64::from(count.div_ceil(self.limit)));
+        if tiles.contains(&0) {
+            return 0;
+        }
+        tiles.into_iter().fold(1, u64::saturating_mul)
     }
 }
 
@@ -165,6 +193,28 @@ mod tests {
         let most = u64::from(u32::MAX);
         assert!(Groups::new("k", Extent::from(most), true, [1, 1, 1], 65_535).is_ok());
         assert!(Groups::new("k", Extent::from(most + 1), true, [1, 1, 1], 65_535).is_err());
+    }
+
+    #[test]
+    fn negative_extents_are_no_extents() {
+        for extent in [-1, i32::MIN] {
+            let error = Groups::new("k", Extent::from(extent), true, [64, 1, 1], 65_535);
+            assert!(
+                matches!(error, Err(LaunchError::NegativeGrid { extent: e, .. }) if e == extent)
+            );
+        }
+        let none = Groups::new("k", Extent::from(0), true, [64, 1, 1], 65_535).unwrap();
+        assert!(none.is_empty() && none.tile_count() == 0);
+    }
+
+    #[test]
+    fn dispatches_are_counted_whatever_the_extent() {
+        let most = u32::MAX;
+        let counted = |counts, limit| Groups { counts, limit }.tile_count();
+        assert_eq!(counted([most; 3], 1), u64::MAX);
+        assert_eq!(counted([most; 3], 65_535), 65_537 * 65_537 * 65_537);
+        assert_eq!(counted([most, 0, most], 1), 0);
+        assert_eq!(counted([65_536, 1, 65_535], 65_535), 2);
     }
 
     proptest! {

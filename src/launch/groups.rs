@@ -287,9 +287,12 @@ impl Launch {
                             // Bytes behind the last whole word are padding of the buffer.
                             _ => view.bytes.next_multiple_of(4),
                         };
-                        buffers.push(view.shared.id);
-                        let raw = &view.shared.raw;
-                        push_buffer(binding, view.shared.id, raw, view.offset, bytes);
+                        if let Some((id, raw, offset)) =
+                            self.given[index].as_ref().and_then(Given::bound)
+                        {
+                            buffers.push(id);
+                            push_buffer(binding, id, raw, offset, bytes);
+                        }
                     }
                     (Some(Given::Texture(view)), _) => {
                         cacheable = false;

@@ -3,13 +3,14 @@
 mod arena;
 pub(crate) mod arguments;
 pub(crate) mod bind;
-mod bounce;
 pub(crate) mod callee;
+mod check;
 pub(crate) mod error;
 mod globals;
 pub(crate) mod grid;
 mod groups;
 mod services;
+mod staging;
 mod submit;
 mod table;
 mod travel;
@@ -21,6 +22,7 @@ use bytemuck::{NoUninit, Pod};
 pub use error::LaunchError;
 pub use grid::Extent;
 
+use crate::device::HostAccessPolicy;
 use crate::kernel::pipeline::Kernel;
 use crate::kernel::reflect::Interface;
 use crate::memory::buffers::Passing;
@@ -28,8 +30,7 @@ use crate::memory::heap::heap_of;
 use crate::memory::{BufferArgument, BufferView, Ptr};
 use crate::print::PrintOptions;
 use crate::rpc::{Mailbox, Services};
-use arguments::{Given, check, check_aliases, describe};
-use bounce::{Bounce, bounce, bounce_beside, check_bounces};
+use arguments::{Given, describe};
 
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
 /// variables and checked against what the kernel declares.
@@ -45,15 +46,17 @@ pub struct Launch {
     grid: Option<Grid>,
     profiled: bool,
     print: Option<PrintOptions>,
+    /// What it does while another thread has the heap; what the device does, if it was not told.
+    host_access: Option<HostAccessPolicy>,
     /// The first mistake of the builder, reported by `submit`.
     mistake: Option<LaunchError>,
     /// True while the arguments are known to be good.
     checked: bool,
+    /// The same for the grid.
+    grid_checked: bool,
     bound: Option<groups::BoundGroups>,
     /// Arguments that are buffers of the context.
     travellers: Vec<travel::Traveller>,
-    /// Pointer arguments that the adapter cannot bind where they are.
-    bounces: Vec<Bounce>,
     /// The kernel's device globals, once they are known to be there.
     globals: Option<globals::LaunchGlobals>,
     /// Places behind the heap for arguments that have no binding and travel there.
@@ -77,6 +80,8 @@ enum Grid {
     Indirect {
         buffer: BufferView,
         offset: u64,
+        /// Where the counts go before the launch, if the device cannot read them where they are.
+        staging: Option<wgpu::Buffer>,
     },
     /// From a buffer of the context, before it was brought to the device.
     IndirectElsewhere {
@@ -94,11 +99,12 @@ impl Kernel {
             grid: None,
             profiled: false,
             print: None,
+            host_access: None,
             mistake: None,
             checked: false,
+            grid_checked: false,
             bound: None,
             travellers: Vec::new(),
-            bounces: Vec::new(),
             globals: None,
             scratches: table::Scratches::new(),
             written: 0,
@@ -159,7 +165,7 @@ impl Launch {
 
     fn pass(self, argument: &str, buffer: BufferArgument, overwrites: bool) -> Self {
         match buffer.0 {
-            Passing::Here(view) => self.give(argument, Given::Buffer { view, overwrites }),
+            Passing::Here(view) => self.give(argument, Given::buffer(view, overwrites)),
             Passing::Wherever(part) => {
                 let mut launch = self.give(argument, Given::Elsewhere(part.clone()));
                 if let (Ok(slot), None) = (launch.slot(argument), &launch.mistake) {
@@ -181,10 +187,12 @@ impl Launch {
 
     /// Gives the `len` values at `ptr`, in the shared heap of the kernel's device, for a storage or
     /// uniform variable: the kernel reaches them through a binding of its own, as fast as any buffer.
-    /// Where the adapter cannot bind at the address, the values travel through a buffer that it can.
+    /// Where the adapter cannot bind at the address, or the values end inside a word of 4 bytes with something else behind
+    /// them, the launch works on a copy, and exactly their bytes come back.
     ///
     /// A kernel that follows pointers as well reaches a storage variable through its binding of the heap,
-    /// so that both see the same memory; a uniform variable is a copy, made when the launch begins.
+    /// so that both see the same memory, unless the values begin or end inside a word; a uniform variable is a copy, made
+    /// when the launch begins.
     ///
     /// In the kernel `arrayLength` is what `len` makes of it, and `len` values have to lie in one live
     /// allocation: this is a length known from the allocation ([`Device::find`](crate::Device::find) tells how
@@ -193,22 +201,10 @@ impl Launch {
     pub fn pointer<T: Pod>(mut self, argument: &str, ptr: Ptr<T>, len: usize) -> Self {
         let device = Arc::clone(&self.kernel.device);
         let view = heap_of(&device).and_then(|heap| heap.shared.argument(&device, ptr, len as u64));
-        let given = view.map_err(LaunchError::from).and_then(|view| {
-            let slot = self.slot(argument)?;
-            let info = &self.interface().arguments[slot];
-            match self.kernel.shared.compiled.heap {
-                Some(_) => bounce_beside(&device, info, slot, view),
-                None => bounce(&device, info, slot, view),
-            }
-        });
-        match given {
-            Ok((view, bounce)) => {
-                let mut launch = self.buffer(argument, view);
-                launch.bounces.extend(bounce);
-                launch
-            }
+        match view {
+            Ok(view) => self.buffer(argument, view),
             Err(error) => {
-                self.mistake.get_or_insert(error);
+                self.mistake.get_or_insert(error.into());
                 self
             }
         }
@@ -244,37 +240,46 @@ impl Launch {
     /// Runs at least `extent` invocations: work-groups are whole, so that a kernel whose grid is no
     /// multiple of its work-group size has to compare its id with a bound itself, as in plain WGSL.
     pub fn invocations(mut self, extent: impl Into<Extent>) -> Self {
-        self.grid = Some(Grid::Invocations(extent.into()));
+        self.set_grid(Grid::Invocations(extent.into()));
         self
     }
 
     /// Runs `extent` work-groups. More than the adapter dispatches at once (65,535 in a dimension) are
     /// run in several dispatches, which the kernel cannot tell from one.
     pub fn workgroups(mut self, extent: impl Into<Extent>) -> Self {
-        self.grid = Some(Grid::Workgroups(extent.into()));
+        self.set_grid(Grid::Workgroups(extent.into()));
         self
     }
 
-    /// Reads the three work-group counts from `buffer`, at byte `offset`, when the launch runs. Counts
-    /// beyond the adapter's limit run nothing, as wgpu defines it.
-    pub fn indirect(mut self, buffer: impl Into<BufferArgument>, offset: u64) -> Self {
+    fn set_grid(&mut self, grid: Grid) {
         self.travellers
             .retain(|traveller| traveller.slot != travel::INDIRECT);
-        self.grid = Some(match buffer.into().0 {
-            Passing::Here(buffer) => Grid::Indirect { buffer, offset },
+        self.grid = Some(grid);
+        self.grid_checked = false;
+    }
+
+    /// Reads the three work-group counts from `buffer`, at byte `offset`, when the launch runs: what was written there by
+    /// whatever was recorded before, on whichever device. Counts beyond the adapter's limit run nothing, as wgpu defines it.
+    pub fn indirect(mut self, buffer: impl Into<BufferArgument>, offset: u64) -> Self {
+        match buffer.into().0 {
+            Passing::Here(buffer) => self.set_grid(Grid::Indirect {
+                buffer,
+                offset,
+                staging: None,
+            }),
             Passing::Wherever(part) => {
+                self.set_grid(Grid::IndirectElsewhere { offset });
                 let traveller = travel::Traveller::new(travel::INDIRECT, part, false);
                 self.travellers.push(traveller);
-                Grid::IndirectElsewhere { offset }
             }
-        });
-        self.checked = false;
+        }
         self
     }
 
     /// Measures the time that the device spends on the launch: [`Event::gpu_time`](crate::Event::gpu_time).
     pub fn profiled(mut self) -> Self {
         self.profiled = true;
+        self.checked = false;
         self
     }
 
@@ -282,12 +287,20 @@ impl Launch {
     /// [`DeviceOptions::print`](crate::DeviceOptions::print).
     pub fn print_to(mut self, options: PrintOptions) -> Self {
         self.print = Some(options);
+        self.checked = false;
+        self
+    }
+
+    /// Says what the launch does while another thread has the shared heap, if it has to do with that, instead of
+    /// [`DeviceOptions::host_access`](crate::DeviceOptions::host_access).
+    pub fn host_access(mut self, policy: HostAccessPolicy) -> Self {
+        self.host_access = Some(policy);
         self
     }
 
     /// Changes the number of work-groups between two submissions.
     pub(crate) fn set_workgroups(&mut self, extent: impl Into<Extent>) {
-        self.grid = Some(Grid::Workgroups(extent.into()));
+        self.set_grid(Grid::Workgroups(extent.into()));
     }
 
     /// Replaces, or first gives, the value of a `var<uniform>` between two submissions.
@@ -313,7 +326,6 @@ impl Launch {
     }
 
     fn replace(&mut self, slot: usize, given: Given) {
-        self.bounces.retain(|bounce| bounce.argument != slot);
         self.travellers.retain(|traveller| traveller.slot != slot);
         self.given[slot] = Some(given);
         self.checked = false;
@@ -331,157 +343,11 @@ impl Launch {
     ) -> Result<(), LaunchError> {
         let slot = self.slot(argument)?;
         match buffer.into().0 {
-            Passing::Here(view) => {
-                let overwrites = false;
-                self.replace(slot, Given::Buffer { view, overwrites });
-            }
+            Passing::Here(view) => self.replace(slot, Given::buffer(view, false)),
             Passing::Wherever(part) => {
                 self.replace(slot, Given::Elsewhere(part.clone()));
                 self.travellers
                     .push(travel::Traveller::new(slot, part, false));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the launch without submitting it.
-    ///
-    /// # Errors
-    /// What [`Launch::submit`] would refuse.
-    pub fn check(&mut self) -> Result<(), LaunchError> {
-        if self.checked {
-            return Ok(());
-        }
-        if let Some(mistake) = &self.mistake {
-            return Err(mistake.clone());
-        }
-        let device = &self.kernel.device;
-        let interface = self.kernel.interface();
-        let name = &interface.entry;
-        let missing: Vec<_> = interface
-            .arguments
-            .iter()
-            .zip(&self.given)
-            .filter(|(_, given)| given.is_none())
-            .map(|(info, _)| info)
-            .collect();
-        if let Some(info) = missing.iter().find(|info| {
-            matches!(
-                info.kind,
-                crate::kernel::reflect::ArgumentKind::Unsupported { .. }
-            )
-        }) {
-            return Err(LaunchError::UnsupportedArgument {
-                kernel: name.clone(),
-                argument: info.name.clone(),
-                wgsl: info.kind.noun(),
-            });
-        }
-        if !missing.is_empty() {
-            return Err(LaunchError::MissingArguments {
-                kernel: name.clone(),
-                missing: describe(missing.into_iter()),
-            });
-        }
-        let compiled = &self.kernel.shared.compiled;
-        let reaches_heap = compiled.heap.is_some();
-        for (index, (info, given)) in interface.arguments.iter().zip(&self.given).enumerate() {
-            if let Some(given) = given {
-                let through_heap = match given {
-                    Given::Buffer { view, .. } if view.shared.is_heap => reaches_heap,
-                    _ => compiled.table.contains(&index),
-                };
-                check(device, name, info, given, through_heap)?;
-            }
-        }
-        self.written = check_aliases(name, interface, &self.given, reaches_heap)?;
-        if self.globals.is_none() {
-            self.globals = globals::LaunchGlobals::of(&self.kernel)?;
-        }
-        if let Some(globals) = &self.globals {
-            (self.written, self.globals_written) =
-                globals.check_aliases(name, interface, &self.given, self.written)?;
-        }
-        check_bounces(name, interface, &self.given, &self.bounces)?;
-        self.check_immediates()?;
-        self.check_services()?;
-        self.check_indirect()?;
-        self.checked = true;
-        Ok(())
-    }
-
-    fn check_immediates(&self) -> Result<(), LaunchError> {
-        let name = self.name();
-        match (&self.interface().immediates, &self.immediates) {
-            (None, None) => Ok(()),
-            (Some(layout), None) => Err(LaunchError::MissingArguments {
-                kernel: name,
-                missing: format!("its var<immediate> ({layout})"),
-            }),
-            (None, Some(_)) => Err(LaunchError::UnknownArgument {
-                kernel: name,
-                argument: "var<immediate>".into(),
-                available: describe(self.interface().arguments.iter()),
-            }),
-            (Some(layout), Some(bytes)) if bytes.len() != layout.size as usize => {
-                Err(LaunchError::UniformSize {
-                    kernel: name,
-                    argument: "var<immediate>".into(),
-                    wgsl: layout.wgsl.as_str().into(),
-                    size: layout.size,
-                    padding: layout.padding_note().into(),
-                    value: "the immediate value",
-                    value_bytes: bytes.len(),
-                })
-            }
-            (Some(_), Some(_)) => Ok(()),
-        }
-    }
-
-    fn check_indirect(&self) -> Result<(), LaunchError> {
-        let Some(Grid::Indirect { buffer, offset }) = &self.grid else {
-            return Ok(());
-        };
-        const ARGUMENT: &str = "the indirect buffer";
-        let device = &self.kernel.device;
-        if !Arc::ptr_eq(device, &buffer.shared.device) {
-            return Err(LaunchError::OtherDevice {
-                kernel: self.name(),
-                argument: ARGUMENT.into(),
-                device: device.capabilities.name.clone(),
-                other: buffer.shared.device.capabilities.name.clone(),
-            });
-        }
-        let end = offset.saturating_add(12);
-        let outside = buffer.out_of_range.is_some() || end > buffer.bytes;
-        if outside || !(buffer.offset + offset).is_multiple_of(4) {
-            return Err(LaunchError::Indirect {
-                kernel: self.name(),
-                offset: *offset,
-                bytes: buffer.bytes,
-            });
-        }
-        let needed = wgpu::BufferUsages::INDIRECT;
-        if !buffer.shared.raw.usage().contains(needed) {
-            return Err(LaunchError::MissingUsage {
-                kernel: self.name(),
-                argument: ARGUMENT.into(),
-                needed,
-            });
-        }
-        let arguments = self.interface().arguments.iter().zip(&self.given);
-        for (info, given) in arguments {
-            if let (
-                crate::kernel::reflect::ArgumentKind::Storage { writable: true, .. },
-                Some(Given::Buffer { view, .. }),
-            ) = (&info.kind, given)
-                && view.shared.raw == buffer.shared.raw
-            {
-                return Err(LaunchError::Aliased {
-                    kernel: self.name(),
-                    first: info.name.clone(),
-                    second: ARGUMENT.into(),
-                });
             }
         }
         Ok(())

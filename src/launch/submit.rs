@@ -8,20 +8,20 @@ use super::grid::Groups;
 use super::groups::{bounds, offsets, push_grid};
 use super::table::{Missing, Reach};
 use super::{Grid, Launch};
+use crate::device::Event;
 use crate::device::follower::Follower;
-use crate::device::outcome::Outcome;
+use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::prints::Job;
 use crate::device::queue::{Dispatch, Watch};
-use crate::device::{Aspect, Event, ProfilingError};
-use crate::kernel::compile::{Code, Variant};
+use crate::kernel::compile::Variant;
 use crate::kernel::passes::grid::BYTES as GRID_BYTES;
 use crate::kernel::passes::pointers::HeapInfo;
 use crate::kernel::pipeline::Kernel;
 use crate::kernel::plan::{Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
-use crate::memory::SharedHeap;
-use crate::memory::heap::{Turn, heap_of};
-use crate::print::record::HEADER_WORDS;
+use crate::memory::buffers::LaunchExplanation;
+use crate::memory::heap::{Turn, Visitor, heap_of};
+use crate::memory::{HeapError, SharedHeap};
 
 /// What became of an attempt to submit.
 enum Attempt {
@@ -35,11 +35,13 @@ enum Attempt {
 impl Launch {
     /// Records the launch into the device's open batch and returns its event.
     ///
-    /// A grid of no invocations is no error and runs nothing.
+    /// A grid of no invocations is no error and runs nothing. A launch that has to do with the shared heap waits while
+    /// another thread has it ([`Launch::host_access`]).
     ///
     /// # Errors
-    /// [`LaunchError`] for everything that can be known beforehand. What goes wrong later is the
-    /// event's error.
+    /// [`LaunchError`] for everything that can be known beforehand; [`LaunchError::Heap`] with
+    /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::HostAccess) of a heap that the launch has to
+    /// do with. What goes wrong later is the event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
         if self.kernel.shared.compiled.prints.is_some() {
             // Before anything is locked: sinks may run.
@@ -50,11 +52,25 @@ impl Launch {
         if let Some(callee) = &callee {
             callee.ready(&self.kernel.interface().entry)?;
         }
+        let policy = self
+            .host_access
+            .unwrap_or(self.kernel.device.options.host_access);
+        let mut visitor = Visitor::new(policy);
+        let mut moved = None;
         loop {
             if self.kernel.shared.compiled.report.is_some() {
                 self.kernel.device.limit_records();
             }
-            match self.attempt()? {
+            let attempt = match self.attempt(&mut moved) {
+                // Nothing is held here: whoever has the heap may ask for anything.
+                Err(LaunchError::Heap(HeapError::HostAccess { what })) => {
+                    let heap = heap_of(&self.kernel.device)?;
+                    visitor.wait(&heap.shared, what)?;
+                    continue;
+                }
+                attempt => attempt?,
+            };
+            match attempt {
                 Attempt::Submitted(event) => {
                     if let Some(callee) = &callee {
                         callee.serve(&self.kernel.device)?;
@@ -68,9 +84,16 @@ impl Launch {
         }
     }
 
-    fn attempt(&mut self) -> Result<Attempt, LaunchError> {
-        self.check()?;
+    /// `moved` is what earlier attempts have moved.
+    fn attempt(&mut self, moved: &mut Option<LaunchExplanation>) -> Result<Attempt, LaunchError> {
+        self.validate()?;
         self.kernel.device.lost.check().map_err(Arc::new)?;
+        if self.needs_heap() {
+            // Before anything is moved.
+            heap_of(&self.kernel.device)?
+                .shared
+                .check_free("a launch")?;
+        }
         let room;
         let (roots, uses) = (self.roots(), self.uses());
         // Held until the launch is recorded: the order of launches is the order of versions.
@@ -83,8 +106,16 @@ impl Launch {
             {
                 return Ok(Attempt::Submitted(Event::complete(&owner)));
             }
-            boarding = Some(self.board(&owner, &room, &roots, &uses)?);
+            let (boarded, told) = self.board(&owner, &room, &roots, &uses)?;
+            if moved
+                .as_ref()
+                .is_none_or(|before| before.moved() < told.moved())
+            {
+                *moved = Some(told);
+            }
+            boarding = Some(boarded);
         }
+        self.make_staging()?;
         let reach = self.reach();
         let shared_heap = match reach == Reach::Heap || self.uses_heap() {
             true => Some(heap_of(&self.kernel.device)?),
@@ -102,12 +133,6 @@ impl Launch {
             Err(missing) => return Ok(Attempt::Lacks(missing)),
         };
         let (device, shared) = (&kernel.device, &kernel.shared);
-        if self.profiled && !device.capabilities.has(Aspect::TimestampQueries) {
-            return Err(ProfilingError::Unsupported {
-                device: device.capabilities.name.clone(),
-            }
-            .into());
-        }
         let (groups, indirect) = self.dispatches()?;
         let tiled = match &groups {
             Some(groups) if groups.is_empty() => {
@@ -116,12 +141,6 @@ impl Launch {
             Some(groups) => !groups.fits_one_dispatch(),
             None => false,
         };
-        if tiled && matches!(shared.compiled.code, Code::SpirV(_)) {
-            return Err(LaunchError::PrecompiledGrid {
-                kernel: shared.name.to_string(),
-                limit: device.limits.max_compute_workgroups_per_dimension,
-            });
-        }
         let variant = Variant {
             tiled,
             written: self.written,
@@ -154,13 +173,14 @@ impl Launch {
         }
         // With the queue in hand, so that nobody else's launch comes between.
         let (mut inherits, touched) = self.inputs();
-        if let Some((boarding, _)) = &mut boarding {
+        if let Some(boarding) = &mut boarding {
             self.boarded_inputs(boarding, &mut inherits);
         }
         let outcome =
             (report.is_some() || prints.is_some() || follower.is_some() || !inherits.is_empty())
                 .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
-        let tiles = groups.as_ref().map_or(1, Groups::tile_count);
+        // Few enough: that was checked.
+        let tiles = groups.as_ref().map_or(1, Groups::tile_count) as usize;
         let values: usize = self
             .value_bytes()
             .map(|bytes| queue.uniform_footprint(bytes))
@@ -216,13 +236,14 @@ impl Launch {
         }
         let form = &shared.compiled;
         let bound = self.bind(&mut queue, form, built, variant, &placement, &memory);
-        // The last that may refuse: nothing of the launch is recorded yet.
+        // The last that may refuse: nothing is recorded yet but copies to staging memory.
         let ready = bound.and_then(|bound| {
-            self.arrive(&mut queue, device)?;
             if let Some(heap) = &shared_heap {
                 heap.shared
                     .enter(device, &queue.batch(), outcome.as_ref())?;
             }
+            self.stage_in(&mut queue, device)?;
+            table.copy_in(&mut queue, device)?;
             Ok(bound)
         });
         let bound = match ready {
@@ -236,10 +257,6 @@ impl Launch {
             }
         };
 
-        table.copy_in(&mut queue);
-        for bounce in &self.bounces {
-            bounce.before(&mut queue);
-        }
         let mirrored = prints.as_ref().and_then(|job| job.mirrored());
         if let Some((buffer, _)) = &mirrored {
             queue.encode(|encoder| encoder.clear_buffer(buffer, 0, None));
@@ -281,11 +298,8 @@ impl Launch {
         if let Some(slice) = &slice {
             queue.encode(|encoder| slice.after(encoder));
         }
-        for bounce in &self.bounces {
-            bounce.after(&mut queue);
-        }
-        table.copy_out(&mut queue);
-        let departed = self.depart(&mut queue, device);
+        let returned = self.stage_out(&mut queue, device);
+        let returned = returned.and_then(|()| table.copy_out(&mut queue, device));
         if let Some(outcome) = &outcome {
             let watch = report.zip(record).map(|(report, (record, _))| Watch {
                 record,
@@ -294,8 +308,15 @@ impl Launch {
             queue.watch(outcome, watch, prints.clone(), follower.clone());
         }
         let travels = |index| (self.travellers.iter()).any(|traveller| traveller.slot == index);
+        let lost = returned.err().map(|error| self.lost(&error));
+        if let (Some(lost), Some(heap)) = (&lost, &shared_heap) {
+            heap.shared.report(lost);
+        }
         for index in touched.into_iter().filter(|&index| !travels(index)) {
             self.mark_written(index, outcome.as_ref());
+            if lost.is_some() {
+                self.mark_written(index, lost.as_ref());
+            }
         }
         if let (Some(globals), Some(outcome)) = (&self.globals, &outcome) {
             for (global, _) in globals.placed.iter().filter(|(_, writable)| *writable) {
@@ -305,9 +326,12 @@ impl Launch {
         let batch = queue.batch();
         queue.commit();
         drop(queue);
-        let told = boarding.map(|(mut boarding, told)| {
-            self.boarded(&mut boarding, &uses, &batch, outcome.as_ref(), departed);
-            Arc::new(told) as Arc<dyn std::any::Any + Send + Sync>
+        let told = boarding.map(|mut boarding| {
+            boarding.recorded(&uses, &batch, outcome.as_ref());
+            if lost.is_some() {
+                boarding.recorded(&uses, &batch, lost.as_ref());
+            }
+            Arc::new(moved.take().unwrap_or_default()) as Arc<dyn std::any::Any + Send + Sync>
         });
         if let (Some(services), Some(_)) = (&self.services, &shared.compiled.calls) {
             services.bell.ring();
@@ -328,18 +352,6 @@ impl Launch {
         };
         let device = &kernel.device;
         let options = self.print.as_ref().unwrap_or(&device.options.print);
-        let header = HEADER_WORDS as u64 * 4;
-        let limit = (device.limits.max_storage_buffer_binding_size)
-            .min(device.limits.max_buffer_size)
-            .min(u64::from(u32::MAX))
-            .saturating_sub(header);
-        if options.capacity > limit {
-            return Err(LaunchError::PrintCapacity {
-                kernel: kernel.shared.name.to_string(),
-                capacity: options.capacity,
-                limit,
-            });
-        }
         let words = (options.capacity / 4).max(1) as usize;
         let job = device.prints.take(device, sites, options, words);
         job.map(Some).map_err(|message| LaunchError::Refused {
@@ -376,27 +388,54 @@ impl Launch {
             *view = now;
             moved = true;
         }
-        for bounce in &mut self.bounces {
-            bounce.follow(|home| heap.shared.renew(&turn, home));
+        if let Some(Grid::Indirect { buffer, .. }) = &mut self.grid
+            && buffer.shared.is_heap
+            && let Some(now) = heap.shared.renew(&turn, buffer)
+        {
+            *buffer = now;
+            moved = true;
         }
         if moved {
             self.bound = None;
             self.checked = false;
-            self.check()?;
+            self.validate()?;
         }
         Ok(turn)
     }
 
-    /// Whether an argument lies in the shared heap, so that the host has to keep out.
+    /// Whether an argument, or the grid, lies in the shared heap, so that the host has to keep out.
     fn uses_heap(&self) -> bool {
         let in_heap = |given: &Option<Given>| matches!(given, Some(Given::Buffer { view, .. }) if view.shared.is_heap);
+        let grid =
+            matches!(&self.grid, Some(Grid::Indirect { buffer, .. }) if buffer.shared.is_heap);
         let globals = (self.globals.as_ref()).is_some_and(|globals| globals.in_heap());
-        globals || !self.bounces.is_empty() || self.given.iter().any(in_heap)
+        grid || globals || self.given.iter().any(in_heap)
+    }
+
+    /// Whether the launch has to do with the shared heap, as far as that is known before its buffers are brought to the
+    /// device.
+    pub(super) fn needs_heap(&self) -> bool {
+        let parts = || {
+            self.travellers
+                .iter()
+                .any(|traveller| traveller.part.is_shared())
+        };
+        self.reach() == Reach::Heap || self.uses_heap() || parts()
+    }
+
+    /// The outcome of bytes that did not come back from staging memory.
+    fn lost(&self, error: &LaunchError) -> Arc<Outcome> {
+        let lost = Outcome::new(Arc::clone(&self.kernel.shared.name), Vec::new());
+        let message = error.to_string();
+        lost.settle(Err(ExecutionError::Refused { message }));
+        lost
     }
 
     /// The work-groups to dispatch, or the buffer that holds their number.
     #[allow(clippy::type_complexity)] // an either of two private things
-    fn dispatches(&self) -> Result<(Option<Groups>, Option<(wgpu::Buffer, u64)>), LaunchError> {
+    pub(super) fn dispatches(
+        &self,
+    ) -> Result<(Option<Groups>, Option<(wgpu::Buffer, u64)>), LaunchError> {
         let device = &self.kernel.device;
         let interface = self.kernel.interface();
         let groups = |extent, in_invocations| {
@@ -416,9 +455,14 @@ impl Launch {
             Some(Grid::Workgroups(extent)) => Ok((Some(groups(*extent, false)?), None)),
             // Asked before the buffer is here; it says nothing of the grid.
             Some(Grid::IndirectElsewhere { .. }) => Ok((None, None)),
-            Some(Grid::Indirect { buffer, offset }) => {
+            Some(Grid::Indirect {
+                staging: Some(counts),
+                ..
+            }) => Ok((None, Some((counts.clone(), 0)))),
+            Some(Grid::Indirect { buffer, offset, .. }) => {
                 let raw = buffer.shared.raw.clone();
-                Ok((None, Some((raw, buffer.offset + offset))))
+                // Checked before, but for what is not checked yet.
+                Ok((None, Some((raw, buffer.offset.saturating_add(*offset)))))
             }
         }
     }
@@ -429,7 +473,10 @@ impl Launch {
         let mut written = Vec::new();
         let arguments = &self.kernel.interface().arguments;
         for (index, (info, given)) in arguments.iter().zip(&self.given).enumerate() {
-            let Some(Given::Buffer { view, overwrites }) = given else {
+            let Some(Given::Buffer {
+                view, overwrites, ..
+            }) = given
+            else {
                 continue;
             };
             let writable = matches!(info.kind, ArgumentKind::Storage { writable: true, .. });
@@ -463,7 +510,10 @@ impl Launch {
     }
 
     fn mark_written(&self, index: usize, outcome: Option<&Arc<Outcome>>) {
-        let Some(Given::Buffer { view, overwrites }) = &self.given[index] else {
+        let Some(Given::Buffer {
+            view, overwrites, ..
+        }) = &self.given[index]
+        else {
             return;
         };
         if *overwrites {

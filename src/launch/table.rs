@@ -19,6 +19,7 @@ use super::Launch;
 use super::arena::{Arena, Places};
 use super::arguments::Given;
 use super::error::LaunchError;
+use super::staging::clear_behind;
 use crate::device::queue::Recorder;
 use crate::device::{Aspect, Device, DeviceShared};
 use crate::globals::memory::Placed;
@@ -28,6 +29,7 @@ use crate::kernel::pipeline::{Form, Kernel, Segments};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::BufferView;
 use crate::memory::heap::{DeviceView, HeapShared, SharedHeap, Turn, heap_of};
+use crate::memory::places::{Place, copy};
 use crate::memory::pointer::Ptr;
 
 /// What a launch binds for the heap.
@@ -125,20 +127,20 @@ impl Drop for Scratch {
 
 pub(super) type Scratches = HashMap<usize, Arc<Scratch>>;
 
-/// A range of bytes that is copied.
-struct Copy {
-    from: (wgpu::Buffer, u64),
+/// An argument that is copied.
+struct Copied {
+    home: BufferView,
+    /// Where it goes, and where in it.
     to: (wgpu::Buffer, u64),
-    bytes: u64,
+    writable: bool,
 }
 
 /// The table of one submission.
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) words: Vec<u32>,
-    /// What is copied before the launch, and behind it.
-    before: Vec<Copy>,
-    after: Vec<Copy>,
+    /// What is copied before the launch and, where the kernel may write it, back behind it.
+    copied: Vec<Copied>,
 }
 
 /// Arguments, by index, for which there is no room yet.
@@ -154,19 +156,10 @@ impl Table {
 
     /// Has the argument at `home` copied to `to`, and back if the kernel may write it.
     fn travels(&mut self, home: &BufferView, to: (wgpu::Buffer, u64), writable: bool) {
-        let bytes = home.bytes.next_multiple_of(4);
-        let home = (home.shared.raw.clone(), home.offset);
-        if writable {
-            self.after.push(Copy {
-                from: to.clone(),
-                to: home.clone(),
-                bytes,
-            });
-        }
-        self.before.push(Copy {
-            from: home,
+        self.copied.push(Copied {
+            home: home.clone(),
             to,
-            bytes,
+            writable,
         });
     }
 
@@ -182,7 +175,8 @@ impl Table {
         let mut table = Self::default();
         let mut missing = Vec::new();
         for (index, view, writable) in arguments(compiled, given) {
-            if view.shared.is_heap {
+            // Kernels write whole words.
+            if view.shared.is_heap && view.is_bindable(4) {
                 table.row(view.address, view.bytes);
                 continue;
             }
@@ -227,12 +221,31 @@ impl Table {
         table
     }
 
-    pub(super) fn copy_in(&self, queue: &mut Recorder<'_>) {
-        copy(&self.before, queue);
+    /// Records the copies to where the kernel reaches the arguments.
+    pub(super) fn copy_in(
+        &self,
+        queue: &mut Recorder<'_>,
+        device: &DeviceShared,
+    ) -> Result<(), LaunchError> {
+        for Copied { home, to, .. } in &self.copied {
+            clear_behind(queue, &to.0, to.1, home.bytes);
+            let to = Place::in_buffer(&to.0, to.1, true);
+            copy(queue, device, &home.place(), &to, home.bytes)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn copy_out(&self, queue: &mut Recorder<'_>) {
-        copy(&self.after, queue);
+    /// Records the copies of what the kernel may have written: exactly the bytes that were given.
+    pub(super) fn copy_out(
+        &self,
+        queue: &mut Recorder<'_>,
+        device: &DeviceShared,
+    ) -> Result<(), LaunchError> {
+        for Copied { home, to, .. } in self.copied.iter().filter(|copied| copied.writable) {
+            let from = Place::in_buffer(&to.0, to.1, true);
+            copy(queue, device, &from, &home.place(), home.bytes)?;
+        }
+        Ok(())
     }
 }
 
@@ -249,14 +262,6 @@ fn arguments<'a>(
         let writable = matches!(kind, ArgumentKind::Storage { writable: true, .. });
         Some((index, view, writable))
     })
-}
-
-fn copy(copies: &[Copy], queue: &mut Recorder<'_>) {
-    for Copy { from, to, bytes } in copies {
-        queue.encode(|encoder| {
-            encoder.copy_buffer_to_buffer(&from.0, from.1, &to.0, to.1, *bytes);
-        });
-    }
 }
 
 impl Launch {
@@ -283,13 +288,13 @@ impl Launch {
         tabled.map_or(&[], |globals| &globals.placed)
     }
 
-    /// The storage arguments that lie in the heap.
+    /// The storage arguments that lie in the heap and are reached there.
     fn heap_arguments(&self) -> impl Iterator<Item = (usize, &BufferView, u32)> {
         let arguments = self.kernel.interface().arguments.iter();
         (arguments.zip(&self.given).enumerate()).filter_map(|(index, (info, given))| {
             match (&info.kind, given) {
                 (ArgumentKind::Storage { layout, .. }, Some(Given::Buffer { view, .. }))
-                    if view.shared.is_heap =>
+                    if view.shared.is_heap && !self.is_staged(index, view) =>
                 {
                     Some((index, view, layout.align))
                 }

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
 
+use super::places::{Place, check_words, is_in_words};
+use super::staging;
 use crate::device::outcome::{ExecutionError, Outcome, Taint};
 use crate::device::wait::lock;
-use crate::device::{Device, DeviceShared, capture, unique_id};
+use crate::device::{Device, DeviceShared, unique_id};
 
 /// Why a buffer, or a command on one, was refused. Nothing has been recorded or changed then.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -46,10 +48,11 @@ pub enum MemoryError {
         /// Elements in the buffer.
         len: u64,
     },
-    /// A copy's byte offset or length is no multiple of 4, which wgpu cannot copy.
+    /// An imported buffer ends inside a word of 4 bytes, and the range reaches into that word: wgpu copies, maps and
+    /// binds whole words only.
     #[error(
-        "{what}: byte range {start}..{end} is not aligned to 4 bytes: copy whole words, or read and \
-         write through the host"
+        "{what}: bytes {start}..{end} reach into the last word of an imported buffer that ends inside it, which wgpu \
+         cannot copy: give the buffer a size that is a multiple of 4"
     )]
     Misaligned {
         /// The command.
@@ -107,6 +110,14 @@ pub enum MemoryError {
     ZeroSized {
         /// The element type.
         element: &'static str,
+    },
+    /// The host has no memory for a result, or a copy, of that size.
+    #[error("{what}: the host has no memory for {bytes} bytes now: work on parts")]
+    HostMemory {
+        /// The command.
+        what: &'static str,
+        /// Bytes that the command needs on the host.
+        bytes: u64,
     },
     /// wgpu refused for another reason.
     #[error("{what} was refused: {message}")]
@@ -251,11 +262,24 @@ pub struct BufferView {
     pub(crate) address: u64,
     /// Elements asked for beyond the end of the buffer, reported when the launch is checked.
     pub(crate) out_of_range: Option<(u64, u64, u64)>,
+    /// Whether the bytes behind the last one, up to the end of its word, belong to nobody.
+    pub(crate) padded: bool,
 }
 
 impl BufferView {
     pub(crate) fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.bytes
+    }
+
+    /// Whether a kernel that gets whole words from a multiple of `alignment` on, which is one of 4, gets exactly these
+    /// bytes and what belongs to nobody.
+    pub(crate) fn is_bindable(&self, alignment: u32) -> bool {
+        self.offset.is_multiple_of(u64::from(alignment)) && is_in_words(&self.range(), self.padded)
+    }
+
+    /// The bytes, for a transfer.
+    pub(crate) fn place(&self) -> Place {
+        Place::in_buffer(&self.shared.raw, self.offset, self.padded)
     }
 }
 
@@ -363,28 +387,18 @@ impl<T: Pod> DeviceBuffer<T> {
         }
         // wgpu copies and clears whole words, and binds nothing of size zero.
         let size = bytes.next_multiple_of(4).max(4);
-        let (raw, error) = capture(&device.raw, || {
-            device.raw.create_buffer(&wgpu::BufferDescriptor {
+        let raw = staging::make(
+            device,
+            "creating a buffer",
+            &wgpu::BufferDescriptor {
                 label: None,
                 size,
                 usage: USAGE,
                 mapped_at_creation: false,
-            })
-        });
-        match error {
-            None => {
-                device.submissions.made(&raw).map_err(Arc::new)?;
-                Ok(Self::wrap(device, raw, len))
-            }
-            Some(wgpu::Error::OutOfMemory { .. }) => Err(MemoryError::OutOfMemory {
-                bytes,
-                device: name(),
-            }),
-            Some(error) => Err(MemoryError::Refused {
-                what: "creating a buffer",
-                message: error.to_string(),
-            }),
-        }
+            },
+        )?;
+        device.submissions.made(&raw).map_err(Arc::new)?;
+        Ok(Self::wrap(device, raw, len))
     }
 
     /// Values in the buffer.
@@ -409,8 +423,10 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
-    /// A range of the buffer, in elements, as an argument of a launch. Whether it lies inside the
-    /// buffer, and whether its offset suits the adapter, is checked by the launch.
+    /// A range of the buffer, in elements, as an argument of a launch, which checks that it lies inside the buffer. It may
+    /// begin and end at any byte: where the adapter cannot bind it, because of its offset or because it ends inside a
+    /// word of 4 bytes, the launch works on a copy, and exactly the bytes of the range come back
+    /// ([`TransferStatistics::staged_arguments`](crate::TransferStatistics::staged_arguments) counts them).
     pub fn slice(&self, range: impl RangeBounds<u64>) -> BufferView {
         let range = bounds(range, self.len);
         let element = size_of::<T>() as u64;
@@ -424,7 +440,27 @@ impl<T: Pod> DeviceBuffer<T> {
             element: std::any::type_name::<T>(),
             address: 0,
             out_of_range: (!fits).then_some((range.start, range.end, self.len)),
+            padded: self.is_padded(range.end.min(self.len) * element),
         }
+    }
+
+    /// Whether nothing lies behind byte `end` of the buffer in its word, which is all there.
+    fn is_padded(&self, end: u64) -> bool {
+        end == self.len * size_of::<T>() as u64 && end.next_multiple_of(4) <= self.shared.raw.size()
+    }
+
+    /// Where a range of bytes lies, which is not empty. Behind the last element there is only padding.
+    ///
+    /// # Errors
+    /// [`MemoryError::Misaligned`].
+    pub(crate) fn place(
+        &self,
+        what: &'static str,
+        range: &Range<u64>,
+    ) -> Result<Place, MemoryError> {
+        check_words(what, range, self.shared.raw.size())?;
+        let padded = self.is_padded(range.end);
+        Ok(Place::in_buffer(&self.shared.raw, range.start, padded))
     }
 
     /// Declares the contents good again after a failed launch, whatever they are: the error that

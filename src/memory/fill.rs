@@ -6,12 +6,18 @@ use bytemuck::{Pod, Zeroable};
 
 use super::MemoryRoom;
 use super::buffer::{DeviceBuffer, MemoryError};
+use super::places::{check_words, is_in_words};
+use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, Event, capture};
 
 const SOURCE: &str = include_str!("../../shaders/fill.wgsl");
 /// Words that one row of work-groups covers: 65,535 groups are the least that WebGPU allows.
 const WORDS_PER_ROW: u32 = 64 * 32_768;
+/// The most that is filled at once, so that all offsets fit words with much to spare.
+const MOST_BYTES: u64 = 1 << 30;
+/// Patterns up to this many bytes go to the device with the batch's other small values.
+const SHORT_PATTERN: usize = 4 << 10;
 
 /// `Fill` of `shaders/fill.wgsl`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -28,8 +34,10 @@ impl<T: Pod> DeviceBuffer<T> {
     /// alignment.
     ///
     /// # Errors
-    /// [`MemoryError::OutOfRange`]; [`MemoryError::TooLarge`] where the buffer is larger than one
-    /// binding or 4 GiB and the value is not all zero.
+    /// [`MemoryError::OutOfRange`]; [`MemoryError::TooLarge`] for a value larger than one binding;
+    /// [`MemoryError::MissingUsage`] for an imported buffer without `STORAGE`, or without `COPY_DST` where whole words
+    /// become zero; [`MemoryError::Misaligned`] where an imported buffer ends inside the last word of the range;
+    /// [`MemoryError::OutOfMemory`], [`MemoryError::Execution`] when the device is gone.
     pub fn fill(&self, value: T, start: u64, count: u64) -> Result<Event, MemoryError> {
         const WHAT: &str = "fill";
         let range = self.byte_range(WHAT, start, count)?;
@@ -39,6 +47,7 @@ impl<T: Pod> DeviceBuffer<T> {
         }
         let pattern = bytemuck::bytes_of(&value);
         self.needs(WHAT, usage(pattern, &range))?;
+        check_words(WHAT, &range, self.shared.raw.size())?;
         let mut queue = device.queue.lock(device);
         fill_bytes(&mut queue, device, &self.shared.raw, pattern, &range)?;
         self.shared.overwritten(&range);
@@ -50,8 +59,7 @@ impl<T: Pod> DeviceBuffer<T> {
 
 /// Whether wgpu itself can do it.
 fn clears(pattern: &[u8], range: &Range<u64>) -> bool {
-    let words = range.start.is_multiple_of(4) && range.end.is_multiple_of(4);
-    words && pattern.iter().all(|&byte| byte == 0)
+    is_in_words(range, false) && pattern.iter().all(|&byte| byte == 0)
 }
 
 /// What [`fill_bytes`] needs of the buffer.
@@ -63,11 +71,12 @@ fn usage(pattern: &[u8], range: &Range<u64>) -> wgpu::BufferUsages {
     }
 }
 
-/// Records the repetition of `pattern` over the bytes of `range`, which is not empty and lies in the
-/// buffer.
+/// Records the repetition of `pattern` over the bytes of `range`, which is not empty and lies, with all words that it
+/// touches, in the buffer. Buffers may be larger than a binding: what is bound at a time are the words of a part.
 ///
 /// # Errors
-/// [`MemoryError::TooLarge`], [`MemoryError::Refused`].
+/// [`MemoryError::TooLarge`] for a pattern that no binding holds, [`MemoryError::OutOfMemory`],
+/// [`MemoryError::Refused`].
 pub(crate) fn fill_bytes(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
@@ -75,95 +84,161 @@ pub(crate) fn fill_bytes(
     pattern: &[u8],
     range: &Range<u64>,
 ) -> Result<(), MemoryError> {
+    const WHAT: &str = "fill";
     if clears(pattern, range) {
         queue.encode(|encoder| {
             encoder.clear_buffer(raw, range.start, Some(range.end - range.start));
         });
         return Ok(());
     }
-    let limit = device
-        .limits
-        .max_storage_buffer_binding_size
-        .min(u64::from(u32::MAX));
-    let bytes = raw.size();
-    if bytes > limit {
+    check_words(WHAT, range, raw.size())?;
+    let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment).max(4);
+    let bindable = device.limits.max_storage_buffer_binding_size;
+    // In front of a part its binding has less than the alignment, and behind it less than a word.
+    let most = bindable.min(MOST_BYTES).saturating_sub(alignment + 4);
+    let length = pattern.len() as u64;
+    if length > most {
         return Err(MemoryError::TooLarge {
-            bytes,
-            limit,
+            bytes: length,
+            limit: most,
             device: device.capabilities.name.clone(),
         });
     }
-    let ((), error) = capture(&device.raw, || {
-        fill_by_kernel(queue, device, raw, pattern, range);
-    });
-    match error {
-        None => Ok(()),
-        Some(error) => Err(MemoryError::Refused {
-            what: "fill",
-            message: error.to_string(),
-        }),
+    // Whole repetitions, so that each part begins with the pattern.
+    let most = most / length * length;
+    let words = pattern_words(device, pattern)?;
+    let mut start = range.start;
+    while start < range.end {
+        let end = range.end.min(start + most);
+        let (refused, error) = capture(&device.raw, || {
+            let binding = start / alignment * alignment;
+            let part = Part {
+                raw,
+                binding,
+                bytes: start - binding..end - binding,
+            };
+            fill_by_kernel(queue, device, &part, &words, pattern)
+        });
+        if let Some(error) = refused.or(error) {
+            return Err(MemoryError::Refused {
+                what: WHAT,
+                message: error.to_string(),
+            });
+        }
+        start = end;
     }
+    Ok(())
 }
 
+/// Bytes that one binding shows.
+struct Part<'b> {
+    raw: &'b wgpu::Buffer,
+    /// Where the binding begins.
+    binding: u64,
+    /// The bytes, counted from there.
+    bytes: Range<u64>,
+}
+
+/// A pattern that is too long to go with the parameters, in a buffer.
+fn pattern_words(
+    device: &DeviceShared,
+    pattern: &[u8],
+) -> Result<Option<wgpu::Buffer>, MemoryError> {
+    if pattern.len() <= SHORT_PATTERN {
+        return Ok(None);
+    }
+    let buffer = staging::make(
+        device,
+        "fill",
+        &wgpu::BufferDescriptor {
+            label: Some("fill pattern"),
+            size: (pattern.len() as u64).next_multiple_of(4),
+            usage: wgpu::BufferUsages::STORAGE,
+            mapped_at_creation: true,
+        },
+    )?;
+    if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
+        staging::fill(&mut view, 0, pattern);
+    }
+    buffer.unmap();
+    Ok(Some(buffer))
+}
+
+/// Records one part. The answer is wgpu's refusal to bind it, with nothing recorded: a command that was refused must not take
+/// others with it that are in its batch.
 fn fill_by_kernel(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
-    raw: &wgpu::Buffer,
+    part: &Part<'_>,
+    words: &Option<wgpu::Buffer>,
     pattern: &[u8],
-    range: &Range<u64>,
-) {
+) -> Option<wgpu::Error> {
     let pipeline = device
         .memory_room
         .get::<MemoryRoom>()
         .fill
         .get_or_init(|| fill_pipeline(&device.raw));
+    let Range { start, end } = part.bytes;
     let parameters = Fill {
-        // Both fit: the caller has checked the buffer's size against 4 GiB.
-        first: range.start as u32,
-        end: range.end as u32,
+        // All fit: they are limited by `MOST_BYTES`.
+        first: start as u32,
+        end: end as u32,
         pattern_bytes: pattern.len() as u32,
         words_per_row: WORDS_PER_ROW,
     };
-    let mut padded = pattern.to_vec();
-    padded.resize(pattern.len().next_multiple_of(4), 0);
-    let filled = |label, usage, bytes: &[u8]| {
-        let buffer = device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(label),
-            size: bytes.len() as u64,
-            usage,
-            mapped_at_creation: true,
-        });
-        if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
-            view.slice(..).copy_from_slice(bytes);
-        }
-        buffer.unmap();
-        buffer
+    let short = if words.is_none() { pattern } else { &[] };
+    let size = short.len().next_multiple_of(4);
+    // May submit the batch, before anything of this part is in it.
+    queue.reserve_uniforms(
+        queue.uniform_footprint(size_of::<Fill>()) + queue.uniform_footprint(size),
+    );
+    let parameters = queue.push_uniform(bytemuck::bytes_of(&parameters), size_of::<Fill>());
+    let pattern = queue.push_uniform(short, size);
+    let Some((ring, _)) = queue.uniform_buffer() else {
+        // Never: room was reserved.
+        return None;
     };
-    let pattern = filled("fill pattern", wgpu::BufferUsages::STORAGE, &padded);
-    let parameters = bytemuck::bytes_of(&parameters);
-    let parameters = filled("fill parameters", wgpu::BufferUsages::UNIFORM, parameters);
+    let in_ring = |offset: u32, size: usize| {
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer: &ring,
+            offset: offset.into(),
+            size: wgpu::BufferSize::new(size as u64),
+        })
+    };
     let entries = [
         wgpu::BindGroupEntry {
             binding: 0,
-            resource: raw.as_entire_binding(),
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: part.raw,
+                offset: part.binding,
+                size: wgpu::BufferSize::new(end.next_multiple_of(4)),
+            }),
         },
         wgpu::BindGroupEntry {
             binding: 1,
-            resource: pattern.as_entire_binding(),
+            resource: match words {
+                Some(words) => words.as_entire_binding(),
+                None => in_ring(pattern, size),
+            },
         },
         wgpu::BindGroupEntry {
             binding: 2,
-            resource: parameters.as_entire_binding(),
+            resource: in_ring(parameters, size_of::<Fill>()),
         },
     ];
-    let group = device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some("fill"),
-        layout: &pipeline.get_bind_group_layout(0),
-        entries: &entries,
+    let (group, refused) = capture(&device.raw, || {
+        device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("fill"),
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        })
     });
-    let words = range.end.div_ceil(4) - range.start / 4;
+    if refused.is_some() {
+        return refused;
+    }
+    let words = end.div_ceil(4) - start / 4;
     let row = u64::from(WORDS_PER_ROW);
-    // Below 2^32 bytes there are at most 2^30 words: 512 rows.
+    // Below 2^30 bytes there are at most 128 rows.
     let groups = [
         words.min(row).div_ceil(64) as u32,
         words.div_ceil(row) as u32,
@@ -175,6 +250,7 @@ fn fill_by_kernel(
         offsets: &[],
     };
     queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups));
+    None
 }
 
 fn fill_pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {

@@ -5,8 +5,10 @@ pub(crate) mod buffer;
 pub(crate) mod buffers;
 pub(crate) mod fill;
 pub(crate) mod heap;
+pub(crate) mod host_memory;
 pub(crate) mod live;
 pub mod migrate;
+pub(crate) mod places;
 pub(crate) mod pointer;
 pub(crate) mod readback;
 pub mod region;
@@ -26,12 +28,12 @@ pub use heap::{
 pub use live::LiveBuffer;
 pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
+pub use staging::TransferStatistics;
 
 /// What this room keeps for each device.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryRoom {
-    staging: staging::StagingPool,
-    uploads: buffers::UploadPool,
+    staging: staging::Staging,
     device_memory: heap::device_memory::DeviceMemory,
     /// What buffers of the context have on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,

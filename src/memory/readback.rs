@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
-use super::MemoryRoom;
 use super::buffer::{DeviceBuffer, MemoryError, bounds};
-use super::staging::StagingPool;
+use super::places::check_words;
+use super::{host_memory, staging};
+use crate::device::DeviceShared;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::submissions::{Batch, Progress};
 use crate::device::wait::lock;
-use crate::device::{DeviceShared, capture};
 
 /// Why there are no values.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -54,7 +54,7 @@ pub struct ReadBack<T> {
 enum State {
     Coming(Arc<Coming>),
     /// They were here from the beginning.
-    Here(Bytes),
+    Here(Result<Bytes, MemoryError>),
     Taken,
 }
 
@@ -79,7 +79,7 @@ struct Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if let Some(device) = self.owner.upgrade() {
-            pool(&device).give(self.buffer.clone());
+            staging::of(&device).give_download(self.buffer.clone());
         }
     }
 }
@@ -93,31 +93,30 @@ struct Bytes {
 
 impl Bytes {
     /// Those of `range`, out of whole words.
-    fn of(view: &[u8], wanted: Range<usize>) -> Self {
+    fn of(view: &[u8], wanted: Range<usize>) -> Result<Self, MemoryError> {
         let words = match bytemuck::try_cast_slice::<u8, u32>(view) {
-            Ok(words) => words.to_vec(),
-            Err(_) => bytemuck::pod_collect_to_vec(view),
+            Ok(words) => host_memory::copied(WHAT, words)?,
+            Err(_) => host_memory::values_of(WHAT, view)?,
         };
-        Self { words, wanted }
+        Ok(Self { words, wanted })
     }
 
-    fn into_values<T: Pod>(self) -> Vec<T> {
+    fn into_values<T: Pod>(self) -> Result<Vec<T>, MemoryError> {
         let Self { words, wanted } = self;
         let words = match wanted == (0..words.len() * 4) {
             true => match bytemuck::allocation::try_cast_vec(words) {
-                Ok(values) => return values,
+                Ok(values) => return Ok(values),
                 Err((_, words)) => words,
             },
             false => words,
         };
         let bytes: &[u8] = bytemuck::cast_slice(&words);
-        bytemuck::pod_collect_to_vec(&bytes[wanted])
+        host_memory::values_of(WHAT, &bytes[wanted])
     }
 }
 
-fn pool(device: &DeviceShared) -> &StagingPool {
-    &device.memory_room.get::<MemoryRoom>().staging
-}
+/// What a read-back calls itself.
+const WHAT: &str = "read";
 
 impl<T: Pod> DeviceBuffer<T> {
     /// Reads the whole buffer; waits until everything recorded before is done.
@@ -139,10 +138,11 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Starts reading a range of elements and returns at once.
     ///
     /// # Errors
-    /// [`MemoryError::OutOfRange`], [`MemoryError::Misaligned`] where an element type smaller than 4
-    /// bytes starts or ends inside a word, and failures to submit.
+    /// [`MemoryError::OutOfRange`]; [`MemoryError::OutOfMemory`] where there is no room for staging memory;
+    /// [`MemoryError::Execution`] when the device is gone or refused the batch. For imported buffers
+    /// [`MemoryError::MissingUsage`] without `COPY_SRC`, and [`MemoryError::Misaligned`] where the buffer ends inside the
+    /// last word of the range.
     pub fn read_back(&self, range: impl RangeBounds<u64>) -> Result<ReadBack<T>, MemoryError> {
-        const WHAT: &str = "read";
         let range = bounds(range, self.len);
         let bytes = self.byte_range(WHAT, range.start, range.end.saturating_sub(range.start))?;
         let device = Arc::clone(&self.shared.device);
@@ -157,24 +157,9 @@ impl<T: Pod> DeviceBuffer<T> {
         }
         self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
         // Whole words are copied; what surrounds the range is cut off on the host.
+        check_words(WHAT, &bytes, self.shared.raw.size())?;
         let (first, last) = (bytes.start / 4 * 4, bytes.end.next_multiple_of(4));
-        let last = last.min(self.shared.raw.size());
-        if last % 4 != 0 {
-            return Err(MemoryError::Misaligned {
-                what: WHAT,
-                start: bytes.start,
-                end: bytes.end,
-            });
-        }
-        let (buffer, error) = capture(&device.raw, || {
-            pool(&device).take(&device.raw, last - first)
-        });
-        if let Some(error) = error {
-            return Err(MemoryError::Refused {
-                what: WHAT,
-                message: error.to_string(),
-            });
-        }
+        let buffer = staging::of(&device).download(&device, WHAT, last - first)?;
         let staging = Staging {
             buffer: buffer.clone(),
             owner: Arc::downgrade(&device),
@@ -258,7 +243,7 @@ impl Coming {
         );
         let wanted = skip as usize..(skip + len) as usize;
         let read = self.mapping.take(|bytes| Bytes::of(bytes, wanted));
-        read.map_err(mapping_refused)
+        Ok(read.map_err(mapping_refused)??)
     }
 }
 
@@ -315,7 +300,7 @@ impl<T: Pod> ReadBack<T> {
         let taken = std::mem::replace(&mut *lock(&self.state), State::Taken);
         let bytes = match taken {
             State::Coming(coming) => coming.read()?,
-            State::Here(bytes) => bytes,
+            State::Here(bytes) => bytes?,
             State::Taken => return Err(ReadError::Taken),
         };
         if !self.depends_on.is_empty() {
@@ -325,7 +310,7 @@ impl<T: Pod> ReadBack<T> {
                 return Err(error.into());
             }
         }
-        Ok(bytes.into_values())
+        Ok(bytes.into_values()?)
     }
 }
 

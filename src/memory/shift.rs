@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::MemoryRoom;
 use super::buffer::MemoryError;
+use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, capture};
 
@@ -40,38 +41,33 @@ pub(crate) fn most_bytes(device: &DeviceShared) -> u64 {
         .max(1)
 }
 
-/// Bytes of the buffer that [`shift`] needs for `count` bytes from any byte of a word on.
-pub(crate) fn between_bytes(count: u64) -> u64 {
-    (count + 3).next_multiple_of(4)
-}
-
 /// Records the copy of at most [`most_bytes`], and at least one. The words that the bytes lie in have to be within both
-/// buffers; source and target may share words, but no bytes. `between` is overwritten, has at least
-/// [`between_bytes`], and is neither of the two.
+/// buffers; source and target may share words, but no bytes.
 ///
 /// # Errors
-/// [`MemoryError::Refused`].
+/// [`MemoryError::OutOfMemory`] where there is no room for a scratch buffer; [`MemoryError::Refused`].
 pub(crate) fn shift(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
-    between: &wgpu::Buffer,
     bytes: &Bytes<'_>,
 ) -> Result<(), MemoryError> {
     let first = bytes.source_at / 4 * 4;
     let end = (bytes.source_at + bytes.count).next_multiple_of(4);
-    queue.encode(|encoder| {
-        encoder.copy_buffer_to_buffer(bytes.source, first, between, 0, end - first);
+    let scratch = staging::of(device).scratch(device, end - first)?;
+    let (refused, error) = capture(&device.raw, || {
+        // May submit the batch, before anything of this copy is in it.
+        queue.reserve_uniforms(queue.uniform_footprint(size_of::<Range>()));
+        queue.encode(|encoder| {
+            encoder.copy_buffer_to_buffer(bytes.source, first, &scratch, 0, end - first);
+        });
+        let words = wgpu::BufferBinding {
+            buffer: &scratch,
+            offset: 0,
+            size: wgpu::BufferSize::new(end - first),
+        };
+        write_by_kernel(queue, device, words, bytes.source_at - first, bytes)
     });
-    let words = wgpu::BufferBinding {
-        buffer: between,
-        offset: 0,
-        size: wgpu::BufferSize::new(end - first),
-    };
-    let skip = bytes.source_at - first;
-    let ((), error) = capture(&device.raw, || {
-        write_by_kernel(queue, device, words, skip, bytes);
-    });
-    match error {
+    match refused.or(error) {
         None => Ok(()),
         Some(error) => Err(MemoryError::Refused {
             what: "a copy of bytes",
@@ -80,13 +76,14 @@ pub(crate) fn shift(
     }
 }
 
+/// Records the kernel. The answer is wgpu's refusal to bind its buffers, with nothing recorded that would be refused later.
 fn write_by_kernel(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
     words: wgpu::BufferBinding<'_>,
     skip: u64,
     bytes: &Bytes<'_>,
-) {
+) -> Option<wgpu::Error> {
     let pipeline = device
         .memory_room
         .get::<MemoryRoom>()
@@ -106,17 +103,11 @@ fn write_by_kernel(
         skip: skip as u32,
         padding: 0,
     };
-    let uniform = device.raw.create_buffer(&wgpu::BufferDescriptor {
-        label: Some("copy parameters"),
-        size: size_of::<Range>() as u64,
-        usage: wgpu::BufferUsages::UNIFORM,
-        mapped_at_creation: true,
-    });
-    if let Ok(mut view) = uniform.get_mapped_range_mut(..) {
-        view.slice(..)
-            .copy_from_slice(bytemuck::bytes_of(&parameters));
-    }
-    uniform.unmap();
+    let parameters = queue.push_uniform(bytemuck::bytes_of(&parameters), size_of::<Range>());
+    let Some((ring, _)) = queue.uniform_buffer() else {
+        // Never: room was reserved.
+        return None;
+    };
     let entries = [
         wgpu::BindGroupEntry {
             binding: 0,
@@ -132,14 +123,23 @@ fn write_by_kernel(
         },
         wgpu::BindGroupEntry {
             binding: 2,
-            resource: uniform.as_entire_binding(),
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: &ring,
+                offset: parameters.into(),
+                size: wgpu::BufferSize::new(size_of::<Range>() as u64),
+            }),
         },
     ];
-    let group = device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some("copy of bytes"),
-        layout: &pipeline.get_bind_group_layout(0),
-        entries: &entries,
+    let (group, refused) = capture(&device.raw, || {
+        device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("copy of bytes"),
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        })
     });
+    if refused.is_some() {
+        return refused;
+    }
     let words = end.div_ceil(4) - first / 4;
     let groups = [words.div_ceil(64) as u32, 1, 1];
     let bound = Bound {
@@ -148,6 +148,7 @@ fn write_by_kernel(
         offsets: &[],
     };
     queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups));
+    None
 }
 
 fn pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {

@@ -14,7 +14,7 @@ use super::policy::LeasePolicy;
 use super::relay::Relay;
 use super::{PersistentKernel, Runner, State, spawn};
 use crate::device::resident::Resident;
-use crate::device::{Device, LoopGuardPolicy, unique_id};
+use crate::device::{Device, HostAccessPolicy, LoopGuardPolicy, unique_id};
 use crate::kernel::server::{self, ENTRY, HandlerFault, ServerShape, SliceShape};
 use crate::kernel::{Constants, KernelOptions, Program};
 use crate::memory::DeviceBuffer;
@@ -335,7 +335,8 @@ impl PersistentKernelBuilder {
                 device: device.name().to_owned(),
             });
         }
-        let mut launch = kernel.launch().workgroups(1);
+        // The relay tries again by itself, and calls meanwhile tell who has the heap.
+        let mut launch = (kernel.launch().workgroups(1)).host_access(HostAccessPolicy::Refuse);
         let mut buffers = Vec::new();
         let names = ["tombolo_server", "tombolo_answers"];
         for (name, raw) in names.into_iter().zip(frame.buffers()) {
@@ -348,7 +349,7 @@ impl PersistentKernelBuilder {
         if let Some(services) = self.services {
             launch = launch.shared_services(services);
         }
-        launch.check()?;
+        launch.validate()?;
         let mut core = Core::new(
             unique_id(),
             Some(device.clone()),

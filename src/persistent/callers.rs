@@ -183,7 +183,7 @@ impl Callers {
         if let Some(services) = services {
             launch = launch.shared_services(Arc::clone(services));
         }
-        launch.check()?;
+        launch.validate()?;
         let backoff = Backoff::of(shared).map_err(|error| refused(error.to_string()))?;
         let ports = Arc::new(KernelPorts {
             id: unique_id(),

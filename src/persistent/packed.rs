@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::callers::Recipe;
 use super::core::Core;
+use crate::device::HostAccessPolicy;
 use crate::device::wait::lock;
 use crate::kernel::Kernel;
 use crate::kernel::server::packing::Packing;
@@ -91,6 +92,7 @@ impl Packer {
     ) -> Pack {
         let mut launch = (packed.kernel.launch())
             .workgroups(1)
+            .host_access(HostAccessPolicy::Refuse)
             .buffer("tombolo_requests", requests)
             .buffer("tombolo_answers", answers);
         if let Some(services) = &self.recipe.services {

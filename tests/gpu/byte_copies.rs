@@ -25,20 +25,20 @@ const SLOT: usize = 32;
 const LENGTHS: usize = 20;
 
 /// What memory holds before copies, different for each allocation.
-fn noise(seed: usize, len: usize) -> Vec<u8> {
+pub fn noise(seed: usize, len: usize) -> Vec<u8> {
     let byte = |i: usize| (i.wrapping_mul(0x9e37_79b1) ^ seed.wrapping_mul(0x85eb_ca6b)) >> 11;
     (0..len).map(|i| byte(i) as u8).collect()
 }
 
-struct Machine {
-    name: String,
-    _context: Context,
-    heap: SharedHeap,
-    device: Device,
+pub struct Machine {
+    pub name: String,
+    pub context: Context,
+    pub heap: SharedHeap,
+    pub device: Device,
 }
 
 /// Every tier, with device memory that is the heap's and device memory that is not.
-fn machines(f: &Fixture, test: impl Fn(&Machine)) {
+pub fn machines(f: &Fixture, test: impl Fn(&Machine)) {
     for tier in ["imported", "mapped", "mirrored"] {
         for unified in [None, Some(false)] {
             let mut options = DeviceOptions::default();
@@ -54,7 +54,7 @@ fn machines(f: &Fixture, test: impl Fn(&Machine)) {
             assert_eq!(heap.tier(&device) == Tier::FineGrained, tier != "mirrored");
             test(&Machine {
                 name: format!("{tier} {unified:?}"),
-                _context: context,
+                context,
                 heap,
                 device,
             });
@@ -138,7 +138,7 @@ fn pairs() -> impl Iterator<Item = (Kind, Kind)> {
 }
 
 /// The first difference, which says more than two long vectors.
-fn same(seen: &[u8], wanted: &[u8], what: &str) {
+pub fn same(seen: &[u8], wanted: &[u8], what: &str) {
     assert_eq!(seen.len(), wanted.len(), "{what}");
     if seen == wanted {
         return;
@@ -238,7 +238,7 @@ fn copies_in_several_steps(f: &Fixture) {
     const MIB: usize = 1 << 20;
     let m = Machine {
         name: String::from("in steps"),
-        _context: f.context.clone(),
+        context: f.context.clone(),
         heap: f.context.heap().unwrap(),
         device: f.device.clone(),
     };
@@ -384,7 +384,7 @@ fn imported_buffers_need_what_the_kernel_does(f: &Fixture) {
     let refused = plain.copy_from_heap(3, ptr, 9).unwrap_err();
     assert!(
         matches!(&refused, HeapError::Buffer(MemoryError::MissingUsage { needed, .. })
-            if *needed == wgpu::BufferUsages::STORAGE),
+            if needed.contains(wgpu::BufferUsages::STORAGE)),
         "{refused}"
     );
     // As a source it is only copied.

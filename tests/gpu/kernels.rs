@@ -201,11 +201,17 @@ fn pipelines_are_cached_on_disk(f: &Fixture) {
         Ok(path) => {
             assert!(f.device.has(Aspect::PipelineCache));
             assert!(std::fs::metadata(&path).unwrap().len() > 0);
-            // It is read back, also when damaged.
-            for damage in [false, true] {
-                if damage {
-                    std::fs::write(&path, b"nonsense").unwrap();
+            let whole = std::fs::read(&path).unwrap();
+            // It is read back, also when it is damaged, or no cache at all.
+            for damage in 0..4 {
+                let mut bytes = whole.clone();
+                match damage {
+                    0 => {}
+                    1 => bytes[whole.len() / 2] ^= 1,
+                    2 => bytes.truncate(whole.len() - 1),
+                    _ => bytes = b"nonsense".to_vec(),
                 }
+                std::fs::write(&path, bytes).unwrap();
                 let again = f.open(|options| options.pipeline_cache = Some(folder.clone()));
                 let kernel = again.kernel(&program, "main", &Constants::new()).unwrap();
                 let source = noise(104);
@@ -219,6 +225,10 @@ fn pipelines_are_cached_on_disk(f: &Fixture) {
                     .submit()
                     .unwrap();
                 assert_eq!(output.read().unwrap(), medians(&source, 5));
+                // What is saved then is whole.
+                again.save_pipeline_cache().unwrap();
+                let saved = std::fs::read(&path).unwrap();
+                assert!(saved.len() > 100 && saved[..16] == whole[..16], "{damage}");
             }
         }
         Err(error) => assert!(!f.device.has(Aspect::PipelineCache), "{error}"),

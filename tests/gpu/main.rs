@@ -37,13 +37,18 @@ mod heap;
 mod heap_api;
 mod heap_live;
 mod heap_size;
+mod host_access;
+mod host_memory;
+mod indirect_grids;
 mod kernel_callers;
 mod kernel_callers_own;
 mod kernel_callers_reach;
 mod kernels;
+mod launch_checks;
 mod launches;
 mod live;
 mod loops;
+mod memory_errors;
 mod mirror;
 mod mirror_memory;
 mod mirror_transfers;
@@ -64,6 +69,7 @@ mod print_assert;
 mod print_launches;
 mod print_live;
 mod private_arrays;
+mod ranges;
 mod rpc;
 mod rpc_groups;
 mod rpc_patience;
@@ -75,6 +81,7 @@ mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod staging_memory;
 mod stress;
 mod table;
 mod threads;
@@ -123,6 +130,14 @@ fn main() -> std::process::ExitCode {
         buffers_moving::CASES,
         buffers_parts::CASES,
         byte_copies::CASES,
+        ranges::launches::CASES,
+        host_access::CASES,
+        launch_checks::CASES,
+        memory_errors::CASES,
+        host_memory::CASES,
+        indirect_grids::CASES,
+        staging_memory::CASES,
+        ranges::transfers::CASES,
         device_memory::CASES,
         devices::CASES,
         ended::CASES,

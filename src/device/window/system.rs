@@ -36,23 +36,69 @@ mod implementation {
 
     /// Reserves `size` bytes, at most 4 GiB, on an aligned address below 2^48.
     pub(in super::super) fn reserve(size: u64) -> Result<NonNull<u8>, WindowError> {
-        let failed = |reason: String| WindowError::Reserve { size, reason };
-        // However the system places this, `size` aligned bytes are in it.
-        let span = (size + Window::ALIGNMENT) as usize;
-        // SAFETY: a new mapping at an address of the system's choice touches nothing that exists.
+        let base = match cut_out(size) {
+            Ok(base) => base,
+            // Under a limit of the address space what is wanted may be had where twice as much is not.
+            Err(reason) => at_hint(size).ok_or(WindowError::Reserve { size, reason })?,
+        };
+        // Pointers of devices are told from host addresses by their upper 16 bits.
+        if (base.addr().get() as u64 + (size - 1)) >> 48 == 0 {
+            return Ok(base);
+        }
+        // SAFETY: the mapping was just made, and nobody knows of it.
+        unsafe { release(base, size) };
+        let reason = "the system gave an address above 2^48".to_owned();
+        Err(WindowError::Reserve { size, reason })
+    }
+
+    /// Maps `size` bytes that nobody may access, at `hint` if nothing is there; elsewhere if the system pleases.
+    fn map(hint: *mut libc::c_void, size: usize) -> Result<NonNull<u8>, Error> {
+        // SAFETY: a new mapping that replaces none, since it is not fixed, touches nothing that exists.
         let start = unsafe {
             libc::mmap(
-                null_mut(),
-                span,
+                hint,
+                size,
                 libc::PROT_NONE,
                 libc::MAP_PRIVATE | libc::MAP_ANON | NO_RESERVE,
                 -1,
                 0,
             )
         };
-        if start == libc::MAP_FAILED {
-            return Err(failed(Error::last_os_error().to_string()));
+        match NonNull::new(start.cast::<u8>()) {
+            Some(found) if start != libc::MAP_FAILED => Ok(found),
+            _ => Err(Error::last_os_error()),
         }
+    }
+
+    /// Asks for an aligned address below the place that the system itself would choose. Takes no more address space than
+    /// the window has.
+    fn at_hint(size: u64) -> Option<NonNull<u8>> {
+        /// Places to ask for; most of the address space below the system's choice is empty.
+        const TRIES: usize = 256;
+        let alignment = Window::ALIGNMENT as usize;
+        let own = map(null_mut(), size as usize).ok()?;
+        let top = own.addr().get();
+        // SAFETY: the mapping was just made, and nobody knows of it.
+        unsafe { release(own, size) };
+        let first = top / alignment;
+        for at in (1..=first).rev().take(TRIES) {
+            // An address to ask for, and no pointer to anything.
+            let hint = std::ptr::without_provenance_mut::<libc::c_void>(at * alignment);
+            let found = map(hint, size as usize).ok()?;
+            if found.addr().get().is_multiple_of(alignment) {
+                return Some(found);
+            }
+            // SAFETY: as above.
+            unsafe { release(found, size) };
+        }
+        None
+    }
+
+    /// Cuts the window out of a mapping in which it has to be, however the system places that.
+    fn cut_out(size: u64) -> Result<NonNull<u8>, String> {
+        let span = (size + Window::ALIGNMENT) as usize;
+        let start = map(null_mut(), span).map_err(|error| error.to_string())?;
+        let start = start.as_ptr().cast::<libc::c_void>();
         let skip = start.addr().next_multiple_of(Window::ALIGNMENT as usize) - start.addr();
         // SAFETY: `skip < ALIGNMENT`, so this is within the mapping.
         let base = unsafe { start.cast::<u8>().add(skip) };
@@ -67,15 +113,7 @@ mod implementation {
                 libc::munmap(base.add(size as usize).cast(), behind);
             }
         }
-        // Pointers of devices are told from host addresses by their upper 16 bits.
-        match NonNull::new(base) {
-            Some(base) if (base.addr().get() as u64 + (size - 1)) >> 48 == 0 => Ok(base),
-            _ => {
-                // SAFETY: this is what is left of the mapping just made.
-                unsafe { libc::munmap(base.cast(), size as usize) };
-                Err(failed("the system gave an address above 2^48".into()))
-            }
-        }
+        NonNull::new(base).ok_or_else(|| "the system gave the address 0".to_owned())
     }
 
     /// Makes the pages readable, writable and zero; `stale` pages may hold old contents.

@@ -37,7 +37,7 @@ impl PartView {
     }
 
     /// Whether its buffer lives in the heap.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.root.lock().is_shared()
     }
 

@@ -12,14 +12,18 @@ use super::error::BufferError;
 use super::exchange::{Crate, MOST_BYTES};
 use super::hop::{End, Hop, Piece};
 use super::root::{Root, State};
-use super::upload::{fill, upload_memory};
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Batch, Recorder};
 use crate::device::{DeviceShared, capture};
-use crate::memory::MemoryRoom;
 use crate::memory::buffer::{BufferShared, MemoryError};
-use crate::memory::heap::copies::places::{Buffers, Place as Spot, copy};
 use crate::memory::migrate::{Access, Place, Places, Plan, Route};
+use crate::memory::places::{Place as Spot, copy};
+use crate::memory::staging;
+
+/// What transfers to a device call themselves.
+const WHAT: &str = "a copy to a device";
+/// Bytes that go through one piece of staging memory: enough that what a piece costs by itself does not show.
+const PIECE: u64 = 8 << 20;
 
 /// Bytes of one buffer that go to one device in one way.
 struct Haul {
@@ -148,12 +152,7 @@ impl Root {
         let mut failed = None;
         // What the device copies out of, and may be filled again when the batch has ended.
         let mut emptied = Vec::new();
-        // The open batch, if it has commands; wgpu's own writes would overtake them.
-        let mut begun = queue.has_commands();
         for load in &loads {
-            let is_word = |at: u64| at.is_multiple_of(4);
-            let words = is_word(load.range.start)
-                && (is_word(load.range.end) || load.range.end == self.bytes);
             let recorded = match &load.memory {
                 Some(memory) => {
                     if load.used.is_none() {
@@ -163,27 +162,18 @@ impl Root {
                 }
                 None => {
                     let part = load.range.start as usize..load.range.end as usize;
-                    let bytes = &state.host_bytes(self.bytes)[part];
-                    match begun || !words {
-                        true => stage(device, bytes, load.at).and_then(|memory| {
-                            emptied.push(memory.clone());
-                            self.record(&mut queue, device, target, load, &memory)
-                        }),
-                        false => write_now(device, target, &load.range, bytes),
-                    }
+                    let bytes = state.host_bytes(WHAT, self.bytes).map(|bytes| &bytes[part]);
+                    bytes.and_then(|bytes| {
+                        self.upload(&mut queue, device, target, load, bytes, &mut emptied)
+                    })
                 }
             };
-            begun = queue.has_commands();
             if let Err(error) = recorded {
                 failed.get_or_insert(error);
             }
             if let Some((hop, _)) = &load.hop {
                 queue.gates().hold_for(Arc::clone(hop) as _);
             }
-        }
-        if !begun {
-            // Writes travel with the next submission: there is to be one.
-            queue.encode(|_| {});
         }
         let batch = queue.batch();
         queue.commit();
@@ -207,9 +197,8 @@ impl Root {
             }
         }
         self.give_back(loads, Some((device, &batch)));
-        let pool = &device.memory_room.get::<MemoryRoom>().uploads;
         for memory in emptied {
-            pool.give(memory, End::of(device, Arc::clone(&batch)));
+            staging::of(device).give_upload(memory, End::of(device, Arc::clone(&batch)));
         }
         match failed {
             Some(error) => Err(error.into()),
@@ -225,24 +214,37 @@ impl Root {
         load: &Load,
         memory: &wgpu::Buffer,
     ) -> Result<(), MemoryError> {
-        let from = Spot {
-            buffers: Buffers::One(memory.clone()),
-            start: load.at,
-            padded: true,
-        };
-        let to = Spot {
-            buffers: Buffers::One(target.raw.clone()),
-            start: base + load.range.start,
-            padded: load.range.end == self.bytes,
-        };
-        let bytes = load.range.end - load.range.start;
-        copy(queue, device, &from, &to, bytes).map_err(|error| match error {
-            crate::memory::HeapError::Buffer(error) => error,
-            other => MemoryError::Refused {
-                what: "a copy to a device",
-                message: other.to_string(),
-            },
-        })
+        let from = Spot::in_buffer(memory, load.at, true);
+        let is_last = load.range.end == self.bytes;
+        let to = Spot::in_buffer(&target.raw, base + load.range.start, is_last);
+        copy(queue, device, &from, &to, load.range.end - load.range.start)
+    }
+
+    /// Records the copy of what the host has, in pieces, so that staging memory of one size serves for all.
+    fn upload(
+        &self,
+        queue: &mut Recorder<'_>,
+        device: &Arc<DeviceShared>,
+        (target, base): (&BufferShared, u64),
+        load: &Load,
+        bytes: &[u8],
+        emptied: &mut Vec<wgpu::Buffer>,
+    ) -> Result<(), MemoryError> {
+        let mut start = load.range.start;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            // All pieces but the last one end with a word.
+            let most = (PIECE - start % 4).min(rest.len() as u64) as usize;
+            let (piece, later) = rest.split_at(most);
+            let memory = staging::of(device).filled(device, WHAT, start % 4, piece)?;
+            let from = Spot::in_buffer(&memory, start % 4, true);
+            emptied.push(memory);
+            let end = start + piece.len() as u64;
+            let to = Spot::in_buffer(&target.raw, base + start, end == self.bytes);
+            copy(queue, device, &from, &to, end - start)?;
+            (start, rest) = (end, later);
+        }
+        Ok(())
     }
 
     fn give_back(&self, loads: Vec<Load>, user: Option<(&Arc<DeviceShared>, &Arc<Batch>)>) {
@@ -273,7 +275,8 @@ impl Root {
         let mut memories = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let at = piece.range.start % 4;
-            let memory = upload_memory(device, at + piece.range.end - piece.range.start)?;
+            let bytes = (at + piece.range.end - piece.range.start).next_multiple_of(4);
+            let memory = staging::of(device).upload(device, WHAT, bytes)?;
             memories.push((piece.range.clone(), memory.clone(), at));
             parts.push(Piece::Bytes {
                 from: piece,
@@ -365,56 +368,6 @@ impl Root {
             used: Some(taken),
         });
         Ok(())
-    }
-}
-
-/// What the host has, in memory that the device copies from.
-fn stage(device: &Arc<DeviceShared>, bytes: &[u8], at: u64) -> Result<wgpu::Buffer, MemoryError> {
-    let end = at + bytes.len() as u64;
-    let memory = upload_memory(device, end)?;
-    let (filled, error) = capture(&device.raw, || {
-        let view = memory.get_mapped_range_mut(0..end.next_multiple_of(4));
-        let filled = view.map(|mut view| fill(&mut view, at, bytes));
-        memory.unmap();
-        filled.map_err(|error| error.to_string())
-    });
-    let message = match (error, filled) {
-        (Some(error), _) => error.to_string(),
-        (None, Err(message)) => message,
-        (None, Ok(())) => return Ok(memory),
-    };
-    Err(MemoryError::Refused {
-        what: "a copy to a device",
-        message,
-    })
-}
-
-/// Hands what the host has to wgpu's own write, which makes no second copy of it. Only for whole words, and while the
-/// open batch has no commands, which the write would overtake.
-fn write_now(
-    device: &DeviceShared,
-    (target, base): (&BufferShared, u64),
-    range: &Range<u64>,
-    bytes: &[u8],
-) -> Result<(), MemoryError> {
-    let whole = bytes.len() / 4 * 4;
-    let mut tail = [0u8; 4];
-    tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
-    let ((), error) = capture(&device.raw, || {
-        let (to, at) = (&target.raw, base + range.start);
-        if whole > 0 {
-            device.queue_raw.write_buffer(to, at, &bytes[..whole]);
-        }
-        if whole < bytes.len() {
-            device.queue_raw.write_buffer(to, at + whole as u64, &tail);
-        }
-    });
-    match error {
-        None => Ok(()),
-        Some(error) => Err(MemoryError::Refused {
-            what: "a copy to a device",
-            message: error.to_string(),
-        }),
     }
 }
 

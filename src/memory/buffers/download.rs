@@ -9,8 +9,8 @@ use crate::device::outcome::ExecutionError;
 use crate::device::submissions::{Batch, Progress, Submissions};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
-use crate::memory::MemoryRoom;
 use crate::memory::buffer::{BufferShared, MemoryError};
+use crate::memory::staging;
 
 /// Bytes of one piece: enough that what a piece costs by itself does not show.
 const PIECE: u64 = 8 << 20;
@@ -72,18 +72,17 @@ impl Download {
 
     fn piece(buffer: &BufferShared, base: u64, range: Range<u64>) -> Result<Self, MemoryError> {
         let device = &buffer.device;
-        let pool = &device.memory_room.get::<MemoryRoom>().staging;
         // Whole words are copied; what surrounds the range is left out by whoever takes the bytes.
         let words = range.start / 4 * 4..range.end.next_multiple_of(4);
         let bytes = words.end - words.start;
+        let staging = staging::of(device).download(device, "a copy to the host", bytes)?;
         // Held, so that nothing is recorded in between that was not looked at.
         let mut queue = device.queue.lock(device);
-        let ((staging, commands), error) = capture(&device.raw, || {
-            let staging = pool.take(&device.raw, bytes);
+        let (commands, error) = capture(&device.raw, || {
             let mut encoder = (device.raw)
                 .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
             encoder.copy_buffer_to_buffer(&buffer.raw, base + words.start, &staging, 0, bytes);
-            (staging, encoder.finish())
+            encoder.finish()
         });
         if let Some(error) = error {
             return Err(refused(device, &error));
@@ -182,8 +181,7 @@ impl Download {
         };
         self.staging.unmap();
         if let (Some(device), Ok(())) = (self.owner.upgrade(), &seen) {
-            let room = device.memory_room.get::<MemoryRoom>();
-            room.staging.give(self.staging.clone());
+            staging::of(&device).give_download(self.staging.clone());
         }
         seen
     }

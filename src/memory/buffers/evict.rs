@@ -93,7 +93,7 @@ impl Root {
         }
         for (range, depends_on, pieces) in under_way {
             for piece in pieces {
-                let target = state.host_bytes(self.bytes);
+                let target = state.host_bytes("a copy to the host", self.bytes)?;
                 let part = piece.range.start as usize..piece.range.end as usize;
                 let taken = piece.take(None, |bytes| target[part].copy_from_slice(bytes));
                 taken.map_err(missed)?;
@@ -216,6 +216,7 @@ impl State {
             element: part.element,
             address: 0,
             out_of_range: None,
+            padded: part.is_last(),
         })
     }
 }

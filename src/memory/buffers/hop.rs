@@ -11,7 +11,6 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::download::{Download, Missed};
-use super::upload::fill;
 use crate::device::DeviceShared;
 use crate::device::exit::{self, Worker};
 use crate::device::gate::Gate;
@@ -19,6 +18,7 @@ use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
 use crate::device::submissions::{Progress, Submissions};
 use crate::device::wait::lock;
+use crate::memory::staging::fill;
 
 /// What the host has to do before a batch is submitted.
 pub(super) struct Hop {
@@ -51,13 +51,13 @@ pub(super) enum Piece {
 }
 
 /// How the end of a batch is seen without its device.
-pub(super) struct End {
+pub(crate) struct End {
     submissions: Arc<Submissions>,
     batch: Arc<Batch>,
 }
 
 impl End {
-    pub(super) fn of(device: &DeviceShared, batch: Arc<Batch>) -> Self {
+    pub(crate) fn of(device: &DeviceShared, batch: Arc<Batch>) -> Self {
         Self {
             submissions: Arc::clone(&device.submissions),
             batch,
@@ -70,15 +70,15 @@ impl End {
         self.submissions.standing(&self.batch).is_over()
     }
 
+    /// Whether wgpu has got the batch, or has refused it.
+    pub(crate) fn is_submitted(&self) -> bool {
+        self.batch.submission().is_some()
+    }
+
     /// Waits for it.
     pub(super) fn await_it(&self) {
         // What went wrong is what the batch's events tell.
         let _ = self.wait(None);
-    }
-
-    /// Has wgpu run the callbacks that it has.
-    pub(super) fn collect(&self) {
-        self.submissions.collect();
     }
 
     /// Waits until nothing of the batch runs any more, and then says what became of it: something before a batch that was

@@ -15,15 +15,18 @@ use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
 use crate::device::{Device, DeviceShared, Event};
 use crate::memory::fill::fill_bytes;
-use crate::memory::heap::copies::places::{Buffers, Place as Spot, copy};
+use crate::memory::host_memory;
 use crate::memory::migrate::{Access, Content, Place, Want};
+use crate::memory::places::copy;
 
 impl<T: Pod> Buffer<T> {
     /// Reads the whole buffer, or this part; waits for everything that writes there.
     ///
     /// # Errors
     /// [`BufferError::Execution`] with the failure of the launch that should have written the values;
-    /// [`BufferError::Lost`]; [`BufferError::Mapped`] while it is mapped for writing.
+    /// [`BufferError::Lost`]; [`BufferError::Mapped`] while it is mapped for writing; [`BufferError::Memory`] where the
+    /// host has no memory for the values. For a buffer in the heap [`BufferError::Heap`], with
+    /// [`HeapError::HostAccess`](crate::HeapError::HostAccess) where this thread has a [`HostAccess`](crate::HostAccess).
     pub fn read(&self) -> Result<Vec<T>, BufferError> {
         self.read_range(..)
     }
@@ -36,7 +39,7 @@ impl<T: Pod> Buffer<T> {
         const WHAT: &str = "read";
         let range = self.byte_range(WHAT, range)?;
         let count = (range.end - range.start) as usize / size_of::<T>();
-        let mut values = vec![T::zeroed(); count];
+        let mut values = host_memory::zeroed(WHAT, count)?;
         self.root
             .read_into(WHAT, range, bytemuck::cast_slice_mut(&mut values), None)?;
         Ok(values)
@@ -46,21 +49,25 @@ impl<T: Pod> Buffer<T> {
     /// and commands enqueued later read these.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`].
+    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] where the host has no memory for the
+    /// buffer. For a buffer in the heap, whose launches are waited for, [`BufferError::Heap`], as [`Buffer::read`].
     pub fn write(&self, start: u64, values: &[T]) -> Result<(), BufferError> {
         const WHAT: &str = "write";
         let range = self.byte_range(WHAT, start..start.saturating_add(values.len() as u64))?;
-        let mut state = self.root.lock();
-        state.check_maps(WHAT, &range, true, None)?;
-        self.root
-            .write(&mut state, range, bytemuck::cast_slice(values))
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let all = 0..bytes.len();
+        (self.root).change(WHAT, &range, None, [all].into_iter(), |to, _| {
+            to.copy_from_slice(bytes);
+        })
     }
 
     /// Sets a range of elements to `value`: on a device that has memory for the buffer, where one does, and on the host
     /// else. Works for every element size and alignment.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] when the device refuses.
+    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] when the device refuses, or the host
+    /// has no memory for the buffer. For a buffer in the heap, whose launches are waited for, [`BufferError::Heap`], as
+    /// [`Buffer::read`].
     pub fn fill(&self, value: T, range: impl RangeBounds<u64>) -> Result<(), BufferError> {
         const WHAT: &str = "fill";
         let range = self.byte_range(WHAT, range)?;
@@ -75,11 +82,11 @@ impl<T: Pod> Buffer<T> {
         let places = state.places();
         let most = |place: &&Place| state.copy(**place).map_or(0, |copy| copy.used_at);
         let Some(place) = places.iter().max_by_key(most).copied() else {
-            let count = (range.end - range.start) as usize / size_of::<T>();
-            let values = vec![value; count];
-            return self
-                .root
-                .write(&mut state, range, bytemuck::cast_slice(&values));
+            drop(state);
+            let all = 0..(range.end - range.start) as usize;
+            return (self.root).change(WHAT, &range, None, [all].into_iter(), |to, _| {
+                host_memory::repeat(to, pattern);
+            });
         };
         state.after_others(place, &range, Access::Overwrite);
         let Some(copy) = state.copy(place) else {
@@ -100,7 +107,8 @@ impl<T: Pod> Buffer<T> {
     /// where none has. What `to` held is not copied anywhere. Two parts of one buffer must have no bytes in common.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`] if the lengths differ; [`BufferError::Overlap`]; as [`Buffer::prefetch`] for both.
+    /// [`BufferError::OutOfRange`] if the lengths differ; [`BufferError::Overlap`]; as [`Buffer::prefetch`] for both, or as
+    /// [`Buffer::read`] and [`Buffer::write`] where the host copies; [`BufferError::Mapped`].
     pub fn copy_to(&self, to: &Buffer<T>) -> Result<(), BufferError> {
         const WHAT: &str = "copy";
         if self.len != to.len {
@@ -357,38 +365,53 @@ impl Root {
         failure_of(&outcomes)
     }
 
-    /// Makes `bytes` the latest of `range`.
-    pub(super) fn write(
+    /// Has the host change `parts` of the bytes of `range`, counted from its start: `change` gets the bytes of each, and
+    /// the part. They are the latest from then on. In the heap the host waits for its turn, with nothing locked: whoever
+    /// has it may ask for the buffer meanwhile.
+    ///
+    /// # Errors
+    /// [`BufferError::Mapped`], unless by the mapping `own`; [`BufferError::Heap`], [`BufferError::Memory`]. Nothing has
+    /// changed then.
+    pub(super) fn change(
         &self,
-        state: &mut State,
-        range: Range<u64>,
-        bytes: &[u8],
+        what: &'static str,
+        range: &Range<u64>,
+        own: Option<u64>,
+        parts: impl Iterator<Item = Range<usize>>,
+        mut change: impl FnMut(&mut [u8], Range<usize>),
     ) -> Result<(), BufferError> {
         if range.is_empty() {
             return Ok(());
         }
-        if state.is_shared() {
-            self.write_heap(state, &range, bytes)?;
-        } else {
-            let to = range.start as usize..range.end as usize;
-            state.host_bytes(self.bytes)[to].copy_from_slice(bytes);
+        let mut state = self.lock();
+        state.check_maps(what, range, true, own)?;
+        let mut access = None;
+        if self.settle_in_heap(&mut state)? {
+            let place = (state.in_heap()).map(|(heap, ptr)| (heap.clone(), ptr));
+            if let Some((heap, ptr)) = place {
+                // It stays where it is as long as the buffer lives.
+                drop(state);
+                access = Some((heap.host()?, ptr.byte_add(range.start)));
+                state = self.lock();
+                state.check_maps(what, range, true, own)?;
+            }
         }
-        state.host_taint.overwrite(&range);
-        let wrote = state.residency.wrote(Place::HOST, range);
-        wrote.map_err(|error| self.refusal(error))
-    }
-
-    fn write_heap(
-        &self,
-        state: &mut State,
-        range: &Range<u64>,
-        bytes: &[u8],
-    ) -> Result<(), BufferError> {
-        self.settle_in_heap(state)?;
-        if let Some((heap, ptr)) = state.in_heap() {
-            let mut host = heap.host()?;
-            let at = ptr.byte_add(range.start);
-            host.slice_mut(at, bytes.len())?.copy_from_slice(bytes);
+        let bytes = match &mut access {
+            Some((host, at)) => host.slice_mut(*at, (range.end - range.start) as usize)?,
+            None => {
+                let bytes = state.host_bytes(what, self.bytes)?;
+                &mut bytes[range.start as usize..range.end as usize]
+            }
+        };
+        let mut changed = Vec::new();
+        for part in parts {
+            change(&mut bytes[part.clone()], part.clone());
+            changed.push(range.start + part.start as u64..range.start + part.end as u64);
+        }
+        for range in changed {
+            state.host_taint.overwrite(&range);
+            let wrote = state.residency.wrote(Place::HOST, range);
+            wrote.map_err(|error| self.refusal(error))?;
         }
         Ok(())
     }
@@ -477,18 +500,8 @@ fn copy_on(
     });
     boarding.bring(&uses).map_err(|(_, error)| error)?;
     let [source, target] = &uses;
-    let spot = |part: &PartView, boarding: &Boarding<'_>| {
-        let view = boarding.view(part)?;
-        Ok::<_, BufferError>(Spot {
-            buffers: Buffers::One(view.shared.raw.clone()),
-            start: view.offset,
-            padded: part.is_last(),
-        })
-    };
-    let (at, goal) = (
-        spot(&source.part, &boarding)?,
-        spot(&target.part, &boarding)?,
-    );
+    let at = boarding.view(&source.part)?.place();
+    let goal = boarding.view(&target.part)?.place();
     let inherits = boarding.depends_on(&source.part);
     let mut queue = device.queue.lock(device);
     copy(&mut queue, device, &at, &goal, source.part.bytes)?;

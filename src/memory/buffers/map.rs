@@ -10,6 +10,10 @@ use super::Buffer;
 use super::error::BufferError;
 use super::root::Mapping;
 use crate::device::unique_id;
+use crate::memory::host_memory;
+
+/// What writing back calls itself.
+const WHAT: &str = "unmap";
 
 /// Values of a [`Buffer`] as they were when they were mapped: it dereferences to a slice. While it lives, launches that
 /// write to the range are refused.
@@ -67,7 +71,8 @@ impl<T: Pod> Buffer<T> {
     /// begin as zeros.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`], and [`BufferError::Mapped`] where it is mapped in any way.
+    /// [`BufferError::OutOfRange`]; [`BufferError::Mapped`] where it is mapped in any way; [`BufferError::Memory`] where the
+    /// host has no memory for the values.
     pub fn map_overwrite(
         &self,
         range: impl RangeBounds<u64>,
@@ -105,7 +110,7 @@ impl<T: Pod> Buffer<T> {
             id,
             start: elements.start,
         };
-        let mut values = vec![T::zeroed(); (elements.end - elements.start) as usize];
+        let mut values = host_memory::zeroed(what, (elements.end - elements.start) as usize)?;
         if reads {
             let into = bytemuck::cast_slice_mut(&mut values);
             self.root.read_into(what, bytes, into, Some(id))?;
@@ -158,7 +163,9 @@ impl<T: Pod> MappedWrite<T> {
     /// Writes back what was touched, and ends the mapping.
     ///
     /// # Errors
-    /// [`BufferError::Heap`] for a buffer in the heap that cannot be had now.
+    /// [`BufferError::Heap`] for a buffer in the heap where this thread has a [`HostAccess`](crate::HostAccess), or a
+    /// launch has failed that used the heap; [`BufferError::Memory`] where the host has no memory for the buffer. What was
+    /// touched is lost then.
     pub fn unmap(mut self) -> Result<(), BufferError> {
         self.write_back()
     }
@@ -166,14 +173,21 @@ impl<T: Pod> MappedWrite<T> {
     fn write_back(&mut self) -> Result<(), BufferError> {
         let touched = std::mem::take(&mut self.touched);
         let (buffer, element) = (&self.hold.buffer, size_of::<T>() as u64);
-        let mut state = buffer.root.lock();
-        for range in touched {
-            let start = buffer.offset + (self.hold.start + range.start as u64) * element;
-            let bytes: &[u8] = bytemuck::cast_slice(&self.values[range]);
-            let range = start..start + bytes.len() as u64;
-            buffer.root.write(&mut state, range, bytes)?;
-        }
-        Ok(())
+        let first = buffer.offset + self.hold.start * element;
+        let (Some(start), Some(end)) = (touched.first(), touched.last()) else {
+            return Ok(());
+        };
+        // One access for all of them: in the heap each would wait for what is in flight.
+        let (start, end) = (start.start, end.end);
+        let all = first + start as u64 * element..first + end as u64 * element;
+        let values: &[u8] = bytemuck::cast_slice(&self.values[start..end]);
+        let parts = touched.iter().map(|range| {
+            let element = element as usize;
+            (range.start - start) * element..(range.end - start) * element
+        });
+        (buffer.root).change(WHAT, &all, Some(self.hold.id), parts, |to, part| {
+            to.copy_from_slice(&values[part]);
+        })
     }
 
     fn touch(&mut self, new: Range<usize>) {

@@ -2,7 +2,7 @@
 //!
 //! A [`Buffer`] is a part of a root ([`root`]), which knows for every range of bytes where the latest ones are: the
 //! books are kept by the planner ([`migrate`](super::migrate)), which also decides what moves. This room has the memory
-//! made ([`evict`]), makes the copies ([`carry`], over [`download`], [`hop`] and [`exchange`]), and keeps the host's side
+//! made ([`evict`]), makes the copies ([`carry`], over [`download`], [`hop`] and [`exchange`], through the device's staging memory ([`staging`](super::staging))), and keeps the host's side
 //! ([`host`], [`map`]); [`losses`] sees to what is left when a device is gone. Launches go through [`board`].
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
@@ -28,7 +28,6 @@ mod map;
 mod root;
 mod settle;
 mod statistics;
-mod upload;
 
 #[cfg(test)]
 mod tests_loss;
@@ -44,9 +43,9 @@ pub use board::{ArgumentMoves, LaunchExplanation};
 pub use common::CommonMemory;
 pub(crate) use context::ContextBuffers;
 pub use error::BufferError;
+pub(crate) use hop::End;
 pub use map::{MappedRead, MappedWrite};
 pub use statistics::{BufferMemory, BufferStatistics};
-pub(crate) use upload::UploadPool;
 
 use self::board::PartView;
 use self::root::{Home, HostBytes};

@@ -22,10 +22,10 @@ use crate::device::queue::Batch;
 use crate::device::room::Room;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
-use crate::memory::HeapError;
 use crate::memory::heap::{ContextHeap, SharedHeap};
 use crate::memory::migrate::{Access, MigrateError, Place, Plan, Residency};
 use crate::memory::pointer::Ptr;
+use crate::memory::{HeapError, MemoryError, host_memory};
 
 /// A buffer, with all its parts.
 pub(crate) struct Root {
@@ -250,11 +250,19 @@ impl State {
     }
 
     /// The host's memory, made if there is none.
-    pub(super) fn host_bytes(&mut self, bytes: u64) -> &mut [u8] {
-        let host = self
-            .host
-            .get_or_insert_with(|| Box::new(vec![0u8; bytes as usize]));
-        host.bytes_mut()
+    ///
+    /// # Errors
+    /// [`MemoryError::HostMemory`].
+    pub(super) fn host_bytes(
+        &mut self,
+        what: &'static str,
+        bytes: u64,
+    ) -> Result<&mut [u8], MemoryError> {
+        let host = match self.host.take() {
+            Some(host) => host,
+            None => Box::new(host_memory::zeroed::<u8>(what, bytes as usize)?),
+        };
+        Ok(self.host.insert(host).bytes_mut())
     }
 
     /// The first mapping that `range` meets and a command that `writes` it, or reads it, must not.

@@ -99,14 +99,9 @@ impl Root {
         };
         if ptr.is_null() && *owned {
             let found = self.heap()?;
-            let made = found.alloc_bytes(self.bytes.max(1), BINDABLE)?;
-            if let Some(host) = &state.host
-                && let Err(error) = found.write(made, host.bytes())
-            {
-                // Nobody else knows of it.
-                let _ = found.free(made);
-                return Err(error.into());
-            }
+            // Filled as it is allocated, which waits for nobody.
+            let bytes = state.host.as_ref().map_or(&[][..], |host| host.bytes());
+            let made = found.alloc_filled(self.bytes.max(1), BINDABLE, bytes)?;
             (*ptr, *heap) = (made, Some(found));
             state.host = None;
         }

@@ -1,5 +1,6 @@
 //! The host's access to the heap.
 
+use std::marker::PhantomData;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -17,14 +18,37 @@ use crate::memory::pointer::Ptr;
 /// what it always checks. Every pointer is checked when it is resolved: it has to lie, with the whole
 /// value, in one live allocation, and be aligned. Allocations that an [`AtomicView`](crate::AtomicView)
 /// shows or a [`HeapAllocator`](crate::HeapAllocator) has handed out are refused.
+///
+/// It belongs to the thread that has got it, which is refused what would wait for the access, and may lend it to others
+/// (`&HostAccess` may be shared with them) but not give it away:
+///
+/// ```compile_fail,E0277
+/// fn give_away<T: Send>(_: T) {}
+/// let heap = tombolo::SharedHeap::new(tombolo::HeapSize::Default).unwrap();
+/// give_away(heap.host().unwrap());
+/// ```
+///
+/// Whoever is lent it must not ask the heap for an access: that would wait for this one.
 #[derive(Debug)]
 pub struct HostAccess {
     heap: SharedHeap,
+    /// Not `Send`: the heap knows who has it by the thread.
+    thread: PhantomData<*const ()>,
 }
 
+// SAFETY: all that `&HostAccess` gives are shared borrows of the heap's bytes, as `&[u8]` would be, and handles of the heap.
+// It stays with the thread that has got it, which drops it.
+#[allow(unsafe_code)]
+unsafe impl Sync for HostAccess {}
+
 impl SharedHeap {
-    /// Waits for every launch in flight that may touch the heap, and for other threads' accesses, and
-    /// keeps new ones out while the result lives.
+    /// Waits for every launch in flight that may touch the heap, and for other threads' accesses, which blocks the
+    /// calling thread for as long as these take.
+    ///
+    /// While the result lives, commands of devices that have to do with the heap are kept out: those of other threads wait
+    /// for its end, unless they were told otherwise ([`HostAccessPolicy`](crate::HostAccessPolicy)); those of this thread,
+    /// which would wait for itself, are refused. Launches that have nothing to do with the heap go on. So keep it short, and
+    /// wait for no other thread that submits.
     ///
     /// # Errors
     /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`]
@@ -44,6 +68,7 @@ impl SharedHeap {
     }
 
     fn host_until(&self, deadline: Option<Instant>) -> Result<HostAccess, HeapError> {
+        self.shared.entrance.stand_back();
         let (access, waited) = self.quiesce(deadline)?;
         let outcomes = std::mem::take(&mut lock(&self.shared.state).outcomes);
         for last in &waited {
@@ -100,7 +125,10 @@ impl SharedHeap {
         let waiting: Vec<InFlight> = state.in_flight.drain().map(|(_, last)| last).collect();
         state.host_awaits = Some(waiting.clone());
         drop(state);
-        let access = HostAccess { heap: self.clone() };
+        let access = HostAccess {
+            heap: self.clone(),
+            thread: PhantomData,
+        };
         if let Some(error) = waiting.iter().find_map(|one| one.wait(deadline).err()) {
             // What may still run is in flight as before; a device that was lost and runs nothing any more is told once.
             let is_lost = error.is_loss();

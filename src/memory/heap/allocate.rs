@@ -60,6 +60,21 @@ impl SharedHeap {
         self.allocate(bytes, align, None, zero)
     }
 
+    /// As [`Self::alloc_bytes`], with `contents`, and zeros behind them. Never waits for anybody, since the bytes are
+    /// nobody else's yet.
+    pub(crate) fn alloc_filled(
+        &self,
+        bytes: u64,
+        align: u64,
+        contents: &[u8],
+    ) -> Result<Ptr<u8>, HeapError> {
+        self.allocate(bytes, align, None, |to| {
+            let (front, rest) = to.split_at_mut(contents.len().min(to.len()));
+            front.write_copy_of_slice(&contents[..front.len()]);
+            zero(rest);
+        })
+    }
+
     /// `fill` has to set every byte, unless the allocation is [`Hold::Owned`].
     pub(super) fn allocate(
         &self,

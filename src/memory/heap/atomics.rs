@@ -14,9 +14,18 @@ use crate::memory::region::AllocationId;
 ///
 /// Launches go on while views exist, and views may be used on every thread while they run. A kernel's
 /// side of the conversation are `atomic<u32>` at the same addresses; WGSL's atomics are relaxed, so that
-/// what a kernel writes beside them is only certain to be seen once the launch has ended. A device shows
-/// its writes to a running host (and the other way round) where it has
-/// [`Aspect::LiveMemory`](crate::Aspect::LiveMemory).
+/// what a kernel writes beside them is only certain to be seen once the launch has ended.
+///
+/// What is certain on every device: the host sees what kernels have written when their launch has ended, and kernels see
+/// what the host had written when they were submitted. What is seen *while* a kernel runs depends on the device:
+///
+/// - Where host and device share all memory ([`Capabilities::unified_memory`](crate::Capabilities)) and the device has
+///   [`Aspect::LiveMemory`](crate::Aspect::LiveMemory), either side sees the other's stores while both run.
+/// - A device with memory of its own reaches the heap across a bus. A running kernel may go on seeing what its caches have
+///   read of a word, whatever the host stores there meanwhile: an NVIDIA H200 behaves so. [`Device::live`](crate::Device::live)
+///   gives words that a running kernel does see there.
+/// - An operation that reads and writes (`atomicAdd`, `fetch_add`) is one for both sides on software adapters, whose kernels
+///   run on the host's processors. No graphics interface promises that elsewhere: let one side write a word.
 ///
 /// The host sees an allocation either through views or through a [`HostAccess`](crate::HostAccess): a
 /// view is refused while one is alive, and an access refuses to resolve pointers into an allocation of
@@ -45,8 +54,8 @@ impl SharedHeap {
     /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): nobody could tell what the host changes there.
     ///
     /// # Errors
-    /// [`HeapError::HostAccess`] while the host has access, or waits for it;
-    /// [`HeapError::Owned`] for what a [`HeapAllocator`](crate::HeapAllocator) has handed out;
+    /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::HostAccess), whereas that of another
+    /// thread is waited for; [`HeapError::Owned`] for what a [`HeapAllocator`](crate::HeapAllocator) has handed out;
     /// [`HeapError::Null`], [`HeapError::NotAllocated`], [`HeapError::Misaligned`],
     /// [`HeapError::DeviceMemory`].
     pub fn atomic_u32(&self, ptr: Ptr<u32>) -> Result<AtomicView<AtomicU32>, HeapError> {
@@ -82,10 +91,17 @@ impl SharedHeap {
     fn hold(&self, ptr: Ptr<u32>, len: usize) -> Result<AllocationId, HeapError> {
         const WHAT: &str = "an atomic view";
         let bytes = (len as u64).saturating_mul(size_of::<u32>() as u64);
-        let mut state = self.state_without_mirror()?;
-        if state.host.is_some() {
-            return Err(HeapError::HostAccess { what: WHAT });
-        }
+        let mut state = loop {
+            let state = self.state_without_mirror()?;
+            match state.host {
+                None => break state,
+                Some(holder) if holder == std::thread::current().id() => {
+                    return Err(HeapError::HostAccess { what: WHAT });
+                }
+                Some(_) => drop(state),
+            }
+            self.shared.await_host(None);
+        };
         let (_, found) = self.shared.locate(&state, WHAT, ptr, bytes)?;
         match state.holds.entry(found.id).or_insert(Hold::Atomics(0)) {
             Hold::Atomics(views) => *views += 1,

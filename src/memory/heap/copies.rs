@@ -6,14 +6,11 @@
 //! are none go through a third buffer too, and a kernel shifts them into place ([`crate::memory::shift`]).
 
 pub(crate) mod direct;
-pub(crate) mod places;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use self::places::{Buffers, Pieces, Place, copy};
 use super::device_memory::{DeviceMemory, DevicePlace};
 use super::transfer::check_apart;
 use super::{DeviceView, HeapError, HeapShared, SharedHeap, Turn, heap_of, segment_bytes};
@@ -21,8 +18,9 @@ use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, Event};
-use crate::memory::buffer::{DeviceBuffer, MemoryError};
+use crate::memory::buffer::DeviceBuffer;
 use crate::memory::fill::fill_bytes;
+use crate::memory::places::{Buffers, Place, copy, needed_of_target};
 use crate::memory::pointer::{PointerKind, Ptr};
 
 impl Device {
@@ -54,10 +52,8 @@ impl Device {
         let heap = heap_of(device)?;
         let mut from = Pointee::find(device, WHAT, from, bytes)?;
         let mut to = Pointee::find(device, WHAT, to, bytes)?;
-        let _turn = take_turn(&heap, device, [&mut from, &mut to])?;
-        let mut queue = device.queue.lock(device);
-        from.enter(&queue, WHAT, &[])?;
-        to.enter(&queue, WHAT, &[])?;
+        let none = Vec::new;
+        let (_turn, mut queue) = begin(&heap, device, WHAT, [&mut from, &mut to], none)?;
         let source = from.padded_place(WHAT, bytes)?;
         let target = to.padded_place(WHAT, bytes)?;
         check_apart(from.ptr.address(), to.ptr.address(), bytes)?;
@@ -80,9 +76,7 @@ impl Device {
         };
         let heap = heap_of(device)?;
         let mut target = Pointee::find(device, WHAT, ptr, bytes)?;
-        let _turn = take_turn(&heap, device, [&mut target])?;
-        let mut queue = device.queue.lock(device);
-        target.enter(&queue, WHAT, &[])?;
+        let (_turn, mut queue) = begin(&heap, device, WHAT, [&mut target], Vec::new)?;
         let place = target.place(WHAT, bytes)?;
         let mut pattern = bytemuck::bytes_of(&value).to_vec();
         let mut done = 0;
@@ -113,7 +107,8 @@ impl Device {
         if let Some(bytes) = bytes_of::<T>(len as u64) {
             let heap = heap_of(device)?;
             let mut pointee = Pointee::find(device, WHAT, ptr, bytes)?;
-            let _turn = take_turn(&heap, device, [&mut pointee])?;
+            let policy = device.options.host_access;
+            let _turn = heap.visit(policy, || take_turn(&heap, device, [&mut pointee]))?;
             pointee.place(WHAT, bytes)?;
         }
         Ok(Event::complete(device))
@@ -129,9 +124,9 @@ impl<T: Pod> DeviceBuffer<T> {
     /// been told to a [`HostAccess`](crate::HostAccess): what was copied may be its doing.
     ///
     /// # Errors
-    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`];
-    /// [`MemoryError::Misaligned`] where an imported buffer ends inside the last word of the range;
-    /// [`MemoryError::MissingUsage`], which is `STORAGE` as well for parts of words.
+    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`](crate::MemoryError::OutOfRange);
+    /// [`MemoryError::Misaligned`](crate::MemoryError::Misaligned) where an imported buffer ends inside the last word of the range;
+    /// [`MemoryError::MissingUsage`](crate::MemoryError::MissingUsage), which is `STORAGE` as well for parts of words.
     pub fn copy_from_heap(&self, start: u64, from: Ptr<T>, count: u64) -> Result<Event, HeapError> {
         const WHAT: &str = "a copy from the heap";
         let range = self.byte_range(WHAT, start, count)?;
@@ -139,17 +134,15 @@ impl<T: Pod> DeviceBuffer<T> {
         let Some(bytes) = bytes_of::<T>(count) else {
             return Ok(Event::complete(device));
         };
-        self.needs(WHAT, wgpu::BufferUsages::COPY_DST)?;
         let target = self.place(WHAT, &range)?;
         let heap = heap_of(device)?;
         let mut from = Pointee::find(device, WHAT, from, bytes)?;
-        let _turn = take_turn(&heap, device, [&mut from])?;
-        let mut queue = device.queue.lock(device);
-        from.enter(&queue, WHAT, &[])?;
+        let (_turn, mut queue) = begin(&heap, device, WHAT, [&mut from], Vec::new)?;
         let source = from.padded_place(WHAT, bytes)?;
-        if !Pieces::of(&source, &target, bytes).are_words() {
-            self.needs(WHAT, wgpu::BufferUsages::STORAGE)?;
-        }
+        self.needs(
+            WHAT,
+            needed_of_target((source.start, source.padded), &target, bytes),
+        )?;
         copy(&mut queue, device, &source, &target, bytes)?;
         self.shared.overwritten(&range);
         for outcome in from.uncertain() {
@@ -178,28 +171,11 @@ impl<T: Pod> DeviceBuffer<T> {
         let source = self.place(WHAT, &range)?;
         let heap = heap_of(device)?;
         let mut to = Pointee::find(device, WHAT, to, bytes)?;
-        let _turn = take_turn(&heap, device, [&mut to])?;
-        let mut queue = device.queue.lock(device);
-        to.enter(&queue, WHAT, &self.shared.depends_on(&range))?;
+        let depends_on = || self.shared.depends_on(&range);
+        let (_turn, mut queue) = begin(&heap, device, WHAT, [&mut to], depends_on)?;
         let target = to.padded_place(WHAT, bytes)?;
         copy(&mut queue, device, &source, &target, bytes)?;
         Ok(event(queue, device))
-    }
-
-    /// Where a range of bytes lies, which is not empty. Behind the last element there is only padding.
-    fn place(&self, what: &'static str, range: &Range<u64>) -> Result<Place, MemoryError> {
-        if range.end.next_multiple_of(4) > self.shared.raw.size() {
-            return Err(MemoryError::Misaligned {
-                what,
-                start: range.start,
-                end: range.end,
-            });
-        }
-        Ok(Place {
-            buffers: Buffers::One(self.shared.raw.clone()),
-            start: range.start,
-            padded: range.end == self.len * size_of::<T>() as u64,
-        })
     }
 }
 
@@ -218,7 +194,31 @@ fn bytes_of<T>(count: u64) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// What a pointer of a transfer leads to.
+/// Takes the device's turn with the heap and its queue, and notes that the open batch uses the heap; `outcomes` decide
+/// about what the transfer leaves there. Waits for another thread's access of the host, with nothing held, as the device
+/// was told to.
+fn begin<'h, T, const N: usize>(
+    heap: &'h SharedHeap,
+    device: &'h Arc<DeviceShared>,
+    what: &'static str,
+    mut pointees: [&mut Pointee<'_, T>; N],
+    outcomes: impl Fn() -> Vec<Arc<Outcome>>,
+) -> Result<(Option<Turn<'h>>, Recorder<'h>), HeapError> {
+    heap.visit(device.options.host_access, || {
+        let turn = take_turn(
+            heap,
+            device,
+            pointees.each_mut().map(|pointee| &mut **pointee),
+        )?;
+        let queue = device.queue.lock(device);
+        let outcomes = outcomes();
+        for pointee in &pointees {
+            pointee.enter(&queue, what, &outcomes)?;
+        }
+        Ok((turn, queue))
+    })
+}
+
 /// Waits for the device's turn with the heap, if one of the pointers leads there; it lasts until the
 /// transfer is recorded.
 fn take_turn<'h, T, const N: usize>(
@@ -240,6 +240,7 @@ fn take_turn<'h, T, const N: usize>(
     Ok(turn)
 }
 
+/// What a pointer of a transfer leads to.
 struct Pointee<'d, T> {
     device: &'d Arc<DeviceShared>,
     /// Without its tag where the device's own memory is memory of the heap.

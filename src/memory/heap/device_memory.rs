@@ -229,7 +229,10 @@ pub(crate) fn own_view<T: Pod>(
 ) -> Result<BufferView, HeapError> {
     match DeviceMemory::resolve(device, what, ptr.address(), bytes)? {
         DevicePlace::Own {
-            id, buffer, offset, ..
+            id,
+            buffer,
+            offset,
+            end,
         } => Ok(BufferView {
             shared: BufferShared::new(device, buffer, id, true),
             offset,
@@ -238,6 +241,8 @@ pub(crate) fn own_view<T: Pod>(
             element: std::any::type_name::<T>(),
             address: ptr.address(),
             out_of_range: None,
+            // Allocations are granted whole words.
+            padded: offset + bytes == end,
         }),
         DevicePlace::Shared(address) => Err(HeapError::NotAllocated {
             what,

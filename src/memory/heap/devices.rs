@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 
-use super::device_memory::{DeviceMemory, DevicePlace};
+use super::device_memory::{DeviceMemory, DevicePlace, own_view};
 use super::{HeapError, HeapShared, Memory};
 use crate::device::import::import_host;
 use crate::device::submissions::Held;
@@ -185,24 +185,14 @@ impl HeapShared {
             PointerKind::Device => {
                 match DeviceMemory::resolve(device, WHAT, ptr.address(), bytes)? {
                     DevicePlace::Shared(address) => Ptr::<T>::from_address(address),
-                    DevicePlace::Own {
-                        id, buffer, offset, ..
-                    } => {
-                        return Ok(BufferView {
-                            shared: BufferShared::new(device, buffer, id, true),
-                            offset,
-                            bytes,
-                            element_bytes: size_of::<T>(),
-                            element: std::any::type_name::<T>(),
-                            address: ptr.address(),
-                            out_of_range: None,
-                        });
-                    }
+                    DevicePlace::Own { .. } => return own_view(device, WHAT, ptr, bytes),
                 }
             }
             PointerKind::Null | PointerKind::Shared => ptr,
         };
-        let offset = self.check_live(WHAT, ptr, bytes)?;
+        let (offset, found) = self.locate(&lock(&self.state), WHAT, ptr, bytes)?;
+        // Allocations are granted whole words.
+        let padded = offset + bytes == found.address + found.requested;
         let view = self.view(device)?;
         let offset = view.front + offset;
         let step = segment_bytes(&device.limits);
@@ -223,6 +213,7 @@ impl HeapShared {
             element: std::any::type_name::<T>(),
             address: ptr.address(),
             out_of_range: None,
+            padded,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::device::{ExecutionError, WindowError};
+use crate::device::{ExecutionError, HeapSizeError, WindowError};
 use crate::memory::buffer::MemoryError;
 
 /// Why the shared heap refused.
@@ -12,6 +12,9 @@ pub enum HeapError {
     /// The system cannot reserve address space for a heap.
     #[error("no address space for a shared heap: {0}; use device buffers instead")]
     NoWindow(String),
+    /// No heap can have the size that was asked for.
+    #[error(transparent)]
+    Size(#[from] HeapSizeError),
     /// The allocation could never fit this heap, even if everything else were freed.
     #[error(
         "{bytes} bytes can never fit this heap, where one allocation has at most {limit} at this \

@@ -19,6 +19,7 @@ mod atomics;
 pub(crate) mod copies;
 pub(crate) mod device_memory;
 mod devices;
+mod entrance;
 mod error;
 mod lookup;
 mod memory;
@@ -43,6 +44,7 @@ use std::time::Instant;
 pub use access::HostAccess;
 pub use allocator::HeapAllocator;
 pub use atomics::AtomicView;
+pub(crate) use entrance::Visitor;
 pub use error::HeapError;
 pub use mirror::MirrorStatistics;
 pub use size::{HeapBound, HeapSize};
@@ -50,7 +52,7 @@ pub use size::{HeapBound, HeapSize};
 use super::pointer::Ptr;
 use super::region::{Region, RegionOptions, RegionStats};
 use crate::device::wait::lock;
-use crate::device::window::Window;
+use crate::device::window::{Window, WindowError};
 use crate::device::{Device, DeviceShared, Tier};
 use allocate::zero;
 pub(crate) use devices::{DeviceView, segment_bytes};
@@ -93,6 +95,8 @@ pub(crate) struct HeapShared {
     state: Mutex<State>,
     /// Wakes who waits for another thread's [`HostAccess`].
     released: Condvar,
+    /// Commands of devices that an access of the host keeps out.
+    entrance: entrance::Entrance,
     /// What each device has imported.
     views: Mutex<HashMap<u64, DeviceView>>,
     /// Counts how often a device was about to import what it had imported already.
@@ -113,24 +117,41 @@ pub struct HeapAllocation {
 }
 
 impl SharedHeap {
-    /// Reserves address space for a heap; memory comes as it is needed.
+    /// Reserves address space for a heap; memory comes as it is needed. A process whose address space is limited gets a
+    /// heap of what is left, unless the size asks for more in bytes ([`SharedHeap::bound`]).
     ///
     /// # Errors
-    /// [`HeapError::NoWindow`] where the system has no room in its address space, or no way to ask.
+    /// [`HeapError::NoWindow`] where the system has no room in its address space, or no way to ask; [`HeapError::Size`].
     pub fn new(size: HeapSize) -> Result<Self, HeapError> {
         Self::with(size, size::system_memory(), Box::new(Instant::now))
     }
 
     /// As [`SharedHeap::new`], for devices with this working set, in bytes.
     fn with(size: HeapSize, working_set: u64, clock: Clock) -> Result<Self, HeapError> {
-        let window = Window::reserve(WINDOW_BYTES)
-            .map_err(|error| HeapError::NoWindow(error.to_string()))?;
-        let bound = size.bound(working_set);
+        size.check()?;
+        let wanted = size.bound(working_set);
+        let mut bytes = WINDOW_BYTES;
+        let window = loop {
+            match Window::reserve(bytes) {
+                Ok(window) => break window,
+                // Under a limit of the address space less may be had.
+                Err(WindowError::Reserve { .. }) if bytes / 2 >= size.least_window() => bytes /= 2,
+                Err(error) => return Err(HeapError::NoWindow(error.to_string())),
+            }
+        };
+        if wanted > window.size() {
+            let (left, wanted) = (window.size() >> 20, wanted >> 20);
+            log::warn!(
+                "the shared heap has {left} MiB at most and not {wanted}, which is all that the process has address space for"
+            );
+        }
+        let bound = wanted.min(window.size());
         Ok(Self::over(Memory::Window(window), size, bound, clock))
     }
 
     /// In mapped memory of a device that cannot import any.
     fn mapped(size: HeapSize, working_set: u64, device: &DeviceShared) -> Result<Self, HeapError> {
+        size.check()?;
         let live = LiveMemory::new(device, size.bound(working_set))?;
         let memory = Memory::Live(live);
         let bound = memory.fixed().unwrap_or(0);
@@ -162,6 +183,7 @@ impl SharedHeap {
                     fresh: mirror::RangeSet::default(),
                 }),
                 released: Condvar::new(),
+                entrance: entrance::Entrance::default(),
                 views: Mutex::default(),
                 imports: AtomicU64::new(0),
                 grown: AtomicU64::new(0),

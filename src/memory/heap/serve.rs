@@ -1,15 +1,19 @@
 //! Words of the heap that a service reads or writes for a kernel that waits for it.
 
 use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
 
 use super::{AtomicView, HeapError, Hold, SharedHeap, State};
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
+/// The longest that a service waits for a host that has the heap: it is about to have read or written some bytes, usually.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 impl SharedHeap {
-    /// The words that hold the `bytes` bytes at `ptr`, as atomics. Never waits: as [`SharedHeap::atomic_u32_slice`],
-    /// but
+    /// The words that hold the `bytes` bytes at `ptr`, as atomics: as [`SharedHeap::atomic_u32_slice`], but
     ///
+    /// - a host that has the heap is waited for a short time only: it may be waiting for the caller;
     /// - a host that still waits for launches to get its access is no obstacle, since the caller is what it waits for;
     /// - a device with a copy of the heap that has not come down is an error, since waiting for it could be waiting
     ///   for the caller; so is one with memory of its own that may use the heap, whose caches keep what a running
@@ -23,14 +27,24 @@ impl SharedHeap {
     ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
         const WHAT: &str = "an access by a service";
         let is_apart = |state: &State| state.in_flight.values().any(|batches| batches.is_apart);
-        let has_apart = is_apart(&lock(&self.shared.state));
-        if has_apart {
-            self.shared.look();
-        }
-        let mut state = lock(&self.shared.state);
-        if state.host.is_some() && state.host_awaits.is_none() {
-            return Err(HeapError::HostAccess { what: WHAT });
-        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = loop {
+            let has_apart = is_apart(&lock(&self.shared.state));
+            if has_apart {
+                self.shared.look();
+            }
+            let state = lock(&self.shared.state);
+            match state.host {
+                Some(holder) if state.host_awaits.is_none() => {
+                    drop(state);
+                    let is_own = holder == std::thread::current().id();
+                    if is_own || !self.shared.await_host(Some(deadline)) {
+                        return Err(HeapError::HostAccess { what: WHAT });
+                    }
+                }
+                _ => break state,
+            }
+        };
         let State {
             in_flight,
             host_awaits,

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use super::{GUARD_BYTES, HeapError, HeapShared, MOST_BYTES, SharedHeap};
 use crate::device::wait::lock;
-use crate::device::{Aspect, Capabilities, Device, DeviceShared};
+use crate::device::{Aspect, Capabilities, Device, DeviceShared, HeapSizeError};
+
+/// Less address space makes no heap worth its name.
+const LEAST_WINDOW: u64 = 64 << 20;
 
 /// How large a context's heap may grow: at most 4 GiB, less 64 KiB. Address space is reserved at once, memory
 /// comes as it is needed.
@@ -21,9 +24,9 @@ use crate::device::{Aspect, Capabilities, Device, DeviceShared};
 pub enum HeapSize {
     /// One eighth of the working set.
     Default,
-    /// This part of the working set, between 0 and 1.
+    /// This part of the working set, between 0 and 1; at most what a heap may have.
     Fraction(f64),
-    /// This many bytes; rounded up to whole pages.
+    /// This many bytes; rounded up to whole pages. More than a heap may have is an error.
     Bytes(u64),
     /// Grows up to a bound, and gives memory back by itself: as soon as three quarters of what the heap has
     /// have been free for `contract_after`, and no launch is in flight, the memory behind the last
@@ -40,9 +43,9 @@ pub enum HeapSize {
 /// The bound of a [`HeapSize::Adaptive`] heap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HeapBound {
-    /// This part of the working set, between 0 and 1.
+    /// This part of the working set, between 0 and 1; at most what a heap may have.
     Fraction(f64),
-    /// This many bytes; rounded up to whole pages.
+    /// This many bytes; rounded up to whole pages. More than a heap may have is an error.
     Bytes(u64),
 }
 
@@ -53,6 +56,39 @@ impl HeapSize {
         Self::Adaptive {
             bound: HeapBound::Fraction(0.75),
             contract_after: Duration::from_secs(10),
+        }
+    }
+
+    /// Refuses sizes that are none.
+    pub(crate) fn check(self) -> Result<(), HeapSizeError> {
+        let bound = match self {
+            Self::Default => return Ok(()),
+            Self::Fraction(fraction) => HeapBound::Fraction(fraction),
+            Self::Bytes(bytes) => HeapBound::Bytes(bytes),
+            Self::Adaptive { bound, .. } => bound,
+        };
+        match bound {
+            // No number is between any two.
+            HeapBound::Fraction(fraction) if !(0.0..=1.0).contains(&fraction) => {
+                Err(HeapSizeError::Fraction { fraction })
+            }
+            HeapBound::Bytes(bytes) if bytes > MOST_BYTES => Err(HeapSizeError::Bytes {
+                bytes,
+                limit: MOST_BYTES,
+            }),
+            HeapBound::Fraction(_) | HeapBound::Bytes(_) => Ok(()),
+        }
+    }
+
+    /// The least address space for it: all of what was asked for in bytes, and some where it depends on the machine.
+    pub(super) fn least_window(self) -> u64 {
+        match self {
+            Self::Bytes(bytes)
+            | Self::Adaptive {
+                bound: HeapBound::Bytes(bytes),
+                ..
+            } => bytes.max(LEAST_WINDOW),
+            Self::Default | Self::Fraction(_) | Self::Adaptive { .. } => LEAST_WINDOW,
         }
     }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::probe::{NotProbed, ProbeReport};
-use crate::device::{Capabilities, Finding, ImportFinding};
+use crate::device::{Capabilities, Finding, HeapSizeError, ImportFinding};
 
 const MIB: u64 = 1 << 20;
 
@@ -212,22 +212,141 @@ fn one_segment_is_the_most_that_an_allocation_has() {
 fn bounds_follow_the_size() {
     let bound = |size: HeapSize| size.bound(1 << 30);
     let most = (4 << 30) - (64 << 10);
-    assert_eq!(bound(HeapSize::Bytes(u64::MAX)), most);
-    assert_eq!(bound(HeapSize::Fraction(1e9)), 1 << 30);
+    assert_eq!(bound(HeapSize::Bytes(most)), most);
+    assert_eq!(bound(HeapSize::Fraction(1.0)), 1 << 30);
     assert_eq!(bound(HeapSize::Fraction(0.5)), 1 << 29);
     assert_eq!(bound(HeapSize::Default), 1 << 27);
     assert_eq!(bound(HeapSize::adaptive()), 3 << 28);
     assert_eq!(HeapSize::adaptive().bound(1 << 40), most);
     let least = bound(HeapSize::Bytes(0));
     assert!(least > 64 << 10);
-    for none in [0.0, -1.0, f64::NAN] {
-        assert_eq!(bound(HeapSize::Fraction(none)), least);
-    }
+    assert_eq!(bound(HeapSize::Fraction(0.0)), least);
     let odd = bound(HeapSize::Bytes((64 << 20) + 1));
     assert!(odd > 64 << 20 && odd % 4096 == 0);
     // By itself, a heap knows the machine's memory only.
     let alone = SharedHeap::new(HeapSize::Default).unwrap().bound();
     assert_eq!(alone, HeapSize::Default.bound(size::system_memory()));
+}
+
+#[test]
+fn sizes_that_are_none_are_refused() {
+    let adaptive = |bound| HeapSize::Adaptive {
+        bound,
+        contract_after: Duration::ZERO,
+    };
+    for none in [
+        f64::NAN,
+        -0.1,
+        1.000_001,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        1e9,
+    ] {
+        for size in [
+            HeapSize::Fraction(none),
+            adaptive(HeapBound::Fraction(none)),
+        ] {
+            let refused = SharedHeap::new(size).unwrap_err();
+            match &refused {
+                HeapError::Size(HeapSizeError::Fraction { fraction }) => {
+                    assert_eq!(fraction.to_bits(), none.to_bits());
+                }
+                other => panic!("{other}"),
+            }
+            assert!(refused.to_string().contains("between 0 and 1"), "{refused}");
+        }
+    }
+    let most = (4 << 30) - (64 << 10);
+    for beyond in [most + 1, 4 << 30, u64::MAX] {
+        for size in [HeapSize::Bytes(beyond), adaptive(HeapBound::Bytes(beyond))] {
+            let refused = SharedHeap::new(size).unwrap_err();
+            assert!(
+                matches!(refused, HeapError::Size(HeapSizeError::Bytes { bytes, limit })
+                    if bytes == beyond && limit == most),
+                "{refused}"
+            );
+        }
+        let refused = crate::Context::with_heap(wgpu::Backends::all(), HeapSize::Bytes(beyond));
+        assert!(matches!(
+            refused.unwrap_err(),
+            crate::DeviceError::HeapSize(HeapSizeError::Bytes { .. })
+        ));
+    }
+    for size in [
+        HeapSize::Fraction(0.0),
+        HeapSize::Fraction(1.0),
+        HeapSize::Bytes(0),
+    ] {
+        assert!(SharedHeap::new(size).is_ok());
+    }
+}
+
+/// What a process finds whose address space is limited to so many bytes; in a process of its own.
+#[cfg(target_os = "linux")]
+mod limited {
+    use super::*;
+
+    const KIBIBYTES: &str = "TOMBOLO_TEST_ADDRESS_SPACE";
+
+    fn run(kibibytes: u64) {
+        let name = "memory::heap::tests_size::limited::child";
+        let test = std::env::current_exe().unwrap();
+        let done = std::process::Command::new("sh")
+            .args(["-c", "ulimit -v $0 && exec \"$@\""])
+            .arg(kibibytes.to_string())
+            .arg(test)
+            .args([name, "--exact", "--ignored", "--test-threads=1"])
+            .env(KIBIBYTES, kibibytes.to_string())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&done.stdout);
+        assert!(
+            done.status.success() && told.contains("1 passed"),
+            "{kibibytes} KiB: {told}"
+        );
+    }
+
+    #[test]
+    fn heaps_have_the_address_space_that_is_left() {
+        for gibibytes in [16, 8, 6, 5, 3, 2, 1] {
+            run(gibibytes << 20);
+        }
+        run(400 << 10);
+    }
+
+    #[test]
+    #[ignore = "run by `heaps_have_the_address_space_that_is_left` in a process with less address space"]
+    fn child() {
+        let bytes = std::env::var(KIBIBYTES).unwrap().parse::<u64>().unwrap() << 10;
+        let heap = SharedHeap::new(HeapSize::Fraction(1.0)).unwrap();
+        assert!(heap.base().address().is_multiple_of(4 << 30));
+        // Half of what there is, at least: windows are powers of two.
+        let most = (4u64 << 30) - (64 << 10);
+        let left = bytes - (300 << 20);
+        assert!(
+            heap.bound() >= most.min(left / 2),
+            "{} of {bytes}",
+            heap.bound()
+        );
+        assert!(heap.bound() <= bytes);
+        let ptr = heap.alloc_slice(&[7u32; 1000]).unwrap();
+        assert_eq!(heap.read(ptr, 1000).unwrap(), [7; 1000]);
+        drop(heap);
+        let asked = 32 * MIB;
+        let small = SharedHeap::new(HeapSize::Bytes(asked)).unwrap();
+        assert_eq!(small.bound(), asked);
+        drop(small);
+        // What is asked for in bytes is had in full, or refused.
+        let large = SharedHeap::new(HeapSize::Bytes(3 << 30));
+        match bytes > 4 << 30 {
+            true => assert_eq!(large.unwrap().bound(), 3 << 30),
+            false => {
+                let refused = large.unwrap_err();
+                assert!(matches!(refused, HeapError::NoWindow(_)));
+                assert!(refused.to_string().contains("ulimit -v"), "{refused}");
+            }
+        }
+    }
 }
 
 fn device(imports: bool, working_set: Option<u64>) -> Capabilities {

@@ -7,6 +7,7 @@
 use bytemuck::Pod;
 
 use super::{HeapError, HostAccess, SharedHeap};
+use crate::memory::host_memory;
 use crate::memory::pointer::Ptr;
 
 /// Whether two ranges of `bytes` bytes overlap.
@@ -62,9 +63,10 @@ impl HostAccess {
     /// A copy of the `len` values from `ptr` on.
     ///
     /// # Errors
-    /// As [`HostAccess::get`]; no values are never an error.
+    /// As [`HostAccess::get`]; no values are never an error. [`HeapError::Buffer`] where the host has no memory for the
+    /// copy.
     pub fn read<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Vec<T>, HeapError> {
-        self.slice(ptr, len).map(<[T]>::to_vec)
+        Ok(host_memory::copied("a read", self.slice(ptr, len)?)?)
     }
 }
 

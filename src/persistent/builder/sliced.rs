@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::{PersistentKernelBuilder, fault};
-use crate::device::unique_id;
+use crate::device::{HostAccessPolicy, unique_id};
 use crate::kernel::server::packing::Packing;
 use crate::kernel::server::{HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, write_slice};
 use crate::persistent::callers::{Callers, Recipe};
@@ -47,12 +47,13 @@ impl PersistentKernelBuilder {
             let mut launch = kernel
                 .launch()
                 .workgroups(1)
+                .host_access(HostAccessPolicy::Refuse)
                 .buffer("tombolo_requests", &requests)
                 .buffer("tombolo_answers", &answers.memory);
             if let Some(services) = &self.services {
                 launch = launch.shared_services(Arc::clone(services));
             }
-            launch.check()?;
+            launch.validate()?;
             slots.push(Slot {
                 requests,
                 launch,

@@ -4,15 +4,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::places::{Buffers, Place, copy};
-use super::{Memory, Pointee, event, take_turn};
+use super::{Memory, Pointee, begin, event};
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
-use crate::device::{DeviceShared, Event, capture};
-use crate::memory::buffer::{BufferShared, DeviceBuffer, MemoryError};
+use crate::device::{DeviceShared, Event};
+use crate::memory::buffer::{BufferShared, DeviceBuffer};
+use crate::memory::buffers::End;
 use crate::memory::fill::fill_bytes;
 use crate::memory::heap::{HeapError, SharedHeap};
+use crate::memory::places::{Place, copy};
 use crate::memory::pointer::Ptr;
+use crate::memory::staging;
 
 /// A part of a live allocation.
 #[derive(Debug, Clone, Copy)]
@@ -37,24 +39,32 @@ pub(crate) fn write(
     contents: Contents<'_>,
     recorded: impl FnOnce(),
 ) -> Result<Event, HeapError> {
-    record(device, what, part, |queue, place, _| {
-        let (buffer, at, _) = place.after(0)?;
-        let range = at..at + part.bytes;
-        let whole = at.is_multiple_of(4) && part.bytes.is_multiple_of(4);
-        match contents {
-            Contents::Zeros => fill_bytes(queue, device, buffer, &[0], &range)?,
-            Contents::Bytes(bytes) if whole => {
-                let staging = staged(device, what, bytes)?;
-                queue.encode(|encoder| {
-                    encoder.copy_buffer_to_buffer(&staging, 0, buffer, at, part.bytes);
-                });
+    let at = part.ptr.address() % 4;
+    let pool = staging::of(device);
+    let memory = match contents {
+        Contents::Bytes(bytes) => Some(pool.filled(device, what, at, bytes)?),
+        Contents::Zeros => None,
+    };
+    let mut used_by = None;
+    let written = record(device, what, part, |queue, place, _| {
+        match &memory {
+            Some(memory) => {
+                used_by = Some(queue.batch());
+                let source = Place::in_buffer(memory, at, true);
+                copy(queue, device, &source, place, part.bytes)?;
             }
-            // The pattern as long as the range: bytes at any alignment, and their neighbours stay as they are.
-            Contents::Bytes(bytes) => fill_bytes(queue, device, buffer, bytes, &range)?,
+            None => {
+                let (buffer, at, _) = place.after(0)?;
+                fill_bytes(queue, device, buffer, &[0], &(at..at + part.bytes))?;
+            }
         }
         recorded();
         Ok(())
-    })
+    });
+    if let (Some(memory), Some(batch)) = (memory, used_by) {
+        pool.give_upload(memory, End::of(device, batch));
+    }
+    written
 }
 
 /// Copies `part`, whose ends are those of whole words, into a new buffer. `recorded` gets the buffer's state and the
@@ -66,11 +76,7 @@ pub(crate) fn read(
     recorded: impl FnOnce(&BufferShared, Vec<Arc<Outcome>>),
 ) -> Result<DeviceBuffer<u8>, HeapError> {
     let buffer = DeviceBuffer::<u8>::allocate(device, part.bytes)?;
-    let target = Place {
-        buffers: Buffers::One(buffer.shared.raw.clone()),
-        start: 0,
-        padded: false,
-    };
+    let target = Place::in_buffer(&buffer.shared.raw, 0, false);
     record(device, what, part, |queue, place, pointee| {
         copy(queue, device, place, &target, part.bytes)?;
         recorded(&buffer.shared, pointee.uncertain());
@@ -79,44 +85,32 @@ pub(crate) fn read(
     Ok(buffer)
 }
 
-/// Copies `part` to `range` of a buffer of the device. Both are whole words of one size.
+/// Copies `part` to `range` of a buffer of the device, which lies at `target`; both have one size.
 pub(crate) fn to_buffer(
     device: &Arc<DeviceShared>,
     what: &'static str,
     part: Part,
-    buffer: &BufferShared,
-    range: Range<u64>,
+    (buffer, range, target): (&BufferShared, Range<u64>, &Place),
     recorded: impl FnOnce(Vec<Arc<Outcome>>),
 ) -> Result<Event, HeapError> {
-    let target = Place {
-        buffers: Buffers::One(buffer.raw.clone()),
-        start: range.start,
-        padded: false,
-    };
     record(device, what, part, |queue, place, pointee| {
-        copy(queue, device, place, &target, part.bytes)?;
+        copy(queue, device, place, target, part.bytes)?;
         buffer.overwritten(&range);
         recorded(pointee.uncertain());
         Ok(())
     })
 }
 
-/// Copies `range` of a buffer of the device to `part`. Both are whole words of one size.
+/// Copies what lies at `source`, in a buffer of the device, to `part`, which has as many bytes.
 pub(crate) fn from_buffer(
     device: &Arc<DeviceShared>,
     what: &'static str,
     part: Part,
-    buffer: &BufferShared,
-    range: Range<u64>,
+    source: &Place,
     recorded: impl FnOnce(),
 ) -> Result<Event, HeapError> {
-    let source = Place {
-        buffers: Buffers::One(buffer.raw.clone()),
-        start: range.start,
-        padded: false,
-    };
     record(device, what, part, |queue, place, _| {
-        copy(queue, device, &source, place, part.bytes)?;
+        copy(queue, device, source, place, part.bytes)?;
         recorded();
         Ok(())
     })
@@ -136,38 +130,11 @@ fn record(
         }),
         Memory::Own(..) => None,
     };
-    let _turn = match &heap {
-        Some(heap) => take_turn(heap, device, [&mut pointee])?,
-        None => None,
+    let (_turn, mut queue) = match &heap {
+        Some(heap) => begin(heap, device, what, [&mut pointee], Vec::new)?,
+        None => (None, device.queue.lock(device)),
     };
-    let mut queue = device.queue.lock(device);
-    pointee.enter(&queue, what, &[])?;
     let place = pointee.place(what, part.bytes)?;
     work(&mut queue, &place, &pointee)?;
     Ok(event(queue, device))
-}
-
-/// A buffer that holds `bytes` from the start.
-fn staged(
-    device: &DeviceShared,
-    what: &'static str,
-    bytes: &[u8],
-) -> Result<wgpu::Buffer, MemoryError> {
-    let (filled, error) = capture(&device.raw, || {
-        let staging = device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("tombolo upload"),
-            size: bytes.len() as u64,
-            usage: wgpu::BufferUsages::COPY_SRC,
-            mapped_at_creation: true,
-        });
-        let view = staging.get_mapped_range_mut(..);
-        let filled = view.map(|mut view| view.slice(..).copy_from_slice(bytes));
-        staging.unmap();
-        filled.map(|()| staging).map_err(|error| error.to_string())
-    });
-    let refused = |message| MemoryError::Refused { what, message };
-    match error {
-        Some(error) => Err(refused(error.to_string())),
-        None => filled.map_err(refused),
-    }
 }

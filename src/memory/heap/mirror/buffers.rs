@@ -12,8 +12,9 @@ use crate::device::end::QueueEnd;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::submissions::{ClosedBatch, Progress, Submissions};
 use crate::device::{DeviceShared, ExecutionError, capture, unique_id};
+use crate::memory::buffers::End;
 use crate::memory::heap::{HeapError, segment_bytes};
-use crate::memory::staging::StagingPool;
+use crate::memory::staging::{self, Downloads};
 
 const SOURCE: &str = include_str!("../../../../shaders/heap_diff.wgsl");
 /// `ROW` of `shaders/heap_diff.wgsl`.
@@ -48,7 +49,7 @@ pub(super) struct MirrorBuffers {
     pub(super) covered: u64,
     parts: Vec<Part>,
     diff: wgpu::ComputePipeline,
-    staging: StagingPool,
+    downloads: Downloads,
     /// The bits of changed pages were heard.
     heard: bool,
 }
@@ -68,7 +69,7 @@ impl MirrorBuffers {
             covered: 0,
             parts: Vec::new(),
             diff,
-            staging: StagingPool::default(),
+            downloads: Downloads::default(),
             heard: false,
         })
     }
@@ -201,18 +202,11 @@ impl MirrorBuffers {
         if runs.is_empty() {
             return Ok(());
         }
-        let (result, error) = capture(&self.raw, || {
-            let staging = self.raw.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("shared heap upload"),
-                size: bytes.len() as u64,
-                usage: wgpu::BufferUsages::COPY_SRC,
-                mapped_at_creation: true,
-            });
-            match staging.get_mapped_range_mut(..) {
-                Ok(mut view) => view.slice(..).copy_from_slice(bytes),
-                Err(error) => return Err(error.to_string()),
-            }
-            staging.unmap();
+        let pool = staging::of(device);
+        let staging = pool
+            .filled(device, "an upload of the shared heap", 0, bytes)
+            .map_err(|error| self.failed(error.to_string()))?;
+        let (batch, error) = capture(&self.raw, || {
             let mut queue = device.queue.lock(device);
             queue.encode(|encoder| {
                 let mut from = 0;
@@ -227,10 +221,10 @@ impl MirrorBuffers {
                     from += len;
                 }
             });
-            Ok(())
+            queue.batch()
         });
-        refused(&self.name, error)?;
-        result.map_err(|message| self.failed(message))
+        pool.give_upload(staging, End::of(device, batch));
+        refused(&self.name, error)
     }
 
     /// Sees to it that what was recorded on the device is submitted.
@@ -372,7 +366,7 @@ impl MirrorBuffers {
         show: impl FnOnce(&[u8]),
     ) -> Result<(), HeapError> {
         let ((staging, commands), error) = capture(&self.raw, || {
-            let staging = self.staging.take(&self.raw, bytes);
+            let staging = self.downloads.take(&self.raw, bytes, bytes).0;
             let mut encoder = self
                 .raw
                 .create_command_encoder(&wgpu::CommandEncoderDescriptor {
@@ -408,7 +402,7 @@ impl MirrorBuffers {
             (Mapped::Pending, None) => return Err(self.failed("it was not mapped".into())),
         }
         (mapping.take(show)).map_err(|message| self.failed(message))?;
-        self.staging.give(staging);
+        self.downloads.give(staging);
         Ok(())
     }
 

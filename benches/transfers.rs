@@ -1,0 +1,139 @@
+//! What transfers between host and device cost beside raw wgpu with staging memory that is made once and kept, on every
+//! adapter of the machine.
+//!
+//! Both sides run on the same wgpu device, in turn, and each row is the median of the ratios of the pairs. Small transfers are
+//! measured twice, on a fresh device and after one of 256 MiB each way: what came before must not show. The last lines are
+//! the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
+
+mod support;
+
+use tombolo::{Context, Device, DeviceBuffer};
+
+use support::{Error, pairs, word};
+
+/// Pairs measured for each row.
+const PAIRS: usize = 11;
+/// Small transfers in a measurement.
+const TIMES: usize = 200;
+const SMALL: usize = 4 << 10;
+const LARGE: usize = 64 << 20;
+/// What comes before.
+const HUGE: usize = 256 << 20;
+
+fn main() -> Result<(), Error> {
+    let context = Context::new()?;
+    let mut rows = Vec::new();
+    for adapter in context.adapters() {
+        eprintln!("{}", adapter.name);
+        let device = context.device_at(adapter.index)?;
+        let name = word(&adapter.name);
+        let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
+            rows.push(support::row(label, name, limit, ratios));
+        };
+        row("read_4k", 1.25, reads(&device, SMALL, TIMES)?);
+        row("write_4k", 1.25, writes(&device, SMALL, TIMES)?);
+        row("read_64m", 1.10, reads(&device, LARGE, 1)?);
+        row("write_64m", 1.10, writes(&device, LARGE, 1)?);
+        let device = context.device_at(adapter.index)?;
+        {
+            let huge: DeviceBuffer<u8> = device.zeroed(HUGE)?;
+            huge.write(0, &vec![1; HUGE])?;
+            assert_eq!(huge.read()?.len(), HUGE);
+        }
+        row("read_4k_after_256m", 1.25, reads(&device, SMALL, TIMES)?);
+        row("write_4k_after_256m", 1.25, writes(&device, SMALL, TIMES)?);
+        let made = device.transfer_statistics().staging_made;
+        reads(&device, SMALL, TIMES)?;
+        assert_eq!(device.transfer_statistics().staging_made, made);
+    }
+    for row in rows {
+        println!("{row}");
+    }
+    Ok(())
+}
+
+/// Reads of `bytes` bytes into a new vector, against the same by hand.
+fn reads(device: &Device, bytes: usize, times: usize) -> Result<Vec<f64>, Error> {
+    let data = device.buffer(&vec![7u8; bytes])?;
+    device.finish()?;
+    let raw = device.raw();
+    let staging = raw.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: bytes as u64,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    pairs(
+        PAIRS,
+        || {
+            for _ in 0..times {
+                assert_eq!(data.read()?[0], 7);
+            }
+            Ok(())
+        },
+        || {
+            for _ in 0..times {
+                let mut encoder = raw.create_command_encoder(&Default::default());
+                encoder.copy_buffer_to_buffer(data.raw(), 0, &staging, 0, bytes as u64);
+                let index = device.raw_queue().submit([encoder.finish()]);
+                staging.map_async(wgpu::MapMode::Read, .., |mapped| {
+                    mapped.expect("it is mapped")
+                });
+                wait(device, index)?;
+                let values = staging.get_mapped_range(..)?.to_vec();
+                assert_eq!(values[0], 7);
+                staging.unmap();
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Writes of `bytes` bytes, each waited for, against the same by hand.
+fn writes(device: &Device, bytes: usize, times: usize) -> Result<Vec<f64>, Error> {
+    let values = vec![9u8; bytes];
+    let data: DeviceBuffer<u8> = device.zeroed(bytes)?;
+    device.finish()?;
+    let raw = device.raw();
+    let staging = raw.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: bytes as u64,
+        usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
+        mapped_at_creation: true,
+    });
+    pairs(
+        PAIRS,
+        || {
+            for _ in 0..times {
+                data.write(0, &values)?.wait()?;
+            }
+            Ok(())
+        },
+        || {
+            for _ in 0..times {
+                staging
+                    .get_mapped_range_mut(..)?
+                    .slice(..)
+                    .copy_from_slice(&values);
+                staging.unmap();
+                let mut encoder = raw.create_command_encoder(&Default::default());
+                encoder.copy_buffer_to_buffer(&staging, 0, data.raw(), 0, bytes as u64);
+                let index = device.raw_queue().submit([encoder.finish()]);
+                staging.map_async(wgpu::MapMode::Write, .., |mapped| {
+                    mapped.expect("it is mapped")
+                });
+                wait(device, index)?;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Waits for the end of a submission, and for what was mapped behind it.
+fn wait(device: &Device, index: wgpu::SubmissionIndex) -> Result<(), Error> {
+    device.raw().poll(wgpu::PollType::Wait {
+        submission_index: Some(index),
+        timeout: None,
+    })?;
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! What can be known of a launch before it is submitted.
+
+use std::sync::Arc;
+
+use super::arguments::{Given, Way, check, check_aliases, describe};
+use super::grid::Groups;
+use super::{Grid, Launch, LaunchError, globals, staging, travel};
+use crate::device::{Aspect, ProfilingError};
+use crate::kernel::compile::Code;
+use crate::kernel::reflect::ArgumentKind;
+use crate::memory::BufferView;
+use crate::memory::heap::heap_of;
+use crate::print::record::HEADER_WORDS;
+
+/// The most dispatches that one launch is cut into: more would be gigabytes of commands.
+pub(super) const MOST_DISPATCHES: u64 = 1 << 20;
+
+impl Launch {
+    /// Checks the launch without submitting it. Nothing is moved, and no memory allocated but for device globals and ports
+    /// of services that are new.
+    ///
+    /// # Errors
+    /// What [`Launch::submit`] would refuse now, but for a lack of memory.
+    pub fn check(&mut self) -> Result<(), LaunchError> {
+        self.validate()?;
+        let device = Arc::clone(&self.kernel.device);
+        device.lost.check().map_err(Arc::new)?;
+        if let (Some(callee), Some(_)) = (&self.callee, &self.kernel.shared.compiled.calls) {
+            callee.ready(&self.kernel.interface().entry)?;
+        }
+        if !self.travellers.is_empty() {
+            self.explain()?;
+        }
+        if self.needs_heap() {
+            heap_of(&device)?.shared.check_held_here("a launch")?;
+        }
+        Ok(())
+    }
+
+    /// Checks what does not change by itself; once, until the launch is changed.
+    pub(crate) fn validate(&mut self) -> Result<(), LaunchError> {
+        if !self.checked {
+            self.validate_arguments()?;
+            // An argument may be the buffer of an indirect grid, too.
+            self.grid_checked = false;
+        }
+        if !self.grid_checked {
+            self.check_grid()?;
+            self.check_indirect()?;
+        }
+        (self.checked, self.grid_checked) = (true, true);
+        Ok(())
+    }
+
+    fn validate_arguments(&mut self) -> Result<(), LaunchError> {
+        if let Some(mistake) = &self.mistake {
+            return Err(mistake.clone());
+        }
+        self.check_arguments()?;
+        let interface = self.kernel.interface();
+        let name = &interface.entry;
+        let reaches_heap = self.kernel.shared.compiled.heap.is_some();
+        let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
+        let mut written = check_aliases(name, interface, &self.given, is_staged, reaches_heap)?;
+        let mut globals_written = self.globals_written;
+        if self.globals.is_none() {
+            self.globals = globals::LaunchGlobals::of(&self.kernel)?;
+        }
+        if let Some(globals) = &self.globals {
+            let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
+            (written, globals_written) =
+                globals.check_aliases(name, interface, &self.given, &is_staged, written)?;
+        }
+        (self.written, self.globals_written) = (written, globals_written);
+        self.check_immediates()?;
+        self.check_services()?;
+        self.check_options()
+    }
+
+    fn check_arguments(&self) -> Result<(), LaunchError> {
+        let interface = self.kernel.interface();
+        let name = &interface.entry;
+        let given = interface.arguments.iter().zip(&self.given);
+        let missing: Vec<_> = (given.filter(|(_, given)| given.is_none()))
+            .map(|(info, _)| info)
+            .collect();
+        let unsupported = |kind: &_| matches!(kind, ArgumentKind::Unsupported { .. });
+        if let Some(info) = missing.iter().find(|info| unsupported(&info.kind)) {
+            return Err(LaunchError::UnsupportedArgument {
+                kernel: name.clone(),
+                argument: info.name.clone(),
+                wgsl: info.kind.noun(),
+            });
+        }
+        if !missing.is_empty() {
+            return Err(LaunchError::MissingArguments {
+                kernel: name.clone(),
+                missing: describe(missing.into_iter()),
+            });
+        }
+        let table = &self.kernel.shared.compiled.table;
+        for (slot, (info, given)) in interface.arguments.iter().zip(&self.given).enumerate() {
+            let Some(given) = given else { continue };
+            let way = match given {
+                Given::Buffer { view, .. }
+                    if self.is_staged(slot, view)
+                        || (table.contains(&slot) && !view.shared.is_heap) =>
+                {
+                    Way::Copied
+                }
+                _ => Way::Direct,
+            };
+            check(&self.kernel.device, name, info, given, way)?;
+        }
+        Ok(())
+    }
+
+    fn check_immediates(&self) -> Result<(), LaunchError> {
+        let name = self.name();
+        match (&self.interface().immediates, &self.immediates) {
+            (None, None) => Ok(()),
+            (Some(layout), None) => Err(LaunchError::MissingArguments {
+                kernel: name,
+                missing: format!("its var<immediate> ({layout})"),
+            }),
+            (None, Some(_)) => Err(LaunchError::UnknownArgument {
+                kernel: name,
+                argument: "var<immediate>".into(),
+                available: describe(self.interface().arguments.iter()),
+            }),
+            (Some(layout), Some(bytes)) if bytes.len() != layout.size as usize => {
+                Err(LaunchError::UniformSize {
+                    kernel: name,
+                    argument: "var<immediate>".into(),
+                    wgsl: layout.wgsl.as_str().into(),
+                    size: layout.size,
+                    padding: layout.padding_note().into(),
+                    value: "the immediate value",
+                    value_bytes: bytes.len(),
+                })
+            }
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+
+    /// The grid, as far as it is known before the launch runs.
+    fn check_grid(&self) -> Result<(), LaunchError> {
+        let (Some(groups), _) = self.dispatches()? else {
+            return Ok(());
+        };
+        if groups.is_empty() || groups.fits_one_dispatch() {
+            return Ok(());
+        }
+        let limits = &self.kernel.device.limits;
+        if matches!(self.kernel.shared.compiled.code, Code::SpirV(_)) {
+            return Err(LaunchError::PrecompiledGrid {
+                kernel: self.name(),
+                limit: limits.max_compute_workgroups_per_dimension,
+            });
+        }
+        let dispatches = Groups::tile_count(&groups);
+        match dispatches > MOST_DISPATCHES {
+            true => Err(LaunchError::GridTooManyDispatches {
+                kernel: self.name(),
+                dispatches,
+                limit: MOST_DISPATCHES,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn check_indirect(&self) -> Result<(), LaunchError> {
+        let fits = |start: u64, bytes: u64, offset: u64| {
+            let within = (offset.checked_add(staging::GRID_BYTES)).is_some_and(|end| end <= bytes);
+            match within && start.wrapping_add(offset).is_multiple_of(4) {
+                true => Ok(()),
+                false => Err(LaunchError::Indirect {
+                    kernel: self.name(),
+                    offset,
+                    bytes,
+                }),
+            }
+        };
+        let (buffer, offset) = match &self.grid {
+            Some(Grid::IndirectElsewhere { offset }) => {
+                let mut travellers = self.travellers.iter();
+                let found = travellers.find(|traveller| traveller.slot == travel::INDIRECT);
+                return found.map_or(Ok(()), |traveller| {
+                    fits(traveller.part.offset, traveller.part.bytes, *offset)
+                });
+            }
+            Some(Grid::Indirect { buffer, offset, .. }) => (buffer, *offset),
+            _ => return Ok(()),
+        };
+        let argument = || travel::INDIRECT_NAME.to_owned();
+        let device = &self.kernel.device;
+        if !Arc::ptr_eq(device, &buffer.shared.device) {
+            return Err(LaunchError::OtherDevice {
+                kernel: self.name(),
+                argument: argument(),
+                device: device.capabilities.name.clone(),
+                other: buffer.shared.device.capabilities.name.clone(),
+            });
+        }
+        if let Some((start, end, len)) = buffer.out_of_range {
+            return Err(LaunchError::OutOfRange {
+                kernel: self.name(),
+                argument: argument(),
+                start,
+                end,
+                len,
+            });
+        }
+        fits(buffer.offset, buffer.bytes, offset)?;
+        if buffer.shared.is_heap {
+            // The counts are copied before the launch.
+            return Ok(());
+        }
+        let needed = wgpu::BufferUsages::INDIRECT;
+        if !buffer.shared.raw.usage().contains(needed) {
+            return Err(LaunchError::MissingUsage {
+                kernel: self.name(),
+                argument: argument(),
+                needed,
+            });
+        }
+        let arguments = self.interface().arguments.iter().zip(&self.given);
+        for (slot, (info, given)) in arguments.enumerate() {
+            if let Some(Given::Buffer { view, .. }) = given
+                && self.writes(slot)
+                && !self.is_staged(slot, view)
+                && view.shared.raw == buffer.shared.raw
+            {
+                return Err(LaunchError::Aliased {
+                    kernel: self.name(),
+                    first: info.name.clone(),
+                    second: argument(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the launch asks of its device beside its arguments.
+    fn check_options(&self) -> Result<(), LaunchError> {
+        let device = &self.kernel.device;
+        if self.profiled && !device.capabilities.has(Aspect::TimestampQueries) {
+            return Err(ProfilingError::Unsupported {
+                device: device.capabilities.name.clone(),
+            }
+            .into());
+        }
+        if self.kernel.shared.compiled.prints.is_none() {
+            return Ok(());
+        }
+        let options = self.print.as_ref().unwrap_or(&device.options.print);
+        let limit = (device.limits.max_storage_buffer_binding_size)
+            .min(device.limits.max_buffer_size)
+            .min(u64::from(u32::MAX))
+            .saturating_sub(HEADER_WORDS as u64 * 4);
+        match options.capacity > limit {
+            true => Err(LaunchError::PrintCapacity {
+                kernel: self.kernel.shared.name.to_string(),
+                capacity: options.capacity,
+                limit,
+            }),
+            false => Ok(()),
+        }
+    }
+}

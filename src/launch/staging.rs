@@ -1,0 +1,234 @@
+//! Arguments that the adapter cannot bind where they lie: they are copied to staging memory of the launch before it runs,
+//! and what the kernel may have written is copied back behind it, in the order of the queue and exactly the bytes that
+//! were given.
+//!
+//! One decision for slices of device buffers, parts of buffers of the context, and pointers into the heap
+//! ([`Launch::is_staged`]). An argument is staged where
+//!
+//! - it begins at an offset that the adapter does not bind;
+//! - it ends inside a word of 4 bytes in which something else follows: kernels write whole words;
+//! - it is a uniform in the heap of a kernel that reaches the heap, which wgpu would see bound twice;
+//! - it is a part of a buffer of the context, and another argument is a part of the same buffer and written: to wgpu that
+//!   is one buffer, with one use in a dispatch.
+//!
+//! Arguments in the argument table are copied anyway where they do not lie in the heap ([`table`](super::table)), and are
+//! not staged besides. The counts of an indirect grid that lie in the heap are staged, too: the kernel may have the heap
+//! bound for writing.
+
+use std::sync::Arc;
+
+use super::arguments::Given;
+use super::error::LaunchError;
+use super::{Grid, Launch, travel};
+use crate::device::queue::Recorder;
+use crate::device::{DeviceShared, unique_id};
+use crate::kernel::reflect::{ArgumentInfo, ArgumentKind};
+use crate::memory::BufferView;
+use crate::memory::buffer::{BufferShared, USAGE};
+use crate::memory::places::{Place, copy};
+use crate::memory::staging;
+
+/// Bytes of the counts of an indirect grid.
+pub(super) const GRID_BYTES: u64 = 12;
+
+impl Launch {
+    /// Whether the argument in `slot`, whose values are at `home`, is copied to staging memory while the launch runs.
+    pub(super) fn is_staged(&self, slot: usize, home: &BufferView) -> bool {
+        if home.bytes == 0 {
+            return false;
+        }
+        let limits = &self.kernel.device.limits;
+        let compiled = &self.kernel.shared.compiled;
+        let in_heap = home.shared.is_heap;
+        let reached = in_heap && compiled.heap.is_some();
+        let kind = self.interface().arguments.get(slot).map(|info| &info.kind);
+        match kind {
+            Some(ArgumentKind::Uniform { .. }) => {
+                let alignment = u64::from(limits.min_uniform_buffer_offset_alignment);
+                reached || !home.offset.is_multiple_of(alignment) || self.is_beside_written(slot)
+            }
+            Some(ArgumentKind::Storage { .. }) => {
+                if !in_heap && self.is_beside_written(slot) {
+                    return true;
+                }
+                match (compiled.table.contains(&slot), reached) {
+                    (true, _) => false,
+                    (false, true) => !home.is_bindable(4),
+                    (false, false) => !home.is_bindable(limits.min_storage_buffer_offset_alignment),
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the argument is a part of a buffer of the context of which another argument is a part, one of the two is
+    /// written, and this is not the one that is bound where it lies.
+    fn is_beside_written(&self, slot: usize) -> bool {
+        let mut travellers = self.travellers.iter().enumerate();
+        let Some((at, own)) = travellers.find(|(_, traveller)| traveller.slot == slot) else {
+            return false;
+        };
+        let mut same = (self.travellers.iter().enumerate())
+            .filter(|(_, other)| Arc::ptr_eq(&other.part.root, &own.part.root));
+        let written = same.find(|(_, other)| self.writes(other.slot));
+        written.is_some_and(|(first, _)| first != at)
+    }
+
+    /// Has memory made for what is staged. It is kept for the next submission: launches of one device run one behind the
+    /// other.
+    pub(super) fn make_staging(&mut self) -> Result<(), LaunchError> {
+        let device = Arc::clone(&self.kernel.device);
+        for slot in 0..self.given.len() {
+            let Some(Given::Buffer { view, staging, .. }) = &self.given[slot] else {
+                continue;
+            };
+            let size = match self.is_staged(slot, view) {
+                true => {
+                    let info = &self.interface().arguments[slot];
+                    Some(staged_bytes(info, view).next_multiple_of(4))
+                }
+                false => None,
+            };
+            if staging.as_ref().map(|memory| memory.raw.size()) == size {
+                continue;
+            }
+            let made = match size {
+                Some(size) => {
+                    let raw = make(&device, size)?;
+                    Some(BufferShared::new(&device, raw, unique_id(), false))
+                }
+                None => None,
+            };
+            if let Some(Given::Buffer { staging, .. }) = &mut self.given[slot] {
+                *staging = made;
+            }
+            self.bound = None;
+        }
+        if let Some(Grid::Indirect {
+            buffer, staging, ..
+        }) = &mut self.grid
+        {
+            match (buffer.shared.is_heap, &staging) {
+                (true, None) => *staging = Some(make(&device, GRID_BYTES)?),
+                (false, Some(_)) => *staging = None,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the copies to staging memory. The heap must be entered: some values lie there.
+    pub(super) fn stage_in(
+        &self,
+        queue: &mut Recorder<'_>,
+        device: &DeviceShared,
+    ) -> Result<(), LaunchError> {
+        let arguments = self.interface().arguments.iter().zip(&self.given);
+        for (slot, (info, given)) in arguments.enumerate() {
+            let Some(Given::Buffer {
+                view,
+                overwrites,
+                staging: Some(memory),
+            }) = given
+            else {
+                continue;
+            };
+            let bytes = staged_bytes(info, view);
+            staging::of(device).staged_argument(bytes);
+            clear_behind(queue, &memory.raw, 0, bytes);
+            if !(*overwrites && self.writes(slot)) {
+                let to = Place::in_buffer(&memory.raw, 0, true);
+                copy(queue, device, &view.place(), &to, bytes)?;
+            }
+        }
+        if let Some(Grid::Indirect {
+            buffer,
+            offset,
+            staging: Some(memory),
+        }) = &self.grid
+        {
+            let from = Place::in_buffer(&buffer.shared.raw, buffer.offset + offset, false);
+            let to = Place::in_buffer(memory, 0, false);
+            copy(queue, device, &from, &to, GRID_BYTES)?;
+        }
+        Ok(())
+    }
+
+    /// Records the copies of what the kernel may have written to where it belongs.
+    pub(super) fn stage_out(
+        &self,
+        queue: &mut Recorder<'_>,
+        device: &DeviceShared,
+    ) -> Result<(), LaunchError> {
+        let arguments = self.interface().arguments.iter().zip(&self.given);
+        for (slot, (info, given)) in arguments.enumerate() {
+            if let Some(Given::Buffer {
+                view,
+                staging: Some(memory),
+                ..
+            }) = given
+                && self.writes(slot)
+            {
+                let from = Place::in_buffer(&memory.raw, 0, true);
+                copy(
+                    queue,
+                    device,
+                    &from,
+                    &view.place(),
+                    staged_bytes(info, view),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel may write the argument in `slot`.
+    pub(super) fn writes(&self, slot: usize) -> bool {
+        let info = self.interface().arguments.get(slot);
+        info.is_some_and(|info| matches!(info.kind, ArgumentKind::Storage { writable: true, .. }))
+    }
+
+    /// What messages call an argument.
+    pub(super) fn argument(&self, slot: usize) -> String {
+        let info = self.interface().arguments.get(slot);
+        info.map_or_else(
+            || travel::INDIRECT_NAME.to_owned(),
+            |info| info.name.clone(),
+        )
+    }
+}
+
+/// Bytes of an argument that staging memory holds: of a uniform those that the kernel declares, however long the buffer
+/// is.
+fn staged_bytes(info: &ArgumentInfo, home: &BufferView) -> u64 {
+    match &info.kind {
+        ArgumentKind::Uniform { layout } => home.bytes.min(u64::from(layout.size)),
+        _ => home.bytes,
+    }
+}
+
+/// Records that what lies behind the last of `bytes` bytes in its word is zero: kernels see whole words.
+pub(super) fn clear_behind(
+    queue: &mut Recorder<'_>,
+    memory: &wgpu::Buffer,
+    start: u64,
+    bytes: u64,
+) {
+    if !bytes.is_multiple_of(4) {
+        let last = start + bytes / 4 * 4;
+        queue.encode(|encoder| encoder.clear_buffer(memory, last, Some(4)));
+    }
+}
+
+fn make(device: &DeviceShared, size: u64) -> Result<wgpu::Buffer, LaunchError> {
+    Ok(staging::make(
+        device,
+        "making room for an argument",
+        &wgpu::BufferDescriptor {
+            label: Some("tombolo staged argument"),
+            size,
+            usage: USAGE,
+            mapped_at_creation: false,
+        },
+    )?)
+}

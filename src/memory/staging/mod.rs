@@ -1,0 +1,375 @@
+//! Staging memory: mapped buffers through which bytes go between the host and a device, kept for the next transfer. Making
+//! one costs more than filling it: new memory has to be given pages and zeroed, and where a driver gives it back at once
+//! (a discrete GPU does) every small read pays tens of milliseconds.
+//!
+//! # How it works
+//! 1. Each direction has a shelf of its own ([`shelf`]), because wgpu maps memory either for reading or for writing.
+//! 2. *Downloads*: a transfer takes memory that is not mapped, has the device copy into it, maps it, and gives it back
+//!    unmapped.
+//! 3. *Uploads*: a transfer takes mapped memory, fills and unmaps it, has the device copy out of it, and gives it back with
+//!    the batch that does so ([`End`]). The next transfer asks for it to be mapped again, as soon as that batch is
+//!    submitted; wgpu maps it behind the batch's end, when it is polled by whoever waits or submits. Nobody polls here:
+//!    memory is asked for with locks held that callbacks of the program may want.
+//! 4. Copies within a device that need a third buffer share one ([`Staging::scratch`]): the queue is in order.
+//!
+//! Every transfer of the runtime comes here, whichever way its bytes go on, so that [`TransferStatistics`] counts all
+//! staging memory that is ever made.
+
+mod shelf;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use self::shelf::{Readiness, Shelf, size_class};
+use super::buffers::End;
+use super::{MemoryError, MemoryRoom};
+use crate::device::wait::lock;
+use crate::device::{Device, DeviceShared, capture};
+
+/// A scratch buffer beyond this many bytes is not kept.
+const KEPT_SCRATCH: u64 = 16 << 20;
+/// The smallest scratch buffer.
+const LEAST_SCRATCH: u64 = 64 << 10;
+
+/// What transfers of a device have made and used again. Counts begin with the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct TransferStatistics {
+    /// Staging buffers that were made: each is an allocation of the driver.
+    pub staging_made: u64,
+    /// Times that a transfer found a staging buffer that was kept.
+    pub staging_reused: u64,
+    /// Bytes of staging buffers that are kept now, idle or until their last transfer has ended.
+    pub staging_kept: u64,
+    /// Arguments of launches that were copied to staging memory and back, because the adapter cannot bind them where they
+    /// lie: slices that begin at an offset it does not bind, or end inside a word.
+    pub staged_arguments: u64,
+    /// Bytes of these arguments.
+    pub staged_argument_bytes: u64,
+}
+
+/// The staging memory of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    downloads: Downloads,
+    uploads: Mutex<Shelf<Upload>>,
+    scratch: Mutex<Option<wgpu::Buffer>>,
+    made: AtomicU64,
+    reused: AtomicU64,
+    staged_arguments: AtomicU64,
+    staged_argument_bytes: AtomicU64,
+}
+
+/// Memory that devices copy into and the host reads. What keeps some beyond its device (a mirror of the heap) has one of its
+/// own.
+#[derive(Debug, Default)]
+pub(crate) struct Downloads(Mutex<Shelf<wgpu::Buffer>>);
+
+/// Memory of an upload that was given back.
+struct Upload {
+    memory: wgpu::Buffer,
+    state: Using,
+}
+
+enum Using {
+    /// A batch copies out of it, and may not have ended.
+    Device(End),
+    /// It is being mapped; whether it was, as soon as that is known.
+    Mapping(Arc<Mutex<Option<bool>>>),
+}
+
+impl std::fmt::Debug for Upload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Upload").field(&self.memory.size()).finish()
+    }
+}
+
+/// The staging memory of a device.
+pub(crate) fn of(device: &DeviceShared) -> &Staging {
+    &device.memory_room.get::<MemoryRoom>().staging
+}
+
+/// Makes a buffer of the runtime's own.
+///
+/// # Errors
+/// [`MemoryError::OutOfMemory`], [`MemoryError::Refused`] with the command's name.
+pub(crate) fn make(
+    device: &DeviceShared,
+    what: &'static str,
+    descriptor: &wgpu::BufferDescriptor<'_>,
+) -> Result<wgpu::Buffer, MemoryError> {
+    let (buffer, error) = capture(&device.raw, || device.raw.create_buffer(descriptor));
+    match error {
+        None => Ok(buffer),
+        Some(error) => Err(refusal(device, what, descriptor.size, &error)),
+    }
+}
+
+/// wgpu's refusal of memory, which may be its way to say that the device is gone.
+fn refusal(
+    device: &DeviceShared,
+    what: &'static str,
+    bytes: u64,
+    error: &wgpu::Error,
+) -> MemoryError {
+    match (device.lost.check(), error) {
+        (Err(lost), _) => MemoryError::Execution(Arc::new(lost)),
+        (Ok(()), wgpu::Error::OutOfMemory { .. }) => MemoryError::OutOfMemory {
+            bytes,
+            device: device.capabilities.name.clone(),
+        },
+        (Ok(()), error) => MemoryError::Refused {
+            what,
+            message: error.to_string(),
+        },
+    }
+}
+
+impl Downloads {
+    /// A mappable buffer of at least `bytes` bytes, which is not mapped, and whether it had to be made; `most` is the
+    /// largest that the device makes. Errors are wgpu's.
+    pub(crate) fn take(&self, raw: &wgpu::Device, most: u64, bytes: u64) -> (wgpu::Buffer, bool) {
+        let kept = lock(&self.0).take(bytes, |_| Readiness::Ready);
+        let is_new = kept.is_none();
+        let memory = kept.unwrap_or_else(|| {
+            raw.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("tombolo download"),
+                size: size_class(bytes, most),
+                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        });
+        (memory, is_new)
+    }
+
+    /// Takes back what [`Self::take`] gave, unmapped.
+    pub(crate) fn give(&self, memory: wgpu::Buffer) {
+        let bytes = memory.size();
+        let gone = lock(&self.0).give(memory, bytes);
+        drop(gone);
+    }
+}
+
+impl Upload {
+    /// Asks for the memory to be mapped when the last transfer has ended, if that is submitted.
+    fn reclaim(&mut self, device: &DeviceShared) {
+        let Using::Device(end) = &self.state else {
+            return;
+        };
+        if !end.is_submitted() {
+            return;
+        }
+        let mapped = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&mapped);
+        let ((), error) = capture(&device.raw, || {
+            self.memory
+                .map_async(wgpu::MapMode::Write, .., move |result| {
+                    *lock(&told) = Some(result.is_ok());
+                });
+        });
+        if error.is_some() {
+            *lock(&mapped) = Some(false);
+        }
+        self.state = Using::Mapping(mapped);
+    }
+
+    /// Whether the memory is mapped.
+    fn readiness(&self) -> Readiness {
+        let Using::Mapping(mapped) = &self.state else {
+            return Readiness::Busy;
+        };
+        let is_mapped = *lock(mapped);
+        match is_mapped {
+            Some(true) => Readiness::Ready,
+            Some(false) => Readiness::Gone,
+            // Another thread's poll has collected the callback and not yet run it.
+            None if Arc::strong_count(mapped) > 1 => Readiness::Busy,
+            // A callback that is gone and was not run says nothing of the memory.
+            None => Readiness::Gone,
+        }
+    }
+}
+
+impl Staging {
+    fn count(&self, is_new: bool) {
+        let counter = match is_new {
+            true => &self.made,
+            false => &self.reused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A mappable buffer of at least `bytes` bytes, which is not mapped, for a device to copy into.
+    ///
+    /// # Errors
+    /// As [`make`].
+    pub(crate) fn download(
+        &self,
+        device: &DeviceShared,
+        what: &'static str,
+        bytes: u64,
+    ) -> Result<wgpu::Buffer, MemoryError> {
+        let most = device.limits.max_buffer_size;
+        let take = || self.downloads.take(&device.raw, most, bytes);
+        let ((memory, is_new), error) = capture(&device.raw, take);
+        self.count(is_new);
+        match error {
+            None => Ok(memory),
+            Some(error) => Err(refusal(device, what, bytes, &error)),
+        }
+    }
+
+    /// Takes back what [`Self::download`] gave, unmapped.
+    pub(crate) fn give_download(&self, memory: wgpu::Buffer) {
+        self.downloads.give(memory);
+    }
+
+    /// A mapped buffer of at least `bytes` bytes, which may hold anything, for the host to fill and a device to copy out
+    /// of.
+    ///
+    /// # Errors
+    /// As [`make`].
+    pub(crate) fn upload(
+        &self,
+        device: &DeviceShared,
+        what: &'static str,
+        bytes: u64,
+    ) -> Result<wgpu::Buffer, MemoryError> {
+        let kept = {
+            let mut uploads = lock(&self.uploads);
+            // All of them, so that each is mapped by the time that it is the oldest.
+            uploads.each(|kept| kept.reclaim(device));
+            uploads.take(bytes, |kept| kept.readiness())
+        };
+        self.count(kept.is_none());
+        match kept {
+            Some(kept) => Ok(kept.memory),
+            None => make(
+                device,
+                what,
+                &wgpu::BufferDescriptor {
+                    label: Some("tombolo upload"),
+                    size: size_class(bytes, device.limits.max_buffer_size),
+                    usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
+                    mapped_at_creation: true,
+                },
+            ),
+        }
+    }
+
+    /// Memory of [`Self::upload`] with `bytes` from byte `at` on, which is below 4, and zeros in the rest of their words;
+    /// unmapped.
+    ///
+    /// # Errors
+    /// As [`make`].
+    pub(crate) fn filled(
+        &self,
+        device: &DeviceShared,
+        what: &'static str,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<wgpu::Buffer, MemoryError> {
+        let end = (at + bytes.len() as u64).next_multiple_of(4);
+        let memory = self.upload(device, what, end)?;
+        let (filled, error) = capture(&device.raw, || {
+            let view = memory.get_mapped_range_mut(0..end);
+            let filled = view.map(|mut view| fill(&mut view, at, bytes));
+            memory.unmap();
+            filled.map_err(|error| error.to_string())
+        });
+        let message = match (error, filled) {
+            (None, Ok(())) => return Ok(memory),
+            (Some(error), _) => error.to_string(),
+            (None, Err(message)) => message,
+        };
+        Err(MemoryError::Refused { what, message })
+    }
+
+    /// Takes back what [`Self::upload`] gave, unmapped; nothing copies out of it after `end`.
+    pub(crate) fn give_upload(&self, memory: wgpu::Buffer, end: End) {
+        let bytes = memory.size();
+        let state = Using::Device(end);
+        let gone = lock(&self.uploads).give(Upload { memory, state }, bytes);
+        drop(gone);
+    }
+
+    /// A buffer of at least `bytes` bytes for copies and kernels of one command, which may hold anything. All commands get
+    /// the same one: it must be used with the queue held, and what a command leaves in it is not there for the next.
+    ///
+    /// # Errors
+    /// As [`make`].
+    pub(crate) fn scratch(
+        &self,
+        device: &DeviceShared,
+        bytes: u64,
+    ) -> Result<wgpu::Buffer, MemoryError> {
+        let mut scratch = lock(&self.scratch);
+        if let Some(kept) = scratch.as_ref().filter(|kept| kept.size() >= bytes) {
+            self.count(false);
+            return Ok(kept.clone());
+        }
+        self.count(true);
+        let size = size_class(bytes.max(LEAST_SCRATCH), device.limits.max_buffer_size);
+        let made = make(
+            device,
+            "a copy on a device",
+            &wgpu::BufferDescriptor {
+                label: Some("tombolo scratch"),
+                size,
+                usage: wgpu::BufferUsages::COPY_SRC
+                    | wgpu::BufferUsages::COPY_DST
+                    | wgpu::BufferUsages::STORAGE,
+                mapped_at_creation: false,
+            },
+        )?;
+        if size <= KEPT_SCRATCH {
+            *scratch = Some(made.clone());
+        }
+        Ok(made)
+    }
+
+    /// Counts an argument that a launch had to copy.
+    pub(crate) fn staged_argument(&self, bytes: u64) {
+        self.staged_arguments.fetch_add(1, Ordering::Relaxed);
+        (self.staged_argument_bytes).fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives back everything that is kept.
+    pub(crate) fn trim(&self) {
+        let downloads = lock(&self.downloads.0).clear();
+        let uploads = lock(&self.uploads).clear();
+        let scratch = lock(&self.scratch).take();
+        drop((downloads, uploads, scratch));
+    }
+}
+
+/// Writes `bytes` from byte `at` on, and nothing but zeros to the rest of the words that they lie in.
+pub(crate) fn fill(view: &mut wgpu::BufferViewMut, at: u64, bytes: &[u8]) {
+    const ZEROS: [u8; 4] = [0; 4];
+    let (at, end) = (at as usize, at as usize + bytes.len());
+    let whole = end.next_multiple_of(4);
+    view.slice(..at).copy_from_slice(&ZEROS[..at]);
+    view.slice(at..end).copy_from_slice(bytes);
+    view.slice(end..whole)
+        .copy_from_slice(&ZEROS[..whole - end]);
+}
+
+impl Device {
+    /// What transfers between the host and this device, and copies on it, have made and used again.
+    pub fn transfer_statistics(&self) -> TransferStatistics {
+        let staging = of(&self.shared);
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let scratch = lock(&staging.scratch)
+            .as_ref()
+            .map_or(0, wgpu::Buffer::size);
+        TransferStatistics {
+            staging_made: read(&staging.made),
+            staging_reused: read(&staging.reused),
+            staging_kept: lock(&staging.downloads.0).bytes()
+                + lock(&staging.uploads).bytes()
+                + scratch,
+            staged_arguments: read(&staging.staged_arguments),
+            staged_argument_bytes: read(&staging.staged_argument_bytes),
+        }
+    }
+}
