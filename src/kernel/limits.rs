@@ -21,6 +21,7 @@ pub(super) fn check_limits(device: &DeviceShared, compiled: &Compiled) -> Result
         + u64::from(compiled.prints.is_some())
         + u64::from(compiled.calls.is_some())
         + u64::from(compiled.splits_ports)
+        + u64::from(compiled.backs_off)
         + compiled
             .heap
             .map_or(0, |heap| u64::from(heap.segments + heap.device_segments))
