@@ -5,10 +5,14 @@ var<storage, read_write> tombolo_calls: array<atomic<u32>>;
 // The same words once more, for what kernels write and the host reads: requests and arguments. Where device and host
 // have one memory these are the ports themselves.
 var<storage, read_write> tombolo_posts: array<atomic<u32>>;
+// Memory without a meaning, which callers visit to let time go by where turns of loops are rationed; bound only there.
+var<storage, read_write> tombolo_backoff: array<atomic<u32>>;
 // Where the search for a free port begins: the port used last, or else one that no other invocation begins with.
 var<private> tombolo_call_port: u32 = 0xffffffffu;
 // Turns of loops that this invocation has taken for its calls.
 var<private> tombolo_call_looks: u32;
+// Where the walk of `tombolo_call_backoff` has come to.
+var<private> tombolo_call_walk: u32;
 // Not 0 once a call of this invocation has failed that was to fail the launch.
 var<private> tombolo_call_failed: u32;
 // Written by whatever waits for the host: that a kernel reaches it is how launches know.
@@ -73,10 +77,20 @@ fn tombolo_call_pause(seed: u32) {
     tombolo_call_paused = 0xffffffa7u / x;
 }
 
-// Takes as much time as it can, where turns are rationed; the body is dropped elsewhere. Lanes that need it not must
-// hardly pay for it, where nothing but the end of a loop is a branch: a processor skips the atomic of a lane that is
-// masked out, and takes its time over the others. `at` is a word that nobody reads. What stands in dollar signs is put in
-// by `kernel::calls::wgsl`.
-fn tombolo_call_calm(at: u32) {
-$calm$
+// How long the first turn of a call takes that backs off: longer when much of the ration is spent.
+fn tombolo_call_first_step() -> u32 { return 6u + min(tombolo_call_looks >> 13u, 8u); }
+
+// Lets time go by, where turns are rationed; the body is dropped elsewhere. What takes time is memory: each load waits for
+// the one before, and few caches have the place once the walk is wide. `step` says how wide, from 2^6 to 2^20 lines of 64
+// bytes: the first turns take about as long as a call does, later ones ten times that. Lanes that need not wait hardly
+// pay, where nothing but the end of a loop is a branch: a processor skips the loads of a lane that is masked out. What
+// stands in dollar signs is put in by `kernel::calls::wgsl`.
+fn tombolo_call_backoff(step: u32) {
+    let shift = 32u - min(step, 20u);
+    var walk = tombolo_call_walk;
+$walk$
+    tombolo_call_walk = walk;
 }
+
+// Next to always 0, which nobody can know: the walk has to be made.
+fn tombolo_call_walked() -> u32 { return select(0u, 1u, tombolo_call_walk == 0xffffffffu); }

@@ -23,6 +23,7 @@ $head$ {
     let most = tombolo_call_most();
     let search = $search$;
     var port = tombolo_call_first_port(ports);
+    var step = tombolo_call_first_step();
     var look = 0u;
     var over = false;
     loop {
@@ -52,8 +53,8 @@ $arguments$
         }
         var done = false;
 $posted$
-        // Turns that begin, and the last one that only ends.
-        look = tombolo_call_turn(look, 2u);
+        // This turn, and the last ones of the two loops inside, which only end them.
+        look = tombolo_call_turn(look, 3u);
         if held {
             if done {
                 tombolo_call_fence();

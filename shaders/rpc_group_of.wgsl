@@ -30,6 +30,7 @@ $head$ {
         let records = min((max(room, 1u) - 1u) / max($words$u, 1u), room / $result_words$u);
         var port = 0u;
         var request = 0u;
+        var step = tombolo_call_first_step();
         var look = 0u;
         var base = 0u;
         if slot == 0u {
@@ -67,7 +68,9 @@ $head$ {
                         port = (port + 1u) % ports;
                         if look >= calm {
                             // All ports are taken until the server comes round, and turns may be rationed.
-                            tombolo_call_calm(first + port * stride + 3u);
+                            tombolo_call_backoff(step);
+                            step += 1u;
+                            look += tombolo_call_walked();
                         }
                     }
                     look = tombolo_call_turn(look, 1u);
@@ -134,6 +137,8 @@ $results$
                 tombolo_call_fence();
                 atomicStore(&tombolo_calls[locks + port], 0u);
             }
+            // This turn, and the last ones of the three loops inside, which only end them.
+            look = tombolo_call_turn(look, 4u);
             if more == 0u {
                 break;
             }

@@ -38,9 +38,11 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     tombolo_call_publish(requests + port, request);
     let held = true;
     var done = false;
+    var step = tombolo_call_first_step();
     var look = 0u;
 $wait$
-    tombolo_call_looks += look;
+    // And the last turns of the two loops, which only end them.
+    tombolo_call_looks += tombolo_call_turn(look, 2u);
     if done {
         tombolo_call_fence();
         reply.status = atomicLoad(&tombolo_calls[(*s).results]);

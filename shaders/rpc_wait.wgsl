@@ -1,6 +1,7 @@
-        // Only lanes whose call is posted wait, and for nobody but the server. First they look again and again; on
-        // adapters that ration turns they take their time then.
+        // Those whose call is posted wait, for nobody but the server: first they look again and again; on adapters that
+        // ration turns they take more and more time then. Those who have found no port for a while let time go by as well.
         var waits = held;
+        let seeks = !held && look >= calm;
         let soon = select(most, min(most, look + calm), calm < most);
         loop {
             if !waits {
@@ -26,15 +27,19 @@
             tombolo_call_pause(look);
         }
         loop {
-            if !waits || look >= most {
+            if !(waits || seeks) || look >= most {
                 break;
             }
-            tombolo_call_calm(arguments + 3u);
-            look = tombolo_call_turn(look, 1u);
+            tombolo_call_backoff(step);
+            step += 1u;
+            look = tombolo_call_turn(look, 1u + tombolo_call_walked());
             // What this processor holds of the word is older than what the host has written.
             tombolo_call_fence();
             if atomicLoad(&tombolo_calls[replies + port]) == request {
-                done = true;
+                done = waits;
+                break;
+            }
+            if seeks {
                 break;
             }
             if atomicLoad(&tombolo_calls[4]) != 0u {

@@ -107,6 +107,8 @@ pub(crate) struct DeviceShared {
     pub(crate) globals_room: Room,
     /// What the launch room keeps for the device.
     pub(crate) launch_room: Room,
+    /// What the room of calls keeps for the device.
+    pub(crate) calls_room: Room,
     /// Whom to tell, in the launch room, that a buffer is gone.
     pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
 }

@@ -369,6 +369,7 @@ fn assemble(
         buffers_room: rooms.buffers,
         globals_room: Room::default(),
         launch_room: Room::default(),
+        calls_room: Room::default(),
         buffer_gone: OnceLock::new(),
     };
     super::exit::watch();

@@ -94,9 +94,14 @@ impl RuntimeBindings {
         self.at(7)
     }
 
+    /// What the kernel visits to let time go by while it waits for an answer.
+    pub(crate) fn backoff(&self) -> ResourceBinding {
+        self.at(8)
+    }
+
     /// A segment of the heap.
     pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
-        self.at(8 + index)
+        self.at(9 + index)
     }
 
     /// Several segments of the heap, or what lies behind them: parts of the allocation table.

@@ -89,6 +89,8 @@ pub(crate) struct Compiled {
     pub(crate) counts_turns: bool,
     /// What it posts has memory of its own.
     pub(crate) splits_ports: bool,
+    /// It visits memory to let time go by while it waits for them.
+    pub(crate) backs_off: bool,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
 }
@@ -412,6 +414,7 @@ pub(crate) fn compile(
         waits: call_use.waits,
         counts_turns: counted,
         splits_ports: call_use.calls && options.heap.splits_ports,
+        backs_off: call_use.backs_off,
         bindings,
     })
 }

@@ -59,6 +59,7 @@ fn bindings(device: &DeviceShared, compiled: &Compiled) -> Vec<Check> {
         + u64::from(compiled.prints.is_some())
         + u64::from(compiled.calls.is_some())
         + u64::from(compiled.splits_ports)
+        + u64::from(compiled.backs_off)
         + compiled.heap.map_or(0, |heap| {
             let (tables, of_device) = heap.tables;
             u64::from(heap.segments + heap.device_segments + tables + u32::from(of_device))
@@ -66,6 +67,7 @@ fn bindings(device: &DeviceShared, compiled: &Compiled) -> Vec<Check> {
         + u64::from(compiled.table_rows() > 0)
         + u64::from(compiled.globals_binding().is_some())
         - compiled.table.len() as u64;
+    let asks = (compiled.heap).is_some_and(|heap| heap.tables != (0, false));
     let in_segments = (compiled.heap).is_some_and(|heap| heap.segments + heap.device_segments > 1);
     let texture = |stores: bool| {
         count(compiled, |kind| match kind {
@@ -92,9 +94,14 @@ fn bindings(device: &DeviceShared, compiled: &Compiled) -> Vec<Check> {
             "storage buffers",
             storage,
             limits.max_storage_buffers_per_shader_stage.into(),
-            match in_segments {
-                false => "put several arrays into one buffer",
-                true => {
+            match (asks, in_segments) {
+                (true, _) => {
+                    "each segment of the shared heap is one of them, and another one that says what is allocated there, and \
+                     so with the device's own memory: put several arrays into one buffer, allocate less there, or \
+                     switch checked_allocations off"
+                }
+                (false, false) => "put several arrays into one buffer",
+                (false, true) => {
                     "each segment of the shared heap and of the device's own memory is one of them: put several \
                      arrays into one buffer, or allocate less there"
                 }

@@ -49,6 +49,8 @@ pub(crate) enum Source {
     Calls,
     /// What the kernel posts there, where that has memory of its own.
     Posts,
+    /// What it visits to let time go by while it waits for an answer.
+    Backoff,
 }
 
 /// Bytes of the uniform that tells where the heap lies, for a kernel that binds so many segments of the
@@ -151,6 +153,10 @@ pub(super) fn plan_groups(
     if compiled.splits_ports {
         let at = compiled.bindings.posts();
         wanted.push((at.group, at.binding, Source::Posts, storage(false, 4)));
+    }
+    if compiled.backs_off {
+        let at = compiled.bindings.backoff();
+        wanted.push((at.group, at.binding, Source::Backoff, storage(false, 4)));
     }
     for (index, argument) in compiled.interface.arguments.iter().enumerate() {
         if compiled.table.contains(&index) {

@@ -100,6 +100,7 @@ impl Device {
             waits: false,
             counts_turns: false,
             splits_ports: false,
+            backs_off: false,
             // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
             bindings: RuntimeBindings::none(),
         };

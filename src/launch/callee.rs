@@ -7,6 +7,7 @@ use super::{Launch, LaunchError};
 use crate::device::DeviceShared;
 use crate::device::follower::Follower;
 use crate::kernel::calls::CallSet;
+use crate::rpc::Backoff;
 
 /// The ports of a device, as its kernels are given them.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct KernelPorts {
     pub calls: wgpu::Buffer,
     /// What kernels post, where that is a memory of its own.
     pub posts: Option<(u64, wgpu::Buffer)>,
+    /// What they visit to let time go by, where they do.
+    pub backoff: Option<Arc<Backoff>>,
 }
 
 /// Who calls.
@@ -57,6 +60,16 @@ impl Launch {
         }
         let mailbox = self.mailbox.as_ref()?;
         Some(((mailbox.id, mailbox.buffer()?), mailbox.posts()))
+    }
+
+    /// The memory to bind for kernels that let time go by while they wait.
+    pub(super) fn backoff(&self) -> Option<(u64, &wgpu::Buffer)> {
+        let backoff = match (&self.kernel_ports, &self.mailbox) {
+            (Some(ports), _) => ports.backoff.as_ref(),
+            (None, Some(mailbox)) => mailbox.backoff(),
+            (None, None) => None,
+        };
+        backoff.map(|backoff| (backoff.id, &backoff.buffer))
     }
 
     /// Whether the callee has what the kernel calls, and ports for it.

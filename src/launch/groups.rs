@@ -268,6 +268,12 @@ impl Launch {
                         push_buffer(binding, id, posts, 0, posts.size());
                     }
                 }
+                Source::Backoff => {
+                    if let Some((id, backoff)) = self.backoff() {
+                        buffers.push(id);
+                        push_buffer(binding, id, backoff, 0, backoff.size());
+                    }
+                }
                 Source::Grid => {
                     if let Some((ring, generation)) = ring {
                         push_buffer(binding, RING_ID | generation, ring, 0, GRID_BYTES);
@@ -343,7 +349,8 @@ pub(super) fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Ve
                 | Source::Globals
                 | Source::Print
                 | Source::Calls
-                | Source::Posts => 0,
+                | Source::Posts
+                | Source::Backoff => 0,
             })
             .collect()
     };

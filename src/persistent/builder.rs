@@ -25,10 +25,13 @@ use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 const LEAST_PAYLOAD: usize = 28;
 /// The most ports: places in the bell.
 pub(super) const MAX_PORTS: usize = 1 << 15;
+/// The most devices whose kernels may call.
+const MAX_CALLERS: usize = 16;
 /// The most lanes that serve calls by themselves.
 const MAX_LANES: usize = 64;
-/// Turns of loops that a call may take by default on adapters without a budget: some seconds' worth.
-const TURNS: u32 = 1 << 28;
+/// Turns of loops that a call may take by default on adapters without a budget: a second on a software adapter, and so
+/// less than a lease that serves no calls may take before it is stuck.
+const TURNS: u32 = 1 << 25;
 /// Turns after which a lease ends on such an adapter: before the count comes to its end.
 const MOST: u32 = 1 << 31;
 /// Turns of a ration that are kept for the end of a lease and for what a compiler may add.
@@ -170,7 +173,7 @@ impl PersistentKernelBuilder {
     }
 
     /// Lets all loops of one call take at most so many turns together; a call that takes more is ended, and fails with
-    /// [`CallError::TooManyTurns`](crate::CallError::TooManyTurns). So no handler keeps the device for good. Default: 2^28, or half of the adapter's loop
+    /// [`CallError::TooManyTurns`](crate::CallError::TooManyTurns). So no handler keeps the device for good. Default: 2^25, or half of the adapter's loop
     /// budget where there is one; seven eighths of that are possible there. Fewer make for longer leases.
     pub fn turns(mut self, turns: u32) -> Self {
         self.turns = Some(turns);
@@ -215,6 +218,15 @@ impl PersistentKernelBuilder {
                 ports: self.ports,
                 limit: MAX_PORTS,
             });
+        }
+        if self.callers > MAX_CALLERS {
+            return Err(ServerError::Callers {
+                callers: self.callers,
+                limit: MAX_CALLERS,
+            });
+        }
+        if self.handlers.is_empty() {
+            return Err(ServerError::NoHandlers);
         }
         let handlers = server::declarations(&self.program, &self.handlers).map_err(fault)?;
         let mut payload = LEAST_PAYLOAD;
@@ -279,7 +291,7 @@ impl PersistentKernelBuilder {
         let frame = match self.callers {
             0 => Frame::new(&device.shared, layout, lanes)?,
             areas => {
-                let framed = Frame::with_callers(&device.shared, layout, lanes, areas.min(16));
+                let framed = Frame::with_callers(&device.shared, layout, lanes, areas);
                 framed.map_err(|error| no_callers(error.to_string()))?
             }
         };

@@ -23,8 +23,8 @@ use crate::kernel::{Constants, KernelError, KernelOptions, Program};
 use crate::launch::callee::{Callee, Caller, KernelPorts};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
-use crate::rpc::Patience;
 use crate::rpc::port::layout::PortLayout;
+use crate::rpc::{Backoff, Patience};
 
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
 const LOCAL_PORTS: usize = 512;
@@ -108,12 +108,14 @@ impl Callers {
                 "{most} devices call it already; PersistentKernelBuilder::callers allows more"
             )));
         }
+        let backoff = Backoff::of(device).map_err(|error| out_of_reach(error.to_string()))?;
         let patience = Patience::of(device, None);
         let calls = block.area(device, areas.len(), patience);
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.map_err(|error| out_of_reach(error.to_string()))?,
             posts: None,
+            backoff,
         });
         areas.push((device.id, Arc::clone(&ports)));
         Ok(ports)
@@ -182,10 +184,12 @@ impl Callers {
             launch = launch.shared_services(Arc::clone(services));
         }
         launch.validate()?;
+        let backoff = Backoff::of(shared).map_err(|error| refused(error.to_string()))?;
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.raw().clone(),
             posts: (posts.as_ref()).map(|posts| (unique_id(), posts.raw().clone())),
+            backoff,
         });
         Ok(Local {
             ports,

@@ -70,6 +70,17 @@ pub enum ServerError {
         /// The limit.
         limit: usize,
     },
+    /// The server was given no handler: nobody could ever call it.
+    #[error("the server has no handlers: name at least one function of the program")]
+    NoHandlers,
+    /// More devices than can be are to call.
+    #[error("kernels of {callers} other devices: choose from 0 to {limit}")]
+    Callers {
+        /// The number that was wanted.
+        callers: usize,
+        /// The most that is possible.
+        limit: usize,
+    },
     /// The number of ports is out of range.
     #[error("{ports} ports: choose from 1 to {limit}")]
     Ports {

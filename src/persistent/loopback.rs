@@ -2,7 +2,6 @@
 //! without one.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -105,6 +104,9 @@ impl HostServerBuilder {
     /// # Errors
     /// [`ServerError`].
     pub fn start(self) -> Result<HostServer, ServerError> {
+        if self.functions.is_empty() {
+            return Err(ServerError::NoHandlers);
+        }
         let empty = Program::new("loopback", "")?;
         let (mut handlers, mut served, mut payload) = (Vec::new(), HashMap::new(), 28);
         for (signature, arguments, result, serve) in self.functions {
@@ -170,12 +172,10 @@ impl Dispatch for Desk {
         match self.0.get(&opcode) {
             None => CallStatus::Unknown,
             Some((words, _)) if *words != arguments.len() => CallStatus::Malformed,
-            Some((_, serve)) => {
-                match catch_unwind(AssertUnwindSafe(|| serve(arguments, results))) {
-                    Ok(()) => CallStatus::Done,
-                    Err(_) => CallStatus::Panicked,
-                }
-            }
+            Some((_, serve)) => match crate::rpc::guard::guarded(|| serve(arguments, results)) {
+                Some(()) => CallStatus::Done,
+                None => CallStatus::Panicked,
+            },
         }
     }
 }

@@ -8,7 +8,7 @@ use super::error::ServiceError;
 use super::handler::Handler;
 use super::idle::IdlePolicy;
 use super::port::layout::{MAX_PAYLOAD, MAX_PORTS};
-use super::provided::Provided;
+use super::provided::{Provided, outlive_file_size_limit};
 use super::services::{Function, HostServices, Serve, Shared};
 use super::statistics::Counters;
 use super::stream::{CallStream, Session, StreamOpener};
@@ -17,6 +17,9 @@ use crate::kernel::calls::{CallDeclaration, CallSet, Signature};
 
 /// The least payload of a port, in bytes a direction.
 pub(super) const LEAST_PAYLOAD: usize = 112;
+
+/// The most server threads: each has counters for every function.
+const MAX_THREADS: usize = 256;
 
 /// Functions of the host that kernels may call, in the making; from [`HostServices::builder`].
 #[must_use = "nothing is served until `start` is called"]
@@ -165,9 +168,15 @@ impl HostServicesBuilder {
         self
     }
 
-    /// Sets the number of server threads (default 1). Several make sense for functions that take long.
+    /// Sets the number of server threads (default 1, at most 256). Several make sense for functions that take long.
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads.max(1);
+        if !(1..=MAX_THREADS).contains(&threads) {
+            self.mistake.get_or_insert(ServiceError::Threads {
+                threads,
+                limit: MAX_THREADS,
+            });
+        }
+        self.threads = threads;
         self
     }
 
@@ -231,7 +240,10 @@ impl HostServicesBuilder {
             // On failure the services are dropped, which stops the threads that exist.
             let thread = std::thread::Builder::new()
                 .name(format!("tombolo calls {index}"))
-                .spawn(move || shared.run(index))
+                .spawn(move || {
+                    outlive_file_size_limit();
+                    shared.run(index)
+                })
                 .map_err(|error| ServiceError::Thread {
                     message: error.to_string(),
                 })?;

@@ -1,10 +1,10 @@
 //! What a server thread does with a call: finds its function, runs it, and counts.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::guard::guarded;
 use super::port::layout::MAX_PAYLOAD;
 use super::port::protocol::CallStatus;
 use super::port::server::Dispatch;
@@ -120,9 +120,9 @@ impl Window<'_> {
 
 /// Runs a function of the program, which may panic.
 fn attempt(serve: &Call, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
-    match catch_unwind(AssertUnwindSafe(|| serve(arguments, results))) {
-        Ok(()) => CallStatus::Done,
-        Err(_) => CallStatus::Panicked,
+    match guarded(|| serve(arguments, results)) {
+        Some(()) => CallStatus::Done,
+        None => CallStatus::Panicked,
     }
 }
 

@@ -42,6 +42,14 @@ pub enum ServiceError {
         /// The most that is possible.
         limit: usize,
     },
+    /// The number of server threads is out of range.
+    #[error("{threads} server threads: choose from 1 to {limit}")]
+    Threads {
+        /// The number that was wanted.
+        threads: usize,
+        /// The most that is possible.
+        limit: usize,
+    },
     /// A folder that kernels should be granted cannot be.
     #[error("`{}` cannot be granted to kernels: {message}", folder.display())]
     Root {

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Weak};
 
+use super::backoff::Backoff;
 use super::desk::Desk;
 use super::port::client::Client;
 use super::port::layout::{BUDGET, CALM, LINE, PATIENCE, PortLayout};
@@ -28,6 +29,7 @@ pub(crate) struct Mailbox {
     owner: Owner,
     server: Server<Memory>,
     sessions: Sessions,
+    backoff: Option<Arc<Backoff>>,
 }
 
 enum Owner {
@@ -126,7 +128,7 @@ impl Patience {
     /// Of callers that wait for nothing while they run: a port that is taken stays so.
     pub fn of_slices(device: &DeviceShared, ports: usize) -> Self {
         Self {
-            call: 2 * ports as u32 + 16,
+            call: 3 * ports as u32 + 16,
             calm: u32::MAX,
             ..Self::of(device, None)
         }
@@ -171,7 +173,12 @@ impl Mailbox {
             }),
         };
         let server = Server::new(memory, layout, is_alone);
-        Ok(Self::of_device(device, server, patience))
+        Ok(Self::of_device(
+            device,
+            server,
+            patience,
+            Backoff::of(device)?,
+        ))
     }
 
     /// Ports that a device has to itself while a kernel runs; requests leave, and answers arrive, between launches.
@@ -189,24 +196,31 @@ impl Mailbox {
             layout,
             is_alone,
         );
-        Ok(Self::of_device(device, server, patience))
+        let backoff = Backoff::of(device).map_err(|error| error.to_string())?;
+        Ok(Self::of_device(device, server, patience, backoff))
     }
 
-    fn of_device(device: &Arc<DeviceShared>, server: Server<Memory>, patience: Patience) -> Self {
+    fn of_device(
+        device: &Arc<DeviceShared>,
+        server: Server<Memory>,
+        patience: Patience,
+        backoff: Option<Arc<Backoff>>,
+    ) -> Self {
         let words = server.words();
         for (word, value) in patience.words() {
             words.store(word, value);
         }
-        Self::new(Owner::Device(Arc::downgrade(device)), server)
+        Self::new(Owner::Device(Arc::downgrade(device)), server, backoff)
     }
 
-    fn new(owner: Owner, server: Server<Memory>) -> Self {
+    fn new(owner: Owner, server: Server<Memory>, backoff: Option<Arc<Backoff>>) -> Self {
         let layout = server.layout();
         Self {
             id: unique_id(),
             owner,
             sessions: Sessions::new(layout.ports, layout.payload),
             server,
+            backoff,
         }
     }
 
@@ -216,6 +230,7 @@ impl Mailbox {
         Self::new(
             Owner::Host(owner),
             Server::new(Memory::Host(words), layout, is_alone),
+            None,
         )
     }
 
@@ -260,6 +275,11 @@ impl Mailbox {
             Memory::Split(split) => Some((split.id, split.posts.buffer())),
             Memory::Live(_) | Memory::Sliced(_) | Memory::Host(_) => None,
         }
+    }
+
+    /// What kernels visit to let time go by, where they do.
+    pub fn backoff(&self) -> Option<&Arc<Backoff>> {
+        self.backoff.as_ref()
     }
 
     /// What carries the ports to and from their device, where they are not in live memory.

@@ -1,20 +1,23 @@
 //! Calls from kernels to the host: ports, and the services behind them.
 //!
 //! - [`port`]: the protocol, and both of its ends over any words.
-//! - [`mailbox`]: ports in the memory of a device.
+//! - [`mailbox`]: ports in the memory of a device; [`backoff`]: memory in which callers wait on devices that ration turns.
 //! - [`services`]: registered functions and the threads that serve them (at a [`desk`]), put together by [`builder`]; [`loopback`]
 //!   calls them without a device; [`handler`] turns words into the arguments
 //!   of a Rust function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to
 //!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`bell`] wakes it,
-//!   [`statistics`] counts.
+//!   [`statistics`] counts,
+//!   [`guard`] catches what functions of the program panic with.
 //! - [`provided`]: the functions that come with the runtime.
 //!
 //! What kernels need is made by `kernel::calls`.
 
+mod backoff;
 pub(crate) mod bell;
 mod builder;
 mod desk;
 mod error;
+pub(crate) mod guard;
 mod handler;
 mod idle;
 mod loopback;
@@ -30,6 +33,7 @@ mod stream;
 // Of which `bell` is made; loom has others of the same names.
 use std::sync;
 
+pub(crate) use backoff::Backoff;
 pub(crate) use bell::Bell;
 pub(crate) use mailbox::{Mailbox, Patience};
 pub(crate) use services::Shared as Services;

@@ -34,6 +34,32 @@ fn functions_are_served() {
     assert_eq!(loopback.call("note", &[7], MINUTE), Ok(vec![]));
 }
 
+/// What a function panics with may panic when it is dropped; the one thread that serves lives on.
+#[test]
+fn panics_may_panic_when_they_are_dropped() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new(Bomb));
+        }
+    }
+    let services = HostServices::builder()
+        .call("fn bomb()", || -> () {
+            std::panic::resume_unwind(Box::new(Bomb))
+        })
+        .call("fn sum(a: u32, b: u32) -> u32", u32::wrapping_add)
+        .start()
+        .unwrap();
+    let mut loopback = services.loopback();
+    for _ in 0..3 {
+        assert_eq!(
+            loopback.call("bomb", &[], MINUTE),
+            Err(CallStatus::Panicked)
+        );
+        assert_eq!(loopback.call("sum", &[1, 2], MINUTE), Ok(vec![3]));
+    }
+}
+
 #[test]
 fn groups_are_served_and_hostile_ones_refused() {
     use crate::kernel::calls::{GROUP, opcode};
@@ -251,6 +277,11 @@ fn mistakes_are_told_at_the_start() {
                 limit: 65_536
             }
         );
+    }
+    for threads in [0, 257, usize::MAX] {
+        let error = HostServices::builder().threads(threads).start();
+        let limit = 256;
+        assert_eq!(error.unwrap_err(), ServiceError::Threads { threads, limit });
     }
     let error = HostServices::builder()
         .payload(1 << 20)

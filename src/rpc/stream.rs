@@ -1,13 +1,12 @@
 //! Streams: calls of any length. A stream holds its port from its opening to its end, and what is put into it and
 //! got from it goes through that port in packets.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 
+use super::guard::guarded;
 use super::handler::{put, take};
 use super::port::protocol::CallStatus;
 
@@ -227,12 +226,6 @@ impl Drop for Sessions {
 
 fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<(u32, Box<dyn Session>)>> {
     slot.session.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What `run` gives, or `None` if it panics.
-fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
-    let ran: Result<T, Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(run));
-    ran.ok()
 }
 
 #[cfg(test)]

@@ -121,15 +121,7 @@ impl Suite {
                 let name = format!("{}::{name}", short(&adapter.name));
                 self.trials.push(Trial::test(name, move || {
                     let fixture = fixture(&context, index, &opened)?;
-                    let mut result = attempt(|| run(&fixture));
-                    for _ in 1..ATTEMPTS {
-                        if !fixture.is_lavapipe() || !has_run_out(&result) {
-                            break;
-                        }
-                        eprintln!("ran out of turns while the machine was busy; once more");
-                        result = attempt(|| run(&fixture));
-                    }
-                    result
+                    attempt(|| run(&fixture))
                 }));
             }
         }
@@ -195,17 +187,6 @@ fn fixture(
     });
     *slot = Some(Arc::clone(&fixture));
     Ok(fixture)
-}
-
-/// How often a case is run that runs out of turns.
-const ATTEMPTS: u32 = 4;
-
-/// Whether a case failed because a kernel had used up the turns that lavapipe has for all of its loops, or a call the time
-/// it may wait there. That depends on how long the machine keeps a server from its processor: it is told, as it has to be,
-/// and is not what the case is about.
-fn has_run_out(result: &Result<(), Failed>) -> bool {
-    let text = (result.as_ref().err()).and_then(|failed| failed.message());
-    text.is_some_and(|text| text.contains("LoopCut {") || text.contains("status: TimedOut"))
 }
 
 fn attempt(test: impl FnOnce()) -> Result<(), Failed> {

@@ -74,6 +74,7 @@ mod private_arrays;
 mod ranges;
 mod rpc;
 mod rpc_groups;
+mod rpc_patience;
 mod rpc_split;
 mod rpc_streams;
 mod segment_lists;
@@ -184,6 +185,7 @@ fn main() -> std::process::ExitCode {
         private_arrays::CASES,
         rpc::CASES,
         rpc_groups::CASES,
+        rpc_patience::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
         segments::CASES,

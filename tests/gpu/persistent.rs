@@ -395,6 +395,14 @@ fn a_handler_that_never_ends_is_ended(f: &Fixture) {
         );
         assert_eq!(next.call_timeout(&(x,), MINUTE).unwrap(), x + 1);
     }
+    drop(server);
+    // By default, too, before the lease is taken for stuck.
+    let server = start(builder(&f.device, source).handler("spin").handler("next"));
+    let spin = server.function::<(u32,), u32>("spin").unwrap();
+    let error = spin.call_timeout(&(7,), MINUTE).unwrap_err();
+    assert!(matches!(error, CallError::TooManyTurns { .. }), "{error}");
+    let next = server.function::<(u32,), u32>("next").unwrap();
+    assert_eq!(next.call_timeout(&(7,), MINUTE).unwrap(), 8);
     let mut add = kernel(f, ADD).launch();
     let sums = f.device.buffer(&[0u32; 64]).unwrap();
     add = add.buffer("sums", &sums).invocations(64);

@@ -378,7 +378,19 @@ fn programs_without_the_handler_are_refused(f: &Fixture) {
         matches!(error, ServerError::Ports { ports: 0, .. }),
         "{error}"
     );
+    for callers in [17, usize::MAX] {
+        let error = builder(&f.device, MIX).handler("mix").callers(callers);
+        let error = error.start().unwrap_err();
+        assert!(
+            matches!(error, ServerError::Callers { callers: of, limit: 16 } if of == callers),
+            "{error}"
+        );
+    }
+    let error = builder(&f.device, MIX).start().unwrap_err();
+    assert!(matches!(error, ServerError::NoHandlers), "{error}");
     let blind = f.open(|options| options.live_memory = false);
+    let error = builder(&blind, MIX).start().unwrap_err();
+    assert!(matches!(error, ServerError::NoHandlers), "{error}");
     let server = builder(&blind, MIX).handler("mix").start().unwrap();
     assert_eq!(server.tier(), tombolo::Tier::Sliced);
 }

@@ -20,7 +20,8 @@ const SEALED: [&str; 4] = [
     "tombolo_group_add",
     "tombolo_group_take",
 ];
-const CALM: &str = "tombolo_call_calm";
+const BACKOFF: &str = "tombolo_backoff";
+const BACK_OFF: &str = "tombolo_call_backoff";
 const PAUSE: &str = "tombolo_call_pause";
 
 pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
@@ -49,6 +50,7 @@ pub(crate) fn complete(
     let bound = [
         (PORTS, bindings.calls()),
         (POSTS, bindings.posts()),
+        (BACKOFF, bindings.backoff()),
         (STATUS, bindings.status()),
     ];
     for (name, binding) in bound {
@@ -82,7 +84,7 @@ pub(crate) fn complete(
     }
     let functions = module.functions.iter_mut().map(|(_, function)| function);
     for function in functions.filter(|_| !rations) {
-        if matches!(function.name.as_deref(), Some(CALM | PAUSE)) {
+        if matches!(function.name.as_deref(), Some(BACK_OFF | PAUSE)) {
             function.expressions.clear();
             function.named_expressions.clear();
             function.local_variables.clear();
@@ -102,6 +104,8 @@ pub(crate) struct CallUse {
     pub reports: bool,
     /// It waits for answers while it runs.
     pub waits: bool,
+    /// It visits memory to let time go by.
+    pub backs_off: bool,
 }
 
 /// What an entry point does with functions of the host.
@@ -112,5 +116,6 @@ pub(crate) fn uses(module: &Module, info: &ModuleInfo, entry: usize) -> CallUse 
         calls: reaches(PORTS),
         reports: reaches(STATUS),
         waits: reaches(WAITS),
+        backs_off: reaches(BACKOFF),
     }
 }

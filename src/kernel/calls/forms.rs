@@ -94,7 +94,7 @@ struct Parts<'t> {
 const PATIENCE: &str = "most";
 /// Calls that are begun and streams hold a port until they are collected or closed, perhaps by the invocation that
 /// looks for a port here: it looks at each a few times, and not until one is free.
-const FEW_LOOKS: &str = "4u * ports + 64u";
+const FEW_LOOKS: &str = "6u * ports + 64u";
 /// What stands in place of waiting where nobody waits: the port is given back, and is free once the call is served.
 const LEAVE: &str = "
         if held {
@@ -106,7 +106,9 @@ const LEAVE: &str = "
         }
         if !over && look >= calm {
             // All ports are taken until the server comes round, and turns may be rationed.
-            tombolo_call_calm(arguments + 3u);
+            tombolo_call_backoff(step);
+            step += 1u;
+            look += tombolo_call_walked();
         }";
 /// The same for a call that is collected later: the port is kept, and its ticket lies in it.
 const BEGUN: &str = "

@@ -296,18 +296,34 @@ fn only_entry_points_that_call_need_the_ports() {
             calls,
             reports,
             waits,
+            backs_off: false,
         };
-        let special = crate::kernel::specialize::specialize(
-            &program,
-            entry,
-            &Constants::new(),
-            None,
-            naga::valid::Capabilities::all(),
-            u64::MAX,
-            &crate::kernel::heap_setup::HeapSetup::default(),
-        )
-        .unwrap();
-        assert_eq!(special.calls, expected, "{entry}");
+        // Whoever waits for an answer or looks for a port visits the memory, where turns are rationed.
+        for (rations, splits_ports) in [(false, false), (true, false), (true, true)] {
+            let expected = CallUse {
+                backs_off: calls && rations && entry != "patient",
+                ..expected
+            };
+            let heap = crate::kernel::heap_setup::HeapSetup {
+                rations,
+                splits_ports,
+                ..Default::default()
+            };
+            let special = crate::kernel::specialize::specialize(
+                &program,
+                entry,
+                &Constants::new(),
+                None,
+                naga::valid::Capabilities::all(),
+                u64::MAX,
+                &heap,
+            )
+            .unwrap();
+            assert_eq!(
+                special.calls, expected,
+                "{entry}, {rations}, {splits_ports}"
+            );
+        }
     }
 }
 

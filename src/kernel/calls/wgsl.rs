@@ -16,11 +16,12 @@ const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
 const GROUPS: &str = include_str!("../../../shaders/rpc_group.wgsl");
 const STREAMS: &str = include_str!("../../../shaders/rpc_stream.wgsl");
 
-/// What a caller does that takes its time, and how often. Not in a loop: the turns of loops are what it saves.
-const CALM: &str = "
-    atomicAdd(&tombolo_calls[at], 1u); atomicAdd(&tombolo_calls[at], 3u);
-    atomicAdd(&tombolo_calls[at], 5u); atomicAdd(&tombolo_calls[at], 7u);";
-const CALM_TIMES: usize = 16;
+/// One load of the walk by which a caller lets time go by, and how many there are in a turn. Not in a loop: the turns of
+/// loops are what it saves. The places are those of a linear congruential generator (Numerical Recipes, 2nd edition,
+/// section 7.1), whose upper bits are the random ones.
+const LOAD: &str = "
+    walk = walk * 1664525u + 1013904223u + atomicLoad(&tombolo_backoff[(walk >> shift) << 4u]);";
+const LOADS: usize = 64;
 
 /// The most words that one function takes or gives: each is a line of the kernel.
 const MOST_WORDS: usize = 1024;
@@ -353,8 +354,8 @@ pub(crate) fn appendix(
         ),
     };
     let origin = mentions.first().map_or(0..0, |mention| mention.at.clone());
-    let calm = CALM.repeat(CALM_TIMES);
-    appendix.add(&COMMON.replace("$calm$", &calm), origin.clone());
+    let walk = LOAD.repeat(LOADS);
+    appendix.add(&COMMON.replace("$walk$", &walk), origin.clone());
     appendix.add(&prelude, origin.clone());
     for (name, code) in STATUSES {
         if !declares(&stream, name) {

@@ -22,7 +22,10 @@ pub enum RootMode {
 /// it is named here.
 ///
 /// Folders are opened when they are granted, and everything below is reached through them (by the crate cap-std), so
-/// that no name leads out: not by `..`, not by a link, not while somebody moves folders about.
+/// that no name leads out: not by `..`, not by a symbolic link, not while somebody moves folders about. A hard link is none
+/// of these but one more name of a file, and the system does not say which came first: what has a name below a granted folder
+/// is granted, wherever else it has one. Grant for writing only folders in which nobody makes such names whom the program
+/// would not let write the files.
 ///
 /// ```
 /// # use tombolo::FileAccess;
@@ -33,6 +36,7 @@ pub struct FileAccess {
     pub(super) roots: Vec<Root>,
     pub(super) streams: [Option<Stream>; 3],
     pub(super) open_files: usize,
+    pub(super) quota: u64,
 }
 
 pub(super) struct Root {
@@ -54,6 +58,7 @@ impl FileAccess {
             roots: Vec::new(),
             streams: [None, None, None],
             open_files: 64,
+            quota: u64::MAX,
         }
     }
 
@@ -135,6 +140,14 @@ impl FileAccess {
     /// How many files may be open at once (default 64, at most 4,096).
     pub fn open_files(mut self, most: usize) -> Self {
         self.open_files = most.clamp(1, MOST);
+        self
+    }
+
+    /// How many bytes may be written to files, all together and for as long as the services live (default: no limit); then
+    /// the status is [`FileStatus::Full`](crate::FileStatus::Full). What is written over counts, too, and nothing is given
+    /// back for what is truncated. Streams do not count.
+    pub fn quota(mut self, bytes: u64) -> Self {
+        self.quota = bytes;
         self
     }
 }

@@ -10,6 +10,7 @@ use super::folder::OpenOptions;
 use super::open_file::{
     APPEND, CREATE, Handle, NEW, Open, READ, Reply, TRUNCATE, WRITE, advanced, reply,
 };
+use super::quota::Quota;
 use super::slab::Slab;
 use super::status::FileStatus;
 use super::streams::Stream;
@@ -57,6 +58,7 @@ pub(super) struct Files {
     roots: Vec<Root>,
     streams: [Option<Stream>; 3],
     open: Mutex<Slab<Arc<Open>>>,
+    quota: Arc<Quota>,
     door: Arc<Door>,
     texts: Arc<Texts>,
 }
@@ -116,6 +118,7 @@ impl Files {
             roots: access.roots,
             streams: access.streams,
             open: Mutex::new(Slab::new(access.open_files)),
+            quota: Arc::new(Quota::new(access.quota)),
             door,
             texts,
         }
@@ -259,6 +262,7 @@ impl Files {
             file: file.into_std(),
             cursor: Mutex::new(0),
             mode,
+            quota: Arc::clone(&self.quota),
         };
         let handle = lock(&self.open).insert(Arc::new(open));
         handle.ok_or(FileStatus::TooMany)

@@ -6,7 +6,7 @@
 //! - [`door`]: the one way from services into the shared heap.
 //! - [`slab`]: handles that are not valid again once they were given back.
 //! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is what the program grants,
-//!   and [`folder`] what the system has of folders.
+//!   [`quota`] how much of it, and [`folder`] what the system has of folders.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
 //! Everything that a kernel gives is checked, whatever it is, and answered with a status.
@@ -18,6 +18,7 @@ mod folder;
 mod machine;
 mod memory;
 mod open_file;
+mod quota;
 mod slab;
 mod status;
 mod streams;
@@ -25,6 +26,8 @@ mod streams;
 mod tests;
 #[cfg(test)]
 mod tests_others;
+#[cfg(test)]
+mod tests_room;
 mod texts;
 
 use std::sync::{Arc, OnceLock};
@@ -32,6 +35,8 @@ use std::sync::{Arc, OnceLock};
 use self::door::Door;
 use self::machine::Exit;
 use self::texts::Texts;
+
+pub(super) use self::quota::outlive_file_size_limit;
 
 pub use self::access::{FileAccess, RootMode};
 pub use self::status::{FileStatus, FreeStatus};

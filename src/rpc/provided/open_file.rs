@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::door::CHUNK;
 use super::folder::{read_at, write_at};
+use super::quota::Quota;
 use super::status::FileStatus;
 use super::streams::Stream;
 use crate::device::wait::lock;
@@ -25,6 +26,7 @@ pub(super) struct Open {
     pub file: File,
     pub cursor: Mutex<u64>,
     pub mode: u32,
+    pub quota: Arc<Quota>,
 }
 
 /// What a handle stands for.
@@ -126,13 +128,20 @@ impl Handle<'_> {
             while let Some(bytes) = next() {
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
+                    if !appends && let Err(status) = advanced(start, done + rest.len()) {
+                        return (status, done);
+                    }
+                    let granted = open.quota.take(rest.len());
+                    if granted == 0 {
+                        return (FileStatus::Full, done);
+                    }
+                    let part = &rest[..granted];
                     let written = match appends {
-                        true => (&open.file).write(rest),
-                        false => match advanced(start, done + rest.len()) {
-                            Ok(_) => write_at(&open.file, rest, start + done as u64),
-                            Err(status) => return (status, done),
-                        },
+                        true => (&open.file).write(part),
+                        false => write_at(&open.file, part, start + done as u64),
                     };
+                    let used = *written.as_ref().unwrap_or(&0);
+                    open.quota.give_back(granted - used.min(granted));
                     match written {
                         Ok(0) => return (FileStatus::Full, done),
                         Ok(len) => {

@@ -114,6 +114,16 @@ fn fuzz_targets(workspace: &Workspace) -> Command {
     check
 }
 
+/// All kinds of work at once in a program that a panic ends, also where the runtime or wgpu would contain it. Nothing of
+/// the other builds serves this one, since dependencies are compiled to abort as well.
+fn without_unwinding(workspace: &Workspace) -> Command {
+    let mut command = workspace.cargo();
+    command.args(["run", "--quiet", "--locked", "--package", "tombolo"]);
+    command.args(["--profile", "abort", "--example", "stress"]);
+    command.args(["--", "--rounds", "50"]);
+    command
+}
+
 /// How long every operation is tried from eight threads: enough for each to meet each, since the long runs and the
 /// sanitizers are `cargo xtask stress`.
 const STRESS_MINUTES: f64 = 0.5;
@@ -170,6 +180,11 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             STRESS_MINUTES,
             &[],
         )
+    })?;
+    step("no panic, where each would end the process", || {
+        let mut command = without_unwinding(workspace);
+        stress::environment(workspace, provided)?.apply(&mut command);
+        process::run(&mut command)
     })?;
     for run in runs(provided) {
         step(&run.title(), || run.execute(workspace, provided))?;

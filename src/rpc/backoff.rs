@@ -1,0 +1,75 @@
+//! Memory that callers visit to let time go by, on devices that ration turns of loops. A turn costs the same whatever stands
+//! in it, so a caller that waits does in each what takes long: a walk of loads that wait for each other, wide enough that
+//! caches do not have the places (`shaders/rpc.wgsl`).
+
+use std::sync::{Arc, Mutex};
+
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, LiveError, capture, unique_id};
+
+/// Bytes of the widest walk of `tombolo_call_backoff`: 2^20 lines.
+const WIDEST: u64 = 64 << 20;
+/// With less there is no walk to speak of.
+const LEAST: u64 = 64 << 10;
+
+/// The memory of one device.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    /// For the bind-group cache.
+    pub(crate) id: u64,
+    pub(crate) buffer: wgpu::Buffer,
+}
+
+/// What the device keeps.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Option<Arc<Backoff>>>);
+
+impl Backoff {
+    /// That of `device`, where its kernels visit it; all ports of a device share one. Where there is too little memory for
+    /// the widest walk it is less, and callers wait less long: places beyond the end are the last one.
+    ///
+    /// # Errors
+    /// There is no memory at all.
+    pub(crate) fn of(device: &DeviceShared) -> Result<Option<Arc<Self>>, LiveError> {
+        let capabilities = &device.capabilities;
+        if !capabilities.needs_loop_guard() {
+            return Ok(None);
+        }
+        let mut kept = lock(&device.calls_room.get::<Kept>().0);
+        if let Some(known) = &*kept {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let limits = &device.limits;
+        let most = limits
+            .max_storage_buffer_binding_size
+            .min(limits.max_buffer_size);
+        let mut size = WIDEST.min(most);
+        loop {
+            let descriptor = wgpu::BufferDescriptor {
+                label: Some("tombolo backoff"),
+                size,
+                usage: wgpu::BufferUsages::STORAGE,
+                mapped_at_creation: false,
+            };
+            let (buffer, error) = capture(&device.raw, || device.raw.create_buffer(&descriptor));
+            match error {
+                None => {
+                    let id = unique_id();
+                    let made = Arc::new(Self { id, buffer });
+                    return Ok(Some(Arc::clone(kept.insert(made))));
+                }
+                Some(wgpu::Error::OutOfMemory { .. }) if size / 4 >= LEAST => {
+                    log::warn!(
+                        "{}: no {size} bytes for callers to back off in; calls are given up sooner",
+                        capabilities.name
+                    );
+                    size /= 4;
+                }
+                Some(wgpu::Error::OutOfMemory { .. }) => {
+                    return Err(LiveError::OutOfMemory { size });
+                }
+                Some(error) => return Err(LiveError::Hal(error.to_string())),
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What the program gives to be run, and what becomes of its panics: they end no thread of the runtime.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What `run` gives, or `None` if it panics, also with something that panics when it is dropped.
+pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(value) => Some(value),
+        Err(payload) => {
+            if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                // Its destructor could panic in turn, and so on for ever.
+                std::mem::forget(another);
+            }
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Panics when it is dropped, with another of its kind.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new(Bomb));
+        }
+    }
+
+    #[test]
+    fn payloads_may_panic_when_they_are_dropped() {
+        assert_eq!(guarded(|| 7), Some(7));
+        assert_eq!(
+            guarded(|| std::panic::resume_unwind(Box::new(Bomb))),
+            None::<()>
+        );
+    }
+}

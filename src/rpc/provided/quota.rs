@@ -1,0 +1,44 @@
+//! How much may be written to files: by the program's quota, and by the limit that the system has for the process.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that may still be written.
+#[derive(Debug)]
+pub(super) struct Quota(AtomicU64);
+
+impl Quota {
+    pub fn new(bytes: u64) -> Self {
+        Self(AtomicU64::new(bytes))
+    }
+
+    /// Takes up to `wanted` bytes; how many.
+    pub fn take(&self, wanted: usize) -> usize {
+        let most = wanted as u64;
+        let left = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            Some(left - left.min(most))
+        });
+        // The update never refuses; it gives what was there before. No more than `wanted`, which is a `usize`.
+        left.unwrap_or_default().min(most) as usize
+    }
+
+    /// Gives back what was not written.
+    pub fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// Has this thread be told by an error when a file reaches the size that the system allows (`RLIMIT_FSIZE`), and not end the
+/// process: the signal waits for the thread, and goes with it.
+pub(in crate::rpc) fn outlive_file_size_limit() {
+    #[cfg(unix)]
+    #[allow(unsafe_code)]
+    // SAFETY: the set is this function's own, `sigemptyset` initialises it before anything reads it, and the last argument
+    // may be null.
+    unsafe {
+        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGXFSZ);
+        // Can only fail for a first argument that is none.
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+    }
+}
