@@ -75,7 +75,11 @@ pub struct DeviceOptions {
     /// What pointers are tested for, where they are tested: with it (default: without), that the whole value lies in one live
     /// allocation, and an index behind a pointer within the allocation; so pointers to freed memory are found, those past
     /// an end, and those between allocations. It costs a load for each pointer, a quarter of the heap's bytes on the host,
-    /// and as much on the device. Without it, that the value lies in what the heap has grown to.
+    /// and as much on the device; and storage bindings, one for each segment of the heap and one for the device's own memory,
+    /// so that a kernel may need more than the device has ([`KernelError::Limit`](crate::KernelError::Limit)). Memory that a
+    /// host function allocates and hands to the kernel that called it may be found freed, if other memory was freed there
+    /// before the launch. Not every driver bears with it: lavapipe of Mesa 22.3 crashes in its own code on a kernel with
+    /// variables in two bind groups. Without it, that the value lies in what the heap has grown to.
     pub checked_allocations: bool,
     /// When loops are guarded against adapters that end them silently.
     pub loop_guard: LoopGuardPolicy,
