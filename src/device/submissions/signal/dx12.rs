@@ -5,7 +5,7 @@ use wgpu::hal::Device as _;
 use wgpu::hal::api::Dx12;
 use wgpu::hal::dx12::{Device, Fence, Queue};
 
-use super::SignalApi;
+use super::fence::SignalApi;
 
 impl SignalApi for Dx12 {
     fn is_usable(_fence: &Fence) -> bool {

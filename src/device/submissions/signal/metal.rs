@@ -8,7 +8,7 @@ use wgpu::hal;
 use wgpu::hal::api::Metal;
 use wgpu::hal::metal::{Device, Fence, Queue};
 
-use super::SignalApi;
+use super::fence::SignalApi;
 use crate::device::submissions::waiting::Pace;
 
 impl SignalApi for Metal {

@@ -3,7 +3,7 @@
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan::Fence;
 
-use super::SignalApi;
+use super::fence::SignalApi;
 
 impl SignalApi for Vulkan {
     fn is_usable(fence: &Fence) -> bool {
