@@ -19,6 +19,9 @@ mod port;
 #[path = "../../src/rpc/handler.rs"]
 mod handler;
 
+#[path = "../../src/rpc/guard.rs"]
+mod guard;
+
 #[allow(dead_code)]
 #[path = "../../src/rpc/stream.rs"]
 mod stream;
