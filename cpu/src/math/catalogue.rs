@@ -12,7 +12,7 @@ pub type Binary<'l, L> = fn(F<'l, L>, F<'l, L>) -> F<'l, L>;
 
 macro_rules! unary {
     ($($name:ident = $room:ident, $reference:expr;)*) => {
-        /// The names that [`unary`] knows.
+        /// The names that `unary` knows.
         pub const UNARY: &[&str] = &[$(stringify!($name)),*];
 
         /// A function of one argument.

@@ -1,0 +1,134 @@
+//! Atomic operations. Memory of a work-group needs no indivisible ones: one thread runs the whole group.
+
+use cranelift_codegen::ir::{
+    self, AtomicRmwOp, BlockArg, InstBuilder, MemFlagsData, condcodes::IntCC,
+};
+
+use super::{
+    Emitter,
+    memory::{aligned, integer},
+};
+use crate::compile::{
+    error::{Result, internal},
+    ir::{Atomic, AtomicFunction as F, Base, Type},
+};
+
+impl Emitter<'_> {
+    pub(super) fn atomic(&mut self, atomic: &Atomic) -> Result<()> {
+        let ty = self.program.ty(atomic.result);
+        let address = self.address(&atomic.place)?;
+        let address = self.whole(address);
+        let value = self.value(atomic.value)?;
+        let compare = match atomic.compare {
+            Some(compare) => Some(self.value(compare)?),
+            None => None,
+        };
+        let old = if atomic.place.base == Base::WorkGroup {
+            self.exchange_alone(ty, atomic.function, address, value, compare)
+        } else if ty.is_float() && atomic.function == F::Add {
+            self.add_float(ty, address, value)
+        } else {
+            self.exchange(ty, atomic.function, address, value, compare)?
+        };
+        self.values[atomic.result] = old.into();
+        if let (Some(exchanged), Some(compare)) = (atomic.exchanged, compare) {
+            let (old, compare) = (self.as_bits(ty, old), self.as_bits(ty, compare));
+            let equal = self.b.ins().icmp(IntCC::Equal, old, compare);
+            self.values[exchanged] = equal.into();
+        }
+        Ok(())
+    }
+
+    /// Exchanges memory that other threads may change. Returns what was there.
+    fn exchange(
+        &mut self,
+        ty: Type,
+        function: F,
+        address: ir::Value,
+        value: ir::Value,
+        compare: Option<ir::Value>,
+    ) -> Result<ir::Value> {
+        let value = self.as_bits(ty, value);
+        let op = match function {
+            F::Add => AtomicRmwOp::Add,
+            F::Sub => AtomicRmwOp::Sub,
+            F::And => AtomicRmwOp::And,
+            F::Or => AtomicRmwOp::Or,
+            F::Xor => AtomicRmwOp::Xor,
+            F::MinS => AtomicRmwOp::Smin,
+            F::MinU => AtomicRmwOp::Umin,
+            F::MaxS => AtomicRmwOp::Smax,
+            F::MaxU => AtomicRmwOp::Umax,
+            F::Exchange => AtomicRmwOp::Xchg,
+            F::CompareExchange => {
+                let compare =
+                    compare.ok_or_else(|| internal("an exchange without a comparison"))?;
+                let compare = self.as_bits(ty, compare);
+                let old = self.b.ins().atomic_cas(aligned(), address, compare, value);
+                return Ok(self.of_bits(ty, old));
+            }
+        };
+        let old = self
+            .b
+            .ins()
+            .atomic_rmw(integer(ty), aligned(), op, address, value);
+        Ok(self.of_bits(ty, old))
+    }
+
+    /// Adds a float, as often as somebody else was faster.
+    fn add_float(&mut self, ty: Type, address: ir::Value, value: ir::Value) -> ir::Value {
+        let bits = integer(ty);
+        let first = self.b.ins().atomic_load(bits, aligned(), address);
+        let again = self.b.create_block();
+        let done = self.b.create_block();
+        let expected = self.b.append_block_param(again, bits);
+        let old = self.b.append_block_param(done, bits);
+        self.b.ins().jump(again, &[BlockArg::Value(first)]);
+        self.b.switch_to_block(again);
+        let before = self.of_bits(ty, expected);
+        let sum = self.b.ins().fadd(before, value);
+        let sum = self.as_bits(ty, sum);
+        let seen = self.b.ins().atomic_cas(aligned(), address, expected, sum);
+        let taken = self.b.ins().icmp(IntCC::Equal, seen, expected);
+        let seen = [BlockArg::Value(seen)];
+        self.b.ins().brif(taken, done, &seen, again, &seen);
+        self.b.switch_to_block(done);
+        self.of_bits(ty, old)
+    }
+
+    /// Exchanges memory that only this thread reaches. Returns what was there.
+    fn exchange_alone(
+        &mut self,
+        ty: Type,
+        function: F,
+        address: ir::Value,
+        value: ir::Value,
+        compare: Option<ir::Value>,
+    ) -> ir::Value {
+        let flags = MemFlagsData::trusted();
+        let old = self.b.ins().load(super::register(ty), flags, address, 0);
+        let new = match function {
+            F::Add if ty.is_float() => self.b.ins().fadd(old, value),
+            F::Add => self.b.ins().iadd(old, value),
+            F::Sub => self.b.ins().isub(old, value),
+            F::And => self.b.ins().band(old, value),
+            F::Or => self.b.ins().bor(old, value),
+            F::Xor => self.b.ins().bxor(old, value),
+            F::MinS => self.b.ins().smin(old, value),
+            F::MinU => self.b.ins().umin(old, value),
+            F::MaxS => self.b.ins().smax(old, value),
+            F::MaxU => self.b.ins().umax(old, value),
+            F::Exchange => value,
+            F::CompareExchange => match compare {
+                Some(compare) => {
+                    let (a, b) = (self.as_bits(ty, old), self.as_bits(ty, compare));
+                    let equal = self.b.ins().icmp(IntCC::Equal, a, b);
+                    self.b.ins().select(equal, value, old)
+                }
+                None => value,
+            },
+        };
+        self.b.ins().store(flags, new, address, 0);
+        old
+    }
+}

@@ -1,0 +1,228 @@
+//! Control flow that is the same for all lanes: branches and jumps.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{
+    AbiParam, Block as ClifBlock, InstBuilder, MemFlagsData, Signature, condcodes::IntCC, types,
+};
+use cranelift_frontend::{Switch, Variable as ClifVariable};
+
+use super::{Emitter, Target};
+use crate::compile::{
+    abi::{Group, POLL_SHARES, POLL_STOP, POLL_WAITS},
+    error::{Result, internal},
+    ir::{Block, Case, Scope, Value},
+    passes::trips::Poll,
+};
+
+/// Passes of a loop that waits, between calls of the runtime: some dozens of nanoseconds.
+const PASSES_WAITING: u32 = 32;
+
+/// Passes of a loop that works and may wait, between calls of the runtime.
+const PASSES_SHARING: u32 = 256;
+
+impl Emitter<'_> {
+    pub(super) fn branch(
+        &mut self,
+        condition: Value,
+        accept: &Block,
+        reject: &Block,
+    ) -> Result<()> {
+        let condition = self.value(condition)?;
+        let then = self.b.create_block();
+        let otherwise = self.b.create_block();
+        let end = self.b.create_block();
+        self.b.ins().brif(condition, then, &[], otherwise, &[]);
+        self.arm(then, accept, end)?;
+        self.arm(otherwise, reject, end)?;
+        self.b.switch_to_block(end);
+        Ok(())
+    }
+
+    /// Emits a block of its own that ends at `end`.
+    fn arm(&mut self, start: ClifBlock, block: &Block, end: ClifBlock) -> Result<()> {
+        self.b.switch_to_block(start);
+        self.block(block)?;
+        self.b.ins().jump(end, &[]);
+        Ok(())
+    }
+
+    pub(super) fn switch(
+        &mut self,
+        selector: Value,
+        cases: &[Case],
+        default: &Block,
+    ) -> Result<()> {
+        let selector = self.value(selector)?;
+        let mut switch = Switch::new();
+        let otherwise = self.b.create_block();
+        let end = self.b.create_block();
+        let mut arms = Vec::new();
+        for case in cases {
+            let arm = self.b.create_block();
+            for &value in &case.selectors {
+                switch.set_entry(value.into(), arm);
+            }
+            arms.push(arm);
+        }
+        switch.emit(&mut self.b, selector, otherwise);
+        for (case, arm) in cases.iter().zip(arms) {
+            self.arm(arm, &case.body, end)?;
+        }
+        self.arm(otherwise, default, end)?;
+        self.b.switch_to_block(end);
+        Ok(())
+    }
+
+    pub(super) fn scope(&mut self, scope: Scope, body: &Block) -> Result<()> {
+        let end = self.b.create_block();
+        self.targets.insert(
+            scope,
+            Target {
+                end,
+                continuing: None,
+            },
+        );
+        self.block(body)?;
+        self.b.ins().jump(end, &[]);
+        self.b.switch_to_block(end);
+        Ok(())
+    }
+
+    pub(super) fn repeat(&mut self, scope: Scope, body: &Block, continuing: &Block) -> Result<()> {
+        let start = self.b.create_block();
+        let next = self.b.create_block();
+        let end = self.b.create_block();
+        self.targets.insert(
+            scope,
+            Target {
+                end,
+                continuing: Some(next),
+            },
+        );
+        let passes = self
+            .polling
+            .contains_key(&scope)
+            .then(|| self.new_counter());
+        self.b.ins().jump(start, &[]);
+        self.b.switch_to_block(start);
+        self.block(body)?;
+        self.b.ins().jump(next, &[]);
+        self.b.switch_to_block(next);
+        self.block(continuing)?;
+        match (self.polling.get(&scope), passes) {
+            (Some(Poll::Waits), Some(passes)) => {
+                self.poll_after(passes, PASSES_WAITING, POLL_WAITS)
+            }
+            (Some(Poll::Shares), Some(passes)) => {
+                self.poll_after(passes, PASSES_SHARING, POLL_SHARES)
+            }
+            (Some(_), _) => self.poll_stop(),
+            (None, _) => {}
+        }
+        self.b.ins().jump(start, &[]);
+        self.b.switch_to_block(end);
+        Ok(())
+    }
+
+    pub(super) fn exit(&mut self, scope: Scope) -> Result<()> {
+        let target = self.targets.get(&scope);
+        let end = target
+            .ok_or_else(|| internal("a way out of a scope that is not open"))?
+            .end;
+        self.b.ins().jump(end, &[]);
+        self.dead_block();
+        Ok(())
+    }
+
+    pub(super) fn go_on(&mut self, scope: Scope) -> Result<()> {
+        let target = self.targets.get(&scope);
+        let next = target.and_then(|target| target.continuing);
+        let next = next.ok_or_else(|| internal("a continue of a loop that is not open"))?;
+        self.b.ins().jump(next, &[]);
+        self.dead_block();
+        Ok(())
+    }
+
+    /// Begins a block that nothing reaches: what is emitted behind a jump goes there, and away.
+    pub(super) fn dead_block(&mut self) {
+        let dead = self.b.create_block();
+        self.b.switch_to_block(dead);
+    }
+
+    /// A variable that counts passes, from zero.
+    fn new_counter(&mut self) -> ClifVariable {
+        let passes = self.b.declare_var(types::I32);
+        let zero = self.int32(0);
+        self.b.def_var(passes, zero);
+        passes
+    }
+
+    /// Looks at the stop word; calls the runtime if it is set.
+    fn poll_stop(&mut self) {
+        let stop = self.group_field(types::I64, offset_of!(Group, stop));
+        // Somebody else writes the word, so that the load is no candidate for anything but itself.
+        let word = self
+            .b
+            .ins()
+            .atomic_load(types::I32, MemFlagsData::trusted(), stop);
+        let called = self.b.create_block();
+        let goes_on = self.b.create_block();
+        self.b.set_cold_block(called);
+        self.b.ins().brif(word, called, &[], goes_on, &[]);
+        self.call_poll(called, goes_on, POLL_STOP);
+    }
+
+    /// Counts a pass; calls the runtime after so many.
+    fn poll_after(&mut self, passes: ClifVariable, limit: u32, reason: u32) {
+        let count = self.b.use_var(passes);
+        let count = self.b.ins().iadd_imm_s(count, 1);
+        self.b.def_var(passes, count);
+        let called = self.b.create_block();
+        let goes_on = self.b.create_block();
+        self.b.set_cold_block(called);
+        let limit = i64::from(limit);
+        let reached = self
+            .b
+            .ins()
+            .icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, count, limit);
+        self.b.ins().brif(reached, called, &[], goes_on, &[]);
+        self.b.switch_to_block(called);
+        let zero = self.int32(0);
+        self.b.def_var(passes, zero);
+        let block = self.b.create_block();
+        self.b.ins().jump(block, &[]);
+        self.call_poll(block, goes_on, reason);
+    }
+
+    /// In `called`, calls the runtime, and returns if it says so. Goes on in `goes_on`.
+    fn call_poll(&mut self, called: ClifBlock, goes_on: ClifBlock, reason: u32) {
+        let returns = self.b.create_block();
+        self.b.set_cold_block(returns);
+        self.b.switch_to_block(called);
+        let function = self.group_field(types::I64, offset_of!(Group, poll));
+        let signature = self.poll_signature();
+        let reason = self.int32(reason);
+        let arguments = [self.group, reason];
+        let call = self.b.ins().call_indirect(signature, function, &arguments);
+        let result = self.b.inst_results(call)[0];
+        let stops = self.b.ins().icmp_imm_u(IntCC::NotEqual, result, 0);
+        self.b.ins().brif(stops, returns, &[], goes_on, &[]);
+        self.b.switch_to_block(returns);
+        self.return_stopped();
+        self.b.switch_to_block(goes_on);
+    }
+
+    fn poll_signature(&mut self) -> cranelift_codegen::ir::SigRef {
+        if let Some(known) = self.poll_signature {
+            return known;
+        }
+        let mut signature = Signature::new(self.convention);
+        signature.params.push(AbiParam::new(types::I64));
+        signature.params.push(AbiParam::new(types::I32));
+        signature.returns.push(AbiParam::new(types::I32));
+        let signature = self.b.import_signature(signature);
+        self.poll_signature = Some(signature);
+        signature
+    }
+}

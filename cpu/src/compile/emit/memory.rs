@@ -1,0 +1,252 @@
+//! Loads and stores.
+
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, condcodes::IntCC, types};
+
+use super::{Emitter, fixed, register};
+use crate::compile::{
+    abi::{BoundResource, Group},
+    error::Result,
+    ir::{Access, Base, Count, Leaf, Place, Step, Type},
+};
+
+/// An address: a register and a constant.
+#[derive(Clone, Copy)]
+pub(super) struct Address {
+    pub(super) base: ir::Value,
+    pub(super) offset: u32,
+    /// Whether scalars lie there as kernels lay them out
+    own: bool,
+    /// Whether nobody writes there while the kernel runs
+    constant: bool,
+}
+
+impl Emitter<'_> {
+    pub(super) fn load(&mut self, place: &Place, leaves: &[Leaf], access: Access) -> Result<()> {
+        let address = self.address(place)?;
+        for leaf in leaves {
+            let ty = self.program.ty(leaf.value);
+            let at = self.displaced(address, leaf.offset);
+            let value = match access {
+                Access::Atomic if is_atomic(ty) => self.load_atomic(ty, at),
+                _ => self.load_scalar(ty, at),
+            };
+            self.values[leaf.value] = value.into();
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(&mut self, place: &Place, leaves: &[Leaf], access: Access) -> Result<()> {
+        let address = self.address(place)?;
+        for leaf in leaves {
+            let ty = self.program.ty(leaf.value);
+            let value = self.value(leaf.value)?;
+            let at = self.displaced(address, leaf.offset);
+            match access {
+                Access::Atomic if is_atomic(ty) => self.store_atomic(ty, value, at),
+                _ => self.store_scalar(ty, value, at),
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of a place. Indices are limited to what there is, if the policy is to check them.
+    pub(super) fn address(&mut self, place: &Place) -> Result<Address> {
+        let (base, constant) = match place.base {
+            Base::Binding(at) => {
+                let constant = self.program.bindings[at.first].constant;
+                let entry = self.buffer(at)?;
+                let field = std::mem::offset_of!(BoundResource, address);
+                (self.buffer_field(entry, types::I64, field), constant)
+            }
+            Base::WorkGroup => {
+                let field = std::mem::offset_of!(Group, workgroup);
+                (self.group_field(types::I64, field), false)
+            }
+            Base::Immediates => {
+                let field = std::mem::offset_of!(Group, immediates);
+                (self.group_field(types::I64, field), true)
+            }
+            Base::Table(table) => {
+                let field = std::mem::offset_of!(Group, tables);
+                let tables = self.group_field(types::I64, field);
+                let offset = i64::from(self.table_offsets[table]);
+                (self.b.ins().iadd_imm_s(tables, offset), true)
+            }
+            Base::Slot(slot) => {
+                let frame = self.frame();
+                let offset = i64::from(self.slot_offset(slot));
+                (self.b.ins().iadd_imm_s(frame, offset), false)
+            }
+        };
+        let mut base = base;
+        for step in &place.steps {
+            let offset = self.step(step)?;
+            base = self.b.ins().iadd(base, offset);
+        }
+        Ok(Address {
+            base,
+            offset: place.offset,
+            own: place.base.is_own(),
+            constant,
+        })
+    }
+
+    /// Bytes that an index adds to an address.
+    fn step(&mut self, step: &Step) -> Result<ir::Value> {
+        let mut index = self.value(step.index)?;
+        if self.options.checks_bounds {
+            let last = match step.count {
+                Count::Fixed(count) => self.int32(count - 1),
+                Count::Bound(at) => {
+                    let entry = self.buffer(at)?;
+                    let field = std::mem::offset_of!(BoundResource, last);
+                    self.buffer_field(entry, types::I32, field)
+                }
+            };
+            index = self.b.ins().umin(index, last);
+        }
+        let index = self.b.ins().uextend(types::I64, index);
+        Ok(if step.stride.is_power_of_two() {
+            let shift = i64::from(step.stride.trailing_zeros());
+            self.b.ins().ishl_imm_u(index, shift)
+        } else {
+            self.b.ins().imul_imm_s(index, i64::from(step.stride))
+        })
+    }
+
+    /// An address some bytes further on, with an offset that instructions can hold.
+    fn displaced(&mut self, address: Address, bytes: u32) -> Address {
+        let offset = u64::from(address.offset) + u64::from(bytes);
+        if let Ok(small) = i32::try_from(offset) {
+            return Address {
+                offset: small as u32,
+                ..address
+            };
+        }
+        Address {
+            base: self.b.ins().iadd_imm_s(address.base, offset as i64),
+            offset: 0,
+            ..address
+        }
+    }
+
+    fn load_scalar(&mut self, ty: Type, at: Address) -> ir::Value {
+        let flags = if at.constant { fixed() } else { plain() };
+        let offset = at.offset as i32;
+        match ty {
+            Type::Bool => {
+                let word = self.b.ins().load(types::I32, flags, at.base, offset);
+                self.b.ins().icmp_imm_u(IntCC::NotEqual, word, 0)
+            }
+            Type::F16 if !at.own => {
+                let bits = self.b.ins().uload16(types::I32, flags, at.base, offset);
+                self.half_from_bits(bits)
+            }
+            _ => self.b.ins().load(register(ty), flags, at.base, offset),
+        }
+    }
+
+    fn store_scalar(&mut self, ty: Type, value: ir::Value, at: Address) {
+        let offset = at.offset as i32;
+        match ty {
+            Type::Bool => {
+                let word = self.b.ins().uextend(types::I32, value);
+                self.b.ins().store(plain(), word, at.base, offset);
+            }
+            Type::F16 if !at.own => {
+                let bits = self.half_bits(value);
+                self.b.ins().istore16(plain(), bits, at.base, offset);
+            }
+            _ => {
+                self.b.ins().store(plain(), value, at.base, offset);
+            }
+        }
+    }
+
+    /// Loads a scalar from memory that only kernels lay out.
+    pub(super) fn load_own(&mut self, ty: Type, base: ir::Value, offset: u32) -> ir::Value {
+        let at = Address {
+            base,
+            offset,
+            own: true,
+            constant: false,
+        };
+        self.load_scalar(ty, at)
+    }
+
+    /// Stores a scalar to memory that only kernels lay out.
+    pub(super) fn store_own(&mut self, ty: Type, value: ir::Value, base: ir::Value, offset: u32) {
+        let at = Address {
+            base,
+            offset,
+            own: true,
+            constant: false,
+        };
+        self.store_scalar(ty, value, at);
+    }
+
+    fn load_atomic(&mut self, ty: Type, at: Address) -> ir::Value {
+        let address = self.whole(at);
+        let bits = self.b.ins().atomic_load(integer(ty), aligned(), address);
+        self.of_bits(ty, bits)
+    }
+
+    fn store_atomic(&mut self, ty: Type, value: ir::Value, at: Address) {
+        let address = self.whole(at);
+        let bits = self.as_bits(ty, value);
+        self.b.ins().atomic_store(aligned(), bits, address);
+    }
+
+    /// An address in one register.
+    pub(super) fn whole(&mut self, at: Address) -> ir::Value {
+        match at.offset {
+            0 => at.base,
+            offset => self.b.ins().iadd_imm_s(at.base, i64::from(offset)),
+        }
+    }
+
+    /// A number as the integer with its bits.
+    pub(super) fn as_bits(&mut self, ty: Type, value: ir::Value) -> ir::Value {
+        if ty.is_float() {
+            self.b
+                .ins()
+                .bitcast(integer(ty), MemFlagsData::new(), value)
+        } else {
+            value
+        }
+    }
+
+    /// The number with the bits of an integer.
+    pub(super) fn of_bits(&mut self, ty: Type, bits: ir::Value) -> ir::Value {
+        if ty.is_float() {
+            self.b
+                .ins()
+                .bitcast(register(ty), MemFlagsData::new(), bits)
+        } else {
+            bits
+        }
+    }
+}
+
+/// Whether an access of a scalar can be indivisible.
+fn is_atomic(ty: Type) -> bool {
+    !matches!(ty, Type::Bool | Type::F16)
+}
+
+/// The integer type with as many bits.
+pub(super) fn integer(ty: Type) -> ir::Type {
+    match ty.bits() {
+        64 => types::I64,
+        _ => types::I32,
+    }
+}
+
+/// Flags for memory that somebody may write, at any address: what is imported may be aligned to four bytes only.
+fn plain() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
+}
+
+/// Flags for atomic accesses.
+pub(super) fn aligned() -> MemFlagsData {
+    MemFlagsData::trusted()
+}

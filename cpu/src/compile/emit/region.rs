@@ -1,0 +1,263 @@
+//! A work-group as one function: the loop over invocations, and what barriers make of it.
+//!
+//! *How it works.* Without barriers, the body stands in a loop over the invocations. With barriers, an invocation that
+//! comes to one puts the variables that are still needed into its frame, with the number of the barrier as its *state*,
+//! and the next invocation goes on. When all have come somewhere, the loop starts over, and each continues from where its
+//! state says. The work-group is done when every invocation is.
+//!
+//! ```text
+//! frames of a group with barriers        frame
+//! ┌─────────┬─────────┬─────────┐        ┌───────┬───────────────────────┬───────┐
+//! │ lane 0  │ lane 1  │   …     │        │ state │ variables at barriers │ slots │
+//! └─────────┴─────────┴─────────┘        └───────┴───────────────────────┴───────┘
+//! ```
+//!
+//! Without barriers there is one frame, which invocations use one after the other.
+
+use std::{collections::HashMap, mem::offset_of};
+
+use cranelift_codegen::{
+    entity::SecondaryMap,
+    ir::{self, Block as ClifBlock, InstBuilder, MemFlagsData, condcodes::IntCC, types},
+};
+use cranelift_frontend::{FunctionBuilder, Switch, Variable as ClifVariable};
+
+use super::{Emitter, register, waits};
+use crate::compile::{
+    abi::{DONE, Group, STOPPED},
+    error::{CompileError, Result},
+    ir::{Barrier, Program, Slot, Variable},
+    passes::live::Live,
+};
+
+/// The state of an invocation that has ended. Barriers count from one; zero is the start.
+const ENDED: u32 = u32::MAX;
+
+/// Bytes of the state at the start of a frame, which keep what follows aligned.
+const STATE_BYTES: u64 = 16;
+
+/// The most bytes of a frame: offsets must fit into instructions.
+const MAX_FRAME: u64 = 1 << 30;
+
+/// What the loop over invocations needs to know.
+pub(super) struct Region {
+    /// Whether invocations wait for one another, so that each has a frame
+    waits: bool,
+    /// The invocation that runs
+    invocation: ClifVariable,
+    /// Whether an invocation has come to a barrier in this round
+    pending: ClifVariable,
+    /// Where the loop goes on to the next invocation
+    next: ClifBlock,
+    /// Where invocations continue, by the numbers of barriers
+    resume: Vec<(u32, ClifBlock)>,
+    /// Where variables are put at barriers
+    spills: HashMap<Variable, u32>,
+    slots: SecondaryMap<Slot, u32>,
+    /// Bytes from one frame to the next
+    stride: u64,
+}
+
+impl Region {
+    pub(super) fn new(
+        b: &mut FunctionBuilder,
+        program: &Program,
+        live: &HashMap<u32, Live>,
+    ) -> Result<Self> {
+        let mut region = Self {
+            waits: waits(program) && program.invocations() > 1,
+            invocation: b.declare_var(types::I32),
+            pending: b.declare_var(types::I32),
+            next: b.create_block(),
+            resume: Vec::new(),
+            spills: HashMap::new(),
+            slots: SecondaryMap::new(),
+            stride: 0,
+        };
+        let mut end = STATE_BYTES;
+        let mut crossing: Vec<Variable> = live.values().flat_map(Live::iter).collect();
+        crossing.sort_unstable();
+        crossing.dedup();
+        for variable in crossing {
+            region.spills.insert(variable, end as u32);
+            end += 16;
+        }
+        for (slot, &bytes) in &program.slots {
+            region.slots[slot] = end.min(MAX_FRAME) as u32;
+            end += u64::from(bytes).next_multiple_of(16);
+        }
+        if end > MAX_FRAME {
+            return Err(CompileError::TooLarge {
+                what: "private memory of an invocation".into(),
+                needed: end,
+                limit: MAX_FRAME,
+                remedy: "keep so much data in a storage buffer",
+            });
+        }
+        region.stride = end.next_multiple_of(64);
+        Ok(region)
+    }
+}
+
+impl Emitter<'_> {
+    /// Emits everything. Returns the bytes of all frames.
+    pub(super) fn work_group(&mut self) -> Result<u64> {
+        let invocations = self.program.invocations();
+        let zero = self.int32(0);
+        self.b.def_var(self.region.invocation, zero);
+        self.b.def_var(self.region.pending, zero);
+        if self.region.waits {
+            self.clear_states();
+        }
+        let round = self.b.create_block();
+        let lane = self.b.create_block();
+        let body = self.b.create_block();
+        let next = self.region.next;
+        let end = self.b.create_block();
+        self.b.ins().jump(round, &[]);
+        self.b.switch_to_block(round);
+        let zero = self.int32(0);
+        self.b.def_var(self.region.invocation, zero);
+        self.b.def_var(self.region.pending, zero);
+        self.b.ins().jump(lane, &[]);
+        self.b.switch_to_block(body);
+        self.block(&self.program.body)?;
+        if self.region.waits {
+            self.set_state(ENDED);
+        }
+        self.b.ins().jump(next, &[]);
+        // Where each invocation begins is known when all barriers are.
+        self.b.switch_to_block(lane);
+        self.enter(body, next);
+        self.b.switch_to_block(next);
+        let index = self.b.use_var(self.region.invocation);
+        let index = self.b.ins().iadd_imm_s(index, 1);
+        self.b.def_var(self.region.invocation, index);
+        let more = self
+            .b
+            .ins()
+            .icmp_imm_u(IntCC::UnsignedLessThan, index, i64::from(invocations));
+        let over = self.b.create_block();
+        self.b.ins().brif(more, lane, &[], over, &[]);
+        self.b.switch_to_block(over);
+        let pending = self.b.use_var(self.region.pending);
+        self.b.ins().brif(pending, round, &[], end, &[]);
+        self.b.switch_to_block(end);
+        let done = self.int32(DONE);
+        self.b.ins().return_(&[done]);
+        let frames = if self.region.waits {
+            u64::from(invocations)
+        } else {
+            1
+        };
+        Ok(self.region.stride * frames)
+    }
+
+    /// Starts or continues an invocation by its state.
+    fn enter(&mut self, body: ClifBlock, next: ClifBlock) {
+        if !self.region.waits {
+            self.b.ins().jump(body, &[]);
+            return;
+        }
+        let frame = self.frame();
+        let state = self
+            .b
+            .ins()
+            .load(types::I32, MemFlagsData::trusted(), frame, 0);
+        let mut switch = Switch::new();
+        switch.set_entry(0, body);
+        for &(barrier, block) in &self.region.resume {
+            switch.set_entry(u128::from(barrier) + 1, block);
+        }
+        switch.emit(&mut self.b, state, next);
+    }
+
+    fn clear_states(&mut self) {
+        let start = self.b.create_block();
+        let end = self.b.create_block();
+        self.b.ins().jump(start, &[]);
+        self.b.switch_to_block(start);
+        self.set_state(0);
+        let index = self.b.use_var(self.region.invocation);
+        let index = self.b.ins().iadd_imm_s(index, 1);
+        self.b.def_var(self.region.invocation, index);
+        let count = i64::from(self.program.invocations());
+        let more = self
+            .b
+            .ins()
+            .icmp_imm_u(IntCC::UnsignedLessThan, index, count);
+        self.b.ins().brif(more, start, &[], end, &[]);
+        self.b.switch_to_block(end);
+    }
+
+    fn set_state(&mut self, state: u32) {
+        let frame = self.frame();
+        let state = self.int32(state);
+        self.b.ins().store(MemFlagsData::trusted(), state, frame, 0);
+    }
+
+    /// The frame of the invocation that runs.
+    pub(super) fn frame(&mut self) -> ir::Value {
+        let frames = self.group_field(types::I64, offset_of!(Group, frames));
+        if !self.region.waits {
+            return frames;
+        }
+        let index = self.b.use_var(self.region.invocation);
+        let index = self.b.ins().uextend(types::I64, index);
+        let stride = self.region.stride as i64;
+        let offset = self.b.ins().imul_imm_s(index, stride);
+        self.b.ins().iadd(frames, offset)
+    }
+
+    /// Where a slot lies in a frame.
+    pub(super) fn slot_offset(&self, slot: Slot) -> u32 {
+        self.region.slots[slot]
+    }
+
+    pub(super) fn local_index(&mut self) -> ir::Value {
+        self.b.use_var(self.region.invocation)
+    }
+
+    pub(super) fn barrier(&mut self, barrier: &Barrier) -> Result<()> {
+        if barrier.storage {
+            self.b.ins().fence();
+        }
+        if !barrier.waits || !self.region.waits {
+            return Ok(());
+        }
+        let mut live: Vec<Variable> = match self.live.get(&barrier.number) {
+            Some(live) => live.iter().collect(),
+            None => Vec::new(),
+        };
+        live.sort_unstable();
+        let flags = MemFlagsData::trusted();
+        let frame = self.frame();
+        for &variable in &live {
+            let offset = self.region.spills[&variable];
+            let held = self.variable(variable);
+            let value = self.b.use_var(held);
+            self.b.ins().store(flags, value, frame, offset as i32);
+        }
+        self.set_state(barrier.number + 1);
+        let one = self.int32(1);
+        self.b.def_var(self.region.pending, one);
+        self.b.ins().jump(self.region.next, &[]);
+        let resume = self.b.create_block();
+        self.region.resume.push((barrier.number, resume));
+        self.b.switch_to_block(resume);
+        let frame = self.frame();
+        for &variable in &live {
+            let offset = self.region.spills[&variable];
+            let held = self.variable(variable);
+            let ty = register(self.program.variables[variable]);
+            let value = self.b.ins().load(ty, flags, frame, offset as i32);
+            self.b.def_var(held, value);
+        }
+        Ok(())
+    }
+
+    pub(super) fn return_stopped(&mut self) {
+        let stopped = self.int32(STOPPED);
+        self.b.ins().return_(&[stopped]);
+    }
+}

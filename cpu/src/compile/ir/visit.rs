@@ -1,0 +1,248 @@
+//! Walks over statements, for passes that ask the same question of each.
+
+use super::{Base, BindingAt, Block, Count, Op, Place, Program, Statement, Value, Variable};
+
+/// Calls `f` with each operand of an operation.
+pub(crate) fn operands(op: &Op, mut f: impl FnMut(Value)) {
+    match *op {
+        Op::Const(_) | Op::Builtin(_) | Op::Get(_) | Op::Result => {}
+        Op::Length(at) => binding_operands(at, &mut f),
+        Op::Unary(_, a) | Op::Convert(_, a) => f(a),
+        Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
+            f(a);
+            f(b);
+        }
+        Op::Select {
+            condition,
+            accept,
+            reject,
+        } => {
+            f(condition);
+            f(accept);
+            f(reject);
+        }
+        Op::MultiplyAdd(a, b, c) => {
+            f(a);
+            f(b);
+            f(c);
+        }
+    }
+}
+
+/// `op` with each operand replaced.
+pub(crate) fn map_operands(op: Op, mut f: impl FnMut(Value) -> Value) -> Op {
+    match op {
+        Op::Const(_) | Op::Builtin(_) | Op::Get(_) | Op::Result => op,
+        Op::Length(at) => Op::Length(map_binding(at, &mut f)),
+        Op::Unary(unary, a) => Op::Unary(unary, f(a)),
+        Op::Binary(binary, a, b) => Op::Binary(binary, f(a), f(b)),
+        Op::Compare(comparison, a, b) => Op::Compare(comparison, f(a), f(b)),
+        Op::Select {
+            condition,
+            accept,
+            reject,
+        } => Op::Select {
+            condition: f(condition),
+            accept: f(accept),
+            reject: f(reject),
+        },
+        Op::Convert(conversion, a) => Op::Convert(conversion, f(a)),
+        Op::MultiplyAdd(a, b, c) => Op::MultiplyAdd(f(a), f(b), f(c)),
+    }
+}
+
+fn binding_operands(at: BindingAt, f: &mut impl FnMut(Value)) {
+    if let Some((index, _)) = at.index {
+        f(index);
+    }
+}
+
+/// `at` with the value of its index replaced.
+pub(crate) fn map_binding(at: BindingAt, f: &mut impl FnMut(Value) -> Value) -> BindingAt {
+    BindingAt {
+        first: at.first,
+        index: at.index.map(|(index, count)| (f(index), count)),
+    }
+}
+
+/// Calls `f` with each value that the address of a place is made of.
+pub(crate) fn place_operands(place: &Place, mut f: impl FnMut(Value)) {
+    if let Base::Binding(at) = place.base {
+        binding_operands(at, &mut f);
+    }
+    for step in &place.steps {
+        f(step.index);
+        if let Count::Bound(at) = step.count {
+            binding_operands(at, &mut f);
+        }
+    }
+}
+
+/// `place` with each value that its address is made of replaced.
+pub(crate) fn map_place(place: &Place, mut f: impl FnMut(Value) -> Value) -> Place {
+    let mut place = place.clone();
+    if let Base::Binding(at) = &mut place.base {
+        *at = map_binding(*at, &mut f);
+    }
+    for step in &mut place.steps {
+        step.index = f(step.index);
+        if let Count::Bound(at) = &mut step.count {
+            *at = map_binding(*at, &mut f);
+        }
+    }
+    place
+}
+
+/// Calls `f` with each value that a statement reads itself, not by the blocks inside it.
+pub(crate) fn uses(program: &Program, statement: &Statement, mut f: impl FnMut(Value)) {
+    match statement {
+        Statement::Let(value) => operands(&program.values[*value].op, f),
+        Statement::Set(_, value) => f(*value),
+        Statement::Load { place, .. } => place_operands(place, f),
+        Statement::Store { place, leaves, .. } => {
+            place_operands(place, &mut f);
+            for leaf in leaves {
+                f(leaf.value);
+            }
+        }
+        Statement::Atomic(atomic) => {
+            place_operands(&atomic.place, &mut f);
+            f(atomic.value);
+            if let Some(compare) = atomic.compare {
+                f(compare);
+            }
+        }
+        Statement::Call(call) => {
+            for &at in &call.resources {
+                binding_operands(at, &mut f);
+            }
+            call.operands.iter().for_each(|&operand| f(operand));
+        }
+        Statement::If { condition, .. } => f(*condition),
+        Statement::Switch { selector, .. } => f(*selector),
+        Statement::Loop { .. }
+        | Statement::Scope { .. }
+        | Statement::Exit(_)
+        | Statement::Continue(_)
+        | Statement::Barrier(_) => {}
+    }
+}
+
+/// Replaces each value that a statement reads itself, not by the blocks inside it.
+pub(crate) fn map_uses(
+    program: &mut Program,
+    statement: &mut Statement,
+    mut f: impl FnMut(&mut Program, Value) -> Value,
+) {
+    match statement {
+        Statement::Let(value) => {
+            let op = program.values[*value].op;
+            program.values[*value].op = map_operands(op, |value| f(program, value));
+        }
+        Statement::Set(_, value) => *value = f(program, *value),
+        Statement::Load { place, .. } => *place = map_place(place, |value| f(program, value)),
+        Statement::Store { place, leaves, .. } => {
+            *place = map_place(place, |value| f(program, value));
+            for leaf in leaves {
+                leaf.value = f(program, leaf.value);
+            }
+        }
+        Statement::Atomic(atomic) => {
+            atomic.place = map_place(&atomic.place, |value| f(program, value));
+            atomic.value = f(program, atomic.value);
+            atomic.compare = atomic.compare.map(|compare| f(program, compare));
+        }
+        Statement::Call(call) => {
+            for at in &mut call.resources {
+                *at = map_binding(*at, &mut |value| f(program, value));
+            }
+            for operand in &mut call.operands {
+                *operand = f(program, *operand);
+            }
+        }
+        Statement::If { condition, .. } => *condition = f(program, *condition),
+        Statement::Switch { selector, .. } => *selector = f(program, *selector),
+        Statement::Loop { .. }
+        | Statement::Scope { .. }
+        | Statement::Exit(_)
+        | Statement::Continue(_)
+        | Statement::Barrier(_) => {}
+    }
+}
+
+/// Calls `f` with each value that a statement defines itself.
+pub(crate) fn definitions(statement: &Statement, mut f: impl FnMut(Value)) {
+    match statement {
+        Statement::Let(value) => f(*value),
+        Statement::Load { leaves, .. } => leaves.iter().for_each(|leaf| f(leaf.value)),
+        Statement::Atomic(atomic) => {
+            f(atomic.result);
+            if let Some(exchanged) = atomic.exchanged {
+                f(exchanged);
+            }
+        }
+        Statement::Call(call) => call.results.iter().for_each(|&result| f(result)),
+        _ => {}
+    }
+}
+
+/// Calls `f` with each block directly inside a statement, in the order of the text.
+pub(crate) fn blocks<'a>(statement: &'a Statement, mut f: impl FnMut(&'a Block)) {
+    match statement {
+        Statement::If { accept, reject, .. } => {
+            f(accept);
+            f(reject);
+        }
+        Statement::Loop {
+            body, continuing, ..
+        } => {
+            f(body);
+            f(continuing);
+        }
+        Statement::Scope { body, .. } => f(body),
+        Statement::Switch { cases, default, .. } => {
+            for case in cases {
+                f(&case.body);
+            }
+            f(default);
+        }
+        _ => {}
+    }
+}
+
+/// Calls `f` with each statement of a block and of the blocks inside, outer ones first.
+pub(crate) fn statements<'a>(block: &'a Block, f: &mut impl FnMut(&'a Statement)) {
+    for statement in block {
+        f(statement);
+        blocks(statement, |inner| statements(inner, f));
+    }
+}
+
+/// Whether a block, or one inside, has a statement of which `f` says yes.
+pub(crate) fn any(block: &Block, f: &mut impl FnMut(&Statement) -> bool) -> bool {
+    block.iter().any(|statement| {
+        if f(statement) {
+            return true;
+        }
+        let mut found = false;
+        blocks(statement, |inner| found = found || any(inner, f));
+        found
+    })
+}
+
+/// The variables that a block assigns.
+pub(crate) fn assigned(block: &Block, f: &mut impl FnMut(Variable)) {
+    statements(block, &mut |statement| {
+        if let Statement::Set(variable, _) = statement {
+            f(*variable);
+        }
+    });
+}
+
+/// Whether invocations wait for one another somewhere in a block.
+pub(crate) fn has_barrier(block: &Block) -> bool {
+    any(
+        block,
+        &mut |statement| matches!(statement, Statement::Barrier(barrier) if barrier.waits),
+    )
+}

@@ -1,0 +1,209 @@
+//! What nobody needs goes: values, assignments, loads, and stores to memory that is never read.
+
+use cranelift_codegen::entity::EntitySet;
+
+use crate::compile::ir::{
+    Access, Base, Block, Op, Program, Slot, Statement, Value, Variable, visit,
+};
+
+/// Removes statements without an effect that anybody sees.
+pub(crate) fn prune(mut program: Program) -> Program {
+    let mut needed = Needed {
+        program: &program,
+        values: EntitySet::new(),
+        variables: EntitySet::new(),
+        slots: EntitySet::new(),
+        grown: false,
+    };
+    // What is needed makes more needed; each round reads the program once, and few rounds are necessary, since what
+    // defines a value stands before what uses it in most cases.
+    loop {
+        needed.grown = false;
+        needed.block(&program.body);
+        if !needed.grown {
+            break;
+        }
+    }
+    let Needed {
+        values,
+        variables,
+        slots,
+        ..
+    } = needed;
+    let body = std::mem::take(&mut program.body);
+    let sweeper = Sweeper {
+        values,
+        variables,
+        slots,
+    };
+    program.body = sweeper.block(body);
+    program
+}
+
+struct Needed<'a> {
+    program: &'a Program,
+    values: EntitySet<Value>,
+    variables: EntitySet<Variable>,
+    slots: EntitySet<Slot>,
+    grown: bool,
+}
+
+impl Needed<'_> {
+    fn value(&mut self, value: Value) {
+        self.grown |= self.values.insert(value);
+    }
+
+    /// Reads a block from its end, so that most uses are seen before what they use.
+    fn block(&mut self, block: &Block) {
+        for statement in block.iter().rev() {
+            let mut inner = Vec::new();
+            visit::blocks(statement, |block| inner.push(block));
+            for block in inner.into_iter().rev() {
+                self.block(block);
+            }
+            self.statement(statement);
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement) {
+        let needed = match statement {
+            Statement::Let(value) => {
+                let needed = self.values.contains(*value);
+                if needed && let Op::Get(variable) = self.program.values[*value].op {
+                    self.grown |= self.variables.insert(variable);
+                }
+                needed
+            }
+            Statement::Set(variable, _) => self.variables.contains(*variable),
+            Statement::Load {
+                place,
+                leaves,
+                access,
+            } => {
+                let needed = *access == Access::Atomic
+                    || leaves.iter().any(|leaf| self.values.contains(leaf.value));
+                if needed && let Base::Slot(slot) = place.base {
+                    self.grown |= self.slots.insert(slot);
+                }
+                needed
+            }
+            Statement::Store { place, .. } => match place.base {
+                Base::Slot(slot) => self.slots.contains(slot),
+                _ => true,
+            },
+            Statement::Call(call) => {
+                !call.function.is_pure()
+                    || call
+                        .results
+                        .iter()
+                        .any(|&result| self.values.contains(result))
+            }
+            _ => true,
+        };
+        if needed {
+            visit::uses(self.program, statement, |value| self.value(value));
+        }
+    }
+}
+
+struct Sweeper {
+    values: EntitySet<Value>,
+    variables: EntitySet<Variable>,
+    slots: EntitySet<Slot>,
+}
+
+impl Sweeper {
+    fn block(&self, block: Block) -> Block {
+        block
+            .into_iter()
+            .filter_map(|statement| self.statement(statement))
+            .collect()
+    }
+
+    fn statement(&self, statement: Statement) -> Option<Statement> {
+        Some(match statement {
+            Statement::Let(value) if !self.values.contains(value) => return None,
+            Statement::Set(variable, _) if !self.variables.contains(variable) => return None,
+            Statement::Load {
+                place,
+                mut leaves,
+                access: Access::Plain,
+            } => {
+                leaves.retain(|leaf| self.values.contains(leaf.value));
+                if leaves.is_empty() {
+                    return None;
+                }
+                Statement::Load {
+                    place,
+                    leaves,
+                    access: Access::Plain,
+                }
+            }
+            Statement::Store { ref place, .. } if matches!(place.base, Base::Slot(slot) if !self.slots.contains(slot)) =>
+            {
+                return None;
+            }
+            Statement::Call(ref call)
+                if call.function.is_pure()
+                    && !call
+                        .results
+                        .iter()
+                        .any(|&result| self.values.contains(result)) =>
+            {
+                return None;
+            }
+            Statement::If {
+                condition,
+                accept,
+                reject,
+            } => {
+                let (accept, reject) = (self.block(accept), self.block(reject));
+                if accept.is_empty() && reject.is_empty() {
+                    return None;
+                }
+                Statement::If {
+                    condition,
+                    accept,
+                    reject,
+                }
+            }
+            Statement::Loop {
+                scope,
+                starts,
+                body,
+                continuing,
+            } => Statement::Loop {
+                scope,
+                starts,
+                body: self.block(body),
+                continuing: self.block(continuing),
+            },
+            Statement::Scope { scope, body } => {
+                let body = self.block(body);
+                if body.is_empty() {
+                    return None;
+                }
+                Statement::Scope { scope, body }
+            }
+            Statement::Switch {
+                selector,
+                mut cases,
+                default,
+            } => {
+                for case in &mut cases {
+                    case.body = self.block(std::mem::take(&mut case.body));
+                }
+                let default = self.block(default);
+                if default.is_empty() && cases.iter().all(|case| case.body.is_empty()) {
+                    return None;
+                }
+                Statement::Switch {
+                    selector,
+                    cases,
+                    default,
+                }
+            }
+            other => other,
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! What the passes make of programs.
+
+use super::{lowered, optimized, run};
+use crate::compile::{
+    ir::{Op, Program, Statement, visit},
+    passes::trips::{self, Poll},
+};
+
+fn count(program: &Program, mut f: impl FnMut(&Statement) -> bool) -> usize {
+    let mut count = 0;
+    visit::statements(&program.body, &mut |statement| {
+        count += usize::from(f(statement))
+    });
+    count
+}
+
+fn kernel(body: &str) -> String {
+    format!(
+        "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+         @compute @workgroup_size(1) fn main() {{ {body} }}"
+    )
+}
+
+#[test]
+fn short_loops_over_private_arrays_leave_no_memory_and_no_loop() {
+    let program = optimized(&kernel(
+        "var a: array<u32, 9>;
+         for (var i = 0u; i < 9u; i++) { a[i] = out[i]; }
+         for (var i = 0; i < 8; i++) { for (var j = 0; j < 8 - i; j++) {
+             let low = min(a[j], a[j + 1]); a[j + 1] = max(a[j], a[j + 1]); a[j] = low; } }
+         out[0] = a[4];",
+    ));
+    assert_eq!(
+        count(&program, |s| matches!(s, Statement::Loop { .. })),
+        0,
+        "{program}"
+    );
+    assert!(program.slots.values().all(|&bytes| bytes == 0), "{program}");
+    let mut words: Vec<u32> = vec![5, 3, 9, 1, 7, 2, 8, 6, 4];
+    run(&program, &mut [bytemuck::cast_slice_mut(&mut words)]);
+    assert_eq!(words[0], 5);
+}
+
+#[test]
+fn what_is_known_is_not_computed() {
+    let program = optimized(&kernel(
+        "var x = 3u; var y = x * 2u;
+         if (y == 6u) { y += 4u; } else { y = out[7]; }
+         switch y { case 10u: { x = y; } default: { x = out[8]; } }
+         out[0] = x + y;",
+    ));
+    assert_eq!(program.body.len(), 1, "{program}");
+    let mut words = [0u32];
+    run(&program, &mut [bytemuck::cast_slice_mut(&mut words)]);
+    assert_eq!(words, [20]);
+}
+
+#[test]
+fn functions_that_return_once_leave_no_scope() {
+    let source = "fn f(x: u32) -> u32 { let y = x * 3u; return y + 1u; }\n".to_owned()
+        + &kernel("out[0] = f(out[1]) + f(out[2]);");
+    let program = optimized(&source);
+    assert_eq!(
+        count(&program, |s| matches!(s, Statement::Scope { .. })),
+        0,
+        "{program}"
+    );
+}
+
+#[test]
+fn values_cross_barriers_in_variables_only() {
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> out: array<u32>;
+        var<workgroup> shared_word: u32;
+        @compute @workgroup_size(4) fn main(
+            @builtin(local_invocation_index) i: u32, @builtin(global_invocation_id) id: vec3<u32>
+        ) {
+            let kept = out[i] * 3u;
+            if (i == 0u) { shared_word = kept; }
+            workgroupBarrier();
+            out[id.x] = kept + shared_word;
+        }";
+    let program = optimized(source);
+    // Behind the barrier, the index is computed again, and the value is read from a variable.
+    let barrier = program
+        .body
+        .iter()
+        .position(|s| matches!(s, Statement::Barrier(_)))
+        .unwrap();
+    let behind = &program.body[barrier + 1..];
+    let gets = |s: &Statement| matches!(s, Statement::Let(v) if matches!(program.values[*v].op, Op::Get(_)));
+    assert_eq!(behind.iter().filter(|s| gets(s)).count(), 1, "{program}");
+    let mut words = [1u32, 2, 3, 4];
+    run(&program, &mut [bytemuck::cast_slice_mut(&mut words)]);
+    assert_eq!(words, [6, 9, 12, 15]);
+}
+
+#[test]
+fn loops_poll_unless_they_are_known_to_be_short() {
+    for (body, polls) in [
+        ("for (var i = 0u; i < 200u; i++) { out[i] = i; }", 0),
+        ("for (var i = 0; i <= 1000; i += 3) { out[i] = 1u; }", 0),
+        ("for (var i = 1000; i > 0; i--) { out[i] = 1u; }", 0),
+        ("for (var i = 0; i != 300; i++) { out[i] = 1u; }", 0),
+        ("for (var i = 0u; i < out[0]; i++) { out[i] = i; }", 1),
+        (
+            "for (var i = 0u; i < 1000u; i++) { for (var j = 0u; j < 200u; j++) { out[j] = i; } }",
+            0,
+        ),
+        (
+            "for (var i = 0u; i < 9000u; i++) { for (var j = 0u; j < 2000u; j++) { out[j] = i; } }",
+            1,
+        ),
+        ("loop { if (out[0] == 1u) { break; } }", 1),
+        (
+            "var i = 0u; loop { if (i >= 500u) { break; } i += out[2]; }",
+            1,
+        ),
+        (
+            "var i = 0u; while (i < 500u) { i++; if (out[i] == 2u) { continue; } out[i] = 1u; }",
+            1,
+        ),
+        ("for (var i = 0u; i < 500u; i++) { i -= out[1]; }", 1),
+        (
+            "for (var i = 4294967290u; i <= 4294967295u; i++) { out[0] = i; }",
+            1,
+        ),
+        ("for (var i = 0; i < 500; i--) { out[0] = 1u; }", 1),
+        ("for (var i = 0; i != 301; i += 2) { out[0] = 1u; }", 1),
+    ] {
+        let program = optimized(&kernel(body));
+        assert_eq!(trips::polling(&program).len(), polls, "{body}\n{program}");
+    }
+}
+
+#[test]
+fn loops_that_wait_are_told_from_loops_that_work() {
+    let source = |body: &str| {
+        format!(
+            "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+             @group(0) @binding(1) var<storage, read_write> word: atomic<u32>;
+             @compute @workgroup_size(1) fn main() {{ {body} }}"
+        )
+    };
+    for (body, poll) in [
+        ("while (atomicLoad(&word) == 0u) {}", Poll::Waits),
+        (
+            "var n = 0u; loop { if (atomicLoad(&word) == 5u) { out[0] = n; break; } n++; }",
+            Poll::Waits,
+        ),
+        (
+            "loop { if (atomicCompareExchangeWeak(&word, 0u, 1u).exchanged) { break; } }",
+            Poll::Waits,
+        ),
+        ("while (atomicOr(&word, 0u) == 0u) {}", Poll::Waits),
+        ("while (out[0] == 0u) { out[1] += 1u; }", Poll::Stop),
+        (
+            "loop { let i = atomicAdd(&word, 1u); if (i > 9u) { break; } out[i] = 1u; }",
+            Poll::Shares,
+        ),
+        (
+            "while (atomicLoad(&word) == 0u) { out[0] += 1u; }",
+            Poll::Shares,
+        ),
+    ] {
+        let program = optimized(&source(body));
+        let polls: Vec<_> = trips::polling(&program).into_values().collect();
+        assert_eq!(polls, [poll], "{body}\n{program}");
+    }
+}
+
+#[test]
+fn passes_keep_the_meaning_of_what_the_front_wrote() {
+    let source = kernel(
+        "var seed = out[0];
+         var table: array<u32, 5>;
+         var total = 0u;
+         for (var i = 0u; i < 6u; i++) {
+             seed = seed * 1664525u + 1013904223u;
+             if ((seed >> 30u) == 1u) { continue; }
+             table[i % 5u] += seed >> 28u;
+             var k = i;
+             while (k > 0u) { total ^= table[k % 5u] << k; k = k / 2u; if (total % 7u == 3u) { break; } }
+             switch (seed >> 29u) {
+                 case 0u, 1u: { total += 17u; }
+                 case 2u: { if (i == 3u) { out[1] = total; return; } total *= 3u; }
+                 default: { total -= i; }
+             }
+         }
+         out[1] = total;",
+    );
+    for seed in 0..50u32 {
+        let results = [lowered(&source), optimized(&source)].map(|program| {
+            let mut words = [seed.wrapping_mul(0x9e37_79b9), 0];
+            run(&program, &mut [bytemuck::cast_slice_mut(&mut words)]);
+            words[1]
+        });
+        assert_eq!(results[0], results[1], "of seed {seed}");
+    }
+}

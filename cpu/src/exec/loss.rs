@@ -1,0 +1,48 @@
+//! Why a device was lost.
+
+use thiserror::Error;
+
+/// Why a device runs nothing any more.
+///
+/// wgpu says that a device was lost, not why; [`Device::loss`](crate::Device::loss) does.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// There was no memory for the private and work-group memory of a kernel.
+    #[error(
+        "there is no memory for {bytes} bytes that the kernel {kernel} needs to run on a thread"
+    )]
+    OutOfMemory {
+        /// The entry point
+        kernel: String,
+        /// Bytes of private and work-group memory for one work-group
+        bytes: u64,
+    },
+    /// A kernel did what the processor refuses: it touched memory that is not there, which bounds checks rule out where
+    /// they are on, or ran out of stack.
+    #[error("the kernel {kernel} was ended by {what} at the address {address:#x}")]
+    Fault {
+        /// The entry point
+        kernel: String,
+        /// What the system called it
+        what: &'static str,
+        /// The address that was touched, or that of the instruction
+        address: usize,
+    },
+    /// The device was dropped while a kernel ran that did not come to an end.
+    #[error("the device was dropped while a kernel ran that did not come to an end")]
+    Dropped,
+    /// A thread of the device panicked: a defect of this crate.
+    #[error("a thread of the device panicked: {message}")]
+    Panicked {
+        /// What the panic said
+        message: String,
+    },
+}
+
+/// What a panic said.
+pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".into())
+}

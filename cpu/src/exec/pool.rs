@@ -1,0 +1,274 @@
+//! Threads that run work-groups.
+//!
+//! *What is promised.* Every work-group of a dispatch is begun, also if those that run wait for it, as long as no more than
+//! [`MAX_WAITING`] work-groups wait on each thread: one that waits gives its thread to the next. A loop waits if it looks at
+//! memory by atomic operations; one that looks by plain loads is a data race, and nothing is promised about it.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+};
+
+use super::{
+    fiber::{Fiber, OTHERS, Parts, Run},
+    float::Exact,
+    grid::{Dispatch, Grid},
+    loss::Loss,
+};
+
+/// The most work-groups that wait on one thread at the same time. With as many, no other ones are begun there.
+pub(crate) const MAX_WAITING: usize = 4096;
+
+/// Stacks that a thread keeps for later.
+const KEPT: usize = 4;
+
+/// Threads that help whoever runs a grid.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    /// Threads that run a grid at most, with the one that owns it
+    threads: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// How many grids are in the list, to be looked at without the lock
+    listed: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Grids that have work-groups to claim
+    grids: Vec<Arc<Grid>>,
+    /// Threads that exist
+    helpers: usize,
+    /// Threads that have nothing to do
+    idle: usize,
+    closed: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A grid that has work-groups to claim.
+    fn pick(&self, state: &mut State) -> Option<Arc<Grid>> {
+        state.grids.retain(|grid| grid.is_open());
+        self.listed.store(state.grids.len(), Ordering::Relaxed);
+        state.grids.first().cloned()
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self {
+            shared: Arc::default(),
+            threads: threads.max(1),
+        }
+    }
+
+    /// Runs a dispatch on this thread, with the help of others, and returns when it has ended.
+    ///
+    /// # Errors
+    /// If a work-group could not be run, or failed.
+    pub(crate) fn run(&self, dispatch: Dispatch, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+        let grid = Arc::new(Grid::new(dispatch, stop.clone(), self.threads as u64));
+        if self.threads > 1 {
+            self.ask_for_help(&grid);
+        }
+        work(&grid);
+        while !grid.has_ended() {
+            std::thread::park();
+        }
+        if self.threads > 1 {
+            // Nobody claims any more, but the list would keep what the grid keeps.
+            self.shared
+                .lock()
+                .grids
+                .retain(|other| !Arc::ptr_eq(other, &grid));
+        }
+        grid.failure().cloned().map_or(Ok(()), Err)
+    }
+
+    /// Runs a dispatch on this thread alone.
+    ///
+    /// # Errors
+    /// If a work-group could not be run, or failed.
+    pub(crate) fn run_alone(dispatch: Dispatch, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+        let grid = Arc::new(Grid::new(dispatch, stop.clone(), 1));
+        work(&grid);
+        grid.failure().cloned().map_or(Ok(()), Err)
+    }
+
+    fn ask_for_help(&self, grid: &Arc<Grid>) {
+        let mut state = self.shared.lock();
+        state.grids.push(grid.clone());
+        self.shared
+            .listed
+            .store(state.grids.len(), Ordering::Relaxed);
+        let most = self.threads - 1;
+        let missing = most
+            .saturating_sub(state.idle)
+            .min(most - state.helpers.min(most));
+        for _ in 0..missing {
+            let shared = Arc::downgrade(&self.shared);
+            let spawned = std::thread::Builder::new()
+                .name("tombolo-cpu".into())
+                .spawn(move || help(&shared));
+            match spawned {
+                Ok(_) => state.helpers += 1,
+                // Who owns the grid runs it alone then.
+                Err(error) => log::warn!("a thread for work-groups cannot be started: {error}"),
+            }
+        }
+        drop(state);
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+/// What a thread of the pool does: work-groups of any grid, those that wait by turns.
+fn help(shared: &Weak<Shared>) {
+    let _exact = Exact::enter();
+    let Some(listed) = shared.upgrade().map(|shared| shared.listed.clone()) else {
+        return;
+    };
+    let mut waiting = Waiting::default();
+    LISTED.set(Some(listed.clone()));
+    OTHERS.set(|| WAITING.get() > 0 || is_listed());
+    loop {
+        if waiting.fibers.is_empty() {
+            let Some(grid) = next_grid(shared) else {
+                return;
+            };
+            waiting.begin(&grid);
+        } else if listed.load(Ordering::Relaxed) > 0
+            && waiting.fibers.len() < MAX_WAITING
+            && let Some(grid) = shared
+                .upgrade()
+                .and_then(|shared| shared.pick(&mut shared.lock()))
+        {
+            waiting.begin(&grid);
+        } else {
+            waiting.go_on();
+        }
+    }
+}
+
+/// Waits for a grid that has work-groups to claim. `None`: the pool is gone.
+fn next_grid(shared: &Weak<Shared>) -> Option<Arc<Grid>> {
+    let shared = shared.upgrade()?;
+    let mut state = shared.lock();
+    loop {
+        if state.closed {
+            return None;
+        }
+        if let Some(grid) = shared.pick(&mut state) {
+            return Some(grid);
+        }
+        state.idle += 1;
+        state = shared
+            .wake
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.idle -= 1;
+    }
+}
+
+thread_local! {
+    /// Stacks that are not in use.
+    static PARTS: RefCell<Vec<Parts>> = const { RefCell::new(Vec::new()) };
+    /// Fibers of this thread that wait, beside the one that runs.
+    static WAITING: Cell<usize> = const { Cell::new(0) };
+    /// How many grids the pool of this thread has.
+    static LISTED: RefCell<Option<Arc<AtomicUsize>>> = const { RefCell::new(None) };
+}
+
+fn is_listed() -> bool {
+    LISTED.with_borrow(|listed| {
+        listed
+            .as_ref()
+            .is_some_and(|listed| listed.load(Ordering::Relaxed) > 0)
+    })
+}
+
+/// Runs work-groups of a grid until there are none to claim and none that wait on this thread.
+fn work(grid: &Arc<Grid>) {
+    let _exact = Exact::enter();
+    OTHERS.set(|| WAITING.get() > 0);
+    let mut waiting = Waiting::default();
+    loop {
+        if grid.is_open() && waiting.fibers.len() < MAX_WAITING {
+            waiting.begin(grid);
+        } else if waiting.fibers.is_empty() {
+            return;
+        } else {
+            waiting.go_on();
+        }
+    }
+}
+
+/// Fibers that wait on a thread.
+#[derive(Default)]
+struct Waiting {
+    fibers: VecDeque<Fiber>,
+    /// How many were resumed since the last one ended
+    resumed: usize,
+}
+
+impl Waiting {
+    /// Begins a fiber for a grid. Without memory for one, one that waits goes on; without any, the grid fails.
+    fn begin(&mut self, grid: &Arc<Grid>) {
+        match PARTS.with_borrow_mut(Vec::pop).map_or_else(Parts::new, Ok) {
+            Ok(parts) => self.resume(Fiber::new(grid.clone(), parts)),
+            Err(error) if self.fibers.is_empty() => {
+                log::error!("there is no stack for a kernel: {error}");
+                grid.fail(Loss::OutOfMemory {
+                    kernel: grid.kernel.name.clone(),
+                    bytes: 0,
+                });
+            }
+            Err(_) => self.go_on(),
+        }
+    }
+
+    /// Resumes the fiber that has waited longest.
+    fn go_on(&mut self) {
+        if self.resumed > self.fibers.len() {
+            // All of them wait, for somebody on another thread.
+            self.resumed = 0;
+            std::thread::yield_now();
+        }
+        if let Some(fiber) = self.fibers.pop_front() {
+            self.resumed += 1;
+            self.resume(fiber);
+        }
+    }
+
+    fn resume(&mut self, fiber: Fiber) {
+        WAITING.set(self.fibers.len());
+        match fiber.resume() {
+            Run::Waits(fiber) => self.fibers.push_back(fiber),
+            Run::Ended(parts) => {
+                self.resumed = 0;
+                PARTS.with_borrow_mut(|kept| {
+                    if kept.len() < KEPT {
+                        kept.push(parts);
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The order of submissions.
+//!
+//! *How it works.* Submissions wait in a line. A thread of the queue, the *driver*, runs them one after the other. A
+//! submission of little work that finds the line empty runs on the thread that submits it: waking another one takes
+//! longer.
+
+use std::{
+    collections::VecDeque,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    loss::{self, Loss},
+    pool::Pool,
+};
+
+/// Work of a submission.
+pub(crate) trait Work: Send + 'static {
+    /// Whether it is done sooner than another thread would wake up.
+    fn is_small(&self) -> bool;
+
+    /// Does it, with the help of a pool; alone if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be done: the device is lost then.
+    fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss>;
+
+    /// Says that it is done.
+    fn finish(self);
+
+    /// Says that it never will be.
+    fn give_up(self);
+}
+
+/// The submissions of a queue.
+pub(crate) struct Timeline<W> {
+    shared: Arc<Shared<W>>,
+}
+
+struct Shared<W> {
+    state: Mutex<State<W>>,
+    changed: Condvar,
+    /// Set when kernels are to stop
+    stop: Arc<AtomicU32>,
+    loss: OnceLock<Loss>,
+    pool: Arc<Pool>,
+}
+
+struct State<W> {
+    line: VecDeque<W>,
+    /// Whether somebody runs a submission
+    busy: bool,
+    /// Whether there is a driver
+    driven: bool,
+    closed: bool,
+}
+
+impl<W: Work> Shared<W> {
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State<W>>) -> MutexGuard<'a, State<W>> {
+        self.changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a submission, while `busy` says that nobody else does.
+    fn run(&self, work: W, pool: Option<&Pool>) {
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| work.run(pool, &self.stop)));
+        let loss = match result {
+            Ok(Ok(())) => None,
+            Ok(Err(loss)) => Some(loss),
+            Err(panic) => Some(Loss::Panicked {
+                message: loss::message(&*panic),
+            }),
+        };
+        match loss {
+            None => work.finish(),
+            Some(loss) => {
+                self.lose(loss);
+                work.give_up();
+            }
+        }
+    }
+
+    /// Ends the device: what waits in the line is given up.
+    fn lose(&self, loss: Loss) {
+        log::error!("the device is lost: {loss}");
+        // The first reason stays.
+        let _ = self.loss.set(loss);
+        self.stop.store(1, Ordering::Relaxed);
+        let line = std::mem::take(&mut self.lock().line);
+        line.into_iter().for_each(W::give_up);
+    }
+}
+
+impl<W: Work> Timeline<W> {
+    pub(crate) fn new(pool: Arc<Pool>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State {
+                    line: VecDeque::new(),
+                    busy: false,
+                    driven: false,
+                    closed: false,
+                }),
+                changed: Condvar::new(),
+                stop: Arc::default(),
+                loss: OnceLock::new(),
+                pool,
+            }),
+        }
+    }
+
+    /// Why the device is lost, if it is.
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.shared.loss.get()
+    }
+
+    /// Runs work after all that was submitted before.
+    ///
+    /// # Errors
+    /// If the device is lost, or if there is no thread to run the work.
+    pub(crate) fn submit(&self, work: W) -> Result<(), Loss> {
+        if let Some(loss) = self.loss() {
+            return Err(loss.clone());
+        }
+        let mut state = self.shared.lock();
+        if !state.busy && state.line.is_empty() && work.is_small() {
+            state.busy = true;
+            drop(state);
+            self.shared.run(work, None);
+            self.shared.lock().busy = false;
+            self.shared.changed.notify_all();
+            return Ok(());
+        }
+        state.line.push_back(work);
+        if !state.driven {
+            let shared = self.shared.clone();
+            let spawned = std::thread::Builder::new()
+                .name("tombolo-cpu queue".into())
+                .spawn(move || drive(&shared));
+            match spawned {
+                Ok(_) => state.driven = true,
+                Err(error) => {
+                    log::warn!("a thread for submissions cannot be started: {error}");
+                    drop(state);
+                    self.drain();
+                    return Ok(());
+                }
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Runs what waits in the line on this thread, where there is no driver to do so.
+    fn drain(&self) {
+        let mut state = self.shared.lock();
+        loop {
+            while state.busy {
+                state = self.shared.wait(state);
+            }
+            let Some(work) = state.line.pop_front() else {
+                return;
+            };
+            state.busy = true;
+            drop(state);
+            self.shared.run(work, Some(&self.shared.pool));
+            state = self.shared.lock();
+            state.busy = false;
+        }
+    }
+
+    /// Waits until everything has run, but not for ever: what still runs after `patience` is stopped.
+    pub(crate) fn finish(&self, patience: Duration) {
+        let end = Instant::now().checked_add(patience);
+        let mut state = self.shared.lock();
+        while state.busy || !state.line.is_empty() {
+            let rest = end.and_then(|end| end.checked_duration_since(Instant::now()));
+            let Some(rest) = rest else {
+                drop(state);
+                self.shared.lose(Loss::Dropped);
+                state = self.shared.lock();
+                while state.busy {
+                    state = self.shared.wait(state);
+                }
+                return;
+            };
+            let waited = self.shared.changed.wait_timeout(state, rest);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Lets the driver end.
+    pub(crate) fn close(&self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+/// What the driver does.
+fn drive<W: Work>(shared: &Shared<W>) {
+    let mut state = shared.lock();
+    loop {
+        if !state.busy
+            && let Some(work) = state.line.pop_front()
+        {
+            state.busy = true;
+            drop(state);
+            shared.run(work, Some(&shared.pool));
+            state = shared.lock();
+            state.busy = false;
+            shared.changed.notify_all();
+        } else if state.closed && !state.busy {
+            return;
+        } else {
+            state = shared.wait(state);
+        }
+    }
+}

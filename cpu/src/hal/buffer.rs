@@ -1,0 +1,207 @@
+//! Buffers: memory of the host.
+
+use std::{
+    alloc::Layout,
+    cell::Cell,
+    fmt::{self, Write},
+    ops::Range,
+    ptr::NonNull,
+    sync::Arc,
+};
+
+use wgpu_hal as hal;
+
+use super::DeviceResult;
+
+/// Bytes to which buffers are aligned: a line of the cache, so that buffers do not share one.
+const ALIGNMENT: usize = 64;
+
+/// A buffer: a handle of memory that is freed when the last handle goes.
+#[derive(Clone)]
+pub struct Buffer {
+    memory: Arc<Memory>,
+}
+
+/// Who frees the memory of a buffer.
+enum Owner {
+    /// The buffer itself
+    Own(Layout),
+    /// Whatever this keeps alive
+    #[expect(dead_code, reason = "kept for what its destructor does")]
+    Lender(Box<dyn Send + Sync>),
+}
+
+struct Memory {
+    address: NonNull<u8>,
+    bytes: u64,
+    owner: Owner,
+}
+
+// SAFETY: the memory is plain bytes, which kernels, copies and the host access by the rules of wgpu: who writes is alone,
+// or accesses atomically. The handle itself is never written to. A lender is `Send + Sync` by its type.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Owner::Own(layout) = self.owner {
+            // SAFETY: `address` was allocated with this layout by `Buffer::new`, and this is the last handle.
+            unsafe { std::alloc::dealloc(self.address.as_ptr(), layout) };
+        }
+    }
+}
+
+impl Buffer {
+    /// A buffer of zeros.
+    ///
+    /// # Errors
+    /// [`hal::DeviceError::OutOfMemory`] if there is no such memory.
+    pub(super) fn new(bytes: u64) -> DeviceResult<Self> {
+        let size = usize::try_from(bytes.max(1)).ok();
+        let layout = size.and_then(|size| {
+            let size = size.checked_next_multiple_of(ALIGNMENT)?;
+            Layout::from_size_align(size, ALIGNMENT).ok()
+        });
+        let layout = layout.ok_or(hal::DeviceError::OutOfMemory)?;
+        // SAFETY: the layout is not empty.
+        let address = unsafe { std::alloc::alloc_zeroed(layout) };
+        let address = NonNull::new(address).ok_or(hal::DeviceError::OutOfMemory)?;
+        Ok(Self {
+            memory: Arc::new(Memory {
+                address,
+                bytes,
+                owner: Owner::Own(layout),
+            }),
+        })
+    }
+
+    /// A buffer in memory that exists: kernels and host share it, nothing is copied.
+    ///
+    /// `lender` is dropped when the last handle of the buffer is gone and no command uses it any more.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `address` on must be valid for reads and writes of any thread until `lender` is dropped, and
+    /// aligned to the strictest type that kernels access there (32 bytes are enough for any). Nobody may access them
+    /// without atomic operations while a command that writes them runs.
+    pub unsafe fn from_host(
+        address: NonNull<u8>,
+        bytes: u64,
+        lender: Box<dyn Send + Sync>,
+    ) -> Self {
+        Self {
+            memory: Arc::new(Memory {
+                address,
+                bytes,
+                owner: Owner::Lender(lender),
+            }),
+        }
+    }
+
+    /// Where the memory begins. It stays there as long as a handle of the buffer lives.
+    pub fn address(&self) -> NonNull<u8> {
+        self.memory.address
+    }
+
+    /// Bytes of the buffer.
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes
+    }
+
+    /// A range of the buffer as a pointer and a length; `None` beyond its end.
+    pub(super) fn range(&self, range: Range<u64>) -> Option<(*mut u8, usize)> {
+        if range.start > range.end || range.end > self.memory.bytes {
+            return None;
+        }
+        // SAFETY: the range lies inside the memory of the buffer.
+        let start = unsafe { self.memory.address.as_ptr().add(range.start as usize) };
+        Some((start, (range.end - range.start) as usize))
+    }
+}
+
+thread_local! {
+    /// Takes the handle of a buffer that is printed, while [`of_binding`] waits for one.
+    static CAUGHT: Cell<Catch> = const { Cell::new(Catch::Nothing) };
+}
+
+enum Catch {
+    Nothing,
+    Waiting,
+    Buffer(Buffer),
+}
+
+/// The buffer of a binding.
+///
+/// wgpu-hal 30 keeps it to itself: the field is private to the crate, and no method returns it. What is public is
+/// `Debug`, which prints the buffer by *its* `Debug`, and that is written below. So the binding is printed, to nowhere,
+/// and the buffer leaves its handle on the way.
+///
+/// Returns `None` if `Debug` of the binding did not print the buffer.
+pub(super) fn of_binding(binding: &hal::BufferBinding<'_, Buffer>) -> Option<Buffer> {
+    struct Nowhere;
+    impl Write for Nowhere {
+        fn write_str(&mut self, _: &str) -> fmt::Result {
+            Ok(())
+        }
+    }
+    CAUGHT.set(Catch::Waiting);
+    // Writing to nowhere does not fail, and what is caught says whether the rest went well.
+    let _ = write!(Nowhere, "{binding:?}");
+    match CAUGHT.replace(Catch::Nothing) {
+        Catch::Buffer(buffer) => Some(buffer),
+        Catch::Nothing | Catch::Waiting => None,
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !matches!(CAUGHT.replace(Catch::Nothing), Catch::Nothing) {
+            CAUGHT.set(Catch::Buffer(self.clone()));
+            return Ok(());
+        }
+        f.debug_struct("Buffer")
+            .field("address", &self.memory.address)
+            .field("bytes", &self.memory.bytes)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binding_gives_its_buffer() {
+        let buffer = Buffer::new(256).unwrap();
+        let binding =
+            hal::BufferBinding::new_unchecked(&buffer, 16, wgpu_types::BufferSize::new(32));
+        let found = of_binding(&binding).unwrap();
+        assert!(Arc::ptr_eq(&found.memory, &buffer.memory));
+        assert!(format!("{buffer:?}").contains("bytes: 256"));
+    }
+
+    #[test]
+    fn memory_that_is_lent_goes_back() {
+        let lent = Arc::new(vec![7u8; 64]);
+        let address = NonNull::from(lent.as_slice()).cast();
+        // SAFETY: the vector lives as long as its handle, which is the lender; nobody writes.
+        let buffer = unsafe { Buffer::from_host(address, 64, Box::new(lent.clone())) };
+        assert_eq!(Arc::strong_count(&lent), 2);
+        assert_eq!(buffer.range(1..65), None);
+        assert_eq!(buffer.range(8..64).map(|(_, bytes)| bytes), Some(56));
+        drop(buffer);
+        assert_eq!(Arc::strong_count(&lent), 1);
+    }
+
+    #[test]
+    fn more_than_there_is_is_out_of_memory() {
+        assert!(matches!(
+            Buffer::new(u64::MAX),
+            Err(hal::DeviceError::OutOfMemory)
+        ));
+        assert!(matches!(
+            Buffer::new(1 << 62),
+            Err(hal::DeviceError::OutOfMemory)
+        ));
+    }
+}

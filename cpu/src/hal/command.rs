@@ -1,0 +1,204 @@
+//! Commands: what an encoder has recorded, and how each is run.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::AtomicU32},
+};
+
+use wgpu_hal as hal;
+
+use super::{BindGroup, Buffer, ComputePipeline, Fence, QuerySet, texture::CopyRows};
+use crate::{
+    compile::abi::BoundResource,
+    exec::{grid::Dispatch, loss::Loss, pool::Pool, timeline::Work},
+};
+
+/// Bytes of copies that take less time than waking a thread.
+const SMALL_COPY: u64 = 64 * 1024;
+
+/// Invocations times operations that take less time than waking a thread.
+const SMALL_DISPATCH: u64 = 32 * 1024;
+
+/// Where kernels of a dispatch find what they use.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    pub(super) pipeline: ComputePipeline,
+    pub(super) buffers: Vec<BoundResource>,
+    /// Keeps the memory of `buffers` alive
+    #[expect(dead_code, reason = "kept for what its destructor does")]
+    pub(super) groups: Vec<BindGroup>,
+    pub(super) immediates: Arc<[u32]>,
+}
+
+// SAFETY: `buffers` point into memory that `groups` keep alive and that any thread may access.
+unsafe impl Send for Bound {}
+// SAFETY: as above.
+unsafe impl Sync for Bound {}
+
+/// A command.
+#[derive(Clone, Debug)]
+pub(super) enum Command {
+    Clear(Buffer, Range<u64>),
+    Copy {
+        from: Buffer,
+        to: Buffer,
+        region: hal::BufferCopy,
+    },
+    CopyRows(CopyRows),
+    Dispatch(Arc<Bound>, [u32; 3]),
+    /// The counts are at an offset of a buffer
+    DispatchIndirect(Arc<Bound>, Buffer, u64),
+    Timestamp(QuerySet, u32),
+    ResetQueries(QuerySet, Range<u32>),
+    CopyQueries {
+        set: QuerySet,
+        range: Range<u32>,
+        to: Buffer,
+        offset: u64,
+        stride: u64,
+    },
+}
+
+/// Commands that are recorded.
+#[derive(Clone, Debug, Default)]
+pub struct CommandBuffer {
+    pub(super) commands: Arc<Vec<Command>>,
+}
+
+impl Command {
+    fn is_small(&self) -> bool {
+        match self {
+            Command::Clear(_, range) => range.end.saturating_sub(range.start) <= SMALL_COPY,
+            Command::Copy { region, .. } => region.size.get() <= SMALL_COPY,
+            Command::CopyRows(copy) => copy.bytes() <= SMALL_COPY,
+            Command::Dispatch(bound, count) => {
+                let kernel = &bound.pipeline.kernel;
+                let groups = count.iter().fold(1u64, |n, &c| n.saturating_mul(c.into()));
+                let cost = groups.saturating_mul(kernel.cost);
+                !kernel.polls && cost <= SMALL_DISPATCH
+            }
+            Command::DispatchIndirect(..) => false,
+            Command::Timestamp(..) | Command::ResetQueries(..) | Command::CopyQueries { .. } => {
+                true
+            }
+        }
+    }
+
+    fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+        match self {
+            Command::Clear(buffer, range) => {
+                if let Some((start, bytes)) = buffer.range(range.clone()) {
+                    // SAFETY: the range lies in the buffer, which the command keeps alive. wgpu orders commands that
+                    // use it, and the host does not access it meanwhile.
+                    unsafe { start.write_bytes(0, bytes) };
+                }
+                Ok(())
+            }
+            Command::Copy { from, to, region } => {
+                let bytes = region.size.get();
+                let source = from.range(region.src_offset..region.src_offset + bytes);
+                let target = to.range(region.dst_offset..region.dst_offset + bytes);
+                if let (Some((source, bytes)), Some((target, _))) = (source, target) {
+                    // SAFETY: as above. The ranges may overlap.
+                    unsafe { source.copy_to(target, bytes) };
+                }
+                Ok(())
+            }
+            Command::CopyRows(copy) => {
+                copy.run();
+                Ok(())
+            }
+            Command::Dispatch(bound, count) => bound.run(*count, pool, stop),
+            Command::DispatchIndirect(bound, buffer, offset) => {
+                let Some((start, _)) = buffer.range(*offset..*offset + 12) else {
+                    return Ok(());
+                };
+                // SAFETY: the range lies in the buffer, and holds three numbers at any alignment.
+                let count = unsafe { start.cast::<[u32; 3]>().read_unaligned() };
+                bound.run(count, pool, stop)
+            }
+            Command::Timestamp(set, index) => {
+                set.write_timestamp(*index);
+                Ok(())
+            }
+            Command::ResetQueries(set, range) => {
+                set.reset(range.clone());
+                Ok(())
+            }
+            Command::CopyQueries {
+                set,
+                range,
+                to,
+                offset,
+                stride,
+            } => {
+                let mut offset = *offset;
+                for value in set.results(range.clone()) {
+                    if let Some((start, _)) = to.range(offset..offset + 8) {
+                        // SAFETY: the range lies in the buffer, as above.
+                        unsafe { start.cast::<u64>().write_unaligned(value) };
+                    }
+                    offset += stride;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Bound {
+    fn run(&self, count: [u32; 3], pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+        if count.contains(&0) {
+            return Ok(());
+        }
+        let dispatch = Dispatch {
+            kernel: self.pipeline.kernel.clone(),
+            buffers: self.buffers.clone(),
+            immediates: self.immediates.clone(),
+            count,
+            zero_workgroup: self.pipeline.zero_workgroup,
+        };
+        match pool {
+            Some(pool) => pool.run(dispatch, stop),
+            None => Pool::run_alone(dispatch, stop),
+        }
+    }
+}
+
+/// Command buffers that were submitted together.
+pub(super) struct Submission {
+    pub(super) buffers: Vec<CommandBuffer>,
+    pub(super) fence: Fence,
+    pub(super) value: hal::FenceValue,
+}
+
+impl Work for Submission {
+    fn is_small(&self) -> bool {
+        let mut commands = self
+            .buffers
+            .iter()
+            .flat_map(|buffer| buffer.commands.iter());
+        commands.all(Command::is_small)
+    }
+
+    fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+        for command in self
+            .buffers
+            .iter()
+            .flat_map(|buffer| buffer.commands.iter())
+        {
+            command.run(pool, stop)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) {
+        drop(self.buffers);
+        self.fence.signal(self.value);
+    }
+
+    /// Waits end as they would if it had run: what wgpu asks of the device from then on says that it is lost.
+    fn give_up(self) {
+        self.finish();
+    }
+}

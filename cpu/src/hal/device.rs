@@ -1,0 +1,294 @@
+//! The device: makes resources.
+
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
+
+use wgpu_hal as hal;
+use wgpu_types as wgt;
+
+use super::{
+    Absent, Api, BindGroup, BindGroupLayout, Buffer, CommandEncoder, ComputePipeline, DeviceResult,
+    Fence, Options, PipelineLayout, QuerySet, Queue, Sampler, ShaderModule, Texture, TextureView,
+    command::Submission,
+};
+use crate::exec::{loss::Loss, pool::Pool, timeline::Timeline};
+
+/// What a device and its queue share.
+pub(super) struct Shared {
+    pub(super) timeline: Timeline<Submission>,
+}
+
+impl Shared {
+    pub(super) fn new(options: Arc<Options>) -> Self {
+        let threads = options.threads.unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        });
+        Self {
+            timeline: Timeline::new(Arc::new(Pool::new(threads))),
+        }
+    }
+}
+
+/// A device on the CPU.
+pub struct Device {
+    shared: Arc<Shared>,
+}
+
+impl Device {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Why the device was lost, if it was.
+    pub fn loss(&self) -> Option<Loss> {
+        self.shared.timeline.loss().cloned()
+    }
+
+    /// Whether the device still runs what it is given.
+    ///
+    /// Submissions that were given up look finished to wgpu: a wait that fails is a panic there. So whatever can fail
+    /// otherwise, above all the mapping of results, says that the device is lost, and wgpu tells the program.
+    fn check(&self) -> DeviceResult<()> {
+        match self.shared.timeline.loss() {
+            None => Ok(()),
+            Some(_) => Err(hal::DeviceError::Lost),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("loss", &self.loss())
+            .finish_non_exhaustive()
+    }
+}
+
+impl hal::Device for Device {
+    type A = Api;
+
+    unsafe fn create_buffer(&self, desc: &hal::BufferDescriptor) -> DeviceResult<Buffer> {
+        self.check()?;
+        Buffer::new(desc.size)
+    }
+
+    unsafe fn destroy_buffer(&self, _buffer: Buffer) {}
+
+    unsafe fn add_raw_buffer(&self, _buffer: &Buffer) {}
+
+    unsafe fn map_buffer(
+        &self,
+        buffer: &Buffer,
+        range: hal::MemoryRange,
+    ) -> DeviceResult<hal::BufferMapping> {
+        self.check()?;
+        let (start, _) = buffer.range(range).ok_or(hal::DeviceError::Unexpected)?;
+        Ok(hal::BufferMapping {
+            ptr: std::ptr::NonNull::new(start).ok_or(hal::DeviceError::Unexpected)?,
+            is_coherent: true,
+        })
+    }
+
+    unsafe fn unmap_buffer(&self, _buffer: &Buffer) {}
+
+    unsafe fn flush_mapped_ranges<I>(&self, _buffer: &Buffer, _ranges: I) {}
+
+    unsafe fn invalidate_mapped_ranges<I>(&self, _buffer: &Buffer, _ranges: I) {}
+
+    unsafe fn create_texture(&self, desc: &hal::TextureDescriptor) -> DeviceResult<Texture> {
+        self.check()?;
+        Texture::new(desc)
+    }
+
+    unsafe fn destroy_texture(&self, _texture: Texture) {}
+
+    unsafe fn add_raw_texture(&self, _texture: &Texture) {}
+
+    unsafe fn create_texture_view(
+        &self,
+        texture: &Texture,
+        desc: &hal::TextureViewDescriptor,
+    ) -> DeviceResult<TextureView> {
+        TextureView::new(texture, desc)
+    }
+
+    unsafe fn destroy_texture_view(&self, _view: TextureView) {}
+
+    unsafe fn create_sampler(&self, desc: &hal::SamplerDescriptor) -> DeviceResult<Sampler> {
+        Ok(Sampler::new(desc))
+    }
+
+    unsafe fn destroy_sampler(&self, _sampler: Sampler) {}
+
+    unsafe fn create_command_encoder(
+        &self,
+        _desc: &hal::CommandEncoderDescriptor<Queue>,
+    ) -> DeviceResult<CommandEncoder> {
+        self.check()?;
+        Ok(CommandEncoder::default())
+    }
+
+    unsafe fn create_bind_group_layout(
+        &self,
+        desc: &hal::BindGroupLayoutDescriptor,
+    ) -> DeviceResult<BindGroupLayout> {
+        Ok(BindGroupLayout::new(desc))
+    }
+
+    unsafe fn destroy_bind_group_layout(&self, _layout: BindGroupLayout) {}
+
+    unsafe fn create_pipeline_layout(
+        &self,
+        _desc: &hal::PipelineLayoutDescriptor<BindGroupLayout>,
+    ) -> DeviceResult<PipelineLayout> {
+        Ok(PipelineLayout)
+    }
+
+    unsafe fn destroy_pipeline_layout(&self, _layout: PipelineLayout) {}
+
+    unsafe fn create_bind_group(
+        &self,
+        desc: &hal::BindGroupDescriptor<BindGroupLayout, Buffer, Sampler, TextureView, Absent>,
+    ) -> DeviceResult<BindGroup> {
+        self.check()?;
+        BindGroup::new(desc)
+    }
+
+    unsafe fn destroy_bind_group(&self, _group: BindGroup) {}
+
+    unsafe fn create_shader_module(
+        &self,
+        desc: &hal::ShaderModuleDescriptor,
+        shader: hal::ShaderInput,
+    ) -> Result<ShaderModule, hal::ShaderError> {
+        ShaderModule::new(desc, shader)
+    }
+
+    unsafe fn destroy_shader_module(&self, _module: ShaderModule) {}
+
+    unsafe fn create_render_pipeline(
+        &self,
+        _desc: &hal::RenderPipelineDescriptor<PipelineLayout, ShaderModule, Absent>,
+    ) -> Result<Absent, hal::PipelineError> {
+        Err(hal::PipelineError::Linkage(
+            wgt::ShaderStages::VERTEX,
+            "the CPU adapter runs compute shaders only; draw on an adapter of the system".into(),
+        ))
+    }
+
+    unsafe fn destroy_render_pipeline(&self, pipeline: Absent) {
+        match pipeline {}
+    }
+
+    unsafe fn create_compute_pipeline(
+        &self,
+        desc: &hal::ComputePipelineDescriptor<PipelineLayout, ShaderModule, Absent>,
+    ) -> Result<ComputePipeline, hal::PipelineError> {
+        ComputePipeline::new(&desc.stage)
+    }
+
+    unsafe fn destroy_compute_pipeline(&self, _pipeline: ComputePipeline) {}
+
+    unsafe fn create_ray_tracing_pipeline(
+        &self,
+        _desc: &hal::RayTracingPipelineDescriptor<PipelineLayout, ShaderModule, Absent>,
+    ) -> Result<Absent, hal::PipelineError> {
+        Err(hal::PipelineError::Linkage(
+            wgt::ShaderStages::empty(),
+            "the CPU adapter traces no rays".into(),
+        ))
+    }
+
+    unsafe fn destroy_ray_tracing_pipeline(&self, pipeline: Absent) {
+        match pipeline {}
+    }
+
+    unsafe fn get_raytracing_pipeline_group_data(
+        &self,
+        pipeline: &Absent,
+        _groups: Range<u32>,
+    ) -> DeviceResult<Vec<u8>> {
+        match *pipeline {}
+    }
+
+    unsafe fn create_pipeline_cache(
+        &self,
+        _desc: &hal::PipelineCacheDescriptor<'_>,
+    ) -> Result<Absent, hal::PipelineCacheError> {
+        Err(hal::DeviceError::Unexpected.into())
+    }
+
+    unsafe fn destroy_pipeline_cache(&self, cache: Absent) {
+        match cache {}
+    }
+
+    unsafe fn create_query_set(
+        &self,
+        desc: &wgt::QuerySetDescriptor<hal::Label>,
+    ) -> DeviceResult<QuerySet> {
+        QuerySet::new(desc.count)
+    }
+
+    unsafe fn destroy_query_set(&self, _set: QuerySet) {}
+
+    unsafe fn create_fence(&self) -> DeviceResult<Fence> {
+        Ok(Fence::default())
+    }
+
+    unsafe fn destroy_fence(&self, _fence: Fence) {}
+
+    unsafe fn get_fence_value(&self, fence: &Fence) -> DeviceResult<hal::FenceValue> {
+        Ok(fence.value())
+    }
+
+    unsafe fn wait(
+        &self,
+        fence: &Fence,
+        value: hal::FenceValue,
+        timeout: Option<Duration>,
+    ) -> DeviceResult<bool> {
+        Ok(fence.wait(value, timeout))
+    }
+
+    unsafe fn start_graphics_debugger_capture(&self) -> bool {
+        false
+    }
+
+    unsafe fn stop_graphics_debugger_capture(&self) {}
+
+    unsafe fn create_acceleration_structure(
+        &self,
+        _desc: &hal::AccelerationStructureDescriptor,
+    ) -> DeviceResult<Absent> {
+        Err(hal::DeviceError::Unexpected)
+    }
+
+    unsafe fn get_acceleration_structure_build_sizes(
+        &self,
+        _desc: &hal::GetAccelerationStructureBuildSizesDescriptor<Buffer>,
+    ) -> hal::AccelerationStructureBuildSizes {
+        Default::default()
+    }
+
+    unsafe fn get_acceleration_structure_device_address(
+        &self,
+        acceleration_structure: &Absent,
+    ) -> wgt::BufferAddress {
+        match *acceleration_structure {}
+    }
+
+    unsafe fn destroy_acceleration_structure(&self, acceleration_structure: Absent) {
+        match acceleration_structure {}
+    }
+
+    fn tlas_instance_to_bytes(&self, _instance: hal::TlasInstance) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn get_internal_counters(&self) -> wgt::HalCounters {
+        Default::default()
+    }
+
+    fn check_if_oom(&self) -> DeviceResult<()> {
+        Ok(())
+    }
+}

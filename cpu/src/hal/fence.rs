@@ -1,0 +1,108 @@
+//! Fences: values that only grow, and that can be waited for.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use wgpu_hal::FenceValue;
+
+/// A fence.
+#[derive(Clone, Debug, Default)]
+pub struct Fence {
+    shared: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    value: AtomicU64,
+    /// Held while the value changes, so that nobody who looked before misses it
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Fence {
+    /// The value it has now.
+    pub(super) fn value(&self) -> FenceValue {
+        self.shared.value.load(Ordering::Acquire)
+    }
+
+    /// Raises the value and wakes who waits for it.
+    pub(super) fn signal(&self, value: FenceValue) {
+        self.shared.value.fetch_max(value, Ordering::Release);
+        // A waiter holds the lock between its look at the value and its sleep.
+        drop(
+            self.shared
+                .lock
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits for a value, without end if there is no timeout. `false`: the time ran out.
+    pub(super) fn wait(&self, value: FenceValue, timeout: Option<Duration>) -> bool {
+        if self.value() >= value {
+            return true;
+        }
+        // A timeout beyond what clocks can tell is none.
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut held = self
+            .shared
+            .lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if self.value() >= value {
+                return true;
+            }
+            held = match end {
+                None => self
+                    .shared
+                    .changed
+                    .wait(held)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(end) => {
+                    let Some(rest) = end.checked_duration_since(Instant::now()) else {
+                        return false;
+                    };
+                    let waited = self.shared.changed.wait_timeout(held, rest);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_only_grow() {
+        let fence = Fence::default();
+        fence.signal(3);
+        fence.signal(2);
+        assert_eq!(fence.value(), 3);
+        assert!(fence.wait(3, None));
+        assert!(!fence.wait(4, Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn waiters_wake_when_their_value_comes() {
+        let fence = Fence::default();
+        let waiters: Vec<_> = [1, 9]
+            .into_iter()
+            .map(|value| {
+                let fence = fence.clone();
+                std::thread::spawn(move || fence.wait(value, None))
+            })
+            .collect();
+        fence.signal(1);
+        fence.signal(9);
+        assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
+    }
+}

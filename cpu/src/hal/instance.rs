@@ -1,0 +1,94 @@
+//! The instance: where an adapter comes from.
+
+use std::sync::Arc;
+
+use raw_window_handle::{RawDisplayHandle, RawWindowHandle};
+use wgpu_hal as hal;
+
+use super::{Absent, Adapter, Api};
+use crate::jit::target;
+
+/// How an instance runs kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Threads that run the work-groups of a dispatch. `None`: as many as the process has processors.
+    pub threads: Option<usize>,
+}
+
+impl Default for Options {
+    /// All processors.
+    fn default() -> Self {
+        Self { threads: None }
+    }
+}
+
+/// The CPU as an instance with one adapter.
+///
+/// `wgpu::Instance::from_hal::<tombolo_cpu::Api>` makes an instance of wgpu of it.
+#[derive(Debug)]
+pub struct Instance {
+    options: Arc<Options>,
+}
+
+impl Instance {
+    /// An instance that runs kernels by `options`.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options: Arc::new(options),
+        }
+    }
+}
+
+impl Default for Instance {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl hal::Instance for Instance {
+    type A = Api;
+
+    unsafe fn init(_desc: &hal::InstanceDescriptor<'_>) -> Result<Self, hal::InstanceError> {
+        Ok(Self::default())
+    }
+
+    unsafe fn create_surface(
+        &self,
+        _display_handle: RawDisplayHandle,
+        _window_handle: RawWindowHandle,
+    ) -> Result<Absent, hal::InstanceError> {
+        // `InstanceError` cannot be made outside wgpu-hal but by its own stub, which says that it is not enabled.
+        // SAFETY: `init` of the stub has no preconditions.
+        let refused = unsafe {
+            <hal::noop::Context as hal::Instance>::init(&hal::InstanceDescriptor {
+                name: "",
+                flags: Default::default(),
+                memory_budget_thresholds: Default::default(),
+                backend_options: Default::default(),
+                telemetry: None,
+                display: None,
+            })
+        };
+        match refused {
+            Err(error) => Err(error),
+            Ok(_) => unreachable!("the stub is off by default"),
+        }
+    }
+
+    unsafe fn enumerate_adapters(
+        &self,
+        surface_hint: Option<&Absent>,
+    ) -> Vec<hal::ExposedAdapter<Api>> {
+        if let Some(surface) = surface_hint {
+            match *surface {}
+        }
+        match target::isa() {
+            Ok(_) => vec![Adapter::expose(self.options.clone())],
+            Err(reason) => {
+                log::warn!("there is no CPU adapter: {reason}");
+                Vec::new()
+            }
+        }
+    }
+}

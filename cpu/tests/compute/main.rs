@@ -1,0 +1,10 @@
+//! The adapter through wgpu, as anybody uses it.
+
+mod barriers;
+mod basics;
+mod expressions;
+mod flow;
+mod harness;
+mod memory;
+mod queue;
+mod textures;
