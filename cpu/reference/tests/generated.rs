@@ -1,0 +1,45 @@
+//! Programs of fixed seeds on the interpreter: they are valid, end, and have one result.
+
+use tombolo_cpu_reference::differential::Case;
+use tombolo_cpu_reference::generate::{Options, program};
+
+/// Seeds of programs; more are run by hand, with the command `differential`.
+const SEEDS: std::ops::Range<u64> = 0..40;
+
+fn all_usable(options: Options) {
+    let mut unusable = Vec::new();
+    for seed in SEEDS {
+        let case = Case::new(&program(seed, options));
+        if let Err(error) = case.expected() {
+            unusable.push(format!("seed {seed}: {error}"));
+        }
+    }
+    assert!(
+        unusable.is_empty(),
+        "{} of {:?}:\n{}",
+        unusable.len(),
+        SEEDS,
+        unusable[..unusable.len().min(5)].join("\n")
+    );
+}
+
+#[test]
+fn programs_are_valid_and_have_one_result() {
+    all_usable(Options::default());
+}
+
+#[test]
+fn programs_that_round_are_valid_and_have_one_result() {
+    all_usable(Options {
+        rounding: true,
+        wide_shifts: true,
+        ..Options::default()
+    });
+}
+
+#[test]
+fn a_seed_gives_the_same_program() {
+    let options = Options::default();
+    assert_eq!(program(5, options), program(5, options));
+    assert_ne!(program(5, options), program(6, options));
+}
