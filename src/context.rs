@@ -16,6 +16,13 @@ use crate::memory::{
     Buffer, BufferError, BufferStatistics, HeapError, HeapSize, Placement, Ptr, SharedHeap,
 };
 
+/// The backend of the adapter that is compiled in, if one is.
+const EMBEDDED: wgpu::Backends = if cfg!(embedded) {
+    wgpu::Backends::NOOP
+} else {
+    wgpu::Backends::empty()
+};
+
 /// The adapters of this machine, hardware and software, and what the devices opened on them share.
 ///
 /// A context is cheap to clone. Adapters keep their index for the life of the context.
@@ -28,7 +35,8 @@ struct Shared {
     backends: wgpu::Backends,
     adapters: Vec<Slot>,
     rooms: ContextRooms,
-    _instance: wgpu::Instance,
+    /// One for the drivers of the system; one for the embedded adapter, where it is compiled in
+    _instances: Vec<wgpu::Instance>,
 }
 
 struct Slot {
@@ -91,20 +99,33 @@ impl Context {
     /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`].
     pub fn with_heap(backends: wgpu::Backends, heap: HeapSize) -> Result<Self, DeviceError> {
         heap.check()?;
-        let backends = backends & wgpu::Instance::enabled_backend_features();
+        let searched = backends & wgpu::Instance::enabled_backend_features();
+        let backends = searched | backends & EMBEDDED;
         if backends.is_empty() {
             return Err(DeviceError::NoAdapter { backends });
         }
-        let descriptor = wgpu::InstanceDescriptor {
-            backends,
-            ..wgpu::InstanceDescriptor::new_without_display_handle()
+        let (mut found, mut instances) = (Vec::new(), Vec::new());
+        // An instance of no backends is a panic in wgpu.
+        if !searched.is_empty() {
+            let descriptor = wgpu::InstanceDescriptor {
+                backends: searched,
+                ..wgpu::InstanceDescriptor::new_without_display_handle()
+            }
+            .with_env();
+            let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+                backends: searched,
+                ..descriptor
+            });
+            found = pollster::block_on(instance.enumerate_adapters(searched));
+            instances.push(instance);
         }
-        .with_env();
-        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-            backends,
-            ..descriptor
-        });
-        let found = pollster::block_on(instance.enumerate_adapters(backends));
+        // Behind those of the system, whose indices stay what they are without it.
+        #[cfg(embedded)]
+        if backends.intersects(EMBEDDED) {
+            let embedded = crate::device::embedded::instance();
+            found.extend(pollster::block_on(embedded.enumerate_adapters(EMBEDDED)));
+            instances.push(embedded);
+        }
         let adapters: Vec<Slot> = found
             .into_iter()
             .map(|adapter| Slot {
@@ -123,7 +144,7 @@ impl Context {
                 backends,
                 adapters,
                 rooms,
-                _instance: instance,
+                _instances: instances,
             }),
         })
     }

@@ -241,6 +241,8 @@ enum Make {
     Warp,
     Nvidia,
     Apple,
+    /// The adapter that is compiled in
+    Embedded,
     Other,
 }
 
@@ -249,7 +251,9 @@ impl Make {
     fn of(info: &wgpu::AdapterInfo) -> Self {
         let text = format!("{} {} {}", info.name, info.driver, info.driver_info).to_lowercase();
         let named = |names: &[&str]| names.iter().any(|name| text.contains(name));
-        if named(&["llvmpipe", "lavapipe"]) {
+        if named(&["tombolo-cpu"]) {
+            Self::Embedded
+        } else if named(&["llvmpipe", "lavapipe"]) {
             Self::Lavapipe
         } else if named(&["swiftshader"]) {
             Self::SwiftShader
@@ -265,7 +269,10 @@ impl Make {
     }
 
     fn is_software(self) -> bool {
-        matches!(self, Self::Lavapipe | Self::SwiftShader | Self::Warp)
+        matches!(
+            self,
+            Self::Lavapipe | Self::SwiftShader | Self::Warp | Self::Embedded
+        )
     }
 
     fn private_memory_bytes(self) -> u32 {
@@ -281,6 +288,8 @@ impl Make {
             Self::SwiftShader => 16 * 1024,
             // CUDA documents 512 KiB of local memory per thread, for every compute capability.
             Self::Nvidia => 128 * 1024,
+            // It keeps private arrays in memory of the host: 64 MiB for the largest work-group.
+            Self::Embedded => 64 * 1024,
             Self::Warp | Self::Apple | Self::Other => WGSL,
         }
     }

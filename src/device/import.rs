@@ -22,7 +22,7 @@
 //! Whether all sides really see each other's writes in such memory is not promised by the extension
 //! alone; [`probe_import`] tries it.
 
-#![cfg_attr(not(vulkan), allow(dead_code, unused_variables))]
+#![cfg_attr(not(any(vulkan, embedded)), allow(dead_code, unused_variables))]
 
 mod probe;
 #[cfg(all(test, target_os = "linux", vulkan))]
@@ -33,6 +33,8 @@ mod vulkan;
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(embedded)]
+use super::embedded;
 use super::window::{Window, WindowError};
 
 pub use probe::ImportFinding;
@@ -149,6 +151,10 @@ pub(crate) fn request_device(
     if import && let Some(opened) = vulkan::open(adapter, descriptor) {
         return opened;
     }
+    #[cfg(embedded)]
+    if import && adapter.get_info().backend == embedded::BACKEND {
+        return embedded::open(adapter, descriptor);
+    }
     pollster::block_on(adapter.request_device(descriptor))
 }
 
@@ -160,6 +166,8 @@ pub(crate) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, Impor
     match device.adapter_info().backend {
         #[cfg(vulkan)]
         wgpu::Backend::Vulkan => vulkan::limits(device),
+        #[cfg(embedded)]
+        embedded::BACKEND => embedded::import_limits(device),
         backend => Err(ImportError::Backend { backend }),
     }
 }
@@ -181,6 +189,8 @@ pub(crate) fn import_host(
     match device.adapter_info().backend {
         #[cfg(vulkan)]
         wgpu::Backend::Vulkan => vulkan::import(device, window, range, label),
+        #[cfg(embedded)]
+        embedded::BACKEND => embedded::import(device, window, range, label),
         backend => Err(ImportError::Backend { backend }),
     }
 }

@@ -17,6 +17,7 @@
 //! | Vulkan | a second handle to the buffer, not owning it | the buffer and its allocation, freed once host *and* device have let go |
 //! | Direct3D 12 | the buffer | a further reference to the resource, whose mapping lives as long as it does |
 //! | Metal | the buffer | a further reference to the buffer, whose memory is mapped as long as it lives |
+//! | embedded | a second handle to the buffer | the buffer: its memory is freed with the last handle |
 //! | OpenGL, WebGPU | (not supported) | |
 //!
 //! OpenGL copies on mapping, and WebGPU has no memory of this kind.
@@ -36,9 +37,6 @@ mod recipe;
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
-
-#[cfg(live_memory)]
-use wgpu::hal;
 
 use super::words::Words;
 
@@ -140,15 +138,19 @@ impl LiveBuffer {
         match backend {
             #[cfg(vulkan)]
             wgpu::Backend::Vulkan => {
-                recipe::create::<hal::api::Vulkan>(device, backend, reader, size, label)
+                recipe::create::<wgpu::hal::api::Vulkan>(device, backend, reader, size, label)
             }
             #[cfg(all(feature = "dx12", windows))]
             wgpu::Backend::Dx12 => {
-                recipe::create::<hal::api::Dx12>(device, backend, reader, size, label)
+                recipe::create::<wgpu::hal::api::Dx12>(device, backend, reader, size, label)
             }
             #[cfg(all(feature = "metal", target_vendor = "apple"))]
             wgpu::Backend::Metal => {
-                recipe::create::<hal::api::Metal>(device, backend, reader, size, label)
+                recipe::create::<wgpu::hal::api::Metal>(device, backend, reader, size, label)
+            }
+            #[cfg(embedded)]
+            crate::device::embedded::BACKEND => {
+                recipe::create::<tombolo_cpu::Api>(device, backend, reader, size, label)
             }
             _ => {
                 // Where no backend is compiled in, nothing else would use these.

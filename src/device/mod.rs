@@ -5,6 +5,8 @@
 pub(crate) mod aspect;
 pub(crate) mod call_status;
 pub(crate) mod capabilities;
+#[cfg(embedded)]
+pub(crate) mod embedded;
 pub(crate) mod end;
 pub(crate) mod event;
 pub(crate) mod exit;

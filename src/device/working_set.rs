@@ -9,7 +9,8 @@
 /// Bytes that kernels of `device` can have in memory at once, where its interface tells:
 ///
 /// - Vulkan: the largest heap of device-local memory, or what `VK_EXT_memory_budget` grants of it;
-/// - Metal: `recommendedMaxWorkingSetSize`.
+/// - Metal: `recommendedMaxWorkingSetSize`;
+/// - the embedded adapter, on Unix: the machine's memory.
 ///
 /// Direct3D, OpenGL and WebGPU tell nothing that is comparable.
 pub(crate) fn working_set(device: &wgpu::Device) -> Option<u64> {
@@ -24,8 +25,25 @@ pub(crate) fn working_set(device: &wgpu::Device) -> Option<u64> {
             // Zero is the answer of devices that have no opinion.
             Some(hal.raw_device().recommendedMaxWorkingSetSize()).filter(|&bytes| bytes > 0)
         }
+        #[cfg(all(embedded, unix))]
+        super::embedded::BACKEND => host_memory(),
         _ => None,
     }
+}
+
+/// Bytes of the machine's memory.
+#[cfg(all(embedded, unix))]
+fn host_memory() -> Option<u64> {
+    // SAFETY: both are questions without preconditions.
+    let (pages, bytes) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    u64::try_from(pages)
+        .ok()?
+        .checked_mul(u64::try_from(bytes).ok()?)
 }
 
 #[cfg(vulkan)]

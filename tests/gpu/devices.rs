@@ -168,9 +168,17 @@ fn several_devices_at_once(f: &Fixture) {
 /// A wgpu device that was opened without any help from here.
 fn raw_device(f: &Fixture) -> (wgpu::Device, wgpu::Queue) {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-    let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
-    let adapter = adapters
-        .into_iter()
+    let instances = [
+        instance,
+        #[cfg(embedded)]
+        // SAFETY: the instance is fresh and belongs to wgpu from here on.
+        unsafe {
+            wgpu::Instance::from_hal::<tombolo_cpu::Api>(tombolo_cpu::Instance::default())
+        },
+    ];
+    let adapter = instances
+        .iter()
+        .flat_map(|instance| pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all())))
         .find(|adapter| adapter.get_info().name == f.device.name())
         .unwrap();
     pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap()

@@ -145,6 +145,18 @@ impl LiveApi for hal::api::Metal {
     }
 }
 
+#[cfg(embedded)]
+impl LiveApi for tombolo_cpu::Api {
+    unsafe fn share(
+        _device: HalDevice<Self>,
+        owner: Self::Buffer,
+        _held: Option<KeepAlive>,
+    ) -> (Self::Buffer, KeepAlive) {
+        // Handles of one buffer: its memory lives as long as any of them.
+        (owner.clone(), Box::new(owner))
+    }
+}
+
 /// The one recipe for all backends: create, map, zero, and let wgpu adopt the buffer.
 pub(super) fn create<A: LiveApi>(
     device: &wgpu::Device,

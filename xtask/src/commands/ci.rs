@@ -92,7 +92,7 @@ const EXAMPLES: &[Example] = &[
 ];
 
 /// Features that the library is built with one at a time; what else it has is for other systems.
-const FEATURES: &[&str] = &["", "vulkan", "gles"];
+const FEATURES: &[&str] = &["", "vulkan", "gles", "embedded"];
 
 /// Looks the library over as a program builds it that wants only these features.
 fn with_features(workspace: &Workspace, features: &str) -> Command {

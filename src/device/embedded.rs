@@ -1,0 +1,95 @@
+//! The adapter of this project's own, which runs kernels on the processors of the host: no driver, one memory for both
+//! sides.
+
+// Memory of the host is handed to the adapter; the blocks say why it is sound.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tombolo_cpu::Api;
+
+use super::import::{IMPORTED_USAGE, ImportError, ImportLimits};
+use super::window::Window;
+
+/// The backend that wgpu counts the adapter to: none that it knows has it.
+pub(crate) const BACKEND: wgpu::Backend = wgpu::Backend::Noop;
+
+/// What ranges of host memory are aligned to: whole pages of any system, which is more than the adapter asks for.
+const IMPORT_ALIGNMENT: u64 = 4096;
+
+/// An instance of wgpu that has this adapter and no other.
+pub(crate) fn instance() -> wgpu::Instance {
+    let instance = tombolo_cpu::Instance::default();
+    // SAFETY: the instance is fresh and belongs to wgpu from here on.
+    unsafe { wgpu::Instance::from_hal::<Api>(instance) }
+}
+
+/// What a device is opened with that is to import host memory: its buffers are the host's anyway, so that the feature
+/// changes nothing but what [`import_limits`] says.
+const IMPORTS: wgpu::Features = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
+
+/// Opens a device that imports host memory.
+pub(super) fn open(
+    adapter: &wgpu::Adapter,
+    descriptor: &wgpu::DeviceDescriptor<'_>,
+) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
+    let descriptor = wgpu::DeviceDescriptor {
+        required_features: descriptor.required_features | IMPORTS & adapter.features(),
+        ..descriptor.clone()
+    };
+    pollster::block_on(adapter.request_device(&descriptor))
+}
+
+/// What a device of the adapter asks of ranges that it is to import.
+pub(super) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, ImportError> {
+    // SAFETY: the hal device is not used: the question is whether it is one of this adapter.
+    if unsafe { device.as_hal::<Api>() }.is_none() {
+        return Err(ImportError::Backend { backend: BACKEND });
+    }
+    if !device.features().contains(IMPORTS) {
+        return Err(ImportError::Extension {
+            extension: "MAPPABLE_PRIMARY_BUFFERS",
+        });
+    }
+    let longest = device.limits().max_buffer_size;
+    Ok(ImportLimits {
+        alignment: IMPORT_ALIGNMENT,
+        longest: longest - longest % IMPORT_ALIGNMENT,
+    })
+}
+
+/// A buffer over committed memory of a window.
+pub(super) fn import(
+    device: &wgpu::Device,
+    window: &Arc<Window>,
+    range: Range<u64>,
+    label: &str,
+) -> Result<wgpu::Buffer, ImportError> {
+    let limits = import_limits(device)?;
+    let pages = window.pin(range)?;
+    let len = pages.len();
+    if len > limits.longest {
+        return Err(ImportError::TooLong {
+            len,
+            limit: limits.longest,
+        });
+    }
+    let address = pages.as_ptr();
+    // SAFETY: the pages are readable and writable memory of `len` bytes as long as they are pinned, which the buffer
+    // keeps them; the host accesses them by atomic operations, or while no kernel runs that writes them.
+    let buffer = unsafe { tombolo_cpu::Buffer::from_host(address, len, Box::new(pages)) };
+    let descriptor = wgpu::BufferDescriptor {
+        label: Some(label),
+        size: len,
+        usage: IMPORTED_USAGE,
+        mapped_at_creation: false,
+    };
+    // SAFETY: buffers of this adapter belong to no device and know all usages; the memory is initialised, as committed
+    // pages are, and the size is not zero.
+    let adopt = || unsafe { device.create_buffer_from_hal::<Api>(buffer, &descriptor) };
+    match super::capture(device, adopt) {
+        (buffer, None) => Ok(buffer),
+        (_, Some(error)) => Err(ImportError::Driver(error.to_string())),
+    }
+}
