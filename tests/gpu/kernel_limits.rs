@@ -143,7 +143,8 @@ fn beyond(limits: &wgpu::Limits) -> Vec<(&'static str, u64, String)> {
             all.push((what, limit.into(), many(limit + 1, of)));
         }
     }
-    if limits.max_storage_buffer_binding_size < u64::from(u32::MAX) - 16 {
+    // naga lays out no type of 2 GiB or more, and says so first.
+    if limits.max_storage_buffer_binding_size < u64::from(i32::MAX.unsigned_abs()) - 16 {
         all.push((
             "bytes of a storage variable",
             limits.max_storage_buffer_binding_size,
