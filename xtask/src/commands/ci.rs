@@ -2,7 +2,8 @@
 //!
 //! What would multiply its time is left to jobs of their own, beside it: `cargo xtask cross`, which builds the standard
 //! library of five systems; `cargo xtask deny`, which builds cargo-deny; `cargo package`, which builds all dependencies
-//! once more; and the long and the instrumented runs of `cargo xtask stress`.
+//! once more; the program that a panic ends, for which everything is compiled to abort; and the long and the instrumented
+//! runs of `cargo xtask stress`.
 
 use std::fs;
 use std::process::Command;
@@ -114,16 +115,6 @@ fn fuzz_targets(workspace: &Workspace) -> Command {
     check
 }
 
-/// All kinds of work at once in a program that a panic ends, also where the runtime or wgpu would contain it. Nothing of
-/// the other builds serves this one, since dependencies are compiled to abort as well.
-fn without_unwinding(workspace: &Workspace) -> Command {
-    let mut command = workspace.cargo();
-    command.args(["run", "--quiet", "--locked", "--package", "tombolo"]);
-    command.args(["--profile", "abort", "--example", "stress"]);
-    command.args(["--", "--rounds", "50"]);
-    command
-}
-
 /// How long every operation is tried from eight threads: enough for each to meet each, since the long runs and the
 /// sanitizers are `cargo xtask stress`.
 const STRESS_MINUTES: f64 = 0.5;
@@ -180,11 +171,6 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             STRESS_MINUTES,
             &[],
         )
-    })?;
-    step("no panic, where each would end the process", || {
-        let mut command = without_unwinding(workspace);
-        stress::environment(workspace, provided)?.apply(&mut command);
-        process::run(&mut command)
     })?;
     for run in runs(provided) {
         step(&run.title(), || run.execute(workspace, provided))?;
