@@ -28,6 +28,15 @@ pub(super) struct Ledger {
     dead: AtomicBool,
 }
 
+/// How a submission has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// By itself, whatever has become of the device since.
+    Run,
+    /// With the device: nothing of it runs any more.
+    Lost,
+}
+
 /// The numbers that there are.
 #[derive(Debug, Default)]
 struct Given {
@@ -78,14 +87,20 @@ impl Ledger {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// Whether the submission has ended by itself, whatever has become of the device since. Numbers begin at 1.
-    pub(super) fn has_run(&self, number: u64) -> bool {
-        number != 0 && number <= self.ended.load(Ordering::Acquire)
-    }
-
-    /// Whether nothing of the submission runs any more.
-    pub(super) fn is_over(&self, number: u64) -> bool {
-        number != 0 && (self.has_run(number) || self.is_dead())
+    /// How the submission has ended; `None` while it may run. Numbers begin at 1.
+    ///
+    /// The one question about an end: two questions in turn, has it run and is it over, would take a submission that ends
+    /// between them for one that was lost.
+    pub(super) fn end(&self, number: u64) -> Option<End> {
+        // Before the count: what has run is not lost, whatever becomes of the device.
+        let is_dead = self.is_dead();
+        if number == 0 {
+            None
+        } else if number <= self.ended.load(Ordering::Acquire) {
+            Some(End::Run)
+        } else {
+            is_dead.then_some(End::Lost)
+        }
     }
 }
 

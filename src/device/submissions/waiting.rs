@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::batch::Batch;
 use super::contained::{Panicked, contained};
+use super::ledger::End;
 use super::{Marker, Submissions};
 
 /// The longest stay inside a wait of the driver: between two of them it is seen whether the device was lost.
@@ -62,14 +63,11 @@ impl Submissions {
             return Standing::Recorded;
         };
         let number = batch.number();
-        if self.ledger.has_run(number) {
-            Standing::Ended
-        } else if self.ledger.is_over(number) {
-            Standing::Lost
-        } else if verdict.is_err() {
-            Standing::Refused
-        } else {
-            Standing::Submitted
+        match self.ledger.end(number) {
+            Some(End::Run) => Standing::Ended,
+            Some(End::Lost) => Standing::Lost,
+            None if verdict.is_err() => Standing::Refused,
+            None => Standing::Submitted,
         }
     }
 
@@ -117,7 +115,7 @@ impl Submissions {
     /// What is known of the batch, if it answers whoever waits.
     fn answer(&self, batch: &Batch, over: bool) -> Option<Progress> {
         let number = batch.number();
-        if self.ledger.has_run(number) {
+        if self.ledger.end(number) == Some(End::Run) {
             // Launches are settled in their order: one that a callback has submitted waits for the batch in whose
             // submission that was, unless this is the callback.
             let is_next = self.ledger.is_sent(number) || self.is_submitting();

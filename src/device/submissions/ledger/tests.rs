@@ -2,7 +2,9 @@
 //! callbacks that submit, threads that ask in between, wgpu calling a device lost whose kernels run on, and drivers that
 //! give devices up. Every sequence of steps up to a length is tried, and long ones at random.
 
-use super::Ledger;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{End, Ledger};
 
 /// What a ledger would be told by a runtime that takes something else for an end. Each has to be caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,8 +188,10 @@ impl Model {
             !running.iter().any(|&one| one <= number)
         };
         self.returned.iter().copied().find(|&number| {
-            let (over, ran) = (self.ledger.is_over(number), self.ledger.has_run(number));
-            over && self.runs(number) || ran && !has_ended_well(number) || ran && !over
+            let end = self.ledger.end(number);
+            end.is_some() && self.runs(number)
+                || end == Some(End::Run) && !has_ended_well(number)
+                || end == Some(End::Lost) && !self.is_dead
         })
     }
 
@@ -201,7 +205,7 @@ impl Model {
         }
         while self.step(Step::End, None) {}
         self.step(Step::Poll, None);
-        let over = |number: u64| self.ledger.is_over(number);
+        let over = |number: u64| self.ledger.end(number).is_some();
         (self.returned.iter().copied()).find(|&number| !over(number))
     }
 }
@@ -282,5 +286,36 @@ fn nothing_is_taken_for_ended_that_runs_in_long_sequences() {
 fn what_was_never_given_a_number_is_not_over() {
     let ledger = Ledger::default();
     ledger.died();
-    assert!(!ledger.is_over(0) && ledger.is_over(1) && !ledger.has_run(1));
+    assert_eq!([ledger.end(0), ledger.end(1)], [None, Some(End::Lost)]);
+}
+
+/// What ends while somebody asks has not been lost: the answer is one look, not two.
+#[test]
+fn what_ends_while_others_ask_is_not_lost() {
+    const SUBMISSIONS: u64 = 20_000;
+    let (ledger, asked) = (Ledger::default(), AtomicU64::new(0));
+    let mut lost = 0;
+    std::thread::scope(|scope| {
+        // Each ends when it is being asked for, wherever in the question that is.
+        scope.spawn(|| {
+            for number in 1..=SUBMISSIONS {
+                while asked.load(Ordering::Acquire) < number {
+                    std::thread::yield_now();
+                }
+                ledger.ended(number);
+            }
+        });
+        // Counted, for an assertion here would leave the other thread waiting.
+        for number in 1..=SUBMISSIONS {
+            asked.store(number, Ordering::Release);
+            let end = loop {
+                match ledger.end(number) {
+                    None => std::hint::spin_loop(),
+                    Some(end) => break end,
+                }
+            };
+            lost += u64::from(end == End::Lost);
+        }
+    });
+    assert_eq!(lost, 0);
 }
