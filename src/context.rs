@@ -1,13 +1,11 @@
 //! The context: the adapters of the machine, and the devices opened on them.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 
 use crate::device::open::{ContextRooms, adopt, open};
-use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
-use crate::device::wait::lock;
+use crate::device::probe::{AdapterProbe, NotProbed, ProbeOptions, ProbeReport};
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
 use crate::memory::buffers::{ContextBuffers, Rooms};
 use crate::memory::heap::{ContextHeap, segment_bytes};
@@ -15,6 +13,21 @@ use crate::memory::host_memory;
 use crate::memory::{
     Buffer, BufferError, BufferStatistics, HeapError, HeapSize, Placement, Ptr, SharedHeap,
 };
+
+/// The backends that a value of `WGPU_BACKEND` allows.
+fn allowed(value: Option<String>) -> Result<wgpu::Backends, DeviceError> {
+    let value = value.filter(|value| !value.trim().is_empty());
+    let Some(value) = value else {
+        return Ok(wgpu::Backends::all());
+    };
+    match wgpu::Backends::from_comma_list(&value) {
+        none if none.is_empty() => Err(DeviceError::Environment {
+            variable: "WGPU_BACKEND",
+            value,
+        }),
+        backends => Ok(backends),
+    }
+}
 
 /// The backend of the adapter that is compiled in, if one is.
 const EMBEDDED: wgpu::Backends = if cfg!(embedded) {
@@ -43,8 +56,7 @@ struct Slot {
     adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
     /// Probing opens a scratch device; once per adapter is enough.
-    /// What the probe found, and the time that it was given.
-    probe: Mutex<Option<(Duration, ProbeReport)>>,
+    probe: AdapterProbe,
 }
 
 /// What there is to know of an adapter before a device is opened on it.
@@ -69,19 +81,7 @@ impl Context {
     /// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::Environment`] when `WGPU_BACKEND`
     /// names no backend.
     pub fn new() -> Result<Self, DeviceError> {
-        let backends = match std::env::var("WGPU_BACKEND") {
-            Ok(value) if !value.trim().is_empty() => {
-                let backends = wgpu::Backends::from_comma_list(&value);
-                if backends.is_empty() {
-                    return Err(DeviceError::Environment {
-                        variable: "WGPU_BACKEND",
-                        value,
-                    });
-                }
-                backends
-            }
-            _ => wgpu::Backends::all(),
-        };
+        let backends = allowed(std::env::var("WGPU_BACKEND").ok())?;
         Self::with_backends(backends)
     }
 
@@ -131,7 +131,7 @@ impl Context {
             .map(|adapter| Slot {
                 info: adapter.get_info(),
                 adapter,
-                probe: Mutex::new(None),
+                probe: AdapterProbe::default(),
             })
             .collect();
         if adapters.is_empty() {
@@ -346,9 +346,10 @@ impl Context {
             return Err(DeviceError::AdapterIndex { index, count });
         };
         let report = if options.probe.unwrap_or(true) {
-            slot.probe(&ProbeOptions {
+            let wish = ProbeOptions {
                 deadline: options.probe_deadline,
-            })
+            };
+            slot.probe.ask(&slot.adapter, &wish)
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
@@ -381,21 +382,6 @@ impl Context {
     }
 }
 
-impl Slot {
-    fn probe(&self, options: &ProbeOptions) -> ProbeReport {
-        let mut known = lock(&self.probe);
-        // More time may bring an answer that was not had in less.
-        if let Some((given, report)) = &*known
-            && (!report.ran_out() || options.deadline <= *given)
-        {
-            return report.clone();
-        }
-        let report = probe_adapter(&self.adapter, options);
-        *known = Some((options.deadline, report.clone()));
-        report
-    }
-}
-
 impl Device {
     /// Builds a device around a wgpu device and queue that the program already has. Both go on working
     /// as before; the program's own error handlers stay in place.
@@ -421,5 +407,28 @@ impl std::fmt::Debug for Context {
         f.debug_struct("Context")
             .field("adapters", &self.adapters())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_names_backends() {
+        let allowed = |value: &str| allowed(Some(value.to_owned()));
+        assert_eq!(super::allowed(None).unwrap(), wgpu::Backends::all());
+        assert_eq!(allowed(" ").unwrap(), wgpu::Backends::all());
+        assert_eq!(
+            allowed("vulkan,metal").unwrap(),
+            wgpu::Backends::VULKAN | wgpu::Backends::METAL
+        );
+        for nonsense in ["vulcan", ",", "a b"] {
+            let error = allowed(nonsense).unwrap_err();
+            assert!(
+                matches!(&error, DeviceError::Environment { value, .. } if value == nonsense),
+                "{error}"
+            );
+        }
     }
 }

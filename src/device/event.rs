@@ -11,7 +11,7 @@ use super::follower::Follower;
 use super::outcome::{ExecutionError, Outcome};
 use super::prints::Job;
 use super::profile::{ProfilingError, TimingSlot};
-use super::submissions::{Batch, Progress};
+use super::submissions::{Batch, Progress, in_handler};
 use super::{Device, DeviceShared};
 
 /// Where a command stands.
@@ -41,6 +41,9 @@ pub enum WaitError {
     #[error(transparent)]
     Failed(#[from] Arc<ExecutionError>),
 }
+
+/// What a wait for an event calls itself.
+const WAIT: &str = "a wait for an event";
 
 /// A command's end, as a value: wait for it, ask for its status, or `.await` it.
 ///
@@ -144,7 +147,8 @@ impl Event {
     /// posted are served where they are served after it. The batch it is in is submitted first.
     ///
     /// # Errors
-    /// [`WaitError::Failed`] with the command's own failure, or the loss of the device.
+    /// [`WaitError::Failed`] with the command's own failure, or the loss of the device; with
+    /// [`ExecutionError::InHandler`] in a function of the host that serves a call of the device.
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_at_most(None)
     }
@@ -160,6 +164,7 @@ impl Event {
     fn wait_at_most(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+        self.may_wait(timeout)?;
         let Some(batch) = self.submitted(deadline)? else {
             return Ok(());
         };
@@ -176,8 +181,19 @@ impl Event {
                 }
             }
             Progress::Pending => Err(WaitError::Deadline),
+            Progress::InHandler => Err(refused()),
             Progress::Lost(reason) => Err(lost(reason)),
         }
+    }
+
+    /// Refuses the wait before anything is submitted for it: some drivers keep whoever submits while a kernel runs.
+    fn may_wait(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
+        let Some(batch) = &self.batch else {
+            return Ok(());
+        };
+        let submissions = &self.device.submissions;
+        let may = submissions.may_wait_for(batch, timeout, WAIT);
+        may.map_err(|error| WaitError::Failed(Arc::new(error)))
     }
 
     /// The batch that the command went with, after flushing; `None` when there was none.
@@ -187,7 +203,12 @@ impl Event {
         };
         if batch.submission().is_none() {
             if !self.device.open_gates(deadline) {
-                return Err(WaitError::Deadline);
+                let is_late = deadline.is_some_and(|end| Instant::now() >= end);
+                return Err(if is_late {
+                    WaitError::Deadline
+                } else {
+                    refused()
+                });
             }
             self.device.submit(batch);
         }
@@ -231,7 +252,7 @@ impl Event {
             None => EventStatus::Recorded,
             Some(Err(_)) => EventStatus::Failed,
             Some(Ok(())) => match self.device.submissions.wait(batch, Some(Duration::ZERO)) {
-                Progress::Pending => EventStatus::Submitted,
+                Progress::Pending | Progress::InHandler => EventStatus::Submitted,
                 Progress::Lost(_) => EventStatus::Failed,
                 Progress::Done => match self.verdict() {
                     Ok(()) => EventStatus::Complete,
@@ -266,7 +287,13 @@ impl Event {
                 Some(_) => Err(ProfilingError::NotProfiled),
             };
         };
-        let _ = self.wait();
+        if let Err(WaitError::Failed(error)) = self.wait()
+            && matches!(*error, ExecutionError::InHandler { .. })
+        {
+            return Err(ProfilingError::Unfinished {
+                reason: error.to_string(),
+            });
+        }
         let duration = timing.duration(&self.device.submissions);
         duration.ok_or(ProfilingError::Unreadable)
     }
@@ -296,6 +323,11 @@ impl Device {
     }
 }
 
+/// The wait would be for the caller of the function that this thread runs.
+fn refused() -> WaitError {
+    WaitError::Failed(Arc::new(in_handler(WAIT)))
+}
+
 fn lost(reason: String) -> WaitError {
     WaitError::Failed(Arc::new(ExecutionError::DeviceLost { reason }))
 }
@@ -319,6 +351,8 @@ impl Future for EventFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let event = &self.0;
+        // Whoever drives a future there waits with the thread that the kernel waits for.
+        event.may_wait(None)?;
         let unsent = (event.batch.as_ref()).is_some_and(|batch| batch.submission().is_none());
         if unsent {
             let last = (event
@@ -351,7 +385,7 @@ impl Future for EventFuture {
                 }
             }
             Progress::Lost(reason) => Poll::Ready(Err(lost(reason))),
-            Progress::Pending => {
+            Progress::Pending | Progress::InHandler => {
                 let waker = context.waker();
                 (device.waiter).wake_after(&device.submissions, batch, waker);
                 Poll::Pending

@@ -13,7 +13,8 @@ use super::submissions::Batch;
 /// Something that has to be over before a batch is submitted.
 pub(crate) trait Gate: Send + Sync {
     /// Sees to it that it is over, also when it has failed: the failure travels with what depends on it. Never asks for
-    /// a queue, since who calls may hold one. False if `deadline` came first.
+    /// a queue, since who calls may hold one. False if `deadline` came first, or this thread serves the call of a kernel
+    /// that would be waited for.
     fn open(&self, deadline: Option<Instant>) -> bool;
     /// Whether it is over.
     fn is_open(&self) -> bool;
@@ -54,17 +55,16 @@ impl Gates {
         times >= PATIENCE || self.closed().is_empty()
     }
 
-    /// Sees to it that nothing is waited for, and makes a new beginning.
-    pub(super) fn open(&mut self) {
-        for gate in std::mem::take(self).closed {
-            gate.open(None);
-        }
+    /// Sees to it that nothing is waited for, and makes a new beginning; false if that is not for this thread to do.
+    pub(super) fn open(&mut self) -> bool {
+        let closed = std::mem::take(self).closed;
+        closed.iter().all(|gate| gate.open(None))
     }
 }
 
 impl DeviceShared {
     /// Opens the gates of what was recorded, without the queue in hand, so that others may go on recording. False if
-    /// `deadline` came first.
+    /// `deadline` came first, or this thread serves the call of a kernel that would be waited for.
     pub(crate) fn open_gates(&self, deadline: Option<Instant>) -> bool {
         loop {
             let closed = self.queue.lock(self).gates().closed().to_vec();
@@ -129,7 +129,7 @@ mod tests {
         switches[0].open(None);
         assert_eq!(gates.closed().len(), 1);
         assert!(!gates.may_go(1) && gates.has_held());
-        gates.open();
+        assert!(gates.open());
         assert!(switches[1].is_open());
         // The next batch begins without any.
         assert!(gates.may_go(1) && !gates.has_held());

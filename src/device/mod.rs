@@ -173,6 +173,7 @@ impl DeviceShared {
 impl DeviceShared {
     /// Submits what was recorded and waits until the device is idle.
     pub(crate) fn finish(self: &Arc<Self>) -> Result<(), Arc<ExecutionError>> {
+        self.submissions.may_wait("Device::finish")?;
         self.open_gates(None);
         let batch = {
             let mut queue = self.queue.lock(self);
@@ -266,7 +267,8 @@ impl Device {
     /// Submits everything recorded so far and waits until the device has finished it.
     ///
     /// # Errors
-    /// As [`Device::flush`]. Failures of single launches are reported by their events, not here.
+    /// As [`Device::flush`], and [`ExecutionError::InHandler`] in a function of the host that serves a call of the device.
+    /// Failures of single launches are reported by their events, not here.
     pub fn finish(&self) -> Result<(), Arc<ExecutionError>> {
         self.shared.finish()
     }

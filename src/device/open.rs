@@ -28,7 +28,9 @@ pub struct DeviceOptions {
     /// for devices that are opened, no for devices that are adopted). Without it everything that only
     /// measurement can show counts as absent, and loops are guarded.
     pub probe: Option<bool>,
-    /// The longest time that probing may take (default: 2 s). Reached, the rest counts as absent.
+    /// The longest time that probing may take (default: 30 s, which only a device that hangs needs; a usual probe takes some
+    /// hundredths of a second). What the device did not answer in that time counts as absent for this handle, and is asked
+    /// again when the adapter is opened next ([`Finding::TimedOut`](crate::Finding::TimedOut)).
     pub probe_deadline: Duration,
     /// Use live host memory where the probe found it (default: yes). `false` forces every capability
     /// down to the tier it has on strict WebGPU.
@@ -108,7 +110,7 @@ impl Default for DeviceOptions {
         Self {
             label: None,
             probe: None,
-            probe_deadline: Duration::from_secs(2),
+            probe_deadline: ProbeOptions::default().deadline,
             live_memory: true,
             import_host_memory: true,
             max_batch: 1024,
@@ -289,7 +291,7 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
         let wish = ProbeOptions {
             deadline: options.probe_deadline,
         };
-        probe(&raw, &queue, info.backend, &wish)
+        probe(&raw, &queue, info.backend, &wish, None)
     } else {
         ProbeReport::not_probed(NotProbed::TurnedOff)
     };
@@ -322,6 +324,14 @@ fn assemble(
     {
         let why = NotProbed::Unsupported(error.to_string());
         report.host_import = Finding::NotProbed(why);
+    }
+    if report.ran_out() {
+        log::warn!(
+            "{}: the probe had no answer to everything within {:?}; what it did not measure counts as absent until the \
+             device is opened again",
+            info.name,
+            options.probe_deadline
+        );
     }
     if !options.live_memory {
         let why = "DeviceOptions::live_memory is off".to_owned();

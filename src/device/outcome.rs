@@ -126,6 +126,20 @@ pub enum ExecutionError {
         /// What was tried.
         what: &'static str,
     },
+    /// A function of the host that serves a call of a running kernel waits for what ends after the kernel, and so after
+    /// the function itself.
+    #[error(
+        "`{handler}` serves a call of a kernel that runs on {device}, and must not wait for that device ({what}), which goes \
+         on when the call is answered: have another thread do it, or do it when the launch has ended"
+    )]
+    InHandler {
+        /// What was tried.
+        what: &'static str,
+        /// The function, as it was registered with the services.
+        handler: String,
+        /// The device's name.
+        device: String,
+    },
     /// The device is gone; nothing on it can be read any more.
     #[error("the device was lost: {reason}; open it again to go on")]
     DeviceLost {

@@ -6,117 +6,66 @@
 //!
 //! Every kernel here is bounded by itself (at most 2^20 short turns by eight invocations), and every
 //! wait has a deadline, so a probe can neither hang nor run into a driver's watchdog. What could not
-//! be found out is said to be so ([`Finding`]); nothing is assumed from it.
+//! be found out is said to be so ([`Finding`]); nothing is assumed from it. What had no answer for want of time is asked
+//! again when the adapter is opened next ([`AdapterProbe`]): a device that others keep busy has what it has.
 
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fence;
-use super::import::{probe_import, request_device};
+use super::import::probe_import;
 use super::live::{LiveBuffer, LiveError, Reader};
 use super::mapping::{Mapped, Mapping};
 use super::submissions::{Batch, ClosedBatch, Progress, Submissions};
 use super::words::Words;
 
+mod adapter;
 mod report;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use adapter::AdapterProbe;
 pub use report::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 
-/// Probes `device`, which must be idle, and returns when all is measured or the deadline has passed.
+/// Probes `device`, which must be idle, and returns when all is measured or the deadline has passed. What was `known`
+/// before is not asked again, but for what had no answer for want of time.
 ///
 /// No wgpu error leaves this function and no wait in it is without bound; what it cannot bound is
-/// the driver's shader compiler. [`probe_adapter`] bounds that as well.
+/// the driver's shader compiler. [`AdapterProbe`] bounds that as well.
 pub(crate) fn probe(
     device: &wgpu::Device,
     queue: &wgpu::Queue,
     backend: wgpu::Backend,
     options: &ProbeOptions,
+    known: Option<ProbeReport>,
 ) -> ProbeReport {
     let begun = Instant::now();
+    let within = options.deadline;
     let submissions = Submissions::new(device, queue, &Arc::default());
     let bench = Bench {
         device,
         queue,
         submissions: &submissions,
-        deadline: begun.checked_add(options.deadline).unwrap_or(begun),
+        within,
+        deadline: begun.checked_add(within).unwrap_or(begun),
     };
-    let launch_latency = bench.finding(|| bench.launch_latency());
-    let loop_budget = bench.finding(|| bench.loop_budget());
-    let host_import = if bench.left().is_zero() {
-        Finding::TimedOut
-    } else {
-        probe_import(device, queue, bench.deadline)
+    let known = known.unwrap_or_else(|| ProbeReport::timed_out(within, Duration::ZERO));
+    let launch_latency = bench.ask(known.launch_latency, || bench.launch_latency());
+    let loop_budget = bench.ask(known.loop_budget, || bench.loop_budget());
+    let host_import = match known.host_import {
+        Finding::TimedOut { .. } if bench.left().is_zero() => Finding::TimedOut { within },
+        Finding::TimedOut { .. } => probe_import(device, queue, within, bench.deadline),
+        answer => answer,
     };
     // Last, because it is the one that may use up the time.
-    let live = bench.finding(|| bench.live(backend));
+    let live = bench.ask(known.live, || bench.live(backend));
     ProbeReport {
         live,
         host_import,
         loop_budget,
         launch_latency,
-        elapsed: begun.elapsed(),
-    }
-}
-
-/// Probes `adapter` on a device of its own, which no trouble of the probe's can take from the caller.
-///
-/// Everything happens on a thread. Should the driver hang, the thread is left behind after twice the
-/// deadline, and the report says that time ran out.
-pub(crate) fn probe_adapter(adapter: &wgpu::Adapter, options: &ProbeOptions) -> ProbeReport {
-    let begun = Instant::now();
-    let slot = Arc::new(Mutex::new(None));
-    let (ended, wait) = mpsc::channel::<()>();
-    let thread = {
-        let (adapter, options, slot) = (adapter.clone(), options.clone(), Arc::clone(&slot));
-        thread::Builder::new()
-            .name("tombolo-probe".to_owned())
-            .spawn(move || {
-                // Sends nothing: that it is dropped, after all the rest, is the message. The
-                // device must be gone by then: drivers dislike being used while another one closes.
-                let _ended = ended;
-                let report = probe_scratch(&adapter, &options);
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(report.0);
-                drop(report.1);
-            })
-    };
-    if let Err(error) = thread {
-        let error = format!("no thread could be started: {error}");
-        return ProbeReport::failed(&error, begun.elapsed());
-    }
-    let outcome = wait.recv_timeout(options.deadline.saturating_mul(2));
-    let report = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match (report, outcome) {
-        (Some(report), _) => report,
-        (None, Err(RecvTimeoutError::Timeout)) => ProbeReport::timed_out(begun.elapsed()),
-        (None, _) => ProbeReport::failed("the probe's thread panicked", begun.elapsed()),
-    }
-}
-
-/// The report, and the device that is still to be closed.
-fn probe_scratch(
-    adapter: &wgpu::Adapter,
-    options: &ProbeOptions,
-) -> (ProbeReport, Option<(wgpu::Device, wgpu::Queue)>) {
-    let begun = Instant::now();
-    let descriptor = wgpu::DeviceDescriptor {
-        label: Some("tombolo probe"),
-        required_limits: adapter.limits(),
-        ..Default::default()
-    };
-    let opened = request_device(adapter, &descriptor, true);
-    match opened {
-        Ok((device, queue)) => {
-            let report = probe(&device, &queue, adapter.get_info().backend, options);
-            (report, Some((device, queue)))
-        }
-        Err(error) => {
-            let error = format!("no device for the probe: {error}");
-            (ProbeReport::failed(&error, begun.elapsed()), None)
-        }
+        elapsed: known.elapsed + begun.elapsed(),
     }
 }
 
@@ -143,14 +92,24 @@ struct Bench<'a> {
     device: &'a wgpu::Device,
     queue: &'a wgpu::Queue,
     submissions: &'a Submissions,
+    within: Duration,
     deadline: Instant,
 }
 
 impl Bench<'_> {
+    /// What is known, or else what a measurement says.
+    fn ask<T>(&self, known: Finding<T>, measure: impl FnOnce() -> Result<T, Stop>) -> Finding<T> {
+        match known.ran_out() {
+            true => self.finding(measure),
+            false => known,
+        }
+    }
+
     /// Runs one measurement with every error of wgpu's caught: the default handler would panic.
     fn finding<T>(&self, measure: impl FnOnce() -> Result<T, Stop>) -> Finding<T> {
+        let within = self.within;
         if self.left().is_zero() {
-            return Finding::TimedOut;
+            return Finding::TimedOut { within };
         }
         let scopes = [
             wgpu::ErrorFilter::Validation,
@@ -169,7 +128,7 @@ impl Bench<'_> {
         match (caught, result) {
             (Some(error), _) => Finding::Failed(error),
             (None, Ok(value)) => Finding::Measured(value),
-            (None, Err(Stop::TimedOut)) => Finding::TimedOut,
+            (None, Err(Stop::TimedOut)) => Finding::TimedOut { within },
             (None, Err(Stop::Unsupported(why))) => Finding::NotProbed(NotProbed::Unsupported(why)),
             (None, Err(Stop::Failed(error))) => Finding::Failed(error),
         }
@@ -245,7 +204,7 @@ impl Bench<'_> {
         }
         match self.submissions.wait(batch, Some(self.left())) {
             Progress::Done => Ok(()),
-            Progress::Pending => Err(Stop::TimedOut),
+            Progress::Pending | Progress::InHandler => Err(Stop::TimedOut),
             Progress::Lost(reason) => Err(Stop::Failed(reason)),
         }
     }
@@ -314,21 +273,18 @@ impl Bench<'_> {
             kernel_to_host: false,
         };
         let mut patience = Patience::new();
-        let half = self.left() / 2;
         for token in 1..=Patience::MOST_ATTEMPTS {
             let begun = Instant::now();
             let seen = self.talk(&memory, &pipeline, &group, token, patience.turns)?;
             found.host_to_kernel |= seen.host_to_kernel;
             found.kernel_to_host |= seen.kernel_to_host;
-            let enough = token >= Patience::FEWEST_ATTEMPTS && self.left() < half;
-            if found.both_ways() || enough {
+            if found.both_ways() || patience.in_vain(token, begun.elapsed()) {
                 break;
             }
             if self.left().is_zero() {
                 // Nothing was seen *yet*, which is no measurement.
                 return Err(Stop::TimedOut);
             }
-            patience.grow(begun.elapsed());
         }
         Ok(found)
     }
@@ -419,11 +375,14 @@ mod words {
 /// not run host and kernel at the same time at first.
 struct Patience {
     turns: u32,
+    /// Spent in attempts, each as long as a kernel may be: beyond that the device was busy with something else.
+    spent: Duration,
 }
 
 impl Patience {
-    /// In vain that often is taken for a no, if half of the time is gone.
+    /// In vain that often is taken for a no, if [`Self::ENOUGH`] was spent.
     const FEWEST_ATTEMPTS: u32 = 6;
+    const ENOUGH: Duration = Duration::from_secs(1);
     /// In vain that often is taken for a no in any case.
     const MOST_ATTEMPTS: u32 = 24;
     const FIRST: u32 = 1_000;
@@ -433,10 +392,22 @@ impl Patience {
     const LONGEST: Duration = Duration::from_millis(100);
 
     fn new() -> Self {
-        Self { turns: Self::FIRST }
+        Self {
+            turns: Self::FIRST,
+            spent: Duration::ZERO,
+        }
     }
 
-    /// After an attempt that took `elapsed` and was in vain.
+    /// Attempt number `attempt` took `elapsed` and was in vain: whether that is taken for a no. How busy the device is
+    /// says nothing about it.
+    fn in_vain(&mut self, attempt: u32, elapsed: Duration) -> bool {
+        self.spent += elapsed.min(Self::LONGEST);
+        self.grow(elapsed);
+        attempt >= Self::MOST_ATTEMPTS
+            || (attempt >= Self::FEWEST_ATTEMPTS && self.spent >= Self::ENOUGH)
+    }
+
+    /// After an attempt that took `elapsed`.
     fn grow(&mut self, elapsed: Duration) {
         let grown = self.turns.saturating_mul(4).min(Self::MOST);
         let scale = Self::LONGEST.as_secs_f64() / elapsed.as_secs_f64().max(1e-6);

@@ -29,6 +29,12 @@ pub enum ProfilingError {
     /// The launch was not submitted with `.profiled()`.
     #[error("the launch was not profiled: add `.profiled()` to it")]
     NotProfiled,
+    /// The launch has not ended, and must not be waited for here.
+    #[error("the launch has not ended: {reason}")]
+    Unfinished {
+        /// Why it is not waited for.
+        reason: String,
+    },
     /// The timestamps did not come back.
     #[error("the timestamps of the launch could not be read back")]
     Unreadable,

@@ -15,7 +15,7 @@ use super::outcome::ExecutionError;
 use super::profile::{Profiler, TimingSlot};
 use super::status::{PendingMirror, Record, StatusPool};
 pub(crate) use super::submissions::Batch;
-use super::submissions::ClosedBatch;
+use super::submissions::{ClosedBatch, in_handler};
 
 mod settle;
 
@@ -328,11 +328,15 @@ impl Recorder<'_> {
             if closed.is_empty() || self.state.encoder.is_none() {
                 break;
             }
+            let mut are_open = false;
             MutexGuard::unlocked(&mut self.state, || {
-                for gate in closed {
-                    gate.open(None);
-                }
+                are_open = closed.iter().all(|gate| gate.open(None));
             });
+            if !are_open {
+                // The batch stays open, and goes when its gates are.
+                let what = "a batch that comes behind what another device does";
+                return Err(Arc::new(in_handler(what)));
+            }
         }
         let own = self.close();
         if own.is_none() {

@@ -45,7 +45,7 @@ impl Launch {
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
         if self.kernel.shared.compiled.prints.is_some() {
             // Before anything is locked: sinks may run.
-            self.kernel.device.limit_prints();
+            self.kernel.device.limit_prints().map_err(Arc::new)?;
         }
         let callee = self.callee.clone();
         let callee = callee.filter(|_| self.kernel.shared.compiled.calls.is_some());
@@ -59,7 +59,7 @@ impl Launch {
         let mut moved = None;
         loop {
             if self.kernel.shared.compiled.report.is_some() {
-                self.kernel.device.limit_records();
+                self.kernel.device.limit_records().map_err(Arc::new)?;
             }
             let attempt = match self.attempt(&mut moved) {
                 // Nothing is held here: whoever has the heap may ask for anything.

@@ -16,7 +16,7 @@ use super::{host_memory, staging};
 use crate::device::DeviceShared;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::outcome::{ExecutionError, Outcome};
-use crate::device::submissions::{Batch, Progress};
+use crate::device::submissions::{Batch, Progress, in_handler};
 use crate::device::wait::lock;
 
 /// Why there are no values.
@@ -122,9 +122,10 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Reads the whole buffer; waits until everything recorded before is done.
     ///
     /// # Errors
-    /// [`ReadError::Execution`] with the failure of the launch that should have written the values.
+    /// [`ReadError::Execution`] with the failure of the launch that should have written the values; with
+    /// [`ExecutionError::InHandler`] in a function of the host that serves a call of the device.
     pub fn read(&self) -> Result<Vec<T>, ReadError> {
-        self.read_back(..)?.wait()
+        self.read_range(..)
     }
 
     /// Reads a range of elements; waits until everything recorded before is done.
@@ -132,6 +133,9 @@ impl<T: Pod> DeviceBuffer<T> {
     /// # Errors
     /// As [`DeviceBuffer::read`], and [`MemoryError::OutOfRange`].
     pub fn read_range(&self, range: impl RangeBounds<u64>) -> Result<Vec<T>, ReadError> {
+        // Before anything is submitted: some drivers keep whoever submits while a kernel runs.
+        let submissions = &self.shared.device.submissions;
+        submissions.may_wait(WHAT).map_err(Arc::new)?;
         self.read_back(range)?.wait()
     }
 
@@ -224,6 +228,7 @@ impl Coming {
         match submissions.wait(&self.batch, timeout) {
             Progress::Done => {}
             Progress::Pending => return Err(ReadError::Deadline),
+            Progress::InHandler => return Err(Arc::new(in_handler(WHAT)).into()),
             Progress::Lost(reason) => return lost(reason),
         }
         match self.mapping.wait(submissions, deadline) {
@@ -319,6 +324,11 @@ impl<T: Pod> Future for ReadBack<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(coming) = self.coming() {
+            // Whoever drives a future there waits with the thread that the kernel waits for.
+            let may = (self.device.submissions).may_wait_for(&coming.batch, None, WHAT);
+            if let Err(error) = may {
+                return Poll::Ready(Err(Arc::new(error).into()));
+            }
             // Before it is looked: a callback that comes in between wakes.
             coming.mapping.wake(context.waker());
             match coming.arrive(&self.device, Some(Duration::ZERO)) {

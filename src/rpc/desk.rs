@@ -11,6 +11,7 @@ use super::port::server::Dispatch;
 use super::services::{Call, Function, Serve, Shared};
 use super::statistics::TIMED;
 use super::stream::{Packet, Sessions};
+use crate::device::submissions::serve_call;
 
 /// Functions that take no longer than this are served with the answers to other calls held back meanwhile.
 const QUICK: Duration = Duration::from_micros(1);
@@ -159,6 +160,7 @@ impl Dispatch for Window<'_> {
             return CallStatus::Unknown;
         };
         let function = &shared.functions[index];
+        serve_call(index);
         let counters = &function.counters[self.desk.thread];
         let packet = match &function.serve {
             Serve::Call(_) => None,

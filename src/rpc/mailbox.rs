@@ -13,6 +13,7 @@ use super::port::words::{HostWords, Words, host_words};
 use super::slice::Sliced;
 use super::stream::Sessions;
 use crate::device::live::{LiveBuffer, Reader};
+use crate::device::submissions::{Served, serve_device};
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError, unique_id};
 
@@ -30,6 +31,8 @@ pub(crate) struct Mailbox {
     server: Server<Memory>,
     sessions: Sessions,
     backoff: Option<Arc<Backoff>>,
+    /// The device whose kernels run while they are served; none where they have ended, or are no kernels.
+    serves: Option<Served>,
 }
 
 enum Owner {
@@ -173,12 +176,11 @@ impl Mailbox {
             }),
         };
         let server = Server::new(memory, layout, is_alone);
-        Ok(Self::of_device(
-            device,
-            server,
-            patience,
-            Backoff::of(device)?,
-        ))
+        let mailbox = Self::of_device(device, server, patience, Backoff::of(device)?);
+        Ok(Self {
+            serves: Some(device.submissions.served()),
+            ..mailbox
+        })
     }
 
     /// Ports that a device has to itself while a kernel runs; requests leave, and answers arrive, between launches.
@@ -221,6 +223,7 @@ impl Mailbox {
             sessions: Sessions::new(layout.ports, layout.payload),
             server,
             backoff,
+            serves: None,
         }
     }
 
@@ -309,12 +312,14 @@ impl Mailbox {
 
     /// Looks at every port once and serves what is posted; the number of calls served.
     pub(super) fn sweep(&self, sweeper: &mut Sweeper, desk: &Desk<'_>) -> usize {
+        serve_device(self.serves.as_ref());
         let served = self.server.sweep(sweeper, &desk.at(&self.sessions));
         self.tell(served)
     }
 
     /// Looks at the ports that were busy last; the number of calls served.
     pub(super) fn glance(&self, sweeper: &mut Sweeper, desk: &Desk<'_>) -> usize {
+        serve_device(self.serves.as_ref());
         let served = self.server.glance(sweeper, &desk.at(&self.sessions));
         self.tell(served)
     }

@@ -16,6 +16,7 @@ use super::provided::Provided;
 use super::statistics::{Counters, ServiceStatistics};
 use super::stream::Open;
 use crate::device::DeviceShared;
+use crate::device::submissions::{serve, serve_device};
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
 
@@ -126,10 +127,12 @@ pub(super) struct Function {
 /// processor time on lavapipe); a call that ran out has the status `CALL_TIMED_OUT`.
 ///
 /// So a function must not wait for what waits for its caller: for the launch that calls it, for the device that this runs
-/// on ([`Device::finish`](crate::Device::finish), reading a buffer that the kernel writes) or for
-/// [`SharedHeap::host`](crate::SharedHeap::host) while that kernel uses the heap. Both would wait until the services are
-/// stopped, or the call runs out of its turns. Functions reach what is in the heap through pointers that they are given and
-/// the services for [memory](crate::HostServicesBuilder::memory) and files, which know of running kernels.
+/// on ([`Device::finish`](crate::Device::finish), reading a buffer of the device) or for
+/// [`SharedHeap::host`](crate::SharedHeap::host) while that kernel uses the heap. It is told so, at once, with
+/// [`ExecutionError::InHandler`](crate::ExecutionError::InHandler) for as long as anything runs on the device; a thread of
+/// its own that it waits for is not known to the runtime, and would keep the call waiting. Functions reach what is in the
+/// heap through pointers that they are given and the services for [memory](crate::HostServicesBuilder::memory) and files,
+/// which know of running kernels.
 ///
 /// Dropping the services stops them.
 pub struct HostServices {
@@ -311,6 +314,12 @@ impl Shared {
     /// A server thread, the one with that number.
     pub(super) fn run(&self, thread: usize) {
         IS_SERVER.set(true);
+        let names = self.functions.iter();
+        serve(
+            names
+                .map(|function| function.declaration.signature.name.clone())
+                .collect(),
+        );
         let desk = Desk::new(self, thread);
         let mut known = 0;
         let mut mailboxes: Vec<(Arc<Mailbox>, Sweeper)> = Vec::new();
@@ -332,7 +341,9 @@ impl Shared {
                 .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &desk))
                 .sum();
             if stopped {
-                // One last sweep, since a client that goes on posting must not keep the thread.
+                // One last sweep, since a client that goes on posting must not keep the thread. It may be the last that has
+                // a device, and serves nobody any more.
+                serve_device(None);
                 return;
             }
             // Who has called is likely to call again; and others are found soon enough.

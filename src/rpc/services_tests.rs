@@ -318,3 +318,28 @@ fn idle_servers_wake_for_calls() {
         );
     }
 }
+
+#[test]
+fn signatures_that_are_none_or_do_not_fit_are_refused() {
+    let one = |signature: &str| {
+        let builder = HostServices::builder().call(signature, |x: u32| x);
+        builder.start().map(drop).unwrap_err()
+    };
+    for signature in [
+        "",
+        "nonsense",
+        "fn f(x: u32) -> u32 { return x; }",
+        "fn f() -> u32",
+        "fn f(x: u32, y: u32) -> u32",
+        "fn f(x: u32)",
+    ] {
+        let error = one(signature);
+        assert!(
+            matches!(&error, ServiceError::Signature { signature: of, .. } if of == signature),
+            "{signature}: {error}"
+        );
+    }
+    let unit = HostServices::builder().call("fn f(x: Nothing)", |_: [u32; 0]| ());
+    let error = unit.start().map(drop).unwrap_err();
+    assert!(matches!(error, ServiceError::Signature { .. }), "{error}");
+}

@@ -73,17 +73,19 @@ impl<E: Into<ImportError>> From<E> for Stop {
 
 /// Imports a few pages into `device`, which must be idle, and lets host and kernel talk through them.
 ///
-/// No wgpu error leaves this function, and no wait in it is without bound.
+/// No wgpu error leaves this function, and no wait in it is without bound. `within` is the time that the probe was given,
+/// which ends at `deadline`.
 pub(crate) fn probe_import(
     device: &wgpu::Device,
     queue: &wgpu::Queue,
+    within: Duration,
     deadline: Instant,
 ) -> Finding<ImportFinding> {
     let (result, error) = capture(device, || attempt(device, queue, deadline));
     match (error, result) {
         (Some(error), _) => Finding::Failed(error.to_string()),
         (None, Ok(finding)) => Finding::Measured(finding),
-        (None, Err(Stop::TimedOut)) => Finding::TimedOut,
+        (None, Err(Stop::TimedOut)) => Finding::TimedOut { within },
         (None, Err(Stop::Failed(error))) => Finding::Failed(error),
         (None, Err(Stop::Import(error))) => match &error {
             ImportError::Backend { .. }
@@ -206,7 +208,7 @@ impl Talk<'_> {
         }
         match self.submissions.wait(&batch, Some(self.left())) {
             Progress::Done => Ok(()),
-            Progress::Pending => Err(Stop::TimedOut),
+            Progress::Pending | Progress::InHandler => Err(Stop::TimedOut),
             Progress::Lost(reason) => Err(Stop::Failed(reason)),
         }
     }

@@ -359,12 +359,15 @@ fn refusals_are_typed_and_leave_nothing_behind() {
     }
 }
 
+/// What the probe has for it.
+const WITHIN: Duration = Duration::from_secs(20);
+
 #[test]
 fn the_probe_finds_that_imported_memory_is_shared() {
     let machine = Machine::new();
     for port in machine.ports() {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let found = probe_import(&port.device, &port.queue, deadline);
+        let deadline = Instant::now() + WITHIN;
+        let found = probe_import(&port.device, &port.queue, WITHIN, deadline);
         let Finding::Measured(found) = found else {
             panic!("{}: {:?}", port.name, found.why_not());
         };
@@ -378,7 +381,7 @@ fn the_probe_of_a_plain_device_says_why_not() {
     let machine = Machine::new();
     for adapter in &machine.adapters {
         let (device, queue) = request_device(adapter, &Default::default(), false).unwrap();
-        let found = probe_import(&device, &queue, Instant::now() + Duration::from_secs(20));
+        let found = probe_import(&device, &queue, WITHIN, Instant::now() + WITHIN);
         let why = found.why_not().unwrap();
         assert!(why.contains("VK_EXT_external_memory_host"), "{why}");
     }

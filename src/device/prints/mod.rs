@@ -298,9 +298,16 @@ impl Drop for InSink {
 impl DeviceShared {
     /// Waits while too many launches that print are under way, so that their buffers stay within bounds. Not
     /// inside a sink, where nothing can be delivered.
-    pub(crate) fn limit_prints(&self) {
+    ///
+    /// # Errors
+    /// [`ExecutionError::InHandler`].
+    pub(crate) fn limit_prints(&self) -> Result<(), ExecutionError> {
         while self.prints.in_flight() >= IN_FLIGHT && !IN_SINK.get() {
             let first = self.queue.lock(self).first_unsettled();
+            if let Some(first) = &first {
+                let what = "a launch behind too many others that print";
+                self.submissions.may_wait_for(first, None, what)?;
+            }
             if let Some(first) = (first.as_ref()).filter(|first| first.submission().is_none()) {
                 self.open_gates(None);
                 self.submit(first);
@@ -308,13 +315,14 @@ impl DeviceShared {
             if let Some(first) = first {
                 if first.submission().is_none() {
                     // Inside a callback that its submission runs.
-                    return;
+                    return Ok(());
                 }
                 let _ = self.submissions.wait(&first, None);
                 self.submissions.collect();
             }
             self.settle();
         }
+        Ok(())
     }
 
     /// Waits for the launches that print, and delivers what they have printed: the device is about to go.

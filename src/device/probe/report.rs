@@ -14,10 +14,11 @@ pub struct ProbeOptions {
 }
 
 impl Default for ProbeOptions {
-    /// Two seconds; a usual probe takes a tenth of that or less.
+    /// Half a minute, which only a device that hangs needs: a usual probe takes some hundredths of a second, and some
+    /// seconds where several programs share the device.
     fn default() -> Self {
         Self {
-            deadline: Duration::from_secs(2),
+            deadline: Duration::from_secs(30),
         }
     }
 }
@@ -49,8 +50,12 @@ pub enum Finding<T> {
     Measured(T),
     /// It was not asked.
     NotProbed(NotProbed),
-    /// The deadline passed first.
-    TimedOut,
+    /// The device did not answer in the time that the probe had, as when other programs keep it busy. Nothing is known
+    /// then, and nothing is remembered: the next device that is opened on the adapter asks again.
+    TimedOut {
+        /// The time that the probe had ([`DeviceOptions::probe_deadline`](crate::DeviceOptions::probe_deadline)).
+        within: Duration,
+    },
     /// The attempt failed; the text is the driver's or wgpu's.
     Failed(String),
 }
@@ -69,9 +74,17 @@ impl<T> Finding<T> {
         match self {
             Self::Measured(_) => None,
             Self::NotProbed(reason) => Some(reason.to_string()),
-            Self::TimedOut => Some("the probe ran out of time".to_owned()),
+            Self::TimedOut { within } => Some(format!(
+                "the device did not answer within {within:?}, as when other programs keep it busy; open it again, or \
+                 give it more time with DeviceOptions::probe_deadline"
+            )),
             Self::Failed(error) => Some(format!("the probe failed: {error}")),
         }
+    }
+
+    /// Whether there is no answer for want of time.
+    pub(crate) const fn ran_out(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
     }
 }
 
@@ -132,18 +145,19 @@ impl ProbeReport {
 
     /// Whether a question has no answer for want of time.
     pub(crate) fn ran_out(&self) -> bool {
-        matches!(self.live, Finding::TimedOut)
-            || matches!(self.host_import, Finding::TimedOut)
-            || matches!(self.loop_budget, Finding::TimedOut)
-            || matches!(self.launch_latency, Finding::TimedOut)
+        self.live.ran_out()
+            || self.host_import.ran_out()
+            || self.loop_budget.ran_out()
+            || self.launch_latency.ran_out()
     }
 
-    pub(super) fn timed_out(elapsed: Duration) -> Self {
+    /// The report of a device that did not answer `within` the time that it had.
+    pub(super) fn timed_out(within: Duration, elapsed: Duration) -> Self {
         Self {
-            live: Finding::TimedOut,
-            host_import: Finding::TimedOut,
-            loop_budget: Finding::TimedOut,
-            launch_latency: Finding::TimedOut,
+            live: Finding::TimedOut { within },
+            host_import: Finding::TimedOut { within },
+            loop_budget: Finding::TimedOut { within },
+            launch_latency: Finding::TimedOut { within },
             elapsed,
         }
     }
@@ -176,7 +190,12 @@ mod tests {
                 Finding::NotProbed(NotProbed::Unsupported("no such memory".to_owned())),
                 "no such memory",
             ),
-            (Finding::TimedOut, "time"),
+            (
+                Finding::TimedOut {
+                    within: Duration::from_secs(30),
+                },
+                "within 30s",
+            ),
             (Finding::Failed("device lost".to_owned()), "device lost"),
         ] {
             assert_eq!(finding.measured(), None);

@@ -77,6 +77,21 @@ fn patience_grows_but_not_beyond_the_loop_budget_or_the_watchdog() {
 }
 
 #[test]
+fn attempts_in_vain_are_a_no_by_what_kernels_took_and_not_by_how_busy_the_device_was() {
+    let attempts = |each: Duration| {
+        let mut patience = Patience::new();
+        (1..).find(|attempt| patience.in_vain(*attempt, each))
+    };
+    assert_eq!(
+        attempts(Duration::from_millis(1)),
+        Some(Patience::MOST_ATTEMPTS)
+    );
+    assert_eq!(attempts(Duration::from_millis(100)), Some(10));
+    // Others had the device in between.
+    assert_eq!(attempts(Duration::from_secs(3)), Some(10));
+}
+
+#[test]
 fn the_offsets_are_those_of_the_kernel() {
     let source = SHADER;
     let module = naga::front::wgsl::parse_str(source).unwrap();

@@ -160,19 +160,23 @@ impl DeviceShared {
     }
 
     /// Waits while all status records are in flight. No lock may be held.
-    pub(crate) fn limit_records(&self) {
+    ///
+    /// # Errors
+    /// [`ExecutionError::InHandler`].
+    pub(crate) fn limit_records(&self) -> Result<(), ExecutionError> {
         loop {
             let oldest = self.queue.lock(self).oldest_record();
             let Some(oldest) = oldest else {
-                return;
+                return Ok(());
             };
+            (self.submissions).may_wait_for(&oldest, None, "a launch behind too many others")?;
             if oldest.submission().is_none() {
                 self.open_gates(None);
                 self.submit(&oldest);
             }
             if oldest.submission().is_none() || self.lost.is_raised() {
                 // Inside a callback that its submission runs; and nothing more is launched on a device that is lost.
-                return;
+                return Ok(());
             }
             self.residents.awaited(&oldest);
             let _ = self.submissions.wait_over(&oldest, None);

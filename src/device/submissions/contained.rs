@@ -35,6 +35,9 @@ thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
     /// How many things this thread has in hand that a callback might ask for.
     static HELD: Cell<u32> = const { Cell::new(0) };
+    /// How many of them the calls around the callback have that this thread is in. What a callback has itself it may have
+    /// several of, as anybody may.
+    static AROUND: Cell<u32> = const { Cell::new(0) };
 }
 
 /// One more, until this is dropped.
@@ -65,19 +68,44 @@ impl Held {
     /// # Errors
     /// [`ExecutionError::InCallback`] in a callback, where the call that runs it has something in hand.
     pub(crate) fn new(what: &'static str) -> Result<Self, ExecutionError> {
-        if CALLS.get() > 0 && HELD.get() > 0 {
-            return Err(ExecutionError::InCallback { what });
+        match Self::is_refused() {
+            true => Err(ExecutionError::InCallback { what }),
+            false => Ok(Self::counted()),
         }
-        Ok(Self {
+    }
+
+    /// Whether this thread is in a callback, and the call that runs it has something in hand.
+    pub(crate) fn is_refused() -> bool {
+        CALLS.get() > 0 && AROUND.get() > 0
+    }
+
+    /// For who has asked already, or does not wait for it.
+    pub(crate) fn counted() -> Self {
+        Self {
             _count: Counted::new(&HELD),
             _thread: PhantomData,
-        })
+        }
+    }
+}
+
+/// The calls around a callback have what this thread has in hand now, until this is dropped.
+struct Around(u32);
+
+impl Around {
+    fn enter() -> Self {
+        Self(AROUND.replace(HELD.get()))
+    }
+}
+
+impl Drop for Around {
+    fn drop(&mut self) {
+        AROUND.set(self.0);
     }
 }
 
 /// Calls wgpu. With `panic = "abort"` a panic in a callback ends the process, as it does anywhere.
 pub(super) fn contained<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
-    let _inside = Counted::new(&CALLS);
+    let _inside = (Counted::new(&CALLS), Around::enter());
     // What wgpu drops on the way are callbacks, and whoever waits for one sees that it is gone.
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let message = text(&*panic);
@@ -129,13 +157,15 @@ mod tests {
         drop(Held::new("it").unwrap());
         assert!(contained(|| refused(Held::new("it"))).unwrap());
         drop(outer);
-        // A call that has nothing in hand, and one further in that has.
+        // A call that has nothing in hand, whose callback may have several things, and one further in that has.
         let inner = contained(|| {
-            let _own = Held::new("it").unwrap();
-            contained(|| refused(Held::new("it"))).unwrap()
+            let _own = (Held::new("it").unwrap(), Held::new("it").unwrap());
+            let answer = contained(|| refused(Held::new("it"))).unwrap();
+            drop(Held::new("it").unwrap());
+            answer
         });
         assert!(inner.unwrap());
-        assert_eq!((CALLS.get(), HELD.get()), (0, 0));
+        assert_eq!((CALLS.get(), HELD.get(), AROUND.get()), (0, 0, 0));
     }
 
     #[test]

@@ -73,6 +73,12 @@ impl Ledger {
         self.sent.load(Ordering::Acquire)
     }
 
+    /// Whether nothing that was ever submitted runs any more.
+    pub(super) fn is_idle(&self) -> bool {
+        let last = self.given.lock().last;
+        last == 0 || self.end(last).is_some()
+    }
+
     /// wgpu has let go of a marker.
     pub(super) fn ended(&self, claim: u64) {
         self.ended.fetch_max(claim, Ordering::AcqRel);

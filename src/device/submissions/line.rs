@@ -17,6 +17,7 @@ use super::super::outcome::ExecutionError;
 use super::Submissions;
 use super::batch::{Batch, ClosedBatch};
 use super::contained::{Panicked, contained};
+use super::serving::in_handler;
 
 /// The batches that are closed and not submitted.
 #[derive(Default)]
@@ -124,7 +125,7 @@ impl Submissions {
             hooks,
             refused,
         } = closed;
-        gates.open();
+        let are_open = gates.open();
         let sending = Sending {
             submissions: self,
             queue,
@@ -134,6 +135,9 @@ impl Submissions {
         let written = uniforms.map_or(Ok(()), |(ring, bytes)| self.write(queue, &ring, bytes));
         let verdict = match (refused, written) {
             (Some(error), _) | (None, Err(error)) => Err(self.refusal(error.to_string())),
+            (None, Ok(())) if !are_open => Err(in_handler(
+                "a batch that comes behind what another device does",
+            )),
             (None, Ok(())) => self.submit(queue, sending.number, commands),
         };
         if verdict.is_ok() {

@@ -9,7 +9,8 @@
 //!    reuse of freed memory, transfers between devices, futures and events all ask [`Submissions::standing`].
 //! 3. Whoever waits ([`waiting`]) looks at the backend's [`signal`] for a moment, then parks on it, and asks wgpu when it
 //!    says that something has ended. The runtime polls with `PollType::Poll` alone, which cannot race.
-//! 4. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
+//! 4. A thread that serves a call of a running kernel is not let wait for that kernel ([`serving`]).
+//! 5. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
 //!    whatever the runtime was doing.
 //!
 //! All of it works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): what was submitted runs on
@@ -19,6 +20,7 @@ mod batch;
 mod contained;
 mod ledger;
 mod line;
+mod serving;
 mod signal;
 mod waiting;
 
@@ -32,6 +34,7 @@ use super::wait::LostFlag;
 
 pub(crate) use batch::{Batch, ClosedBatch, Hook, Standing};
 pub(crate) use contained::Held;
+pub(crate) use serving::{Served, in_handler, serve, serve_call, serve_device};
 pub(crate) use waiting::{Pace, Progress};
 
 use ledger::Ledger;
@@ -44,6 +47,8 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// The submissions of one wgpu device.
 pub(crate) struct Submissions {
+    /// For threads that serve calls of the device.
+    id: u64,
     raw: wgpu::Device,
     /// Until the device is dropped: whoever drops wgpu's last handle of a queue waits for all that was submitted.
     queue: Mutex<Option<wgpu::Queue>>,
@@ -70,6 +75,7 @@ impl Submissions {
         // Kernels of a processor want the very core that would look.
         let is_cpu = raw.adapter_info().device_type == wgpu::DeviceType::Cpu;
         Arc::new(Self {
+            id: super::unique_id(),
             signal: signal::open(raw),
             spin: if is_cpu { Duration::ZERO } else { SPIN },
             raw: raw.clone(),

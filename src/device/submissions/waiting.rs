@@ -20,6 +20,8 @@ pub(crate) enum Progress {
     /// The batch has ended, and so has everything before it.
     Done,
     Pending,
+    /// This thread serves a call of a kernel in front of the batch, and must not wait ([`super::in_handler`]).
+    InHandler,
     /// The device is lost. That says nothing about what runs: see [`Submissions::standing`].
     Lost(String),
 }
@@ -87,6 +89,9 @@ impl Submissions {
         if let Some(answer) = self.answer(batch, over) {
             return answer;
         }
+        if self.may_wait_for(batch, timeout, "a wait").is_err() {
+            return Progress::InHandler;
+        }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let (mut pace, mut looks) = (Pace::default(), 0);
         loop {
@@ -129,7 +134,7 @@ impl Submissions {
     }
 
     /// Whether it is worth asking wgpu for the batch.
-    fn has_reached(&self, batch: &Batch) -> bool {
+    pub(super) fn has_reached(&self, batch: &Batch) -> bool {
         match &self.signal {
             None => true,
             Some(signal) => match signal.reached() {

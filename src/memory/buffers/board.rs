@@ -3,14 +3,14 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use super::common::CommonMemory;
 use super::context::ContextBuffers;
 use super::error::BufferError;
 use super::holding::DeviceCopy;
 use super::hop::{End, Hop, Piece};
-use super::root::{Root, State};
+use super::root::{Locked, Root, State};
 use crate::device::DeviceShared;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
@@ -38,7 +38,7 @@ impl PartView {
 
     /// Whether its buffer lives in the heap.
     pub(crate) fn is_shared(&self) -> bool {
-        self.root.lock().is_shared()
+        self.root.is_shared()
     }
 
     /// Whether it ends where its buffer does, so that nothing lies behind it in its last word.
@@ -141,7 +141,7 @@ pub(crate) struct Boarding<'r> {
     place: Place,
     context: &'r ContextBuffers,
     roots: &'r [Arc<Root>],
-    states: Vec<MutexGuard<'r, State>>,
+    states: Vec<Locked<'r>>,
     _held: Held,
 }
 

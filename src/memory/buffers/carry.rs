@@ -135,7 +135,7 @@ impl Root {
             return Ok(None);
         }
         for load in &loads {
-            state.after_others(place, &load.range, Access::Overwrite);
+            state.after_others(place, &load.range, Access::Overwrite)?;
         }
         let Some(copy) = state.copy(place) else {
             return Ok(None);
@@ -308,7 +308,7 @@ impl Root {
         range: Range<u64>,
         loads: &mut Vec<Load>,
     ) -> Result<(), BufferError> {
-        state.after_others(from, &range, Access::Read);
+        state.after_others(from, &range, Access::Read)?;
         let Some(copy) = state.copy(from) else {
             return Ok(());
         };
@@ -381,7 +381,7 @@ impl State {
         from: Place,
         range: &Range<u64>,
     ) -> Result<Option<Export>, BufferError> {
-        self.after_others(from, range, Access::Read);
+        self.after_others(from, range, Access::Read)?;
         let Some(copy) = self.copy_mut(from) else {
             return Ok(None);
         };

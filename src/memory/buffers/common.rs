@@ -347,12 +347,22 @@ impl State {
 
     /// Waits for the commands of other devices that one at `place` has to come behind, where they have memory in common.
     /// Launches do not wait, but are held back.
-    pub(super) fn after_others(&mut self, place: Place, range: &Range<u64>, access: Access) {
+    ///
+    /// # Errors
+    /// [`BufferError::Execution`] with [`ExecutionError::InHandler`](crate::ExecutionError::InHandler).
+    pub(super) fn after_others(
+        &mut self,
+        place: Place,
+        range: &Range<u64>,
+        access: Access,
+    ) -> Result<(), BufferError> {
         let Some(copy) = self.copy(place).filter(|copy| copy.is_common()) else {
-            return;
+            return Ok(());
         };
         let device = Arc::clone(&copy.shared.device);
         for (other, batch) in self.before(&device, place, range, access) {
+            let may = (other.submissions).may_wait_for(&batch, None, "memory in common");
+            may.map_err(Arc::new)?;
             if batch.submission().is_none() {
                 // What went wrong is what its events tell.
                 other.open_gates(None);
@@ -360,6 +370,7 @@ impl State {
             }
             End::of(&other, batch).await_it();
         }
+        Ok(())
     }
 
     /// The outcomes that decide about what a place has of a range.

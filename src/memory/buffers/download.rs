@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::device::outcome::ExecutionError;
-use crate::device::submissions::{Batch, Progress, Submissions};
+use crate::device::submissions::{Batch, Progress, Submissions, in_handler};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
 use crate::memory::buffer::{BufferShared, MemoryError};
@@ -43,6 +43,8 @@ pub(super) fn refused(device: &DeviceShared, error: &wgpu::Error) -> MemoryError
 /// Why bytes did not arrive.
 pub(super) enum Missed {
     Deadline,
+    /// They come when the thread that asks has answered a call.
+    InHandler(ExecutionError),
     Failed(ExecutionError),
 }
 
@@ -110,6 +112,11 @@ impl Download {
         })
     }
 
+    /// Those of its device.
+    pub(super) fn submissions(&self) -> &Arc<Submissions> {
+        &self.submissions
+    }
+
     /// The copy.
     pub(super) fn batch(&self) -> &Arc<Batch> {
         &self.batch
@@ -129,6 +136,10 @@ impl Download {
         match self.submissions.wait(&self.batch, left) {
             Progress::Done => {}
             Progress::Pending => return Err(Missed::Deadline),
+            Progress::InHandler => {
+                let error = in_handler("a copy to the host");
+                return Err(Missed::InHandler(error));
+            }
             Progress::Lost(reason) => {
                 return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
             }

@@ -87,6 +87,7 @@ impl Root {
     ) -> Result<(), BufferError> {
         let mut under_way = Vec::new();
         for step in plan.steps.iter().filter(|step| step.to.is_host()) {
+            state.may_wait_at(step.from, "a copy to the host")?;
             if let Some((_, depends_on, pieces)) = state.export(step.from, &step.range)? {
                 under_way.push((step.range.clone(), depends_on, pieces));
             }
@@ -110,7 +111,7 @@ impl Root {
 /// Bytes that did not arrive although nobody was in a hurry.
 pub(super) fn missed(why: Missed) -> BufferError {
     let error = match why {
-        Missed::Failed(error) => error,
+        Missed::Failed(error) | Missed::InHandler(error) => error,
         Missed::Deadline => ExecutionError::Refused {
             message: "a copy to the host did not arrive".to_owned(),
         },
@@ -119,6 +120,15 @@ pub(super) fn missed(why: Missed) -> BufferError {
 }
 
 impl State {
+    /// Refuses to wait for the device of a place, before anything is submitted there, on a thread that serves its calls.
+    pub(super) fn may_wait_at(&self, place: Place, what: &'static str) -> Result<(), BufferError> {
+        let Some(copy) = self.copy(place) else {
+            return Ok(());
+        };
+        let submissions = &copy.shared.device.submissions;
+        Ok(submissions.may_wait(what).map_err(Arc::new)?)
+    }
+
     /// Where the buffer lies in the heap, if it lives there and was used before.
     pub(super) fn in_heap(&self) -> Option<(&SharedHeap, crate::memory::Ptr<u8>)> {
         match &self.home {

@@ -16,7 +16,7 @@ use crate::device::exit::{self, Worker};
 use crate::device::gate::Gate;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
-use crate::device::submissions::{Progress, Submissions};
+use crate::device::submissions::{Progress, Submissions, in_handler};
 use crate::device::wait::lock;
 use crate::memory::staging::fill;
 
@@ -24,6 +24,8 @@ use crate::memory::staging::fill;
 pub(super) struct Hop {
     state: Mutex<State>,
     changed: Condvar,
+    /// Those of the devices that it waits for.
+    sources: Vec<Arc<Submissions>>,
     /// What becomes of the bytes.
     outcome: Arc<Outcome>,
 }
@@ -64,9 +66,9 @@ impl End {
         }
     }
 
-    /// Whether the batch was submitted, and nothing of it runs any more.
+    /// Whether it is known that the batch was submitted and nothing of it runs any more. Asks wgpu nothing, which would run
+    /// callbacks of the program: any lock may be held. Waits and submissions are what the ends become known by.
     pub(super) fn is_reached(&self) -> bool {
-        let _ = self.wait(Some(Instant::now()));
         self.submissions.standing(&self.batch).is_over()
     }
 
@@ -101,6 +103,10 @@ impl End {
                 (Ok(()), None) => Ok(()),
             },
             Progress::Pending => Err(Missed::Deadline),
+            Progress::InHandler => {
+                let error = in_handler("the end of what another device does");
+                Err(Missed::InHandler(error))
+            }
             Progress::Lost(reason) => Err(Missed::Failed(ExecutionError::DeviceLost { reason })),
         }
     }
@@ -139,7 +145,18 @@ impl Piece {
 
 impl Hop {
     pub(super) fn new(pieces: Vec<Piece>, outcome: Arc<Outcome>) -> Arc<Self> {
+        let mut sources: Vec<Arc<Submissions>> = Vec::new();
+        for piece in &pieces {
+            let source = match piece {
+                Piece::Bytes { from, .. } => from.submissions(),
+                Piece::End(end) => &end.submissions,
+            };
+            if !sources.iter().any(|known| Arc::ptr_eq(known, source)) {
+                sources.push(Arc::clone(source));
+            }
+        }
         Arc::new(Self {
+            sources,
             state: Mutex::new(State {
                 work: Work::Left(pieces.into()),
                 wakers: Vec::new(),
@@ -180,6 +197,11 @@ impl Gate for Hop {
                 }
                 Work::Busy => {}
             }
+            // Whoever is at it may wait for the very call that this thread serves.
+            let is_refused = |source: &Arc<Submissions>| source.is_served_here();
+            if self.sources.iter().any(is_refused) {
+                return false;
+            }
             if deadline.is_some_and(|end| Instant::now() >= end) {
                 return false;
             }
@@ -196,7 +218,8 @@ impl Gate for Hop {
                 self.outcome.settle(Ok(()));
                 (Work::Done, true)
             }
-            Err(Missed::Deadline) => (Work::Left(pieces), false),
+            // Somebody else sees to it.
+            Err(Missed::Deadline | Missed::InHandler(_)) => (Work::Left(pieces), false),
             Err(Missed::Failed(error)) => {
                 pieces.iter().for_each(Piece::give_up);
                 self.outcome.settle(Err(error));

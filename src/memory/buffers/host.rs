@@ -1,7 +1,7 @@
 //! The host's side of buffers: reading, writing, filling, and telling them where to be.
 
 use std::ops::{Range, RangeBounds};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 
@@ -9,7 +9,7 @@ use super::board::{Boarding, PartView, Use, roots};
 use super::download::Download;
 use super::error::BufferError;
 use super::evict::missed;
-use super::root::{Root, State};
+use super::root::{Locked, Root, State};
 use super::{Buffer, ContextBuffers};
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
@@ -74,7 +74,7 @@ impl<T: Pod> Buffer<T> {
         if range.is_empty() {
             return Ok(());
         }
-        let mut state = self.root.lock();
+        let mut state = self.root.enter(WHAT)?;
         state.check_maps(WHAT, &range, true, None)?;
         state.notice_losses();
         state.forget_ended();
@@ -88,7 +88,7 @@ impl<T: Pod> Buffer<T> {
                 host_memory::repeat(to, pattern);
             });
         };
-        state.after_others(place, &range, Access::Overwrite);
+        state.after_others(place, &range, Access::Overwrite)?;
         let Some(copy) = state.copy(place) else {
             return Ok(());
         };
@@ -129,7 +129,7 @@ impl<T: Pod> Buffer<T> {
             });
         }
         let place = {
-            let state = self.root.lock();
+            let state = self.root.enter(WHAT)?;
             let used = |place: &Place| state.copy(*place).map_or(0, |copy| copy.used_at);
             let last = state.places().into_iter().max_by_key(used);
             last.and_then(|place| Some(Arc::clone(&state.copy(place)?.shared.device)))
@@ -150,7 +150,7 @@ impl<T: Pod> Buffer<T> {
     /// [`BufferError::NoRoom`], [`BufferError::Lost`], [`BufferError::OtherContext`]; [`BufferError::Mapped`] while it
     /// is mapped for writing.
     pub fn prefetch(&self, device: &Device) -> Result<Event, BufferError> {
-        let mut state = self.root.lock();
+        let mut state = self.root.enter("prefetch")?;
         self.bring_to(&mut state, device)
     }
 
@@ -160,7 +160,7 @@ impl<T: Pod> Buffer<T> {
     /// # Errors
     /// As [`Buffer::prefetch`].
     pub fn migrate(&self, device: &Device) -> Result<Event, BufferError> {
-        let mut state = self.root.lock();
+        let mut state = self.root.enter("migrate")?;
         let event = self.bring_to(&mut state, device)?;
         let here = self.root.context().place_of(&device.shared)?;
         for place in state.places() {
@@ -189,7 +189,7 @@ impl<T: Pod> Buffer<T> {
     pub fn migrate_undefined(&self, device: &Device) -> Result<(), BufferError> {
         self.root.check_device(&device.shared)?;
         self.discard()?;
-        let mut state = self.root.lock();
+        let mut state = self.root.enter("migrate")?;
         let place = self.root.context().place_of(&device.shared)?;
         self.root.settle_in(&mut state, &device.shared, place, &[])
     }
@@ -201,7 +201,7 @@ impl<T: Pod> Buffer<T> {
     /// [`BufferError::Mapped`].
     pub fn discard(&self) -> Result<(), BufferError> {
         let range = self.bytes();
-        let mut state = self.root.lock();
+        let mut state = self.root.enter("discard")?;
         state.check_maps("discard", &range, true, None)?;
         let discarded = state.residency.discard(range.clone());
         discarded.map_err(|error| self.root.refusal(error))?;
@@ -210,10 +210,12 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Declares the contents good again after a failed launch, whatever they are: the error that reading them would yield
-    /// is dropped.
+    /// is dropped. Does nothing in a callback of wgpu that a command on this buffer runs.
     pub fn forgive(&self) {
         let range = self.bytes();
-        self.root.lock().overwritten_everywhere(&range);
+        if let Some(mut state) = self.root.look() {
+            state.overwritten_everywhere(&range);
+        }
     }
 
     /// Gives up the memory of the whole buffer on `device`; what is latest only there comes to the host first.
@@ -223,7 +225,7 @@ impl<T: Pod> Buffer<T> {
     pub fn evict(&self, device: &Device) -> Result<(), BufferError> {
         self.root.check_device(&device.shared)?;
         let place = self.root.context().place_of(&device.shared)?;
-        let mut state = self.root.lock();
+        let mut state = self.root.enter("evict")?;
         state.notice_losses();
         self.root.evict(&mut state, place)
     }
@@ -267,7 +269,7 @@ impl Root {
             return Ok(());
         }
         let started = {
-            let mut state = self.lock();
+            let mut state = self.enter(what)?;
             state.check_maps(what, &range, false, own)?;
             state.notice_losses();
             if state.is_shared() {
@@ -322,6 +324,7 @@ impl Root {
             bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
         }
         for step in &plan.steps {
+            state.may_wait_at(step.from, "a read")?;
             if let Some((source, depends_on, pieces)) = state.export(step.from, &step.range)? {
                 if !depends_on.is_empty() {
                     started.sources.push(Arc::clone(&source.device));
@@ -342,7 +345,7 @@ impl Root {
     /// it is not kept while the heap is waited for.
     fn read_heap(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: Locked<'_>,
         range: Range<u64>,
         bytes: &mut [u8],
     ) -> Result<(), BufferError> {
@@ -383,7 +386,7 @@ impl Root {
         if range.is_empty() {
             return Ok(());
         }
-        let mut state = self.lock();
+        let mut state = self.enter(what)?;
         state.check_maps(what, range, true, own)?;
         let mut access = None;
         if self.settle_in_heap(&mut state)? {

@@ -96,7 +96,7 @@ impl<T: Pod> Buffer<T> {
         let bytes = self.byte_range(what, elements.clone())?;
         let id = unique_id();
         {
-            let mut state = self.root.lock();
+            let mut state = self.root.enter(what)?;
             state.check_maps(what, &bytes, writing, None)?;
             state.maps.push(Mapping {
                 id,
@@ -121,8 +121,7 @@ impl<T: Pod> Buffer<T> {
 
 impl<T: Pod> Drop for Hold<T> {
     fn drop(&mut self) {
-        let mut state = self.buffer.root.lock();
-        state.maps.retain(|map| map.id != self.id);
+        self.buffer.root.unmap(self.id);
     }
 }
 

@@ -287,9 +287,12 @@ impl<T: Pod> Buffer<T> {
         })
     }
 
-    /// What was moved for the whole buffer, and what was not.
+    /// What was moved for the whole buffer, and what was not. Zeros in a callback of wgpu that a command on this buffer
+    /// runs.
     pub fn statistics(&self) -> BufferStatistics {
-        let state = self.root.lock();
+        let Some(state) = self.root.look() else {
+            return BufferStatistics::default();
+        };
         BufferStatistics {
             moves: state.residency.counters(),
             ..state.statistics
@@ -297,9 +300,11 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Where the bytes of this part are latest, in words and as ranges of bytes of the whole buffer; what was never
-    /// written, and what was discarded, is left out.
+    /// written, and what was discarded, is left out. Nothing in a callback of wgpu that a command on this buffer runs.
     pub fn whereabouts(&self) -> Vec<(Range<u64>, Vec<String>)> {
-        let state = self.root.lock();
+        let Some(state) = self.root.look() else {
+            return Vec::new();
+        };
         let part = self.bytes();
         let contents = state.residency.contents();
         let clipped = contents.map(|(range, content)| {

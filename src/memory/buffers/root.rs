@@ -1,10 +1,12 @@
 //! A whole buffer of a context: what is known of its bytes, and the memory that it has in each place.
 //!
 //! One lock for each buffer. Who needs several takes them in the order of their numbers, before anything of a device or
-//! of the heap; nothing that is done for somebody who holds a queue ever asks for them.
+//! of the heap; nothing that is done for somebody who holds a queue ever asks for them. Whoever has a buffer may submit,
+//! and wgpu runs callbacks of the program then: those are refused buffers ([`Root::enter`]), since the lock may be that of
+//! their own thread.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
@@ -20,6 +22,7 @@ use super::statistics::BufferStatistics;
 use crate::device::outcome::{Outcome, Taint};
 use crate::device::queue::Batch;
 use crate::device::room::Room;
+use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::memory::heap::{ContextHeap, SharedHeap};
@@ -31,11 +34,15 @@ use crate::memory::{HeapError, MemoryError, host_memory};
 pub(crate) struct Root {
     pub(super) id: u64,
     pub(super) bytes: u64,
+    /// It lives in the heap, used or not.
+    is_shared: bool,
     /// The context's, for its buffers.
     pub(super) room: Arc<Room>,
     /// The context's, for its heap.
     heap_room: Arc<Room>,
     state: Mutex<State>,
+    /// Mappings that were let go of, and are not yet out of the books.
+    unmapped: Mutex<Vec<u64>>,
 }
 
 /// What is known of a buffer at one moment.
@@ -110,6 +117,26 @@ impl<T: Pod + Send + Sync> HostBytes for Vec<T> {
     }
 }
 
+/// A buffer that a thread has for itself.
+pub(crate) struct Locked<'r> {
+    state: MutexGuard<'r, State>,
+    _held: Held,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
 /// The rooms of a context that a buffer needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Rooms {
@@ -154,8 +181,10 @@ impl Root {
         let root = Arc::new(Self {
             id: unique_id(),
             bytes,
+            is_shared: matches!(home, Home::Heap { .. }),
             room: Arc::clone(&rooms.buffers),
             heap_room: Arc::clone(&rooms.heap),
+            unmapped: Mutex::default(),
             state: Mutex::new(State {
                 residency,
                 home,
@@ -174,6 +203,11 @@ impl Root {
         root
     }
 
+    /// Whether it lives in the heap, used or not.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// The heap of the context.
     pub(super) fn heap(&self) -> Result<SharedHeap, HeapError> {
         self.heap_room.get::<ContextHeap>().heap()
@@ -183,17 +217,55 @@ impl Root {
         self.room.get()
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    /// Takes the buffer for a command of the program.
+    ///
+    /// # Errors
+    /// [`BufferError::Execution`] with [`ExecutionError::InCallback`](crate::ExecutionError::InCallback).
+    pub(super) fn enter(&self, what: &'static str) -> Result<Locked<'_>, BufferError> {
+        let held = Held::new(what).map_err(Arc::new)?;
+        Ok(self.locked(held))
+    }
+
+    /// Takes the buffer. For who has entered, or has [`Held`] otherwise.
+    pub(super) fn lock(&self) -> Locked<'_> {
+        self.locked(Held::counted())
+    }
+
+    fn locked(&self, held: Held) -> Locked<'_> {
+        self.begun(lock(&self.state), held)
+    }
+
+    fn begun<'r>(&'r self, mut state: MutexGuard<'r, State>, held: Held) -> Locked<'r> {
+        if !state.maps.is_empty() {
+            let gone = std::mem::take(&mut *lock(&self.unmapped));
+            state.maps.retain(|map| !gone.contains(&map.id));
+        }
+        Locked { state, _held: held }
+    }
+
+    /// Lets go of a mapping, also where a callback does so in a call that has the buffer in hand.
+    pub(super) fn unmap(&self, id: u64) {
+        lock(&self.unmapped).push(id);
+        drop(self.look());
     }
 
     /// `None` while somebody else is at it.
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
         use std::sync::TryLockError;
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(self.begun(state, Held::counted()))
+    }
+
+    /// Takes the buffer for something that cannot fail and is soon done; `None` where a callback asks for what the call
+    /// that runs it has in hand.
+    pub(super) fn look(&self) -> Option<Locked<'_>> {
+        match Held::is_refused() {
+            true => self.try_lock(),
+            false => Some(self.lock()),
         }
     }
 

@@ -53,8 +53,10 @@ impl SharedHeap {
     /// # Errors
     /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`]
     /// when a launch that used the heap has failed since the last access, or a device was lost. It is
-    /// reported once: what the heap holds then is what the failed launch left. [`HeapError::Unproven`] as long as nobody
-    /// can tell whether kernels of a device that was lost still run.
+    /// reported once: what the heap holds then is what the failed launch left. The same with
+    /// [`ExecutionError::InHandler`](crate::ExecutionError::InHandler) in a function of the host that serves a call of a
+    /// kernel that uses the heap. [`HeapError::Unproven`] as long as nobody can tell whether kernels of a device that was
+    /// lost still run.
     pub fn host(&self) -> Result<HostAccess, HeapError> {
         self.host_until(None)
     }
@@ -103,6 +105,7 @@ impl SharedHeap {
     /// Keeps launches out, waits for those in flight, and brings down what mirrors have changed.
     fn quiesce(&self, deadline: Option<Instant>) -> Result<(HostAccess, Vec<InFlight>), HeapError> {
         let _held = Held::new("access to the heap").map_err(Arc::new)?;
+        self.shared.may_wait("access to the heap")?;
         let this = std::thread::current().id();
         let mut state = lock(&self.shared.state);
         while let Some(holder) = state.host {

@@ -93,6 +93,7 @@ impl Visitor {
                 self.deadline = self.deadline.or_else(|| now.checked_add(most));
             }
         }
+        heap.may_wait(what)?;
         if self.at.is_none() {
             lock(&heap.entrance.counts).waiting += 1;
             self.at = Some(Arc::clone(heap));

@@ -11,7 +11,7 @@ use super::{HeapError, HeapShared, mirror};
 use crate::device::end::QueueEnd;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
-use crate::device::submissions::{Progress, Standing, Submissions};
+use crate::device::submissions::{Progress, Standing, Submissions, in_handler};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, ExecutionError};
 use crate::memory::region::{AllocationId, Region};
@@ -137,6 +137,14 @@ impl InFlight {
         Some((Arc::clone(&self.submissions), Arc::clone(first)))
     }
 
+    /// Refuses to wait for them on a thread that serves a call of the device, before anything is submitted.
+    fn may_wait(&mut self, what: &'static str) -> Result<(), ExecutionError> {
+        match self.is_done() {
+            true => Ok(()),
+            false => self.submissions.may_wait(what),
+        }
+    }
+
     /// Sees to it that what was recorded is submitted.
     pub(super) fn submit(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
         while let Some(unsent) = (self.batches.iter()).find(|batch| batch.submission().is_none()) {
@@ -148,6 +156,9 @@ impl InFlight {
                 };
             };
             if !device.open_gates(deadline) {
+                if deadline.is_none_or(|end| Instant::now() < end) {
+                    return Err(Arc::new(in_handler("access to the heap")).into());
+                }
                 return Err(HeapError::Deadline);
             }
             // Failures are the events' to tell; what matters here is that nothing stays behind.
@@ -186,6 +197,10 @@ impl InFlight {
             match self.submissions.wait_over(batch, left) {
                 Progress::Done => {}
                 Progress::Pending => return Err(HeapError::Deadline),
+                Progress::InHandler => {
+                    let error = in_handler("access to the heap");
+                    return Err(Arc::new(error).into());
+                }
                 Progress::Lost(reason) if self.is_over(batch) => lost = Some(reason),
                 Progress::Lost(reason) => {
                     let device = self.name.to_string();
@@ -265,6 +280,23 @@ impl HeapShared {
             // The first to end: what has ended behind it is learnt with it.
             let _ = submissions.wait_over(&batch, Some(Duration::ZERO));
         }
+    }
+
+    /// Refuses to wait for the launches that use the heap, or for an access that waits for them, on a thread that serves a
+    /// call of one. May run callbacks of the program: no lock may be held.
+    ///
+    /// # Errors
+    /// [`HeapError::Execution`] with [`ExecutionError::InHandler`].
+    pub(super) fn may_wait(&self, what: &'static str) -> Result<(), HeapError> {
+        let under_way: SmallVec<[InFlight; 4]> = {
+            let state = lock(&self.state);
+            let awaited = state.host_awaits.iter().flatten();
+            awaited.chain(state.in_flight.values()).cloned().collect()
+        };
+        for mut batches in under_way {
+            batches.may_wait(what).map_err(Arc::new)?;
+        }
+        Ok(())
     }
 
     /// As [`HeapShared::look`], if something that was freed waits for that.

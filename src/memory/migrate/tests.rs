@@ -403,3 +403,16 @@ fn a_plan_without_copies_allocates_nothing() {
     let plan = written(1).plan(&[want(1, 0..LEN, Access::ReadWrite)], &Routes::new());
     assert_eq!(plan.expect("a plan").steps.capacity(), 0);
 }
+
+#[test]
+fn places_are_few() {
+    let last = Place::new(Place::LIMIT - 1).unwrap();
+    assert_eq!(last.index(), Place::LIMIT - 1);
+    for index in [Place::LIMIT, u32::MAX] {
+        let limit = Place::LIMIT;
+        assert_eq!(
+            Place::new(index),
+            Err(MigrateError::TooManyPlaces { index, limit })
+        );
+    }
+}

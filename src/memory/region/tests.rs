@@ -230,6 +230,11 @@ fn trim_gives_back_what_is_free() {
     assert!(region.trim().is_empty(), "the oldest block stays");
     assert!(region.remove_block(blocks[0]).is_ok());
     assert_eq!(region.stats().capacity, 0);
+    let id = blocks[0];
+    assert_eq!(
+        region.remove_block(id),
+        Err(RegionError::UnknownBlock { id })
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::PAGE;
 use super::ranges::push;
 use crate::device::end::QueueEnd;
 use crate::device::mapping::{Mapped, Mapping};
-use crate::device::submissions::{ClosedBatch, Progress, Submissions};
+use crate::device::submissions::{ClosedBatch, Progress, Submissions, in_handler};
 use crate::device::{DeviceShared, ExecutionError, capture, unique_id};
 use crate::memory::buffers::End;
 use crate::memory::heap::{HeapError, segment_bytes};
@@ -365,6 +365,7 @@ impl MirrorBuffers {
         record: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
         show: impl FnOnce(&[u8]),
     ) -> Result<(), HeapError> {
+        self.submissions.may_wait(FETCH).map_err(Arc::new)?;
         let ((staging, commands), error) = capture(&self.raw, || {
             let staging = self.downloads.take(&self.raw, bytes, bytes).0;
             let mut encoder = self
@@ -382,15 +383,16 @@ impl MirrorBuffers {
             Some(Ok(())) => {}
             Some(Err(error)) => return Err(Arc::clone(error).into()),
             None => {
-                return Err(Arc::new(ExecutionError::InCallback {
-                    what: "a copy of the heap",
-                })
-                .into());
+                return Err(Arc::new(ExecutionError::InCallback { what: FETCH }).into());
             }
         }
         let mapping = Mapping::begin(&self.raw, &staging, 0..bytes);
-        if let Progress::Lost(reason) = self.submissions.wait(&batch, None) {
-            return Err(lost(reason));
+        match self.submissions.wait(&batch, None) {
+            Progress::Lost(reason) => return Err(lost(reason)),
+            Progress::InHandler => {
+                return Err(Arc::new(in_handler(FETCH)).into());
+            }
+            Progress::Done | Progress::Pending => {}
         }
         match (
             mapping.wait(&self.submissions, None),
@@ -413,6 +415,9 @@ impl MirrorBuffers {
         }
     }
 }
+
+/// What a copy to the host calls itself.
+const FETCH: &str = "a copy of the heap";
 
 fn lost(reason: String) -> HeapError {
     Arc::new(ExecutionError::DeviceLost { reason }).into()

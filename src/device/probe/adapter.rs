@@ -1,0 +1,214 @@
+//! The probe of an adapter: on a device of its own, on a thread of its own, as often as it takes to have an answer.
+//!
+//! No trouble of the probe's can take the caller's device, and no hanging driver can keep the caller: the thread is left
+//! behind when its time is up. It is the only one of the adapter until it has come back, so that a device that hangs costs
+//! the time once; and an answer that comes late is taken by whoever opens the adapter next.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{ProbeOptions, ProbeReport, probe};
+use crate::device::import::request_device;
+use crate::device::wait::lock;
+
+/// The longest time, behind the deadline of the questions, in which the thread is expected to tell of what it has.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What is known of an adapter.
+#[derive(Default)]
+pub(crate) struct AdapterProbe(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    known: Option<ProbeReport>,
+    /// A thread that has not come back.
+    asking: Option<Asking>,
+}
+
+/// A thread at the questions.
+struct Asking {
+    begun: Instant,
+    answer: Arc<Mutex<Option<ProbeReport>>>,
+    /// Nothing is ever sent: that the other end is dropped is the message.
+    ended: Receiver<()>,
+}
+
+impl AdapterProbe {
+    /// What the adapter does. Asks what was never answered; waits at most a little longer than the deadline.
+    pub(crate) fn ask(&self, adapter: &wgpu::Adapter, options: &ProbeOptions) -> ProbeReport {
+        let (adapter, options) = (adapter.clone(), options.clone());
+        let within = options.deadline;
+        self.ask_by(within, move |known, tell| {
+            let (report, opened) = probe_scratch(&adapter, &options, known);
+            tell(report);
+            // Before the thread counts as having come back: drivers dislike being used while a device closes.
+            drop(opened);
+        })
+    }
+
+    /// Asks by `questions`, which is given what is known and tells a report.
+    fn ask_by(
+        &self,
+        within: Duration,
+        questions: impl FnOnce(Option<ProbeReport>, &dyn Fn(ProbeReport)) + Send + 'static,
+    ) -> ProbeReport {
+        let mut state = lock(&self.0);
+        if let Some(late) = state.asking.take() {
+            state.hear(late, within);
+        }
+        match &state.known {
+            Some(report) if !report.ran_out() || state.asking.is_some() => return report.clone(),
+            _ if within.is_zero() => return ProbeReport::timed_out(within, Duration::ZERO),
+            _ => {}
+        }
+        match Asking::begin(state.known.clone(), questions) {
+            Ok(asking) => state.hear(asking, within),
+            Err(error) => {
+                let error = format!("no thread could be started: {error}");
+                return ProbeReport::failed(&error, Duration::ZERO);
+            }
+        }
+        (state.known.clone()).unwrap_or_else(|| ProbeReport::timed_out(within, Duration::ZERO))
+    }
+}
+
+impl State {
+    /// Waits for an answer until `within` the time since the questions were asked, and notes it.
+    fn hear(&mut self, asking: Asking, within: Duration) {
+        let patience = within.saturating_add(within.min(GRACE));
+        let left = patience.saturating_sub(asking.begun.elapsed());
+        let outcome = asking.ended.recv_timeout(left);
+        let answer = lock(&asking.answer).take();
+        let elapsed = asking.begun.elapsed();
+        let has_ended = matches!(outcome, Err(RecvTimeoutError::Disconnected));
+        let silent = |known: &Option<ProbeReport>| match known {
+            // What was said before stays said.
+            Some(known) => known.clone(),
+            None => ProbeReport::timed_out(within, elapsed),
+        };
+        self.known = Some(match answer {
+            Some(report) => report,
+            None if has_ended => ProbeReport::failed("the probe's thread panicked", elapsed),
+            None => silent(&self.known),
+        });
+        if !has_ended {
+            self.asking = Some(asking);
+        }
+    }
+}
+
+impl Asking {
+    fn begin(
+        known: Option<ProbeReport>,
+        questions: impl FnOnce(Option<ProbeReport>, &dyn Fn(ProbeReport)) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        let (end, ended) = channel();
+        let begun = Instant::now();
+        thread::Builder::new()
+            .name("tombolo-probe".to_owned())
+            .spawn(move || {
+                let _end = end;
+                questions(known, &|report| *lock(&slot) = Some(report));
+            })?;
+        Ok(Self {
+            begun,
+            answer,
+            ended,
+        })
+    }
+}
+
+/// The report, and the device that is still to be closed.
+fn probe_scratch(
+    adapter: &wgpu::Adapter,
+    options: &ProbeOptions,
+    known: Option<ProbeReport>,
+) -> (ProbeReport, Option<(wgpu::Device, wgpu::Queue)>) {
+    let begun = Instant::now();
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("tombolo probe"),
+        required_limits: adapter.limits(),
+        ..Default::default()
+    };
+    match request_device(adapter, &descriptor, true) {
+        Ok((device, queue)) => {
+            let backend = adapter.get_info().backend;
+            let report = probe(&device, &queue, backend, options, known);
+            (report, Some((device, queue)))
+        }
+        Err(error) => {
+            let error = format!("no device for the probe: {error}");
+            (ProbeReport::failed(&error, begun.elapsed()), None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Finding, NotProbed};
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(1);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn answer(latency: Option<u64>) -> ProbeReport {
+        let mut report = ProbeReport::not_probed(NotProbed::TurnedOff);
+        report.launch_latency = match latency {
+            Some(micros) => Finding::Measured(Duration::from_micros(micros)),
+            None => Finding::TimedOut { within: SOON },
+        };
+        report
+    }
+
+    #[test]
+    fn what_ran_out_of_time_is_asked_again_and_nothing_else() {
+        let adapter = AdapterProbe::default();
+        let first = adapter.ask_by(MINUTE, |known, tell| {
+            assert_eq!(known, None);
+            tell(answer(None));
+        });
+        assert!(first.ran_out());
+        // With no more time than before.
+        let second = adapter.ask_by(MINUTE, |known, tell| {
+            assert_eq!(known, Some(answer(None)));
+            tell(answer(Some(7)));
+        });
+        assert_eq!(second, answer(Some(7)));
+        let third = adapter.ask_by(MINUTE, |_, tell| tell(answer(Some(8))));
+        assert_eq!(third, answer(Some(7)));
+    }
+
+    #[test]
+    fn a_device_that_hangs_is_asked_once_and_its_late_answer_is_taken() {
+        let adapter = AdapterProbe::default();
+        let (release, released) = channel::<()>();
+        let told = adapter.ask_by(SOON, move |_, tell| {
+            let _ = released.recv();
+            tell(answer(Some(7)));
+        });
+        assert_eq!(told.live, Finding::TimedOut { within: SOON });
+        for _ in 0..3 {
+            let again = adapter.ask_by(SOON, |_, _| panic!("two threads at one adapter"));
+            assert!(again.ran_out());
+        }
+        release.send(()).unwrap();
+        let late = adapter.ask_by(MINUTE, |_, _| panic!("the answer was there"));
+        assert_eq!(late, answer(Some(7)));
+    }
+
+    #[test]
+    fn a_probe_without_time_asks_nobody() {
+        let adapter = AdapterProbe::default();
+        let told = adapter.ask_by(Duration::ZERO, |_, _| panic!("there was no time"));
+        assert!(told.ran_out() && told.live.measured().is_none());
+        let told = adapter.ask_by(MINUTE, |_, tell| tell(answer(Some(7))));
+        assert_eq!(told, answer(Some(7)));
+        // What is known needs no time.
+        let told = adapter.ask_by(Duration::ZERO, |_, _| panic!("it is known"));
+        assert_eq!(told, answer(Some(7)));
+    }
+}
