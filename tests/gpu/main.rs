@@ -21,6 +21,7 @@ mod buffers_limits;
 mod buffers_moving;
 mod buffers_parts;
 mod byte_copies;
+mod callbacks;
 mod device_memory;
 mod devices;
 mod ended;
@@ -33,6 +34,7 @@ mod globals_copies;
 mod globals_names;
 mod grids;
 mod growing;
+mod handlers;
 mod heap;
 mod heap_api;
 mod heap_live;
@@ -132,6 +134,7 @@ fn main() -> std::process::ExitCode {
         buffers_moving::CASES,
         buffers_parts::CASES,
         byte_copies::CASES,
+        callbacks::CASES,
         ranges::launches::CASES,
         host_access::CASES,
         launch_checks::CASES,
@@ -151,6 +154,7 @@ fn main() -> std::process::ExitCode {
         globals_names::CASES,
         grids::CASES,
         growing::CASES,
+        handlers::CASES,
         heap::CASES,
         heap_api::CASES,
         heap_live::CASES,

@@ -369,6 +369,12 @@ fn programs_without_the_handler_are_refused(f: &Fixture) {
     assert!(refused("@compute @workgroup_size(1) fn main() {}", "main").contains("ordinary"));
     assert!(refused("fn f(b: bool) {}", "f").contains("bool"));
     assert!(refused("fn f(p: ptr<function, u32>) {}", "f").len() > 20);
+    let long = "fn f(x: array<u32, 40000>) {}";
+    let error = builder(&f.device, long).handler("f").start().unwrap_err();
+    assert!(
+        matches!(&error, ServerError::TooLong { handler, bytes: 160_000, .. } if handler == "f"),
+        "{error}"
+    );
     let error = builder(&f.device, MIX)
         .handler("mix")
         .ports(0)

@@ -1,17 +1,20 @@
 //! How long kernels wait for functions that take their time. Adapters that ration turns of loops leave a kernel 65,535 of
 //! them, which bare looks at a port use up in some milliseconds.
 
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::cases;
 use crate::harness::{Fixture, kernel_of, mix, run_with};
-use tombolo::HostServices;
+use tombolo::{CallStatus, HostServices};
 
 cases![
     a_call_outlasts_a_function_that_takes_its_time,
     callers_outlast_those_before_them,
     a_group_outlasts_a_function_that_takes_its_time,
     whoever_finds_no_port_waits_for_one,
+    calls_that_nobody_answers_leave_turns_for_the_kernel,
 ];
 
 const HEAD: &str = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
@@ -56,4 +59,44 @@ fn a_group_outlasts_a_function_that_takes_its_time(f: &Fixture) {
 fn whoever_finds_no_port_waits_for_one(f: &Fixture) {
     let body = "out[id.x] = slow(id.x);";
     runs(f, 1, Duration::from_millis(5), 16, body);
+}
+
+/// Whoever asks again and again, or in branches of its own, has no more turns than one who asks once: the kernel's own
+/// loops are whole behind it.
+fn calls_that_nobody_answers_leave_turns_for_the_kernel(f: &Fixture) {
+    let (release, released) = channel::<()>();
+    let released = Mutex::new(released);
+    let never = move |_: u32| drop(released.lock().map(|released| released.recv()));
+    let mut builder = HostServices::builder().call("fn never(x: u32)", never);
+    if !f.device.capabilities().needs_loop_guard() {
+        builder = builder.patience(1_000);
+    }
+    let services = builder.start().unwrap();
+    // Before the services are stopped, whatever happens.
+    let release = release;
+    let bodies = [
+        "for (var i = 0u; i < 3u; i++) { status = max(status, never_try(i).status); }",
+        "if id.x % 2u == 0u { status = never_try(1u).status; } else { status = never_try(2u).status; }",
+    ];
+    for body in bodies {
+        let source = format!(
+            "{HEAD}
+                var status = 0u;
+                {body}
+                // An eighth of the turns is the kernel's.
+                var sum = 0u;
+                for (var i = 0u; i < 4000u + (status & 1u); i++) {{ sum += i ^ id.x; }}
+                out[id.x] = select(0u, sum, status == {});
+            }}",
+            CallStatus::TimedOut.code()
+        );
+        let kernel = kernel_of(&f.device, &services, &source);
+        let (out, result) = run_with(&kernel, &services, 8, |launch| launch.workgroups(1));
+        result.unwrap_or_else(|error| panic!("{body}: {error}"));
+        let expected: Vec<u32> = (0..8u32)
+            .map(|lane| (0..4000u32).fold(0, |sum, i| sum.wrapping_add(i ^ lane)))
+            .collect();
+        assert_eq!(out.read().unwrap(), expected, "{body}");
+    }
+    drop(release);
 }

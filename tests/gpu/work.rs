@@ -12,6 +12,7 @@ cases![
     full_queues_say_so,
     work_that_is_never_done_is_told,
     queues_have_bounds,
+    queues_pass_on_what_goes_wrong_below,
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -205,4 +206,23 @@ fn queues_have_bounds(f: &Fixture) {
     // Errors in the program keep their lines.
     let error = Program::with_work_queue("work.wgsl", "\nfn f() { work_put(1u); }").unwrap_err();
     assert!(error.to_string().contains("work.wgsl:2"), "{error}");
+}
+
+fn queues_pass_on_what_goes_wrong_below(f: &Fixture) {
+    let source = "@compute @workgroup_size(1) fn main() { assert(!work_take().found); }";
+    let device = f.open(|_| {});
+    let program = Program::with_work_queue("work.wgsl", source).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let queue = WorkQueue::new(&device, 4).unwrap();
+    queue.fill(&[[1; 4]]).unwrap();
+    let mut launch = kernel.launch().work_queue(&queue);
+    let error = queue.run(&mut launch, MINUTE).unwrap_err();
+    assert!(matches!(error, WorkError::Launch(_)), "{error}");
+    let error = queue.run(&mut launch.workgroups(1), MINUTE).unwrap_err();
+    assert!(matches!(error, WorkError::Wait(_)), "{error}");
+    device.raw().destroy();
+    let error = queue.left().unwrap_err();
+    assert!(matches!(error, WorkError::Read(_)), "{error}");
+    let error = WorkQueue::new(&device, 4).unwrap_err();
+    assert!(matches!(error, WorkError::Memory(_)), "{error}");
 }

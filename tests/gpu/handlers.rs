@@ -1,0 +1,253 @@
+//! Functions of the host that wait for the device, or the heap, of the kernel that has called them: they are told, at once
+//! and with a typed error, and the kernel goes on.
+
+use std::error::Error;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::buffers_moving::Kernels;
+use crate::cases;
+use crate::harness::{Fixture, kernel_of};
+use tombolo::{
+    Aspect, Buffer, Constants, Context, Device, DeviceBuffer, Event, EventStatus, ExecutionError,
+    HostServices, Placement, Program, Ptr, SharedHeap, WaitError,
+};
+
+cases![
+    waits_for_the_caller_are_refused,
+    handlers_may_wait_when_nothing_runs_any_more,
+    handlers_may_wait_where_calls_are_served_after_the_launch,
+];
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LEN: usize = 16;
+
+/// What a function of the host finds when it is called.
+struct Scene {
+    device: Device,
+    /// Another device of the same adapter.
+    other: Kernels,
+    event: Mutex<Option<Event>>,
+    heap: SharedHeap,
+    at: Ptr<u32>,
+    out: DeviceBuffer<u32>,
+    own: Buffer<u32>,
+    shared: Buffer<u32>,
+}
+
+type Answer = Result<(), Box<dyn Error + Send + Sync>>;
+type Wait = fn(&Scene, &Event) -> Answer;
+
+const WAITS: [(&str, Wait); 17] = [
+    ("Event::wait", |_, event| Ok(event.wait()?)),
+    ("Event::wait_timeout", |_, event| {
+        Ok(event.wait_timeout(MINUTE)?)
+    }),
+    ("Event, awaited", |_, event| {
+        Ok(pollster::block_on(std::future::IntoFuture::into_future(
+            event.clone(),
+        ))?)
+    }),
+    ("Device::finish", |scene, _| Ok(scene.device.finish()?)),
+    ("Device::after", |scene, event| {
+        Ok(scene.other.device.after(&[event]).map(|_| ())?)
+    }),
+    ("SharedHeap::host", |scene, _| {
+        Ok(scene.heap.host().map(drop)?)
+    }),
+    ("SharedHeap::host_timeout", |scene, _| {
+        Ok(scene.heap.host_timeout(MINUTE).map(drop)?)
+    }),
+    ("SharedHeap::read", |scene, _| {
+        Ok(scene.heap.read(scene.at, 1).map(drop)?)
+    }),
+    ("SharedHeap::write", |scene, _| {
+        Ok(scene.heap.write(scene.at, &[7])?)
+    }),
+    ("DeviceBuffer::read", |scene, _| {
+        Ok(scene.out.read().map(drop)?)
+    }),
+    ("Buffer::read", |scene, _| Ok(scene.own.read().map(drop)?)),
+    ("Buffer::map", |scene, _| Ok(scene.own.map(..).map(drop)?)),
+    ("Buffer::evict", |scene, _| {
+        Ok(scene.own.evict(&scene.device)?)
+    }),
+    ("Buffer::read in the heap", |scene, _| {
+        Ok(scene.shared.read().map(drop)?)
+    }),
+    ("Buffer::write in the heap", |scene, _| {
+        Ok(scene.shared.write(0, &[7])?)
+    }),
+    ("a flush of another device", |scene, _| {
+        scene.other.add(&scene.own, 0)?;
+        Ok(scene.other.device.flush()?)
+    }),
+    ("a launch of another device", |scene, _| {
+        Ok(scene.other.add(&scene.own, 0)?.wait()?)
+    }),
+];
+
+const SOURCE: &str = "
+@group(0) @binding(0) var<uniform> at: usm_ptr;
+@group(0) @binding(1) var<uniform> which: u32;
+@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+@group(0) @binding(3) var<storage, read_write> own: array<u32>;
+@group(0) @binding(4) var<storage, read_write> shared_words: array<u32>;
+@compute @workgroup_size(1) fn main() {
+    let word = usm_u32(at);
+    let answer = ask(which);
+    *word += answer;
+    out[0] += answer;
+    own[0] += answer;
+    shared_words[0] += answer;
+}";
+
+fn scene(f: &Fixture) -> Scene {
+    let context = Context::new().unwrap();
+    let open = || context.device_named(f.device.name()).unwrap();
+    let device = open();
+    let heap = context.heap().unwrap();
+    Scene {
+        other: Kernels::new(&open()),
+        event: Mutex::default(),
+        at: heap.alloc(0u32).unwrap(),
+        out: device.buffer(&[0u32; LEN]).unwrap(),
+        own: context.buffer_from(&[0u32; LEN]).unwrap(),
+        shared: context.buffer_with(LEN, Placement::Shared).unwrap(),
+        heap,
+        device,
+    }
+}
+
+/// The error of the runtime that one of any kind was made of.
+fn is_told(error: &(dyn Error + 'static), device: &str) -> bool {
+    let text = error.to_string();
+    text.contains("`ask` serves a call of a kernel") && text.contains(device)
+}
+
+fn waits_for_the_caller_are_refused(f: &Fixture) {
+    let scene = Arc::new(scene(f));
+    let (seen, told) = channel();
+    let services = {
+        let (scene, seen) = (Arc::clone(&scene), Mutex::new(seen));
+        let ask = move |which: u32| -> u32 {
+            let begun = Instant::now();
+            let event = loop {
+                assert!(begun.elapsed() < MINUTE, "the launch has not returned");
+                // The launch has returned when the host has put it there.
+                if let Some(event) = scene.event.lock().unwrap().clone() {
+                    break event;
+                }
+                std::thread::yield_now();
+            };
+            // A look is no wait.
+            assert_eq!(event.status(), EventStatus::Submitted);
+            assert!(matches!(
+                event.wait_timeout(Duration::ZERO),
+                Err(WaitError::Deadline)
+            ));
+            let (name, wait) = WAITS[which as usize];
+            let _ = seen.lock().unwrap().send((name, wait(&scene, &event)));
+            1
+        };
+        HostServices::builder()
+            .call("fn ask(which: u32) -> u32", ask)
+            .start()
+            .unwrap()
+    };
+    let program = Program::with_services("handlers.wgsl", SOURCE, &services).unwrap();
+    let kernel = scene
+        .device
+        .kernel(&program, "main", &Constants::new())
+        .unwrap();
+    for (index, (name, _)) in WAITS.iter().enumerate() {
+        let launch = kernel.launch().services(&services).value("at", &scene.at);
+        let launch = launch
+            .value("which", &(index as u32))
+            .buffer("out", &scene.out);
+        let launch = launch
+            .buffer("own", &scene.own)
+            .buffer("shared_words", &scene.shared);
+        let event = launch.workgroups(1).submit().unwrap();
+        scene.device.flush().unwrap();
+        *scene.event.lock().unwrap() = Some(event.clone());
+        let ended = event.wait_timeout(MINUTE);
+        assert!(ended.is_ok(), "{name}: {ended:?}");
+        let (told_of, answer) = told.recv_timeout(MINUTE).unwrap();
+        assert_eq!(told_of, *name);
+        let error = answer.expect_err(name);
+        assert!(is_told(&*error, scene.device.name()), "{name}: {error}");
+        if let Some(WaitError::Failed(error)) = error.downcast_ref::<WaitError>() {
+            assert!(
+                matches!(**error, ExecutionError::InHandler { .. }),
+                "{name}: {error}"
+            );
+        }
+        *scene.event.lock().unwrap() = None;
+        // Nothing is lost, on whichever device it is, and every wait is had by others.
+        let count = index as u32 + 1;
+        assert_eq!(
+            *scene.heap.host().unwrap().get(scene.at).unwrap(),
+            count,
+            "{name}"
+        );
+        assert_eq!(scene.out.read().unwrap()[0], count, "{name}");
+        scene.other.device.finish().unwrap();
+        assert_eq!(scene.shared.read().unwrap()[0], count, "{name}");
+        scene.own.write(0, &[0]).unwrap();
+    }
+}
+
+/// Services with a function `ask` that waits until it is released, and then for the device; what that gives is told.
+fn patient(
+    device: &Device,
+) -> (
+    HostServices,
+    Sender<()>,
+    Receiver<Result<(), Arc<ExecutionError>>>,
+) {
+    let ((release, released), (seen, told)) = (channel::<()>(), channel());
+    let state = Mutex::new((released, seen, device.clone()));
+    let ask = move |_: u32| {
+        let state = state.lock().unwrap();
+        let _ = state.0.recv_timeout(MINUTE);
+        let _ = state.1.send(state.2.finish());
+    };
+    let services = HostServices::builder()
+        .call("fn ask(x: u32)", ask)
+        .start()
+        .unwrap();
+    (services, release, told)
+}
+
+const POST: &str = "
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(1) fn main() { out[0] = ask_post(1u); }";
+
+fn handlers_may_wait_when_nothing_runs_any_more(f: &Fixture) {
+    let device = f.open(|_| {});
+    assert!(device.has(Aspect::LiveMemory));
+    let (services, release, told) = patient(&device);
+    let kernel = kernel_of(&device, &services, POST);
+    let out = device.buffer(&[7u32; 4]).unwrap();
+    let launch = kernel.launch().services(&services).buffer("out", &out);
+    let event = launch.workgroups(1).submit().unwrap();
+    event.wait_timeout(MINUTE).unwrap();
+    release.send(()).unwrap();
+    told.recv_timeout(MINUTE).unwrap().unwrap();
+    assert_eq!(out.read().unwrap()[0], 0);
+}
+
+fn handlers_may_wait_where_calls_are_served_after_the_launch(f: &Fixture) {
+    let device = f.open(|options| options.live_memory = false);
+    let (services, release, told) = patient(&device);
+    release.send(()).unwrap();
+    let kernel = kernel_of(&device, &services, POST);
+    let out = device.buffer(&[7u32; 4]).unwrap();
+    let launch = kernel.launch().services(&services).buffer("out", &out);
+    let event = launch.workgroups(1).submit().unwrap();
+    event.wait_timeout(MINUTE).unwrap();
+    told.recv_timeout(MINUTE).unwrap().unwrap();
+    assert_eq!(out.read().unwrap()[0], 0);
+}
