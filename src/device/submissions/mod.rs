@@ -22,7 +22,7 @@ mod line;
 mod signal;
 mod waiting;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use super::wait::LostFlag;
 
-pub(crate) use batch::{Batch, ClosedBatch, Hook, Standing};
+pub(crate) use batch::{Batch, ClosedBatch, Commands, Hook, Standing};
 pub(crate) use contained::Held;
 pub(crate) use waiting::{Pace, Progress};
 
@@ -91,6 +91,20 @@ impl Submissions {
         self.enqueue(closed);
         self.drive(queue, &batch);
         batch
+    }
+
+    /// Whether everything that was submitted has ended, as far as can be seen without asking wgpu.
+    pub(crate) fn is_idle(&self) -> bool {
+        let last = self.ledger.last();
+        let signalled = self.signalled.load(Ordering::Acquire);
+        let reached = || {
+            self.signal
+                .as_ref()
+                .and_then(|signal| signal.reached().ok())
+        };
+        last == 0
+            || self.ledger.end(last).is_some()
+            || (last == signalled && reached().is_some_and(|reached| reached >= last))
     }
 
     /// The device is being dropped.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::download::Missed;
+use super::download::{Missed, take_all};
 use super::error::BufferError;
 use super::holding::{DeviceCopy, trim_blocks};
 use super::root::{Home, Root, State};
@@ -92,12 +92,8 @@ impl Root {
             }
         }
         for (range, depends_on, pieces) in under_way {
-            for piece in pieces {
-                let target = state.host_bytes("a copy to the host", self.bytes)?;
-                let part = piece.range.start as usize..piece.range.end as usize;
-                let taken = piece.take(None, |bytes| target[part].copy_from_slice(bytes));
-                taken.map_err(missed)?;
-            }
+            let target = state.host_bytes("a copy to the host", self.bytes)?;
+            take_all(pieces, 0, target).map_err(missed)?;
             state.host_taint.overwrite(&range);
             for outcome in &depends_on {
                 state.host_taint.add(range.clone(), outcome);

@@ -114,7 +114,8 @@ impl Piece {
         };
         let mut filled = Ok(());
         let skip = from.range.start % 4;
-        from.take(deadline, |bytes| {
+        from.arrive(deadline)?;
+        from.take(|bytes| {
             let end = skip + bytes.len() as u64;
             filled = match to.get_mapped_range_mut(0..end.next_multiple_of(4)) {
                 Ok(mut view) => {
