@@ -11,6 +11,10 @@
 //!    submitted; wgpu maps it behind the batch's end, when it is polled by whoever waits or submits. Nobody polls here:
 //!    memory is asked for with locks held that callbacks of the program may want.
 //! 4. Copies within a device that need a third buffer share one ([`Staging::scratch`]): the queue is in order.
+//! 5. *Large* transfers go by pieces ([`pieces`]): while the device copies one, the host copies another, with several
+//!    threads where the machine has them ([`pump`]). All pieces have their place in line at once, so that a transfer is one
+//!    command whoever else records; each gets its memory when it is its turn, so that a few pieces' memory serves for all
+//!    ([`receive`], [`send`]).
 //!
 //! Every transfer of the runtime comes here, whichever way its bytes go on, so that [`TransferStatistics`] counts all
 //! staging memory that is ever made.
