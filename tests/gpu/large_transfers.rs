@@ -118,7 +118,7 @@ fn large_writes_behind_work_that_was_recorded(f: &Fixture) {
 }
 
 /// Has `race` run on a thread of its own until `work` is done.
-fn beside(race: impl Fn() + Send, work: impl FnOnce()) {
+fn beside(race: impl Fn() + Sync, work: impl FnOnce()) {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -129,8 +129,8 @@ fn beside(race: impl Fn() + Send, work: impl FnOnce()) {
     thread::scope(|scope| {
         let (begun, begins) = mpsc::channel();
         let stop = Stop(&stopped);
-        scope.spawn(|| {
-            let begun = begun;
+        let (stopped, race) = (&stopped, &race);
+        scope.spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 race();
                 let _ = begun.send(());
