@@ -122,7 +122,7 @@ pub(super) struct Function {
 ///
 /// Without limit, on devices that end no loops, unless [`HostServicesBuilder::patience`](crate::HostServicesBuilder::patience) sets one; until the services
 /// are stopped at the latest. On adapters with a loop budget an invocation may take seven eighths of that for
-/// waiting, in all its calls together, and slows down between two looks so that this lasts (about half a second of
+/// waiting, in all its calls together, and slows down between two looks so that this lasts (about a quarter of a second of
 /// processor time on lavapipe); a call that ran out has the status `CALL_TIMED_OUT`.
 ///
 /// So a function must not wait for what waits for its caller: for the launch that calls it, for the device that this runs

@@ -17,11 +17,12 @@ const GROUPS: &str = include_str!("../../../shaders/rpc_group.wgsl");
 const STREAMS: &str = include_str!("../../../shaders/rpc_stream.wgsl");
 
 /// One load of the walk by which a caller lets time go by, and how many there are in a turn. Not in a loop: the turns of
-/// loops are what it saves. The places are those of a linear congruential generator (Numerical Recipes, 2nd edition,
-/// section 7.1), whose upper bits are the random ones.
+/// loops are what it saves. Nor more of them: each is a loop in what lavapipe compiles, and a kernel with ten calls took
+/// half a minute to compile with twice as many. The places are those of a linear congruential generator (Numerical
+/// Recipes, 2nd edition, section 7.1), whose upper bits are the random ones.
 const LOAD: &str = "
     walk = walk * 1664525u + 1013904223u + atomicLoad(&tombolo_backoff[(walk >> shift) << 4u]);";
-const LOADS: usize = 64;
+const LOADS: usize = 32;
 
 /// The most words that one function takes or gives: each is a line of the kernel.
 const MOST_WORDS: usize = 1024;
