@@ -254,7 +254,7 @@ pub use work::{WorkError, WorkQueue};
 /// What the macros need and nobody else.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::kernel::twin::{MaybeNested, NoLayout};
+    pub use crate::kernel::host_layout::{MaybeNested, NoLayout};
 }
 
 /// The programs in the README compile, too.

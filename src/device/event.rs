@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::follower::Follower;
+use super::completion_hook::CompletionHook;
 use super::outcome::{ExecutionError, Outcome};
 use super::prints::Job;
 use super::profile::{ProfilingError, TimingSlot};
@@ -55,7 +55,7 @@ pub struct Event {
     outcome: Option<Arc<Outcome>>,
     timing: Option<TimingSlot>,
     prints: Option<Arc<Job>>,
-    follower: Option<Arc<dyn Follower>>,
+    completion: Option<Arc<dyn CompletionHook>>,
     /// What a room above has to say of the command.
     note: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -68,7 +68,7 @@ impl Event {
             outcome: None,
             timing: None,
             prints: None,
-            follower: None,
+            completion: None,
             note: None,
         }
     }
@@ -86,7 +86,7 @@ impl Event {
             outcome: None,
             timing: None,
             prints: None,
-            follower: None,
+            completion: None,
             note: None,
         }
     }
@@ -106,8 +106,11 @@ impl Event {
         self
     }
 
-    pub(crate) fn with_follower(mut self, follower: Option<Arc<dyn Follower>>) -> Self {
-        self.follower = follower;
+    pub(crate) fn with_completion_hook(
+        mut self,
+        completion: Option<Arc<dyn CompletionHook>>,
+    ) -> Self {
+        self.completion = completion;
         self
     }
 
@@ -168,8 +171,8 @@ impl Event {
             Progress::Done => {
                 let verdict = self.verdict().map_err(WaitError::Failed);
                 let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-                match &self.follower {
-                    Some(follower) if verdict.is_ok() && !follower.wait(left) => {
+                match &self.completion {
+                    Some(completion) if verdict.is_ok() && !completion.wait(left) => {
                         Err(WaitError::Deadline)
                     }
                     _ => verdict,
@@ -343,8 +346,8 @@ impl Future for EventFuture {
         match device.submissions.wait(batch, Some(Duration::ZERO)) {
             Progress::Done => {
                 let verdict = event.verdict().map_err(WaitError::Failed);
-                match &event.follower {
-                    Some(follower) if verdict.is_ok() && !follower.poll(context.waker()) => {
+                match &event.completion {
+                    Some(completion) if verdict.is_ok() && !completion.poll(context.waker()) => {
                         Poll::Pending
                     }
                     _ => Poll::Ready(verdict),

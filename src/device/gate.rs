@@ -22,7 +22,7 @@ pub(crate) trait Gate: Send + Sync {
 }
 
 /// A batch that waits for another device may have this many times the commands of one that does not.
-const PATIENCE: u32 = 16;
+const MAX_HELD_MULTIPLE: u32 = 16;
 
 /// What the open batch of a queue waits for.
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl Gates {
 
     /// Whether a batch with so many times the commands that it should have is better submitted now.
     pub(super) fn may_go(&mut self, times: u32) -> bool {
-        times >= PATIENCE || self.closed().is_empty()
+        times >= MAX_HELD_MULTIPLE || self.closed().is_empty()
     }
 
     /// Sees to it that nothing is waited for, and makes a new beginning.
@@ -124,7 +124,7 @@ mod tests {
         for switch in &switches {
             gates.hold_for(Arc::clone(switch) as Arc<dyn Gate>);
         }
-        assert!(!gates.may_go(1) && gates.may_go(PATIENCE));
+        assert!(!gates.may_go(1) && gates.may_go(MAX_HELD_MULTIPLE));
         assert!(!switches[0].open(Some(Instant::now())));
         switches[0].open(None);
         assert_eq!(gates.closed().len(), 1);

@@ -5,13 +5,13 @@
 pub(crate) mod aspect;
 pub(crate) mod call_status;
 pub(crate) mod capabilities;
+pub(crate) mod completion_hook;
 #[cfg(embedded)]
 pub(crate) mod embedded;
 pub(crate) mod end;
 pub(crate) mod event;
 pub(crate) mod exit;
 pub(crate) mod fence;
-pub(crate) mod follower;
 pub(crate) mod gate;
 pub(crate) mod heap_options;
 #[cfg(test)]

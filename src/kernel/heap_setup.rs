@@ -41,7 +41,7 @@ pub(crate) struct HeapSetup {
     /// Calls of the host order memory with barriers.
     pub barriers: bool,
     /// The device rations turns of loops, so that calls take their time while they wait.
-    pub rations: bool,
+    pub has_loop_budget: bool,
     /// Pointers in a node choose their binding apart from the rest of it.
     pub pointers_apart: bool,
     /// What calls post has memory of its own.
@@ -77,7 +77,7 @@ impl Default for HeapSetup {
             checked: false,
             allocations: 0,
             barriers: true,
-            rations: false,
+            has_loop_budget: false,
             pointers_apart: false,
             splits_ports: false,
             may_report: false,

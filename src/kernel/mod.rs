@@ -18,6 +18,7 @@ mod evaluate;
 mod fold;
 pub(crate) mod globals;
 pub(crate) mod heap_setup;
+pub(crate) mod host_layout;
 pub(crate) mod layout;
 mod limits;
 pub(crate) mod passes;
@@ -33,7 +34,6 @@ pub(crate) mod server;
 mod specialize;
 mod text_limits;
 mod token;
-pub(crate) mod twin;
 mod usm;
 mod values;
 mod walk;
@@ -49,6 +49,9 @@ pub use constants::{ConstantInfo, ConstantType, ConstantValue, Constants, Overri
 pub use diagnostic::{Diagnostic, DiagnosticLabel};
 pub use error::KernelError;
 pub use globals::{GlobalAccess, GlobalConflict, GlobalPlace, GlobalScope, GlobalUse, InitMode};
+pub use host_layout::{
+    HostShareable, LayoutDifference, LayoutFault, LayoutMismatch, RustField, RustLayout,
+};
 pub use layout::{MemberLayout, Shape, TypeLayout};
 pub use passes::pointers::TranslationMode;
 pub use pipeline::{Kernel, KernelOptions};
@@ -58,6 +61,3 @@ pub use program::Program;
 pub(crate) use program::free_group;
 pub use reflect::{ArgumentInfo, ArgumentKind, Interface};
 pub use text_limits::TextLimits;
-pub use twin::{
-    HostShareable, LayoutDifference, LayoutFault, LayoutMismatch, RustField, RustLayout,
-};

@@ -299,7 +299,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
             barriers: !device.capabilities.is_lavapipe(),
-            rations: device.capabilities.needs_loop_guard(),
+            has_loop_budget: device.capabilities.needs_loop_guard(),
             pointers_apart: device.capabilities.is_lavapipe(),
             splits_ports: device.capabilities.splits_ports(),
             checked,

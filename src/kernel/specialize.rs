@@ -172,8 +172,14 @@ pub(crate) fn specialize_in(
     check_types(&module).map_err(|excess| reporter.excess(excess))?;
     let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
     if inner.calls.is_some() {
-        let (barriers, rations) = (heap.barriers, heap.rations);
-        bind::complete(&mut module, &bindings, barriers, rations, heap.splits_ports);
+        let (barriers, has_loop_budget) = (heap.barriers, heap.has_loop_budget);
+        bind::complete(
+            &mut module,
+            &bindings,
+            barriers,
+            has_loop_budget,
+            heap.splits_ports,
+        );
     }
     server::complete(&mut module, heap.barriers);
     let point = compute_entry(&module, entry);

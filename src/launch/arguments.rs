@@ -7,7 +7,7 @@ use crate::device::DeviceShared;
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind, Interface};
 use crate::memory::buffer::BufferShared;
-use crate::memory::buffers::board::PartView;
+use crate::memory::buffers::residency_guard::PartView;
 use crate::memory::places::{check_words, needed_of_target};
 use crate::memory::{BufferView, HeapError};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Launch, LaunchError};
 use crate::device::DeviceShared;
-use crate::device::follower::Follower;
+use crate::device::completion_hook::CompletionHook;
 use crate::kernel::calls::CallSet;
 use crate::rpc::Backoff;
 
@@ -37,7 +37,7 @@ pub(crate) trait Callee: Send + Sync + Debug {
     /// Whether calls of a launch would be served now.
     fn ready(&self, kernel: &str) -> Result<(), LaunchError>;
     /// What follows a launch of a kernel of that device.
-    fn follower(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn Follower>>;
+    fn completion_hook(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn CompletionHook>>;
     /// A launch of that device has been recorded: serves what it posts, behind it, where that is a launch as well.
     fn serve(&self, device: &Arc<DeviceShared>) -> Result<(), LaunchError>;
 }

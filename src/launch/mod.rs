@@ -9,11 +9,11 @@ pub(crate) mod error;
 mod globals;
 pub(crate) mod grid;
 mod groups;
+mod migratable;
 mod services;
 mod staging;
 mod submit;
 mod table;
-mod travel;
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub struct Launch {
     grid_checked: bool,
     bound: Option<groups::BoundGroups>,
     /// Arguments that are buffers of the context.
-    travellers: Vec<travel::Traveller>,
+    migratable: Vec<migratable::MigratableArgument>,
     /// The kernel's device globals, once they are known to be there.
     globals: Option<globals::LaunchGlobals>,
     /// Places behind the heap for arguments that have no binding and travel there.
@@ -104,7 +104,7 @@ impl Kernel {
             checked: false,
             grid_checked: false,
             bound: None,
-            travellers: Vec::new(),
+            migratable: Vec::new(),
             globals: None,
             scratches: table::Scratches::new(),
             written: 0,
@@ -170,8 +170,8 @@ impl Launch {
                 let mut launch = self.give(argument, Given::Elsewhere(part.clone()));
                 if let (Ok(slot), None) = (launch.slot(argument), &launch.mistake) {
                     launch
-                        .travellers
-                        .push(travel::Traveller::new(slot, part, overwrites));
+                        .migratable
+                        .push(migratable::MigratableArgument::new(slot, part, overwrites));
                 }
                 launch
             }
@@ -252,8 +252,8 @@ impl Launch {
     }
 
     fn set_grid(&mut self, grid: Grid) {
-        self.travellers
-            .retain(|traveller| traveller.slot != travel::INDIRECT);
+        self.migratable
+            .retain(|argument| argument.slot != migratable::INDIRECT);
         self.grid = Some(grid);
         self.grid_checked = false;
     }
@@ -269,8 +269,9 @@ impl Launch {
             }),
             Passing::Wherever(part) => {
                 self.set_grid(Grid::IndirectElsewhere { offset });
-                let traveller = travel::Traveller::new(travel::INDIRECT, part, false);
-                self.travellers.push(traveller);
+                let argument =
+                    migratable::MigratableArgument::new(migratable::INDIRECT, part, false);
+                self.migratable.push(argument);
             }
         }
         self
@@ -326,7 +327,7 @@ impl Launch {
     }
 
     fn replace(&mut self, slot: usize, given: Given) {
-        self.travellers.retain(|traveller| traveller.slot != slot);
+        self.migratable.retain(|argument| argument.slot != slot);
         self.given[slot] = Some(given);
         self.checked = false;
         self.bound = None;
@@ -346,8 +347,8 @@ impl Launch {
             Passing::Here(view) => self.replace(slot, Given::buffer(view, false)),
             Passing::Wherever(part) => {
                 self.replace(slot, Given::Elsewhere(part.clone()));
-                self.travellers
-                    .push(travel::Traveller::new(slot, part, false));
+                self.migratable
+                    .push(migratable::MigratableArgument::new(slot, part, false));
             }
         }
         Ok(())

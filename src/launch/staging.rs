@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use super::arguments::Given;
 use super::error::LaunchError;
-use super::{Grid, Launch, travel};
+use super::{Grid, Launch, migratable};
 use crate::device::queue::Recorder;
 use crate::device::{DeviceShared, unique_id};
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind};
@@ -64,11 +64,11 @@ impl Launch {
     /// Whether the argument is a part of a buffer of the context of which another argument is a part, one of the two is
     /// written, and this is not the one that is bound where it lies.
     fn is_beside_written(&self, slot: usize) -> bool {
-        let mut travellers = self.travellers.iter().enumerate();
-        let Some((at, own)) = travellers.find(|(_, traveller)| traveller.slot == slot) else {
+        let mut arguments = self.migratable.iter().enumerate();
+        let Some((at, own)) = arguments.find(|(_, argument)| argument.slot == slot) else {
             return false;
         };
-        let mut same = (self.travellers.iter().enumerate())
+        let mut same = (self.migratable.iter().enumerate())
             .filter(|(_, other)| Arc::ptr_eq(&other.part.root, &own.part.root));
         let written = same.find(|(_, other)| self.writes(other.slot));
         written.is_some_and(|(first, _)| first != at)
@@ -192,7 +192,7 @@ impl Launch {
     pub(super) fn argument(&self, slot: usize) -> String {
         let info = self.interface().arguments.get(slot);
         info.map_or_else(
-            || travel::INDIRECT_NAME.to_owned(),
+            || migratable::INDIRECT_NAME.to_owned(),
             |info| info.name.clone(),
         )
     }

@@ -9,7 +9,7 @@ use super::groups::{bounds, offsets, push_grid};
 use super::table::{Missing, Reach};
 use super::{Grid, Launch};
 use crate::device::Event;
-use crate::device::follower::Follower;
+use crate::device::completion_hook::CompletionHook;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::prints::Job;
 use crate::device::queue::{Dispatch, Watch};
@@ -97,7 +97,7 @@ impl Launch {
         let room;
         let (roots, uses) = (self.roots(), self.uses());
         // Held until the launch is recorded: the order of launches is the order of versions.
-        let mut boarding = None;
+        let mut residency = None;
         if !roots.is_empty() {
             let owner = Arc::clone(&self.kernel.device);
             room = Arc::clone(&owner.buffers_room);
@@ -106,14 +106,14 @@ impl Launch {
             {
                 return Ok(Attempt::Submitted(Event::complete(&owner)));
             }
-            let (boarded, told) = self.board(&owner, &room, &roots, &uses)?;
+            let (acquired, told) = self.acquire_buffers(&owner, &room, &roots, &uses)?;
             if moved
                 .as_ref()
                 .is_none_or(|before| before.moved() < told.moved())
             {
                 *moved = Some(told);
             }
-            boarding = Some(boarded);
+            residency = Some(acquired);
         }
         self.make_staging()?;
         let reach = self.reach();
@@ -158,9 +158,9 @@ impl Launch {
             .callee
             .as_ref()
             .filter(|_| shared.compiled.calls.is_some());
-        let follower = match (&slice, callee) {
-            (Some(slice), _) => Some(Arc::clone(slice) as Arc<dyn Follower>),
-            (None, Some(callee)) => callee.follower(device),
+        let completion = match (&slice, callee) {
+            (Some(slice), _) => Some(Arc::clone(slice) as Arc<dyn CompletionHook>),
+            (None, Some(callee)) => callee.completion_hook(device),
             (None, None) => None,
         };
         let prints = self.prints(&kernel)?;
@@ -173,11 +173,11 @@ impl Launch {
         }
         // With the queue in hand, so that nobody else's launch comes between.
         let (mut inherits, touched) = self.inputs();
-        if let Some(boarding) = &mut boarding {
-            self.boarded_inputs(boarding, &mut inherits);
+        if let Some(residency) = &mut residency {
+            self.migratable_inputs(residency, &mut inherits);
         }
         let outcome =
-            (report.is_some() || prints.is_some() || follower.is_some() || !inherits.is_empty())
+            (report.is_some() || prints.is_some() || completion.is_some() || !inherits.is_empty())
                 .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
         // Few enough: that was checked.
         let tiles = groups.as_ref().map_or(1, Groups::tile_count) as usize;
@@ -309,14 +309,14 @@ impl Launch {
                     None => Arc::clone(&report.0),
                 },
             });
-            queue.watch(outcome, watch, prints.clone(), follower.clone());
+            queue.watch(outcome, watch, prints.clone(), completion.clone());
         }
-        let travels = |index| (self.travellers.iter()).any(|traveller| traveller.slot == index);
+        let migrates = |index| (self.migratable.iter()).any(|argument| argument.slot == index);
         let lost = returned.err().map(|error| self.lost(&error));
         if let (Some(lost), Some(heap)) = (&lost, &shared_heap) {
             heap.shared.report(lost);
         }
-        for index in touched.into_iter().filter(|&index| !travels(index)) {
+        for index in touched.into_iter().filter(|&index| !migrates(index)) {
             self.mark_written(index, outcome.as_ref());
             if lost.is_some() {
                 self.mark_written(index, lost.as_ref());
@@ -330,10 +330,10 @@ impl Launch {
         let batch = queue.batch();
         queue.commit();
         drop(queue);
-        let told = boarding.map(|mut boarding| {
-            boarding.recorded(&uses, &batch, outcome.as_ref());
+        let told = residency.map(|mut residency| {
+            residency.recorded(&uses, &batch, outcome.as_ref());
             if lost.is_some() {
-                boarding.recorded(&uses, &batch, lost.as_ref());
+                residency.recorded(&uses, &batch, lost.as_ref());
             }
             Arc::new(moved.take().unwrap_or_default()) as Arc<dyn std::any::Any + Send + Sync>
         });
@@ -345,7 +345,7 @@ impl Launch {
             .with_timing(timing)
             .with_prints(prints)
             .with_note(told)
-            .with_follower(follower);
+            .with_completion_hook(completion);
         Ok(Attempt::Submitted(event))
     }
 
@@ -420,9 +420,9 @@ impl Launch {
     /// device.
     pub(super) fn needs_heap(&self) -> bool {
         let parts = || {
-            self.travellers
+            self.migratable
                 .iter()
-                .any(|traveller| traveller.part.is_shared())
+                .any(|argument| argument.part.is_shared())
         };
         self.reach() == Reach::Heap || self.uses_heap() || parts()
     }

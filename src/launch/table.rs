@@ -167,7 +167,7 @@ impl Table {
     }
 
     /// Has the argument at `home` copied to `to`, and back if the kernel may write it.
-    fn travels(&mut self, home: &BufferView, to: (wgpu::Buffer, u64), writable: bool) {
+    fn add_copy(&mut self, home: &BufferView, to: (wgpu::Buffer, u64), writable: bool) {
         self.copied.push(Copied {
             home: home.clone(),
             to,
@@ -199,7 +199,7 @@ impl Table {
                     let scratch = renewed.as_ref().unwrap_or(&known.view);
                     table.row(scratch.address, view.bytes);
                     let to = (scratch.shared.raw.clone(), scratch.offset);
-                    table.travels(view, to, writable);
+                    table.add_copy(view, to, writable);
                 }
                 _ => missing.push(index),
             }
@@ -227,7 +227,7 @@ impl Table {
         {
             table.row(part as u64 * segment + offset, view.bytes);
             if let Some((_, buffer)) = buffers.get(part) {
-                table.travels(view, (buffer.clone(), offset), writable);
+                table.add_copy(view, (buffer.clone(), offset), writable);
             }
         }
         table

@@ -19,7 +19,7 @@ use crate::device::window::{Pinned, Window};
 use crate::device::words::Words as _;
 use crate::device::{Capabilities, DeviceShared, ImportError};
 use crate::kernel::server::GuestPlaces;
-use crate::rpc::Patience;
+use crate::rpc::WaitBudget;
 use crate::rpc::port::layout::{CLOSED, LINE, PortLayout};
 use crate::rpc::port::words::{HostWords, Words};
 
@@ -119,14 +119,14 @@ impl Block {
         }
     }
 
-    /// An area as memory of a device that is to call, whose patience is told there.
+    /// An area as memory of a device that is to call, whose wait budget is written there.
     pub fn area(
         &self,
         device: &DeviceShared,
         area: usize,
-        patience: Patience,
+        wait_budget: WaitBudget,
     ) -> Result<wgpu::Buffer, ImportError> {
-        for (word, value) in patience.words() {
+        for (word, value) in wait_budget.words() {
             self.words().store(self.start(area) + word, value);
         }
         let start = self.start(area) as u64 * 4;

@@ -14,7 +14,7 @@ use super::PersistentKernel;
 use super::block::can_share;
 use super::core::{Core, Stage};
 use super::frame::places;
-use crate::device::follower::Follower;
+use crate::device::completion_hook::CompletionHook;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::kernel::calls::{CallDeclaration, CallSet};
@@ -24,7 +24,7 @@ use crate::launch::callee::{Callee, Caller, KernelPorts};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
 use crate::rpc::port::layout::PortLayout;
-use crate::rpc::{Backoff, Patience};
+use crate::rpc::{Backoff, WaitBudget};
 
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
 const LOCAL_PORTS: usize = 512;
@@ -109,8 +109,8 @@ impl Callers {
             )));
         }
         let backoff = Backoff::of(device).map_err(|error| out_of_reach(error.to_string()))?;
-        let patience = Patience::of(device, None);
-        let calls = block.area(device, areas.len(), patience);
+        let wait_budget = WaitBudget::of(device, None);
+        let calls = block.area(device, areas.len(), wait_budget);
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.map_err(|error| out_of_reach(error.to_string()))?,
@@ -163,8 +163,8 @@ impl Callers {
             .map_err(|error| LaunchError::from(Box::new(error)))?;
         let calls = device.zeroed::<u32>(layout.words())?;
         let mut header = [0u32; crate::rpc::port::layout::LINE];
-        let patience = Patience::of_slices(shared, layout.ports).words();
-        for (word, value) in layout.header().into_iter().chain(patience) {
+        let wait_budget = WaitBudget::of_slices(shared, layout.ports).words();
+        for (word, value) in layout.header().into_iter().chain(wait_budget) {
             header[word] = value;
         }
         calls.write(0, &header)?;
@@ -223,7 +223,7 @@ impl Callee for Callers {
         })
     }
 
-    fn follower(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn Follower>> {
+    fn completion_hook(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn CompletionHook>> {
         (!self.is_own(device)).then(|| {
             Arc::new(Visit {
                 core: Arc::clone(&self.core),
@@ -268,7 +268,7 @@ impl Visit {
     }
 }
 
-impl Follower for Visit {
+impl CompletionHook for Visit {
     fn submitted(&self, _device: &wgpu::Device) {
         let changed = self
             .stage

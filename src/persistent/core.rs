@@ -6,16 +6,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::bulk::Bulks;
-use super::doze::Doze;
 use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
 use super::interrupts::Interrupts;
 use super::packed::Packer;
+use super::parker::Parker;
 use super::policy::LeasePolicy;
 use super::sliced::Slices;
 use super::stage::StageWord;
 use super::statistics::Counters;
-use super::watch::Watch;
+use super::waker_thread::PendingWakers;
 use crate::device::queue::Batch;
 use crate::device::resident::Resident;
 use crate::device::wait::lock;
@@ -59,14 +59,14 @@ pub(super) struct Core {
     /// The first request to leave behind those, and the calls that the lease had served by then.
     asked: AtomicU64,
     pub counters: Counters,
-    pub doze: Doze,
+    pub parker: Parker,
     faults: Mutex<VecDeque<(u32, Arc<ExecutionError>)>>,
     fault_noted: Condvar,
     pub spinners: AtomicUsize,
     pub processors: usize,
     /// The lease that did not end.
     pub stuck: Mutex<Option<Event>>,
-    pub watch: Arc<Watch>,
+    pub wakers: Arc<PendingWakers>,
     /// The heap, of a server that follows pointers, and how often it had grown when the lease was launched that is on the
     /// device: that one does not see what came later. The most there is where none is on the device.
     pub heap: Option<SharedHeap>,
@@ -121,13 +121,13 @@ impl Core {
             granted: AtomicU32::new(0),
             asked: AtomicU64::new(0),
             counters: Counters::default(),
-            doze: Doze::default(),
+            parker: Parker::default(),
             faults: Mutex::default(),
             fault_noted: Condvar::new(),
             spinners: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             stuck: Mutex::default(),
-            watch: Arc::default(),
+            wakers: Arc::default(),
             heap: None,
             covered: AtomicU64::new(u64::MAX),
             held: AtomicBool::new(false),
@@ -156,16 +156,16 @@ impl Core {
             block.close(matches!(stage, Stage::Closed | Stage::Failed));
         }
         self.stage.set(stage);
-        self.doze.bell.ring();
+        self.parker.bell.ring();
         self.landed.ring();
-        self.watch.look();
+        self.wakers.look();
     }
 
     /// Asks a running server to stop; false if it does not run.
     pub fn begin_stop(&self) -> bool {
         let was_running = self.stage.begin_stop();
         self.interrupt();
-        self.doze.bell.ring();
+        self.parker.bell.ring();
         was_running
     }
 
@@ -294,18 +294,18 @@ impl Core {
 
     /// Wakes the relay, should it sleep. Behind a post.
     pub fn wake(&self) {
-        self.doze.wake();
+        self.parker.wake();
     }
 
     /// A launch of another device is on its way that may call.
     pub fn visited(&self) {
         self.visitors.fetch_add(1, Ordering::AcqRel);
-        self.doze.bell.ring();
+        self.parker.bell.ring();
     }
 
     /// Sleeps until there is something to do, or so long.
     pub fn sleep(&self, time: Duration) {
-        let slept = self.doze.sleep(|| {
+        let slept = self.parker.sleep(|| {
             let is_awaited = self.frame.is_awaited() || !self.bulks.is_empty();
             if is_awaited || self.stage() != Stage::Running {
                 return None;

@@ -27,14 +27,14 @@ impl SlicedRelay {
         };
         loop {
             // Before the look at the callers: the last of them rings.
-            let known = core.doze.bell.count();
+            let known = core.parker.bell.count();
             let stage = core.stage();
             if matches!(stage, Stage::Closed | Stage::Failed) {
                 return self;
             }
             let is_driven = stage == Stage::Running && core.drivers.load(Ordering::Acquire) > 0;
             if is_driven {
-                core.doze.bell.sleep(known, STANDS_BACK);
+                core.parker.bell.sleep(known, STANDS_BACK);
                 if let Some(mut turn) = Turn::unless_taken(core) {
                     turn.slices.turn(core);
                 }
@@ -131,7 +131,7 @@ impl Drop for Driver<'_> {
     fn drop(&mut self) {
         if self.0.drivers.fetch_sub(1, Ordering::AcqRel) == 1 {
             // What is left is the relay's.
-            self.0.doze.bell.ring();
+            self.0.parker.bell.ring();
         }
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
-//!   long they last; [`doze`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end; [`settle`]:
+//!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end; [`settle`]:
 //!   what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases ended; [`amiss`]:
 //!   what a device has written that no server writes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
 //! - `model` explores how leases hand over, step by step; `tests_loom` what threads of the host do beside each other.
-//! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures; [`roster`]: those
+//! - [`pending`]: calls that are on their way, as futures and in sequences; [`waker_thread`]: the thread that wakes futures; [`waker_set`]: those
 //!   that wait.
 //! - [`callers`]: calls from kernels, of the same device and of others; [`block`]: pages that several devices use in place.
 //! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
@@ -32,7 +32,6 @@ mod builder;
 mod bulk;
 mod callers;
 mod core;
-mod doze;
 mod driver;
 mod error;
 mod frame;
@@ -42,11 +41,11 @@ mod loopback;
 #[cfg(test)]
 mod model;
 mod packed;
+mod parker;
 mod pending;
 mod policy;
 mod port_client;
 mod relay;
-mod roster;
 mod settle;
 mod signature;
 mod sliced;
@@ -64,9 +63,10 @@ mod tests_hostile;
 mod tests_hostile_guests;
 #[cfg(test)]
 mod tests_loom;
-mod watch;
+mod waker_set;
+mod waker_thread;
 
-// Of which `doze`, `interrupts`, `roster` and `stage` are made; loom has others of the same names.
+// Of which `parker`, `interrupts`, `waker_set` and `stage` are made; loom has others of the same names.
 use std::sync::{self, Arc, Mutex};
 use std::thread::JoinHandle;
 

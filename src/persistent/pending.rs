@@ -17,7 +17,7 @@ use super::error::CallError;
 use super::function::DeviceFunction;
 use super::port_client::{Deadline, Doubt, PortClient};
 use super::signature::{CallArguments, CallResult, take};
-use super::watch::wake_after;
+use super::waker_thread::wake_after;
 use crate::kernel::server::HandlerDeclaration;
 use crate::rpc::port::client::Posted;
 

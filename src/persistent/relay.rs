@@ -35,7 +35,7 @@ pub(super) struct Relay {
     /// Turns that a lease may begin calls in.
     pub most: u32,
     /// A driver ends loops, so that a lease may end behind a few calls.
-    pub rationed: bool,
+    pub has_loop_budget: bool,
     /// The port that the next lease may begin with.
     pub next: usize,
     /// A call of a kernel of another device that leases have left.
@@ -101,7 +101,9 @@ impl Relay {
                 }
                 // All that was posted before it has been served. One that has no more turns, or in which a call has failed,
                 // has served the first of them.
-                Attempt::Over(cause) if last > 0 && cause != Cause::Fault && !self.rationed => {
+                Attempt::Over(cause)
+                    if last > 0 && cause != Cause::Fault && !self.has_loop_budget =>
+                {
                     break;
                 }
                 Attempt::Over(_) => {}
@@ -138,7 +140,7 @@ impl Relay {
         // Whoever posts it may not be at the end of that.
         let first = awaited.filter(|&(port, _)| core.frame.is_shown(port));
         let start = match awaited {
-            Some((port, _)) if self.rationed => {
+            Some((port, _)) if self.has_loop_budget => {
                 self.next = (port + 1) % core.frame.layout().ports;
                 port
             }
@@ -201,7 +203,7 @@ impl Relay {
             return;
         };
         // Other calls may have taken all turns.
-        let most = if self.rationed { MISSES } else { 1 };
+        let most = if self.has_loop_budget { MISSES } else { 1 };
         if block.taken(call.0) == call.1 {
             settle::give_up_at(block, call, [FAILED, 0]);
         } else if missed >= most {

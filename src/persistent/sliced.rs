@@ -470,7 +470,7 @@ impl Slices {
         answers.memory.forgive();
         let groups = self.shape.groups(count);
         #[cfg(test)]
-        // What a driver that loses its patience leaves out.
+        // What a driver that cuts a dispatch leaves out.
         let groups = groups - u32::from(core.kill.swap(false, Ordering::AcqRel));
         launch.set_workgroups(groups);
         let event = launch.submit()?;

@@ -39,7 +39,7 @@ impl Evil {
     fn explains(
         self,
         sealed: bool,
-        rationed: bool,
+        has_loop_budget: bool,
         error: Option<&CallError>,
         failure: Option<&ServerFailure>,
     ) -> bool {
@@ -71,10 +71,11 @@ impl Evil {
             ),
             Blind => garbled("left"),
             // There the driver ends it.
-            BeatsForEver | ForEver if rationed && failure.is_none() => error.is_none(),
+            BeatsForEver | ForEver if has_loop_budget && failure.is_none() => error.is_none(),
             BeatsForEver | ForEver => {
                 matches!(error, Some(CallError::Server { .. }))
-                    && (rationed || matches!(failure, Some(ServerFailure::LeaseStuck { .. })))
+                    && (has_loop_budget
+                        || matches!(failure, Some(ServerFailure::LeaseStuck { .. })))
             }
             Nothing | Seal | Header | NoBeat | EarlyDone => error.is_none() && failure.is_none(),
         }
@@ -260,7 +261,7 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
     let context = Context::new().unwrap();
     for together in [false, true] {
         for (device, sealed) in devices(&context) {
-            let rationed = device.capabilities().loop_budget().is_some();
+            let has_loop_budget = device.capabilities().loop_budget().is_some();
             let mut bed = Bed::new(device, together);
             for evil in EVILS {
                 if evil == BeatsForEver {
@@ -270,7 +271,7 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
                 bed.does(evil);
                 let (error, failure) = bed.call(evil);
                 assert!(
-                    evil.explains(sealed, rationed, error.as_ref(), failure.as_ref()),
+                    evil.explains(sealed, has_loop_budget, error.as_ref(), failure.as_ref()),
                     "{evil:?} by {}, sealed: {sealed}, together: {together}: {error:?}, {failure:?}",
                     bed.device.name()
                 );

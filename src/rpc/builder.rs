@@ -29,7 +29,7 @@ pub struct HostServicesBuilder {
     payload: usize,
     threads: usize,
     idle: IdlePolicy,
-    patience: Option<u32>,
+    wait_budget: Option<u32>,
     pub(super) mistake: Option<ServiceError>,
     pub(super) provided: Arc<Provided>,
 }
@@ -43,7 +43,7 @@ impl HostServices {
             payload: 0,
             threads: 1,
             idle: IdlePolicy::default(),
-            patience: None,
+            wait_budget: None,
             mistake: None,
             provided: Arc::default(),
         }
@@ -188,8 +188,8 @@ impl HostServicesBuilder {
 
     /// Lets each call wait for at most so many looks at its port, instead of until it is served, on devices that serve
     /// calls while kernels run. How long a look takes is up to the device.
-    pub fn patience(mut self, looks: u32) -> Self {
-        self.patience = Some(looks);
+    pub fn wait_budget(mut self, looks: u32) -> Self {
+        self.wait_budget = Some(looks);
         self
     }
 
@@ -222,7 +222,7 @@ impl HostServicesBuilder {
             idle: self.idle,
             provided: self.provided,
             threads: self.threads,
-            patience: self.patience,
+            wait_budget: self.wait_budget,
             mailboxes: RwLock::default(),
             version: AtomicU64::new(1),
             stopped: AtomicBool::new(false),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use super::backoff::Backoff;
 use super::desk::Desk;
 use super::port::client::Client;
-use super::port::layout::{BUDGET, CALM, LINE, PATIENCE, PortLayout};
+use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PortLayout, WAIT_BUDGET};
 use super::port::server::{Server, Sweeper};
 use super::port::words::{HostWords, Words, host_words};
 use super::slice::Sliced;
@@ -20,7 +20,7 @@ use crate::device::{DeviceShared, LiveError, unique_id};
 pub(crate) type HostClient = Client<Arc<HostWords>>;
 
 /// Turns after which a caller on an adapter with a loop budget makes each turn take longer.
-const CALM_AFTER: u32 = 24;
+const BACKOFF_TURNS: u32 = 24;
 
 /// Ports, and whose they are.
 pub(crate) struct Mailbox {
@@ -104,13 +104,13 @@ impl Words for Memory {
 
 /// How long kernels wait, in looks at a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct WaitBudget {
     call: u32,
     invocation: u32,
-    calm: u32,
+    backoff_after: u32,
 }
 
-impl Patience {
+impl WaitBudget {
     /// What suits a device, with a limit for each call if there is one.
     pub fn of(device: &DeviceShared, call: Option<u32>) -> Self {
         let capabilities = &device.capabilities;
@@ -121,7 +121,7 @@ impl Patience {
             call: call.unwrap_or(u32::MAX),
             // The rest is for the kernel's own loops.
             invocation: budget.map_or(0, |budget| budget / 8 * 7),
-            calm: budget.map_or(u32::MAX, |_| CALM_AFTER),
+            backoff_after: budget.map_or(u32::MAX, |_| BACKOFF_TURNS),
         }
     }
 
@@ -129,7 +129,7 @@ impl Patience {
     pub fn of_slices(device: &DeviceShared, ports: usize) -> Self {
         Self {
             call: 3 * ports as u32 + 16,
-            calm: u32::MAX,
+            backoff_after: u32::MAX,
             ..Self::of(device, None)
         }
     }
@@ -137,9 +137,9 @@ impl Patience {
     /// The words of the header that tell it.
     pub fn words(self) -> [(usize, u32); 3] {
         [
-            (PATIENCE, self.call),
+            (WAIT_BUDGET, self.call),
             (BUDGET, self.invocation),
-            (CALM, self.calm),
+            (BACKOFF_AFTER, self.backoff_after),
         ]
     }
 }
@@ -157,7 +157,7 @@ impl Mailbox {
     pub fn on_device(
         device: &Arc<DeviceShared>,
         layout: PortLayout,
-        patience: Patience,
+        wait_budget: WaitBudget,
         is_alone: bool,
     ) -> Result<Self, LiveError> {
         let backend = device.capabilities.backend;
@@ -176,7 +176,7 @@ impl Mailbox {
         Ok(Self::of_device(
             device,
             server,
-            patience,
+            wait_budget,
             Backoff::of(device)?,
         ))
     }
@@ -190,24 +190,24 @@ impl Mailbox {
         layout: PortLayout,
         is_alone: bool,
     ) -> Result<Self, String> {
-        let patience = Patience::of_slices(device, layout.ports);
+        let wait_budget = WaitBudget::of_slices(device, layout.ports);
         let server = Server::new(
             Memory::Sliced(Sliced::new(device, layout)?),
             layout,
             is_alone,
         );
         let backoff = Backoff::of(device).map_err(|error| error.to_string())?;
-        Ok(Self::of_device(device, server, patience, backoff))
+        Ok(Self::of_device(device, server, wait_budget, backoff))
     }
 
     fn of_device(
         device: &Arc<DeviceShared>,
         server: Server<Memory>,
-        patience: Patience,
+        wait_budget: WaitBudget,
         backoff: Option<Arc<Backoff>>,
     ) -> Self {
         let words = server.words();
-        for (word, value) in patience.words() {
+        for (word, value) in wait_budget.words() {
             words.store(word, value);
         }
         Self::new(Owner::Device(Arc::downgrade(device)), server, backoff)

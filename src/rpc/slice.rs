@@ -15,7 +15,7 @@ use super::mailbox::Mailbox;
 use super::port::layout::{CLOSED, PortLayout, TICKET};
 use super::port::words::{HostWords, Words, host_words};
 use super::services::{Shared, is_server_thread};
-use crate::device::follower::Follower;
+use crate::device::completion_hook::CompletionHook;
 use crate::device::status::{Mirror, PendingMirror, Reading};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
@@ -216,7 +216,7 @@ impl Slice {
     }
 }
 
-impl Follower for Slice {
+impl CompletionHook for Slice {
     fn submitted(&self, device: &wgpu::Device) {
         self.is_submitted.store(true, Ordering::Release);
         let pending = PendingMirror::of(self.down.clone());

@@ -74,9 +74,9 @@ mod private_arrays;
 mod ranges;
 mod rpc;
 mod rpc_groups;
-mod rpc_patience;
 mod rpc_split;
 mod rpc_streams;
+mod rpc_wait_budget;
 mod segment_lists;
 mod segments;
 mod server_beside;
@@ -185,7 +185,7 @@ fn main() -> std::process::ExitCode {
         private_arrays::CASES,
         rpc::CASES,
         rpc_groups::CASES,
-        rpc_patience::CASES,
+        rpc_wait_budget::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
         segments::CASES,

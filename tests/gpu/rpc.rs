@@ -373,7 +373,7 @@ fn a_call_that_is_not_answered_times_out(f: &Fixture) {
     };
     let services = HostServices::builder()
         .call("fn slow(x: u32) -> u32", slow)
-        .patience(500)
+        .wait_budget(500)
         .start()
         .unwrap();
     let source = format!("{HEAD} let r = slow_try(id.x); out[id.x] = r.status * 16u + r.value; }}");

@@ -52,7 +52,7 @@ pub(super) mod words {
 }
 
 /// How often the kernel looks for the answer, attempt by attempt: short where the host is quick,
-/// patient where the machine is busy, and always below the number of turns after which drivers are
+/// longer where the machine is busy, and always below the number of turns after which drivers are
 /// known to end loops on their own. A turn takes some hundred instructions.
 const TURNS: [u32; 10] = [
     1_000, 4_000, 16_000, 60_000, 60_000, 60_000, 60_000, 60_000, 60_000, 60_000,

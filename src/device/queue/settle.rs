@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::DeviceShared;
-use super::super::follower::Follower;
+use super::super::completion_hook::CompletionHook;
 use super::super::outcome::{ExecutionError, Outcome};
 use super::super::prints::Job;
 use super::super::status::{Mirror, Reading, StatusPool};
@@ -17,24 +17,24 @@ pub(super) struct Unsettled {
     pub(super) watch: Option<Watch>,
     pub(super) mirror: Option<Mirror>,
     prints: Option<Arc<Job>>,
-    follower: Option<Arc<dyn Follower>>,
+    completion: Option<Arc<dyn CompletionHook>>,
 }
 
 impl Unsettled {
     /// What becomes of the batch when it was submitted.
     pub(super) fn hooks(&self, device: &DeviceShared) -> impl Iterator<Item = Hook> {
         let prints = (self.prints.as_ref()).map(|job| device.prints.submission(job));
-        let follower = self.follower.clone().map(|follower| {
-            let hook: Hook = Box::new(move |device| follower.submitted(device));
+        let completion = self.completion.clone().map(|completion| {
+            let hook: Hook = Box::new(move |device| completion.submitted(device));
             hook
         });
-        prints.into_iter().chain(follower)
+        prints.into_iter().chain(completion)
     }
 
     /// What the launch itself has to say, whose batch has ended; `None` while copies for the host are not mapped.
     fn report(&self, status: Option<&StatusPool>) -> Option<Result<(), ExecutionError>> {
         let is_ready = (self.prints.as_ref()).is_none_or(|job| job.is_readable())
-            && (self.follower.as_ref()).is_none_or(|follower| follower.is_readable());
+            && (self.completion.as_ref()).is_none_or(|completion| completion.is_readable());
         let (Some(watch), Some(pool)) = (&self.watch, status) else {
             return is_ready.then_some(Ok(()));
         };
@@ -55,7 +55,7 @@ impl Recorder<'_> {
         outcome: &Arc<Outcome>,
         watch: Option<Watch>,
         prints: Option<Arc<Job>>,
-        follower: Option<Arc<dyn Follower>>,
+        completion: Option<Arc<dyn CompletionHook>>,
     ) {
         let batch = self.batch();
         if let Some(job) = &prints {
@@ -67,7 +67,7 @@ impl Recorder<'_> {
             watch,
             mirror: None,
             prints,
-            follower,
+            completion,
         });
     }
 
@@ -124,8 +124,8 @@ impl Recorder<'_> {
                 }
                 _ => break,
             };
-            if let Some(follower) = &first.follower {
-                follower.ended(done);
+            if let Some(completion) = &first.completion {
+                completion.ended(done);
             }
             let failed = (first.prints.as_ref()).and_then(|job| device.prints.settle(job, done));
             // What the status record tells came first: wrong values are why assertions fail.

@@ -44,7 +44,7 @@ pub(crate) fn complete(
     module: &mut Module,
     bindings: &RuntimeBindings,
     barrier: bool,
-    rations: bool,
+    has_loop_budget: bool,
     split: bool,
 ) {
     let bound = [
@@ -83,7 +83,7 @@ pub(crate) fn complete(
         fence::replace_body(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
     let functions = module.functions.iter_mut().map(|(_, function)| function);
-    for function in functions.filter(|_| !rations) {
+    for function in functions.filter(|_| !has_loop_budget) {
         if matches!(function.name.as_deref(), Some(BACK_OFF | PAUSE)) {
             function.expressions.clear();
             function.named_expressions.clear();

@@ -91,7 +91,7 @@ struct Parts<'t> {
 }
 
 /// Who waits for an answer frees the port, and so whoever waits for a port gets one.
-const PATIENCE: &str = "most";
+const WAIT_BUDGET: &str = "most";
 /// Calls that are begun and streams hold a port until they are collected or closed, perhaps by the invocation that
 /// looks for a port here: it looks at each a few times, and not until one is free.
 const FEW_LOOKS: &str = "6u * ports + 64u";
@@ -104,7 +104,7 @@ const LEAVE: &str = "
             held = false;
             over = true;
         }
-        if !over && look >= calm {
+        if !over && look >= backoff_after {
             // All ports are taken until the server comes round, and turns may be rationed.
             tombolo_call_backoff(step);
             step += 1u;
@@ -183,7 +183,7 @@ impl Mention<'_> {
             text.push_str(&call(Parts {
                 head: &format!("fn {name}_try({parameters}) -> {name}_reply"),
                 reply: &format!("{name}_reply"),
-                search: PATIENCE,
+                search: WAIT_BUDGET,
                 waits: WAITS,
                 posted: WAIT,
                 results: &loads,
@@ -245,7 +245,14 @@ impl Mention<'_> {
         }
         // What does not wait answers with one word.
         let asides = [
-            (Form::Post, "post", "status: u32", "status", PATIENCE, LEAVE),
+            (
+                Form::Post,
+                "post",
+                "status: u32",
+                "status",
+                WAIT_BUDGET,
+                LEAVE,
+            ),
             (
                 Form::Split,
                 "begin",

@@ -21,8 +21,8 @@ use std::sync::Arc;
 pub use conflict::{GlobalConflict, GlobalPlace};
 pub(crate) use table::{GlobalTable, HostView, Instance};
 
+use super::host_layout::RustLayout;
 use super::layout::TypeLayout;
-use super::twin::RustLayout;
 
 /// Of what there is one instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

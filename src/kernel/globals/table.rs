@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::compare::{LARGEST, check_hosts, check_size, check_twins, place_in_wgsl};
+use super::compare::{LARGEST, check_hosts, check_layouts, check_size, place_in_wgsl};
 use super::conflict::{GlobalConflict, GlobalPlace};
 use super::{Declaration, GlobalScope, GlobalUse, ModuleIdentity};
 use crate::device::unique_id;
@@ -302,7 +302,7 @@ impl State {
         }
         entry.settle(kept);
         if let Some(wgsl) = &entry.wgsl {
-            check_twins(name, new, &wgsl.place, &wgsl.layout, true)?;
+            check_layouts(name, new, &wgsl.place, &wgsl.layout, true)?;
         }
         let late = |property| {
             let used_by = entry.wgsl.as_ref().map(|wgsl| wgsl.place.place.clone());
@@ -395,7 +395,7 @@ impl State {
                 });
             }
             if let Some(host) = &entry.host {
-                check_twins(&name, host, &place_in_wgsl(module, one), &one.layout, false)?;
+                check_layouts(&name, host, &place_in_wgsl(module, one), &one.layout, false)?;
             }
             let instance = match entry.scope() {
                 GlobalScope::Device => entry.device.clone(),

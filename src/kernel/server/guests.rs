@@ -56,7 +56,7 @@ pub(super) fn guests(shape: &ServerShape) -> Parts {
     let load = |at: usize| format!("atomicLoad(&tombolo_server[{at}u])");
     let exchange = |at: usize| format!("atomicOr(&tombolo_server[{at}u], 0u)");
     let first = sum(&load);
-    let look = match shape.rations {
+    let look = match shape.has_loop_budget {
         true => sum(&exchange),
         false => first.clone(),
     };

@@ -55,7 +55,9 @@ fn every_form_validates() {
     let kinds = [None, Some(8), Some(256)];
     let all = kinds.map(|kind| [(kind, None), (kind, Some(guests()))]);
     for (together, guests) in all.into_iter().flatten() {
-        for (lanes, split, rations) in [(1, false, true), (1, false, false), (32, true, false)] {
+        for (lanes, split, has_loop_budget) in
+            [(1, false, true), (1, false, false), (32, true, false)]
+        {
             let names = ["plain", "nothing", "huge", "whole"];
             let names = names.map(|name| (name.to_owned(), name == "whole"));
             let count = if together.is_some() { 4 } else { 3 };
@@ -64,8 +66,8 @@ fn every_form_validates() {
                 lanes,
                 together,
                 split,
-                rations,
-                rotates: rations,
+                has_loop_budget,
+                rotates: has_loop_budget,
                 fails: false,
                 calls: false,
                 turns: 1000,
@@ -75,7 +77,7 @@ fn every_form_validates() {
             let text = write(&handlers, &places(), &shape).unwrap();
             assert!(!text.contains('$'), "{text}");
             let mut module = naga::front::wgsl::parse_str(&format!("{PROGRAM}\n{text}")).unwrap();
-            complete(&mut module, !rations);
+            complete(&mut module, !has_loop_budget);
             let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
             let valid = validator.validate(&module);
             assert!(valid.is_ok(), "{:?}\n{text}", valid.err());
@@ -114,7 +116,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
             lanes: 1,
             together: None,
             split: false,
-            rations: false,
+            has_loop_budget: false,
             rotates: false,
             fails: false,
             calls: false,
@@ -185,7 +187,7 @@ fn what_cannot_be_called_is_told() {
             lanes: 1,
             together: together.then_some(64),
             split: false,
-            rations: false,
+            has_loop_budget: false,
             rotates: false,
             fails: false,
             calls: false,

@@ -43,7 +43,7 @@ pub(crate) struct ServerShape {
     /// What the kernel writes for the host lies in a memory of its own.
     pub split: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
-    pub rations: bool,
+    pub has_loop_budget: bool,
     /// A lease may end by the turns of a few calls: none is looked for when it has too few left, and the next lease
     /// begins to look at another port.
     pub rotates: bool,
@@ -91,7 +91,7 @@ pub(crate) fn write(
         ),
         false => String::new(),
     };
-    let look = match shape.rations {
+    let look = match shape.has_loop_budget {
         // An exchange that changes nothing is a look that no compiler leaves out. Those behind the one that sees a
         // change are skipped.
         true => {

@@ -192,7 +192,7 @@ impl State {
         &self,
         device: &Arc<DeviceShared>,
         place: Place,
-        part: &super::board::PartView,
+        part: &super::residency_guard::PartView,
     ) -> Result<crate::memory::BufferView, BufferError> {
         if let Some((heap, ptr)) = self.in_heap() {
             let mut view = (heap.shared).argument(device, ptr.byte_add(part.offset), part.bytes)?;

@@ -224,7 +224,7 @@ mod tests {
             assert!(matches!(late.join().unwrap(), Err(HeapError::Deadline)));
             // Whoever has given up is not waited for.
             assert_eq!(lock(&heap.shared.entrance.counts).waiting, 0);
-            let patient = [
+            let waiting = [
                 HostAccessPolicy::Wait,
                 HostAccessPolicy::WaitAtMost(Duration::MAX),
             ]
@@ -232,9 +232,9 @@ mod tests {
             while lock(&heap.shared.entrance.counts).waiting < 2 {
                 thread::yield_now();
             }
-            assert!(patient.iter().all(|thread| !thread.is_finished()));
+            assert!(waiting.iter().all(|thread| !thread.is_finished()));
             drop(access);
-            for thread in patient {
+            for thread in waiting {
                 assert!(thread.join().unwrap().is_ok());
             }
         });

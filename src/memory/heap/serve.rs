@@ -8,7 +8,7 @@ use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
 /// The longest that a service waits for a host that has the heap: it is about to have read or written some bytes, usually.
-const PATIENCE: Duration = Duration::from_millis(50);
+const HOST_WAIT: Duration = Duration::from_millis(50);
 
 impl SharedHeap {
     /// The words that hold the `bytes` bytes at `ptr`, as atomics: as [`SharedHeap::atomic_u32_slice`], but
@@ -27,7 +27,7 @@ impl SharedHeap {
     ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
         const WHAT: &str = "an access by a service";
         let is_apart = |state: &State| state.in_flight.values().any(|batches| batches.is_apart);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HOST_WAIT;
         let mut state = loop {
             let has_apart = is_apart(&lock(&self.shared.state));
             if has_apart {

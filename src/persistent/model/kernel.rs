@@ -12,7 +12,7 @@ pub(super) struct Lease {
     pub seen: u32,
     leaving: bool,
     /// It has reached its ration of turns.
-    rationed: bool,
+    out_of_budget: bool,
     /// It has yet to read the bell for the first time.
     pub unread: bool,
     /// Steps that it has taken since it was told to leave.
@@ -57,7 +57,7 @@ impl Lease {
             granted,
             seen: 0,
             leaving: false,
-            rationed: false,
+            out_of_budget: false,
             unread: true,
             overdue: 0,
             next: match setup.flaw {
@@ -166,15 +166,15 @@ impl Lease {
                     lease.next = Next::Compare { bell: words[BELL] };
                     found.push((lease, then.clone()));
                 }
-                if setup.rations {
-                    lease.rationed = true;
+                if setup.has_loop_budget {
+                    lease.out_of_budget = true;
                     lease.next = Next::Compare { bell: words[BELL] };
                     found.push((lease, then));
                 }
                 return Ok(found);
             }
             Next::Compare { bell } => {
-                lease.leaving = self.rationed || is_asked;
+                lease.leaving = self.out_of_budget || is_asked;
                 // Of the counts alone: the ports below would borrow from them.
                 let rings = match setup.flaw {
                     Flaw::PortsInDifference => bell.wrapping_sub(self.seen) >> 16,
@@ -202,7 +202,7 @@ impl Lease {
             },
             next => next,
         };
-        if lease.leaving && !self.leaving && !lease.rationed && !state.was_asked(setup) {
+        if lease.leaving && !self.leaving && !lease.out_of_budget && !state.was_asked(setup) {
             return Err("a lease leaves that nobody has asked to".to_owned());
         }
         Ok(vec![(lease, then)])

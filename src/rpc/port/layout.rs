@@ -1,7 +1,7 @@
 //! Where ports lie in the shared words.
 //!
 //! ```text
-//!      0  ports | patience | budget | calm | closed | … | payload words | … | ticket     one cache line
+//!      0  ports | wait_budget | budget | backoff_after | closed | … | payload words | … | ticket     one cache line
 //!     16  locks      one word for each port                             client's own
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
 //!         arguments  { opcode, length, ticket, seal, arguments … }      client writes
@@ -30,11 +30,11 @@ pub(crate) const SEAL: usize = 3;
 /// Words of the header.
 pub(crate) const PORTS: usize = 0;
 /// Turns that a client waits for one call.
-pub(crate) const PATIENCE: usize = 1;
+pub(crate) const WAIT_BUDGET: usize = 1;
 /// Turns that one invocation may wait in all its calls; 0 for no limit.
 pub(crate) const BUDGET: usize = 2;
 /// Turns after which a waiting invocation takes its time between two looks.
-pub(crate) const CALM: usize = 3;
+pub(crate) const BACKOFF_AFTER: usize = 3;
 /// Not 0 once the services have been stopped.
 pub(crate) const CLOSED: usize = 4;
 /// Counts the invocations that have called, to spread them over the ports: of kernels alone, and 32 bytes away from what

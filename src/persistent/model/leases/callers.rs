@@ -24,7 +24,7 @@ pub(super) enum CallerAt {
     Ring,
     /// The same where the bell lies over the bus: the count is drawn, and written then.
     RingDrawn(u32),
-    /// `Doze::wake`.
+    /// `Parker::wake`.
     Wake,
     /// `PortClient::wait`: `Client::try_take` again and again. Whether it was seen before that the server has ended.
     Wait { lost: bool },

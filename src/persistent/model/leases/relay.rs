@@ -17,8 +17,8 @@ pub(super) enum Purpose {
     Sleep,
     /// `Relay::run` when the server is to stop.
     Stop,
-    /// `Doze::sleep`, with the word that it sleeps.
-    Doze,
+    /// `Parker::sleep`, with the word that it sleeps.
+    Park,
     /// `Relay::watch`.
     Idle(u32),
 }
@@ -28,7 +28,7 @@ pub(super) enum RelayAt {
     /// `Relay::run`, the look at the stage.
     Top,
     Looking(Purpose),
-    /// `Doze::sleep`: takes the bell's count, and says that it sleeps.
+    /// `Parker::sleep`: takes the bell's count, and says that it sleeps.
     LieDown,
     /// Looks at the stage.
     StageBeforeSleep,
@@ -83,8 +83,8 @@ impl State {
                     (Purpose::Sleep | Purpose::Stop, true) => RelayAt::Grant,
                     (Purpose::Sleep, false) => RelayAt::LieDown,
                     (Purpose::Stop, false) => RelayAt::CloseFirst,
-                    (Purpose::Doze, true) => RelayAt::WakeUp,
-                    (Purpose::Doze, false) => RelayAt::StageBeforeSleep,
+                    (Purpose::Park, true) => RelayAt::WakeUp,
+                    (Purpose::Park, false) => RelayAt::StageBeforeSleep,
                     (Purpose::Idle(granted), true) => RelayAt::Watch(granted),
                     (Purpose::Idle(granted), false) => RelayAt::Asking(granted, Ask::Count),
                 }
@@ -93,7 +93,7 @@ impl State {
                 (state.rung, state.asleep) = (false, true);
                 match setup.flaw {
                     Flaw::NoLookBeforeSleep => RelayAt::StageBeforeSleep,
-                    _ => RelayAt::Looking(Purpose::Doze),
+                    _ => RelayAt::Looking(Purpose::Park),
                 }
             }
             RelayAt::StageBeforeSleep if self.stage() == Stage::Running => RelayAt::Asleep,

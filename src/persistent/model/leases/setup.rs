@@ -60,7 +60,7 @@ pub(in super::super) struct Setup {
     /// Words of one answer may arrive between looks at others.
     pub torn: bool,
     /// Leases end by their ration of turns at any time.
-    pub rations: bool,
+    pub has_loop_budget: bool,
     /// Leases are asked to end by the time at any time.
     pub timed: bool,
     /// The server leaves the device when nobody calls.

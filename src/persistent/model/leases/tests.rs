@@ -11,7 +11,7 @@ const PLAIN: Setup = Setup {
     drops: false,
     bus: false,
     torn: false,
-    rations: false,
+    has_loop_budget: false,
     timed: false,
     idles: true,
     asks: 0,
@@ -101,7 +101,7 @@ fn setups() -> Vec<(Setup, usize)> {
         ),
         (
             Setup {
-                rations: true,
+                has_loop_budget: true,
                 ..PLAIN
             },
             9_000,

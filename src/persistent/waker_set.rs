@@ -8,7 +8,7 @@ use super::sync::{Condvar, Mutex, MutexGuard};
 
 /// Whom to wake, by what each one waits for.
 #[derive(Debug)]
-pub(super) struct Roster<K> {
+pub(super) struct WakerSet<K> {
     state: Mutex<State<K>>,
     changed: Condvar,
 }
@@ -19,7 +19,7 @@ struct State<K> {
     waiting: Vec<(K, Waker)>,
 }
 
-impl<K> Default for Roster<K> {
+impl<K> Default for WakerSet<K> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
@@ -31,7 +31,7 @@ impl<K> Default for Roster<K> {
     }
 }
 
-impl<K> Roster<K> {
+impl<K> WakerSet<K> {
     fn state(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,7 +43,7 @@ impl<K> Roster<K> {
 
     /// Notes whom to wake, in place of the one that is `same`; whether the caller has to start the thread.
     #[must_use]
-    pub fn join(&self, key: K, waker: &Waker, same: impl Fn(&K, &Waker) -> bool) -> bool {
+    pub fn register(&self, key: K, waker: &Waker, same: impl Fn(&K, &Waker) -> bool) -> bool {
         let mut state = self.state();
         let known = (state.waiting.iter_mut()).find(|(key, known)| same(key, known));
         match known {
@@ -57,7 +57,7 @@ impl<K> Roster<K> {
     }
 
     /// There is no thread after all: all that wait are to be woken.
-    pub fn disband(&self) -> Vec<(K, Waker)> {
+    pub fn drain(&self) -> Vec<(K, Waker)> {
         let mut state = self.state();
         state.running = false;
         std::mem::take(&mut state.waiting)
@@ -65,12 +65,12 @@ impl<K> Roster<K> {
 
     /// Waits until somebody waits; `false` if nobody has come for so long, and the thread is to end: the next one to come
     /// starts another.
-    pub fn wait(&self, patience: Duration) -> bool {
+    pub fn wait(&self, timeout: Duration) -> bool {
         let mut state = self.state();
         if !state.waiting.is_empty() {
             return true;
         }
-        let waited = self.changed.wait_timeout(state, patience);
+        let waited = self.changed.wait_timeout(state, timeout);
         let (now, time) = waited.unwrap_or_else(PoisonError::into_inner);
         state = now;
         if state.waiting.is_empty() && time.timed_out() {

@@ -6,45 +6,45 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::core::{Core, Stage};
-use super::roster::Roster;
+use super::waker_set::WakerSet;
 use crate::device::exit;
 use crate::rpc::port::client::{Client, Posted};
 
 /// How long the thread waits for futures before it ends.
-const PATIENCE: Duration = Duration::from_millis(500);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Looks that follow each other at once.
 const LOOKS: u32 = 256;
 /// The first and the longest sleep between two looks.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
 /// The futures that wait: for an answer, or for any free port.
-pub(super) type Watch = Roster<Option<Posted>>;
+pub(super) type PendingWakers = WakerSet<Option<Posted>>;
 
 /// Wakes `waker` when there is an answer to `posted`, or a port may be free, or the server has ended.
 pub(super) fn wake_after(core: &Arc<Core>, posted: Option<Posted>, waker: &Waker) {
-    let starts = core.watch.join(posted, waker, |known, own| {
+    let starts = core.wakers.register(posted, waker, |known, own| {
         *known == posted && (posted.is_some() || own.will_wake(waker))
     });
     if !starts {
         return;
     }
-    let (weak, watch) = (Arc::downgrade(core), Arc::clone(&core.watch));
+    let (weak, wakers) = (Arc::downgrade(core), Arc::clone(&core.wakers));
     let spawned = std::thread::Builder::new()
         .name("tombolo answers".to_owned())
-        .spawn(move || run(&weak, &watch));
+        .spawn(move || run(&weak, &wakers));
     if let Err(error) = spawned {
         log::error!("no thread for futures ({error}): they are polled busily");
-        let waiting = core.watch.disband();
+        let waiting = core.wakers.drain();
         waiting.into_iter().for_each(|(_, waker)| waker.wake());
     }
 }
 
-fn run(core: &Weak<Core>, watch: &Watch) {
+fn run(core: &Weak<Core>, wakers: &PendingWakers) {
     let (mut looks, mut naps) = (0, 0u32);
     // Since those that wait for a port were woken.
     let mut ports = 0;
     loop {
-        if !watch.wait(PATIENCE) {
+        if !wakers.wait(IDLE_TIMEOUT) {
             return;
         }
         // Whoever holds the server is the one who ends it; if it went meanwhile, this has it last.
@@ -74,7 +74,7 @@ impl Core {
         // Before the look: what has no answer then gets none.
         let ended = matches!(self.stage(), Stage::Closed | Stage::Failed);
         let client = Client::new(&self.frame, self.frame.layout(), 0);
-        let woken = self.watch.take(|posted| {
+        let woken = self.wakers.take(|posted| {
             ended
                 || match posted {
                     // Of a future that was dropped the port may have been taken again.

@@ -17,11 +17,11 @@ struct Node {
 const NODE: RustLayout = layout_of!(Node { value, tag, next });
 
 fn program(source: &str) -> Program {
-    Program::new("twins.wgsl", source).unwrap_or_else(|e| panic!("{e}"))
+    Program::new("layouts.wgsl", source).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
-fn twins_agree_in_programs_of_every_kind() {
+fn layouts_agree_in_programs_of_every_kind() {
     let node = "struct Node { value: f32, tag: u32, next: usm_ptr }\n";
     let plain = "struct Node { value: f32, tag: u32, next: vec2<u32> }\n";
     for source in [
@@ -112,7 +112,7 @@ fn what_is_no_structure_is_refused() {
     let error = program(source).check_layout("Nude", &NODE).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`twins.wgsl` declares no type `Nude`; it declares `Floats`, `Node`"
+        "`layouts.wgsl` declares no type `Nude`; it declares `Floats`, `Node`"
     );
     let error = program(source).check_layout("Floats", &NODE).unwrap_err();
     assert!(

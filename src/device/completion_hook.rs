@@ -4,18 +4,18 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// Something that follows a launch to its end.
-pub(crate) trait Follower: Send + Sync {
+pub(crate) trait CompletionHook: Send + Sync {
     /// The launch's batch was submitted to this device. Called once, with nothing locked, and before
-    /// [`Follower::ended`].
+    /// [`CompletionHook::ended`].
     fn submitted(&self, device: &wgpu::Device);
-    /// Whether [`Follower::ended`] may be called, the batch having ended: false while copies for the host are not mapped.
+    /// Whether [`CompletionHook::ended`] may be called, the batch having ended: false while copies for the host are not mapped.
     /// Never waits.
     fn is_readable(&self) -> bool {
         true
     }
     /// The launch has ended, by itself if `done`. Called with the queue in hand.
     fn ended(&self, done: bool);
-    /// Waits until what the launch has set off is over; false if `timeout` came first. After [`Follower::ended`].
+    /// Waits until what the launch has set off is over; false if `timeout` came first. After [`CompletionHook::ended`].
     fn wait(&self, timeout: Option<Duration>) -> bool;
     /// Whether what the launch has set off is over; wakes whoever asks when it is.
     fn poll(&self, waker: &Waker) -> bool;

@@ -13,9 +13,9 @@ pub(super) fn compare(rust: &RustLayout, wgsl: &TypeLayout) -> (Vec<LayoutFault>
 }
 
 /// The member of `wgsl` that `field` is compared with.
-pub(super) fn twin_of<'a>(field: &RustField, wgsl: &'a TypeLayout) -> Option<&'a MemberLayout> {
-    let twin = field.twin()?;
-    members(wgsl).iter().find(|m| m.name == twin)
+pub(super) fn member_of<'a>(field: &RustField, wgsl: &'a TypeLayout) -> Option<&'a MemberLayout> {
+    let member = field.member_name()?;
+    members(wgsl).iter().find(|m| m.name == member)
 }
 
 pub(super) fn members(wgsl: &TypeLayout) -> &[MemberLayout] {
@@ -42,12 +42,12 @@ pub(super) fn path(outer: &str, field: &str) -> String {
     }
 }
 
-/// Fields that need no twin.
+/// Fields that need no member in WGSL.
 pub(super) fn is_padding(field: &RustField) -> bool {
-    field.twin().is_none_or(|name| name.starts_with('_'))
+    field.member_name().is_none_or(|name| name.starts_with('_'))
 }
 
-/// A field that has a twin.
+/// A field that has a member in WGSL.
 struct Pair<'a> {
     field: &'a RustField,
     member: &'a MemberLayout,
@@ -76,7 +76,7 @@ impl Found {
         let mut pairs = Vec::new();
         for &field in &fields {
             let name = path(outer, field.name());
-            match twin_of(field, wgsl) {
+            match member_of(field, wgsl) {
                 Some(member) => pairs.push(Pair {
                     field,
                     member,
@@ -85,7 +85,7 @@ impl Found {
                 None if is_padding(field) => {}
                 None => self.faults.push(LayoutFault::MissingInWgsl {
                     field: name,
-                    twin: field.twin().unwrap_or_default().to_owned(),
+                    member: field.member_name().unwrap_or_default().to_owned(),
                 }),
             }
         }
@@ -225,7 +225,7 @@ impl Found {
         if !ordered {
             let shared = |m: &&MemberLayout| {
                 let mut fields = rust.fields.iter();
-                fields.any(|f| f.twin() == Some(m.name.as_str()))
+                fields.any(|f| f.member_name() == Some(m.name.as_str()))
             };
             let names = members(wgsl).iter().filter(shared);
             let names: Vec<String> = names.map(|m| format!("`{}`", m.name)).collect();
@@ -283,7 +283,7 @@ fn offset_hint(
     let from = previous.map_or(0, |p| p.field.offset() + p.field.size());
     let extra = rust.fields.iter().filter(|f| {
         let inside = (from..pair.field.offset()).contains(&f.offset());
-        inside && twin_of(f, wgsl).is_none()
+        inside && member_of(f, wgsl).is_none()
     });
     let extra: u64 = extra.map(|f| f.size() as u64).sum();
     let fixed = previous.map_or(0, |p| u64::from(p.member.offset) + p.field.size() as u64);

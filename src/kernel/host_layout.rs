@@ -1,4 +1,4 @@
-//! Twins: a structure that is declared twice, once in Rust and once in WGSL, and whose bytes both sides read.
+//! Host and device layouts: a structure that is declared twice, once in Rust and once in WGSL, and whose bytes both sides read.
 //! Nothing but care keeps two such declarations alike, and the two languages place members by different rules
 //! (WGSL specification, "Alignment and Size", against `#[repr(C)]`). Here they are compared.
 //!
@@ -37,7 +37,7 @@ pub struct RustLayout {
 #[derive(Clone, Copy)]
 pub struct RustField {
     name: &'static str,
-    twin: Option<&'static str>,
+    member: Option<&'static str>,
     offset: usize,
     size: usize,
     align: usize,
@@ -51,14 +51,14 @@ impl RustField {
     #[doc(hidden)]
     pub const fn of<S, F>(
         name: &'static str,
-        twin: Option<&'static str>,
+        member: Option<&'static str>,
         offset: usize,
         _get: fn(S) -> F,
         nested: Option<&'static RustLayout>,
     ) -> Self {
         Self {
             name,
-            twin,
+            member,
             offset,
             size: size_of::<F>(),
             align: align_of::<F>(),
@@ -74,8 +74,8 @@ impl RustField {
 
     /// The name of the member of the WGSL structure that the field is compared with; `None` for a field that is
     /// declared as padding.
-    pub fn twin(&self) -> Option<&'static str> {
-        self.twin.map(plain)
+    pub fn member_name(&self) -> Option<&'static str> {
+        self.member.map(plain)
     }
 
     /// Bytes from the start of the structure.
@@ -109,7 +109,7 @@ impl fmt::Debug for RustField {
         f.debug_struct("RustField")
             .field("name", &self.name())
             .field("type", &self.type_name())
-            .field("twin", &self.twin())
+            .field("member", &self.member_name())
             .field("offset", &self.offset)
             .field("size", &self.size)
             .field("align", &self.align)
@@ -159,7 +159,7 @@ impl<T> NoLayout for MaybeNested<T> {}
 /// | --- | --- |
 /// | `field` | the WGSL structure has a member of the same name |
 /// | `field => other` | the member is called `other` |
-/// | `field => _` | padding: no member stands for it; so are fields whose name begins with `_` and has no twin |
+/// | `field => _` | padding: no member stands for it; so are fields whose name begins with `_` and has no member |
 /// | `field: Type { … }` | the field is itself a structure, whose fields are compared too |
 /// | `field: [Type { … }]` | the field is an array of such structures |
 /// | `field: Type`, `field: [Type]` | the same for a structure that [`shared!`](crate::shared) declared |
@@ -193,35 +193,35 @@ impl<T> NoLayout for MaybeNested<T> {}
 /// ```
 #[macro_export]
 macro_rules! layout_of {
-    (@field $ty:path, $field:ident, $twin:expr, []) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| whole.$field, None)
+    (@field $ty:path, $field:ident, $member:expr, []) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| whole.$field, None)
     };
-    (@field $ty:path, $field:ident, $twin:expr, [[$nested:ident { $($inner:tt)* }]]) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| -> [$nested; _] { whole.$field },
+    (@field $ty:path, $field:ident, $member:expr, [[$nested:ident { $($inner:tt)* }]]) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> [$nested; _] { whole.$field },
             Some(const { &$crate::layout_of!($nested { $($inner)* }) }))
     };
-    (@field $ty:path, $field:ident, $twin:expr, [[$nested:ty]]) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| -> [$nested; _] { whole.$field },
+    (@field $ty:path, $field:ident, $member:expr, [[$nested:ty]]) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> [$nested; _] { whole.$field },
             Some(const { &<$nested as $crate::HostShareable>::LAYOUT }))
     };
-    (@field $ty:path, $field:ident, $twin:expr, [$nested:ident { $($inner:tt)* }]) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| -> $nested { whole.$field },
+    (@field $ty:path, $field:ident, $member:expr, [$nested:ident { $($inner:tt)* }]) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> $nested { whole.$field },
             Some(const { &$crate::layout_of!($nested { $($inner)* }) }))
     };
-    (@field $ty:path, $field:ident, $twin:expr, [$nested:ident]) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| -> $nested { whole.$field },
+    (@field $ty:path, $field:ident, $member:expr, [$nested:ident]) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> $nested { whole.$field },
             Some(const { &<$nested as $crate::HostShareable>::LAYOUT }))
     };
-    (@made $ty:path, $field:ident, $twin:expr, $get:expr, $nested:expr) => {
+    (@made $ty:path, $field:ident, $member:expr, $get:expr, $nested:expr) => {
         $crate::RustField::of(
-            ::core::stringify!($field), $twin, ::core::mem::offset_of!($ty, $field), $get, $nested,
+            ::core::stringify!($field), $member, ::core::mem::offset_of!($ty, $field), $get, $nested,
         )
     };
-    (@twin $field:ident) => { Some(::core::stringify!($field)) };
-    (@twin $field:ident _) => { None };
-    (@twin $field:ident $twin:ident) => { Some(::core::stringify!($twin)) };
+    (@member $field:ident) => { Some(::core::stringify!($field)) };
+    (@member $field:ident _) => { None };
+    (@member $field:ident $member:ident) => { Some(::core::stringify!($member)) };
     ($ty:path {
-        $($field:ident $(=> $twin:tt)? $(: $nested:tt $({ $($inner:tt)* })?)?),* $(,)?
+        $($field:ident $(=> $member:tt)? $(: $nested:tt $({ $($inner:tt)* })?)?),* $(,)?
     }) => {
         const {
             // Refused by the compiler where a field is left out.
@@ -231,7 +231,7 @@ macro_rules! layout_of {
                 size: ::core::mem::size_of::<$ty>(),
                 align: ::core::mem::align_of::<$ty>(),
                 fields: &[$($crate::layout_of!(
-                    @field $ty, $field, $crate::layout_of!(@twin $field $($twin)?),
+                    @field $ty, $field, $crate::layout_of!(@member $field $($member)?),
                     [$($nested $({ $($inner)* })?)?]
                 )),*],
             }
@@ -301,9 +301,9 @@ macro_rules! shared {
 }
 
 #[cfg(test)]
-#[path = "twin_tests.rs"]
+#[path = "host_layout_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "twin/nested_tests.rs"]
+#[path = "host_layout/nested_tests.rs"]
 mod nested_tests;

@@ -1,4 +1,4 @@
-//! What is said where a Rust structure and a WGSL structure are no twins.
+//! What is said where a Rust structure and a WGSL structure disagree.
 
 use thiserror::Error;
 
@@ -6,7 +6,7 @@ use super::RustLayout;
 use crate::kernel::error::{KernelError, quoted};
 use crate::kernel::layout::TypeLayout;
 
-/// Why a Rust structure and a WGSL type are no twins.
+/// Why a Rust structure and a WGSL type disagree.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum LayoutMismatch {
@@ -74,7 +74,7 @@ pub enum LayoutFault {
         /// The field.
         field: String,
         /// The name that the WGSL structure lacks.
-        twin: String,
+        member: String,
     },
     /// A member without a field for it in Rust.
     MissingInRust {

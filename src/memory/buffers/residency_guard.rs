@@ -136,7 +136,7 @@ pub(crate) fn roots<'u>(parts: impl Iterator<Item = &'u PartView>) -> Vec<Arc<Ro
 }
 
 /// The buffers of a launch, locked until it is recorded.
-pub(crate) struct Boarding<'r> {
+pub(crate) struct ResidencyGuard<'r> {
     device: Arc<DeviceShared>,
     place: Place,
     context: &'r ContextBuffers,
@@ -148,7 +148,7 @@ pub(crate) struct Boarding<'r> {
 /// A use that was refused, by its index, and why.
 pub(crate) type Refused = (usize, BufferError);
 
-impl<'r> Boarding<'r> {
+impl<'r> ResidencyGuard<'r> {
     /// `roots` are those of [`roots`], and `room` is the device's for buffers.
     pub(crate) fn begin(
         device: &Arc<DeviceShared>,

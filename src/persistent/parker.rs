@@ -7,12 +7,12 @@ use super::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Whether the relay sleeps, so that a post while it does not costs one load.
 #[derive(Debug, Default)]
-pub(super) struct Doze {
+pub(super) struct Parker {
     asleep: AtomicBool,
     pub bell: Bell,
 }
 
-impl Doze {
+impl Parker {
     /// Wakes the relay, should it sleep. Behind a post.
     pub fn wake(&self) {
         fence(Ordering::SeqCst);

@@ -26,7 +26,7 @@ struct Particle {
 const PARTICLE: RustLayout = layout_of!(Particle { speed, at, mass });
 
 pub(super) fn program(source: &str) -> Program {
-    Program::new("twins.wgsl", source).unwrap_or_else(|e| panic!("{e}"))
+    Program::new("layouts.wgsl", source).unwrap_or_else(|e| panic!("{e}"))
 }
 
 pub(super) fn difference(source: &str, name: &str, rust: &RustLayout) -> LayoutDifference {

@@ -30,7 +30,7 @@ impl Program {
         self.inner.struct_layout(name, &Constants::new()).ok()
     }
 
-    /// Compares the structure `wgsl` of the program with its twin in Rust: every field must have a member of its
+    /// Compares the structure `wgsl` of the program with its declaration in Rust: every field must have a member of its
     /// name, at the same offset and of the same size, and the whole must have the same size, which is the stride
     /// of arrays. The other way round, every member must have a field, names that begin with `_` apart.
     ///
