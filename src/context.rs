@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use crate::device::open::{ContextRooms, adopt, open};
+use crate::device::open::{ContextExtensions, adopt, open};
 use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
 use crate::device::wait::lock;
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
-use crate::memory::buffers::{ContextBuffers, Rooms};
+use crate::memory::buffers::{BufferExtensions, ContextBuffers};
 use crate::memory::heap::{ContextHeap, segment_bytes};
 use crate::memory::host_memory;
 use crate::memory::{
@@ -34,7 +34,7 @@ pub struct Context {
 struct Shared {
     backends: wgpu::Backends,
     adapters: Vec<Slot>,
-    rooms: ContextRooms,
+    extensions: ContextExtensions,
     /// One for the drivers of the system; one for the embedded adapter, where it is compiled in
     _instances: Vec<wgpu::Instance>,
 }
@@ -137,13 +137,13 @@ impl Context {
         if adapters.is_empty() {
             return Err(DeviceError::NoAdapter { backends });
         }
-        let rooms = ContextRooms::default();
-        rooms.heap.get::<ContextHeap>().set_size(heap);
+        let extensions = ContextExtensions::default();
+        extensions.heap.get::<ContextHeap>().set_size(heap);
         Ok(Self {
             shared: Arc::new(Shared {
                 backends,
                 adapters,
-                rooms,
+                extensions,
                 _instances: instances,
             }),
         })
@@ -174,7 +174,7 @@ impl Context {
     /// # Errors
     /// [`HeapError::NoWindow`] where the system has no address space for it.
     pub fn heap(&self) -> Result<SharedHeap, HeapError> {
-        self.shared.rooms.heap.get::<ContextHeap>().heap()
+        self.shared.extensions.heap.get::<ContextHeap>().heap()
     }
 
     /// A buffer of `len` zeroed values that every device of this context can use. Nothing is allocated before the first
@@ -195,7 +195,7 @@ impl Context {
         len: usize,
         placement: Placement,
     ) -> Result<Buffer<T>, BufferError> {
-        Buffer::new(&self.buffer_rooms(), len, placement, None)
+        Buffer::new(&self.buffer_extensions(), len, placement, None)
     }
 
     /// A buffer with a copy of `values`, in memory of the host until a device uses it.
@@ -230,7 +230,12 @@ impl Context {
         placement: Placement,
     ) -> Result<Buffer<T>, BufferError> {
         let len = values.len();
-        Buffer::new(&self.buffer_rooms(), len, placement, Some(Box::new(values)))
+        Buffer::new(
+            &self.buffer_extensions(),
+            len,
+            placement,
+            Some(Box::new(values)),
+        )
     }
 
     /// A buffer over `len` values of this context's heap, where they stay (`use host pointer`): kernels that follow
@@ -239,23 +244,23 @@ impl Context {
     /// # Errors
     /// [`BufferError::Heap`] where the values do not lie in one live allocation; [`BufferError::ZeroSized`].
     pub fn buffer_in<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Buffer<T>, BufferError> {
-        Buffer::in_heap(&self.buffer_rooms(), self.heap()?, ptr, len)
+        Buffer::in_heap(&self.buffer_extensions(), self.heap()?, ptr, len)
     }
 
     /// What was moved for all buffers of this context, and what was not.
     pub fn buffer_statistics(&self) -> BufferStatistics {
         self.shared
-            .rooms
+            .extensions
             .buffers
             .get::<ContextBuffers>()
             .statistics()
     }
 
-    fn buffer_rooms(&self) -> Rooms {
-        let rooms = &self.shared.rooms;
-        Rooms {
-            buffers: Arc::clone(&rooms.buffers),
-            heap: Arc::clone(&rooms.heap),
+    fn buffer_extensions(&self) -> BufferExtensions {
+        let extensions = &self.shared.extensions;
+        BufferExtensions {
+            buffers: Arc::clone(&extensions.buffers),
+            heap: Arc::clone(&extensions.heap),
         }
     }
 
@@ -352,8 +357,8 @@ impl Context {
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
-        let rooms = self.shared.rooms.clone();
-        let device = open(&slot.adapter, options, rooms, report)?;
+        let extensions = self.shared.extensions.clone();
+        let device = open(&slot.adapter, options, extensions, report)?;
         join_heap(&device);
         Ok(device)
     }
@@ -411,7 +416,7 @@ impl Device {
 
 /// Lets the heap of the device's context know what the device can work with.
 fn join_heap(device: &Device) {
-    let heap = device.shared.heap_room.get::<ContextHeap>();
+    let heap = device.shared.heap_extension.get::<ContextHeap>();
     heap.keep_within(segment_bytes(&device.shared.limits));
     heap.join(&device.shared);
 }

@@ -189,7 +189,7 @@ impl Event {
             return Ok(None);
         };
         if batch.submission().is_none() {
-            if !self.device.open_gates(deadline) {
+            if !self.device.complete_dependencies(deadline) {
                 return Err(WaitError::Deadline);
             }
             self.device.submit(batch);
@@ -328,12 +328,12 @@ impl Future for EventFuture {
                 .device
                 .queue
                 .lock(&event.device)
-                .gates()
-                .closed()
+                .dependencies()
+                .pending()
                 .last())
             .cloned();
-            if let Some(gate) = last {
-                gate.wake(context.waker());
+            if let Some(dependency) = last {
+                dependency.wake(context.waker());
                 return Poll::Pending;
             }
         }

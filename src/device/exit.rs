@@ -3,9 +3,9 @@
 //! Threads of the runtime deliver prints, wake futures, or move bytes between devices, and may be the last to let go of
 //! a device, and with it of a driver. When the process ends, drivers take themselves apart, and a thread that is inside
 //! one then, or unloads it, brings the process down: of programs that ended right after they had dropped a device one
-//! in a hundred crashed. So whoever drops a device waits for its threads where he can ([`Worker`]); and they come through
-//! a door before they touch a device, which whoever ends the process closes first, as soon as all that are inside have
-//! come out. Servers and services have threads of their own, which end where those are stopped or dropped.
+//! in a hundred crashed. So whoever drops a device waits for its threads where possible ([`Worker`]); and each thread passes a
+//! [`ShutdownGuard`] before it touches a device. The end of the process closes that guard first, as soon as all threads
+//! inside have come out. Servers and services have threads of their own, which end where those are stopped or dropped.
 
 use std::cell::Cell;
 #[cfg(any(unix, test))]
@@ -23,11 +23,11 @@ use super::wait::lock;
 #[cfg(unix)]
 const MOST: Duration = Duration::from_secs(2);
 
-/// Between two looks of whoever closes the door.
+/// Between two looks of whoever closes the guard.
 #[cfg(any(unix, test))]
 const LOOK: Duration = Duration::from_micros(200);
 
-static DOOR: Door = Door::new();
+static SHUTDOWN: ShutdownGuard = ShutdownGuard::new();
 
 thread_local! {
     /// Without a destructor, so that it is there when the process ends.
@@ -44,12 +44,12 @@ impl Drop for Back {
 }
 
 #[derive(Debug)]
-struct Door {
+struct ShutdownGuard {
     lock: RwLock<()>,
     is_closed: AtomicBool,
 }
 
-impl Door {
+impl ShutdownGuard {
     const fn new() -> Self {
         Self {
             lock: RwLock::new(()),
@@ -58,13 +58,13 @@ impl Door {
     }
 
     fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Behind a closed door this waits for ever.
+        // Behind a closed guard this waits for ever.
         let _inside = self.lock.read().unwrap_or_else(PoisonError::into_inner);
         let _back = Back(INSIDE.replace(true));
         work()
     }
 
-    /// Closes the door for good; `false` if some are still inside after `most`, or this thread is itself.
+    /// Closes the guard for good; `false` if some are still inside after `most`, or this thread is itself.
     #[cfg(any(unix, test))]
     fn close(&self, most: Duration) -> bool {
         let begun = Instant::now();
@@ -87,14 +87,14 @@ impl Door {
 /// Does what touches a device, or may let go of the last handle of one, on a thread that nobody waits for. Once the
 /// process ends it never returns.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
-    DOOR.inside(work)
+    SHUTDOWN.inside(work)
 }
 
-/// How often the door is watched at most: drivers register what they do at the end when they are first used, and there
+/// How often the guard is watched at most: drivers register what they do at the end when they are first used, and there
 /// are not more of them.
 const WATCHES: usize = 32;
 
-/// Has the door closed when the process ends. To be called when a driver has been used: what was registered last is
+/// Has the guard closed when the process ends. To be called when a driver has been used: what was registered last is
 /// done first.
 pub(crate) fn watch() {
     static WATCHED: AtomicUsize = AtomicUsize::new(0);
@@ -116,16 +116,16 @@ impl Worker {
 
     /// Waits for it, unless it is this thread itself. It must have been told to end.
     ///
-    /// Threads that are inside wait for nobody, since two might wait for each other; and behind a closed door no thread ends.
+    /// Threads that are inside wait for nobody, since two might wait for each other; and behind a closed guard no thread ends.
     pub(crate) fn join(&self) {
-        self.join_unless(&DOOR);
+        self.join_unless(&SHUTDOWN);
     }
 
-    fn join_unless(&self, door: &Door) {
+    fn join_unless(&self, guard: &ShutdownGuard) {
         let thread = lock(&self.0).take();
         if let Some(thread) = thread
             && !INSIDE.get()
-            && !door.is_closed.load(Ordering::Acquire)
+            && !guard.is_closed.load(Ordering::Acquire)
             && thread.thread().id() != std::thread::current().id()
         {
             // It says so itself if it panics.
@@ -136,10 +136,10 @@ impl Worker {
 
 #[cfg(unix)]
 mod system {
-    use super::{DOOR, MOST};
+    use super::{MOST, SHUTDOWN};
 
     extern "C" fn close() {
-        DOOR.close(MOST);
+        SHUTDOWN.close(MOST);
     }
 
     #[allow(unsafe_code)]
@@ -165,39 +165,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_door_closes_when_all_have_come_out() {
-        let door = Door::new();
+    fn the_guard_closes_when_all_have_come_out() {
+        let guard = ShutdownGuard::new();
         let (entered, has_entered) = channel();
         let (leave, may_leave) = channel::<()>();
         std::thread::scope(|scope| {
-            let door = &door;
+            let guard = &guard;
             let inside = scope.spawn(move || {
-                door.inside(|| {
+                guard.inside(|| {
                     entered.send(()).unwrap();
                     may_leave.recv_timeout(Duration::from_secs(60)).unwrap();
                 });
             });
             has_entered.recv_timeout(Duration::from_secs(60)).unwrap();
-            assert!(!door.close(Duration::ZERO));
+            assert!(!guard.close(Duration::ZERO));
             leave.send(()).unwrap();
-            assert!(door.close(Duration::from_secs(60)));
+            assert!(guard.close(Duration::from_secs(60)));
             inside.join().unwrap();
         });
         // Nobody comes in any more, and it is closed once.
-        assert!(door.lock.try_read().is_err());
-        assert!(door.close(Duration::ZERO));
+        assert!(guard.lock.try_read().is_err());
+        assert!(guard.close(Duration::ZERO));
     }
 
     #[test]
     fn who_ends_the_process_from_inside_does_not_wait_for_himself() {
-        let door = Door::new();
-        assert!(!door.inside(|| door.close(Duration::from_secs(3600))));
-        assert!(door.close(Duration::ZERO));
+        let guard = ShutdownGuard::new();
+        assert!(!guard.inside(|| guard.close(Duration::from_secs(3600))));
+        assert!(guard.close(Duration::ZERO));
     }
 
     #[test]
     fn whoever_drops_what_a_thread_works_for_waits_for_it() {
-        let door = Door::new();
+        let guard = ShutdownGuard::new();
         let start = || {
             let worker = Worker::default();
             let ((leave, may_leave), (left, has_left)) = (channel::<()>(), channel());
@@ -209,16 +209,16 @@ mod tests {
         };
         let (worker, leave, has_left) = start();
         leave.send(()).unwrap();
-        worker.join_unless(&door);
+        worker.join_unless(&guard);
         has_left.try_recv().unwrap();
         // From inside, and when the process ends, nobody waits for threads that may not end.
         let (worker, leave, has_left) = start();
-        door.inside(|| worker.join_unless(&door));
+        guard.inside(|| worker.join_unless(&guard));
         has_left.try_recv().unwrap_err();
         leave.send(()).unwrap();
         let (worker, leave, has_left) = start();
-        assert!(door.close(Duration::ZERO));
-        worker.join_unless(&door);
+        assert!(guard.close(Duration::ZERO));
+        worker.join_unless(&guard);
         has_left.try_recv().unwrap_err();
         leave.send(()).unwrap();
     }

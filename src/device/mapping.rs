@@ -20,16 +20,16 @@ pub(crate) struct Mapping {
     device: wgpu::Device,
     buffer: wgpu::Buffer,
     range: Range<u64>,
-    told: Arc<Told>,
+    report: Arc<Report>,
     /// The callback has the other end.
     callback: Weak<()>,
 }
 
 #[derive(Debug, Default)]
-struct Told(Mutex<Telling>);
+struct Report(Mutex<ReportState>);
 
 #[derive(Debug, Default)]
-struct Telling {
+struct ReportState {
     result: Option<Result<(), String>>,
     waker: Option<Waker>,
     /// The bytes were taken, and the memory unmapped.
@@ -48,22 +48,22 @@ pub(crate) enum Mapped {
 impl Mapping {
     /// Asks for `range` of `buffer`, after whatever was submitted that uses it.
     pub(crate) fn begin(device: &wgpu::Device, buffer: &wgpu::Buffer, range: Range<u64>) -> Self {
-        let (told, callback) = (Arc::<Told>::default(), Arc::new(()));
-        let (tell, alive) = (Arc::clone(&told), Arc::downgrade(&callback));
+        let (reported, callback) = (Arc::<Report>::default(), Arc::new(()));
+        let (report, alive) = (Arc::clone(&reported), Arc::downgrade(&callback));
         let ((), error) = capture(device, || {
             buffer.map_async(wgpu::MapMode::Read, range.clone(), move |result| {
-                tell.tell(result.map_err(|error| error.to_string()));
+                report.set(result.map_err(|error| error.to_string()));
                 drop(callback);
             });
         });
         if let Some(error) = error {
-            told.tell(Err(error.to_string()));
+            reported.set(Err(error.to_string()));
         }
         Self {
             device: device.clone(),
             buffer: buffer.clone(),
             range,
-            told,
+            report: reported,
             callback: alive,
         }
     }
@@ -71,13 +71,13 @@ impl Mapping {
     /// Where it stands. The batch that fills the memory has ended.
     pub(crate) fn state(&self) -> Mapped {
         // Held while wgpu is asked, since memory must not be unmapped while somebody looks at it.
-        let telling = lock(&self.told.0);
-        match &telling.result {
-            _ if telling.is_taken => Mapped::Failed("its bytes were taken before".to_owned()),
+        let state = lock(&self.report.0);
+        match &state.result {
+            _ if state.is_taken => Mapped::Failed("its bytes were taken before".to_owned()),
             Some(Ok(())) => Mapped::Ready,
             Some(Err(message)) => Mapped::Failed(message.clone()),
             None => {
-                // In this order: a callback that is gone now has not told, and never will.
+                // In this order: a callback that is gone now has not reported, and never will.
                 let is_gone = self.callback.strong_count() == 0;
                 match self.buffer.get_mapped_range(self.range.clone()) {
                     Ok(_) => Mapped::Ready,
@@ -113,7 +113,7 @@ impl Mapping {
 
     /// Has `waker` woken by the callback, if that comes.
     pub(crate) fn wake(&self, waker: &Waker) {
-        lock(&self.told.0).waker = Some(waker.clone());
+        lock(&self.report.0).waker = Some(waker.clone());
     }
 
     /// Hands the bytes to `read` and unmaps the memory; once.
@@ -121,12 +121,12 @@ impl Mapping {
     /// # Errors
     /// wgpu's own words, where the memory is not mapped.
     pub(crate) fn take<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T, String> {
-        let mut telling = lock(&self.told.0);
+        let mut state = lock(&self.report.0);
         let read = match self.buffer.get_mapped_range(self.range.clone()) {
             Ok(view) => read(&view),
             Err(error) => return Err(error.to_string()),
         };
-        telling.is_taken = true;
+        state.is_taken = true;
         self.buffer.unmap();
         Ok(read)
     }
@@ -134,7 +134,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let is_taken = lock(&self.told.0).is_taken;
+        let is_taken = lock(&self.report.0).is_taken;
         if !is_taken {
             // Mapped or not: wgpu tells a callback that is left that the mapping was given up.
             let _ = capture(&self.device, || self.buffer.unmap());
@@ -142,12 +142,12 @@ impl Drop for Mapping {
     }
 }
 
-impl Told {
-    fn tell(&self, result: Result<(), String>) {
+impl Report {
+    fn set(&self, result: Result<(), String>) {
         let waker = {
-            let mut telling = lock(&self.0);
-            telling.result.get_or_insert(result);
-            telling.waker.take()
+            let mut state = lock(&self.0);
+            state.result.get_or_insert(result);
+            state.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -180,10 +180,10 @@ mod tests {
                 device: raw.clone(),
                 buffer,
                 range: 0..16,
-                told: Arc::default(),
+                report: Arc::default(),
                 callback: Weak::new(),
             };
-            // Mapped, and nobody has told.
+            // Mapped, and nobody has reported.
             let mapped = buffer(true);
             let words: [u32; 4] = [7, 8, 9, u32::MAX];
             let mut view = mapped.get_mapped_range_mut(..).unwrap();

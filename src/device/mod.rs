@@ -11,8 +11,9 @@ pub(crate) mod embedded;
 pub(crate) mod end;
 pub(crate) mod event;
 pub(crate) mod exit;
+pub(crate) mod extension;
+pub(crate) mod external_dependency;
 pub(crate) mod fence;
-pub(crate) mod gate;
 pub(crate) mod heap_options;
 #[cfg(test)]
 pub(crate) mod hooks;
@@ -27,7 +28,6 @@ pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod queue;
 pub(crate) mod resident;
-pub(crate) mod room;
 pub(crate) mod status;
 pub(crate) mod submissions;
 pub(crate) mod tier;
@@ -56,8 +56,8 @@ pub use profile::ProfilingError;
 pub use tier::{Capability, Tier, TierReport};
 pub use window::WindowError;
 
+use extension::ExtensionSlot;
 use live::LiveBuffer;
-use room::Room;
 use status::StatusPool;
 use submissions::Submissions;
 use wait::{LostFlag, Waiter};
@@ -94,23 +94,23 @@ pub(crate) struct DeviceShared {
     pub(crate) waiter: Waiter,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
     /// What the memory room keeps for the device.
-    pub(crate) memory_room: Room,
+    pub(crate) memory_extension: ExtensionSlot,
     /// What the kernel room keeps for the device.
-    pub(crate) kernel_room: Room,
+    pub(crate) kernel_extension: ExtensionSlot,
     /// What the kernel room keeps for all devices of the context.
-    pub(crate) context_room: Arc<Room>,
+    pub(crate) context_extension: Arc<ExtensionSlot>,
     /// What the memory room keeps for all devices of the context.
-    pub(crate) heap_room: Arc<Room>,
+    pub(crate) heap_extension: Arc<ExtensionSlot>,
     /// What the kernel room knows of global variables, for all devices of the context.
-    pub(crate) global_names: Arc<Room>,
+    pub(crate) global_names: Arc<ExtensionSlot>,
     /// What the memory room keeps for the buffers of the context.
-    pub(crate) buffers_room: Arc<Room>,
+    pub(crate) buffers_extension: Arc<ExtensionSlot>,
     /// Where the device's global variables lie.
-    pub(crate) globals_room: Room,
+    pub(crate) globals_extension: ExtensionSlot,
     /// What the launch room keeps for the device.
-    pub(crate) launch_room: Room,
+    pub(crate) launch_extension: ExtensionSlot,
     /// What the room of calls keeps for the device.
-    pub(crate) calls_room: Room,
+    pub(crate) calls_extension: ExtensionSlot,
     /// Whom to tell, in the launch room, that a buffer is gone.
     pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
 }
@@ -173,7 +173,7 @@ impl DeviceShared {
 impl DeviceShared {
     /// Submits what was recorded and waits until the device is idle.
     pub(crate) fn finish(self: &Arc<Self>) -> Result<(), Arc<ExecutionError>> {
-        self.open_gates(None);
+        self.complete_dependencies(None);
         let batch = {
             let mut queue = self.queue.lock(self);
             // An empty encoder still gives an index to wait for what was submitted before.

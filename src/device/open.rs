@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::capabilities::{Capabilities, names};
+use super::extension::ExtensionSlot;
 use super::heap_options::{HeapSizeError, HostAccessPolicy};
 use super::import::{import_limits, request_device};
 use super::pipeline_cache::DiskCache;
 use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
 use super::queue::Queue;
-use super::room::Room;
 use super::submissions::Submissions;
 use super::wait::{LostFlag, Waiter};
 use super::working_set::working_set;
@@ -229,18 +229,18 @@ fn wanted_features() -> wgpu::Features {
 
 /// What rooms above keep for all devices of a context.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ContextRooms {
-    pub(crate) kernel: Arc<Room>,
-    pub(crate) heap: Arc<Room>,
-    pub(crate) globals: Arc<Room>,
-    pub(crate) buffers: Arc<Room>,
+pub(crate) struct ContextExtensions {
+    pub(crate) kernel: Arc<ExtensionSlot>,
+    pub(crate) heap: Arc<ExtensionSlot>,
+    pub(crate) globals: Arc<ExtensionSlot>,
+    pub(crate) buffers: Arc<ExtensionSlot>,
 }
 
 /// Opens a device on `adapter`; `probe` is what an earlier scratch device measured there.
 pub(crate) fn open(
     adapter: &wgpu::Adapter,
     options: DeviceOptions,
-    rooms: ContextRooms,
+    extensions: ContextExtensions,
     report: ProbeReport,
 ) -> Result<Device, DeviceError> {
     let info = adapter.get_info();
@@ -278,7 +278,7 @@ pub(crate) fn open(
     }));
     let downlevel = adapter.get_downlevel_capabilities().flags;
     Ok(assemble(
-        raw, queue, &info, options, rooms, report, lost, downlevel,
+        raw, queue, &info, options, extensions, report, lost, downlevel,
     ))
 }
 
@@ -293,12 +293,14 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
     } else {
         ProbeReport::not_probed(NotProbed::TurnedOff)
     };
-    let rooms = ContextRooms::default();
+    let extensions = ContextExtensions::default();
     let lost = Arc::default();
     // What wgpu does not tell of a device is assumed: native backends have all downlevel flags that
     // matter to compute shaders.
     let downlevel = wgpu::DownlevelFlags::all();
-    assemble(raw, queue, &info, options, rooms, report, lost, downlevel)
+    assemble(
+        raw, queue, &info, options, extensions, report, lost, downlevel,
+    )
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one construction, named at both call sites
@@ -307,7 +309,7 @@ fn assemble(
     queue_raw: wgpu::Queue,
     info: &wgpu::AdapterInfo,
     mut options: DeviceOptions,
-    rooms: ContextRooms,
+    extensions: ContextExtensions,
     mut report: ProbeReport,
     lost: Arc<LostFlag>,
     downlevel: wgpu::DownlevelFlags,
@@ -365,15 +367,15 @@ fn assemble(
         lost,
         waiter: Waiter::default(),
         pipeline_cache,
-        memory_room: Room::default(),
-        kernel_room: Room::default(),
-        context_room: rooms.kernel,
-        heap_room: rooms.heap,
-        global_names: rooms.globals,
-        buffers_room: rooms.buffers,
-        globals_room: Room::default(),
-        launch_room: Room::default(),
-        calls_room: Room::default(),
+        memory_extension: ExtensionSlot::default(),
+        kernel_extension: ExtensionSlot::default(),
+        context_extension: extensions.kernel,
+        heap_extension: extensions.heap,
+        global_names: extensions.globals,
+        buffers_extension: extensions.buffers,
+        globals_extension: ExtensionSlot::default(),
+        launch_extension: ExtensionSlot::default(),
+        calls_extension: ExtensionSlot::default(),
         buffer_gone: OnceLock::new(),
     };
     super::exit::watch();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::DeviceShared;
-use super::gate::Gates;
+use super::external_dependency::ExternalDependencies;
 use super::outcome::ExecutionError;
 use super::profile::{Profiler, TimingSlot};
 use super::status::{PendingMirror, Record, StatusPool};
@@ -53,7 +53,7 @@ pub(crate) struct State {
     pass: Option<OpenPass>,
     commands: u32,
     /// What the open batch waits for.
-    gates: Gates,
+    dependencies: ExternalDependencies,
     uniforms: UniformRing,
     status: Option<StatusPool>,
     unsettled: VecDeque<Unsettled>,
@@ -84,7 +84,7 @@ impl Queue {
                 encoder: None,
                 pass: None,
                 commands: 0,
-                gates: Gates::default(),
+                dependencies: ExternalDependencies::default(),
                 uniforms: UniformRing {
                     buffer: None,
                     generation: 0,
@@ -302,15 +302,15 @@ impl Recorder<'_> {
     }
 
     /// What the open batch waits for.
-    pub(crate) fn gates(&mut self) -> &mut Gates {
-        &mut self.state.gates
+    pub(crate) fn dependencies(&mut self) -> &mut ExternalDependencies {
+        &mut self.state.dependencies
     }
 
     /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full. The last
     /// that is done with a recorder, since it may let go of the queue.
     pub(crate) fn commit(&mut self) {
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
-        if commands >= full && self.state.gates.may_go(commands / full.max(1)) {
+        if commands >= full && self.state.dependencies.may_go(commands / full.max(1)) {
             // The batch's events carry what went wrong.
             let _ = self.flush();
         } else if let Some(closed) = self.device.submissions.last_waiting() {
@@ -319,18 +319,18 @@ impl Recorder<'_> {
         }
     }
 
-    /// Submits the open batch, if it has commands, after what it waits for: others are better asked to open the gates
-    /// before they take the queue ([`DeviceShared::open_gates`]). Lets go of the queue meanwhile: wgpu runs callbacks of
+    /// Submits the open batch, if it has commands, after what it waits for: others are better asked to complete the dependencies
+    /// before they take the queue ([`DeviceShared::complete_dependencies`]). Lets go of the queue meanwhile: wgpu runs callbacks of
     /// the program while it submits. Inside a callback that a submission runs, the batch is submitted at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
         loop {
-            let closed = self.state.gates.closed().to_vec();
-            if closed.is_empty() || self.state.encoder.is_none() {
+            let pending = self.state.dependencies.pending().to_vec();
+            if pending.is_empty() || self.state.encoder.is_none() {
                 break;
             }
             MutexGuard::unlocked(&mut self.state, || {
-                for gate in closed {
-                    gate.open(None);
+                for dependency in pending {
+                    dependency.complete(None);
                 }
             });
         }
@@ -413,7 +413,7 @@ impl Recorder<'_> {
             uniforms: ring
                 .filter(|_| !values.is_empty())
                 .map(|ring| (ring, values)),
-            gates: std::mem::take(&mut state.gates),
+            dependencies: std::mem::take(&mut state.dependencies),
             mirrors,
             hooks,
             refused,

@@ -97,7 +97,7 @@ impl Placed {
 }
 
 fn room(device: &DeviceShared) -> MutexGuard<'_, State> {
-    lock(&device.globals_room.get::<DeviceGlobals>().0)
+    lock(&device.globals_extension.get::<DeviceGlobals>().0)
 }
 
 /// The names of the device's context.

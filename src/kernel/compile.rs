@@ -5,7 +5,7 @@ use std::sync::Arc;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 use super::bindings::RuntimeBindings;
-use super::calls::{CallSet, ghosts};
+use super::calls::{CallSet, padding_lanes};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declared::SpecKey;
 use super::diagnostic::{Lines, Reporter};
@@ -361,7 +361,8 @@ pub(crate) fn compile(
         print::begin(&mut module, index, facts);
     }
     // Devices without such barriers are those with such lanes.
-    let dismissed = call_use.calls && !options.heap.barriers && ghosts::dismiss(&mut module, index);
+    let dismissed =
+        call_use.calls && !options.heap.barriers && padding_lanes::dismiss(&mut module, index);
     let counted = turns::run(&mut module, index);
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(&mut module, index, budget, bindings.status())?;

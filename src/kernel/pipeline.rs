@@ -17,7 +17,7 @@ use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
-use crate::device::room::Room;
+use crate::device::extension::ExtensionSlot;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
 use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
@@ -79,7 +79,7 @@ pub(crate) struct KernelShared {
     /// The forms that only some launches need, made when they are first needed.
     variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
     /// What the launch room keeps with the kernel.
-    pub(crate) launch_room: Room,
+    pub(crate) launch_extension: ExtensionSlot,
 }
 
 /// A program, an entry point of it and the values of its constants.
@@ -103,7 +103,7 @@ impl Origin {
             values: program.key(constants)?,
             options: options.clone(),
         };
-        let modules = device.context_room.get::<ModuleCache>();
+        let modules = device.context_extension.get::<ModuleCache>();
         let names = device.global_names.get::<GlobalTable>();
         modules.get(key, || {
             on_deep_stack(program.name(), || {
@@ -223,7 +223,7 @@ impl Device {
         options: KernelOptions,
     ) -> Result<Kernel, KernelError> {
         let shared = &self.shared;
-        let kernels = shared.kernel_room.get::<KernelCache>();
+        let kernels = shared.kernel_extension.get::<KernelCache>();
         let key = ProgramKey {
             program: program.id(),
             values: program.key(constants)?,
@@ -332,7 +332,7 @@ impl KernelShared {
             origin,
             forms: Mutex::default(),
             variants: Mutex::default(),
-            launch_room: Room::default(),
+            launch_extension: ExtensionSlot::default(),
         })
     }
 

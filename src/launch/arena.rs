@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::bind::LaunchRoom;
+use super::bind::LaunchExtension;
 use super::error::LaunchError;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture, unique_id};
@@ -84,7 +84,7 @@ impl Arena {
         parts: u32,
     ) -> Result<Vec<(u64, wgpu::Buffer)>, LaunchError> {
         let limit = segment_bytes(&device.limits);
-        let mut buffers = lock(&device.launch_room.get::<LaunchRoom>().arena.0);
+        let mut buffers = lock(&device.launch_extension.get::<LaunchExtension>().arena.0);
         let mut answer = Vec::new();
         for part in 0..parts as usize {
             let needed = places.sizes.get(part).copied().unwrap_or(0);
@@ -109,7 +109,9 @@ impl Arena {
 
     /// Gives the buffers back; launches that were recorded keep theirs.
     pub(super) fn clear(device: &DeviceShared) {
-        let buffers = std::mem::take(&mut *lock(&device.launch_room.get::<LaunchRoom>().arena.0));
+        let buffers = std::mem::take(&mut *lock(
+            &device.launch_extension.get::<LaunchExtension>().arena.0,
+        ));
         if let Some(tell) = device.buffer_gone.get() {
             for (id, _) in buffers {
                 tell(device, id);

@@ -26,7 +26,7 @@ pub(crate) struct BindGroupCache {
 
 /// What this room keeps for each device.
 #[derive(Default)]
-pub(super) struct LaunchRoom {
+pub(super) struct LaunchExtension {
     groups: Mutex<BindGroupCache>,
     pub(super) arena: Arena,
 }
@@ -86,7 +86,7 @@ pub(crate) fn bind_groups(device: &DeviceShared) -> MutexGuard<'_, BindGroupCach
     device
         .buffer_gone
         .get_or_init(|| |device, buffer| bind_groups(device).forget(buffer));
-    lock(&device.launch_room.get::<LaunchRoom>().groups)
+    lock(&device.launch_extension.get::<LaunchExtension>().groups)
 }
 
 impl Device {
@@ -97,8 +97,8 @@ impl Device {
         // One lock at a time: launches take the queue's before the bind groups'.
         let bind_groups = bind_groups(shared).statistics();
         CacheStatistics {
-            modules: shared.context_room.get::<ModuleCache>().statistics(),
-            kernels: shared.kernel_room.get::<KernelCache>().statistics(),
+            modules: shared.context_extension.get::<ModuleCache>().statistics(),
+            kernels: shared.kernel_extension.get::<KernelCache>().statistics(),
             bind_groups,
             global_lookups: shared.global_names.get::<GlobalTable>().lookups(),
             submissions: shared.queue.lock(shared).submissions(),
@@ -114,7 +114,7 @@ impl Device {
         Arena::clear(shared);
         staging::of(shared).trim();
         bind_groups(shared).clear();
-        shared.kernel_room.get::<KernelCache>().clear();
-        shared.context_room.get::<ModuleCache>().clear();
+        shared.kernel_extension.get::<KernelCache>().clear();
+        shared.context_extension.get::<ModuleCache>().clear();
     }
 }

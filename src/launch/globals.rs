@@ -131,7 +131,7 @@ impl LaunchGlobals {
 }
 
 fn placed(kernel: &Kernel, globals: &KernelGlobals) -> Result<Placements, LaunchError> {
-    let known = &kernel.shared.launch_room.get::<Known>().0;
+    let known = &kernel.shared.launch_extension.get::<Known>().0;
     if let Some(known) = known.get() {
         return Ok(Arc::clone(known));
     }

@@ -80,7 +80,7 @@ impl Launch {
         self.check_parts()?;
         let (roots, uses) = (self.roots(), self.uses());
         let device = Arc::clone(&self.kernel.device);
-        let residency = ResidencyGuard::begin(&device, &device.buffers_room, &roots);
+        let residency = ResidencyGuard::begin(&device, &device.buffers_extension, &roots);
         let first = || uses.first().map_or("", |one| one.argument.as_str());
         let mut residency = residency.map_err(|error| self.buffer_error(first(), error))?;
         let told = residency.explain(&uses);
@@ -91,13 +91,13 @@ impl Launch {
     pub(super) fn acquire_buffers<'r>(
         &mut self,
         device: &Arc<DeviceShared>,
-        room: &'r crate::device::room::Room,
+        extension: &'r crate::device::extension::ExtensionSlot,
         roots: &'r [Arc<Root>],
         uses: &[Use],
     ) -> Result<(ResidencyGuard<'r>, LaunchExplanation), LaunchError> {
         self.check_parts()?;
         let first = || uses.first().map_or("", |one| one.argument.as_str());
-        let begun = ResidencyGuard::begin(device, room, roots);
+        let begun = ResidencyGuard::begin(device, extension, roots);
         let mut residency = begun.map_err(|error| self.buffer_error(first(), error))?;
         let brought = residency.bring(uses);
         let told = brought.map_err(|(at, error)| self.buffer_error(&uses[at].argument, error))?;

@@ -20,7 +20,7 @@ use crate::kernel::pipeline::Kernel;
 use crate::kernel::plan::{Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::buffers::LaunchExplanation;
-use crate::memory::heap::{Turn, Visitor, heap_of};
+use crate::memory::heap::{Turn, WaitingCommand, heap_of};
 use crate::memory::{HeapError, SharedHeap};
 
 /// What became of an attempt to submit.
@@ -55,7 +55,7 @@ impl Launch {
         let policy = self
             .host_access
             .unwrap_or(self.kernel.device.options.host_access);
-        let mut visitor = Visitor::new(policy);
+        let mut waiting = WaitingCommand::new(policy);
         let mut moved = None;
         loop {
             if self.kernel.shared.compiled.report.is_some() {
@@ -65,7 +65,7 @@ impl Launch {
                 // Nothing is held here: whoever has the heap may ask for anything.
                 Err(LaunchError::Heap(HeapError::HostAccess { what })) => {
                     let heap = heap_of(&self.kernel.device)?;
-                    visitor.wait(&heap.shared, what)?;
+                    waiting.wait(&heap.shared, what)?;
                     continue;
                 }
                 attempt => attempt?,
@@ -94,19 +94,19 @@ impl Launch {
                 .shared
                 .check_free("a launch")?;
         }
-        let room;
+        let extension;
         let (roots, uses) = (self.roots(), self.uses());
         // Held until the launch is recorded: the order of launches is the order of versions.
         let mut residency = None;
         if !roots.is_empty() {
             let owner = Arc::clone(&self.kernel.device);
-            room = Arc::clone(&owner.buffers_room);
+            extension = Arc::clone(&owner.buffers_extension);
             if let (Some(groups), _) = self.dispatches()?
                 && groups.is_empty()
             {
                 return Ok(Attempt::Submitted(Event::complete(&owner)));
             }
-            let (acquired, told) = self.acquire_buffers(&owner, &room, &roots, &uses)?;
+            let (acquired, told) = self.acquire_buffers(&owner, &extension, &roots, &uses)?;
             if moved
                 .as_ref()
                 .is_none_or(|before| before.moved() < told.moved())

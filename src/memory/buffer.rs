@@ -465,7 +465,7 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// Declares the contents good again after a failed launch, whatever they are: the error that
     /// reading them would yield is dropped.
-    pub fn forgive(&self) {
+    pub fn clear_error(&self) {
         self.shared.overwritten(&(0..u64::MAX));
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::MemoryRoom;
+use super::MemoryExtension;
 use super::buffer::{DeviceBuffer, MemoryError};
 use super::places::{check_words, is_in_words};
 use super::staging;
@@ -174,8 +174,8 @@ fn fill_by_kernel(
     pattern: &[u8],
 ) -> Option<wgpu::Error> {
     let pipeline = device
-        .memory_room
-        .get::<MemoryRoom>()
+        .memory_extension
+        .get::<MemoryExtension>()
         .fill
         .get_or_init(|| fill_pipeline(&device.raw));
     let Range { start, end } = part.bytes;

@@ -32,7 +32,7 @@ pub use staging::TransferStatistics;
 
 /// What this room keeps for each device.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryRoom {
+pub(crate) struct MemoryExtension {
     staging: staging::Staging,
     device_memory: heap::device_memory::DeviceMemory,
     /// What buffers of the context have on the device.

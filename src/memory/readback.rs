@@ -164,7 +164,7 @@ impl<T: Pod> DeviceBuffer<T> {
             buffer: buffer.clone(),
             owner: Arc::downgrade(&device),
         };
-        device.open_gates(None);
+        device.complete_dependencies(None);
         let (batch, depends_on) = {
             let mut queue = device.queue.lock(&device);
             queue.encode(|encoder| {

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::MemoryRoom;
+use super::MemoryExtension;
 use super::buffer::MemoryError;
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
@@ -85,8 +85,8 @@ fn write_by_kernel(
     bytes: &Bytes<'_>,
 ) -> Option<wgpu::Error> {
     let pipeline = device
-        .memory_room
-        .get::<MemoryRoom>()
+        .memory_extension
+        .get::<MemoryExtension>()
         .shift
         .get_or_init(|| pipeline(&device.raw));
     // Only the words of the range are bound, so that the buffer may be larger than a binding.

@@ -18,7 +18,7 @@ use crate::device::import::import_host;
 use crate::device::window::{Pinned, Window};
 use crate::device::words::Words as _;
 use crate::device::{Capabilities, DeviceShared, ImportError};
-use crate::kernel::server::GuestPlaces;
+use crate::kernel::server::RemoteClientPlaces;
 use crate::rpc::WaitBudget;
 use crate::rpc::port::layout::{CLOSED, LINE, PortLayout};
 use crate::rpc::port::words::{HostWords, Words};
@@ -44,7 +44,7 @@ pub(super) struct Block {
     words: Pinned,
     buffer: wgpu::Buffer,
     layout: PortLayout,
-    places: GuestPlaces,
+    places: RemoteClientPlaces,
 }
 
 impl Block {
@@ -59,7 +59,7 @@ impl Block {
         let taken = own.next_multiple_of(LINE);
         let first = (taken + areas * PORTS).next_multiple_of(PAGES / 4);
         let area = layout.words().next_multiple_of(PAGES / 4);
-        let places = GuestPlaces {
+        let places = RemoteClientPlaces {
             areas,
             first,
             area,
@@ -100,7 +100,7 @@ impl Block {
         &self.buffer
     }
 
-    pub fn places(&self) -> GuestPlaces {
+    pub fn places(&self) -> RemoteClientPlaces {
         self.places
     }
 

@@ -4,10 +4,10 @@ mod sliced;
 
 use std::sync::{Arc, Mutex};
 
-use super::amiss::Missed;
 use super::block::{Block, can_share};
 use super::callers::{Callers, Recipe};
 use super::core::Core;
+use super::corruption::Missed;
 use super::error::ServerError;
 use super::frame::{Frame, places};
 use super::policy::LeasePolicy;
@@ -305,7 +305,7 @@ impl PersistentKernelBuilder {
             fails: self.program.may_fail(),
             calls,
             group: self.program.free_group(),
-            guests: frame.block().map(Block::places),
+            remote_clients: frame.block().map(Block::places),
         };
         let text = server::write(&handlers, &places(layout, lanes), &shape).map_err(fault)?;
         #[cfg(test)]

@@ -225,7 +225,7 @@ impl Callee for Callers {
 
     fn completion_hook(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn CompletionHook>> {
         (!self.is_own(device)).then(|| {
-            Arc::new(Visit {
+            Arc::new(RemoteLaunch {
                 core: Arc::clone(&self.core),
                 stage: AtomicU32::new(0),
             }) as _
@@ -239,7 +239,7 @@ impl Callee for Callers {
         if let Some(local) = &mut *lock(&self.local) {
             for buffer in &local.buffers {
                 // Calls that failed are told by themselves.
-                buffer.forgive();
+                buffer.clear_error();
             }
             local.launch.submit()?;
         }
@@ -254,27 +254,27 @@ impl std::fmt::Debug for Callers {
 }
 
 /// A launch of another device that may call: the relay looks for its calls while it is on its way.
-struct Visit {
+struct RemoteLaunch {
     core: Arc<Core>,
     /// 0: not submitted; 1: on its way; 2: over.
     stage: AtomicU32,
 }
 
-impl Visit {
+impl RemoteLaunch {
     fn end(&self) {
         if self.stage.swap(2, Ordering::AcqRel) == 1 {
-            self.core.visitors.fetch_sub(1, Ordering::AcqRel);
+            self.core.remote_launches.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
-impl CompletionHook for Visit {
+impl CompletionHook for RemoteLaunch {
     fn submitted(&self, _device: &wgpu::Device) {
         let changed = self
             .stage
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
         if changed.is_ok() {
-            self.core.visited();
+            self.core.begin_remote_launch();
         }
     }
 
@@ -291,7 +291,7 @@ impl CompletionHook for Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for RemoteLaunch {
     fn drop(&mut self) {
         self.end();
     }

@@ -83,7 +83,7 @@ pub(super) struct Core {
     #[cfg(test)]
     pub meanwhile: Mutex<Option<Meanwhile>>,
     /// Launches of other devices on their way that may call.
-    pub visitors: AtomicUsize,
+    pub remote_launches: AtomicUsize,
     /// Where calls travel in slices: how those of one function do, and those that callers have written themselves.
     pub packer: Option<Packer>,
     pub bulks: Bulks,
@@ -137,7 +137,7 @@ impl Core {
             deaf: AtomicBool::new(false),
             #[cfg(test)]
             meanwhile: Mutex::default(),
-            visitors: AtomicUsize::new(0),
+            remote_launches: AtomicUsize::new(0),
             packer: None,
             bulks: Bulks::default(),
             slices: None,
@@ -298,8 +298,8 @@ impl Core {
     }
 
     /// A launch of another device is on its way that may call.
-    pub fn visited(&self) {
-        self.visitors.fetch_add(1, Ordering::AcqRel);
+    pub fn begin_remote_launch(&self) {
+        self.remote_launches.fetch_add(1, Ordering::AcqRel);
         self.parker.bell.ring();
     }
 
@@ -311,7 +311,7 @@ impl Core {
                 return None;
             }
             // Kernels ring no bell that the host hears.
-            Some(match self.visitors.load(Ordering::Acquire) {
+            Some(match self.remote_launches.load(Ordering::Acquire) {
                 0 => time,
                 _ => time.min(NAP),
             })

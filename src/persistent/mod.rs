@@ -3,7 +3,7 @@
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end; [`settle`]:
-//!   what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases ended; [`amiss`]:
+//!   what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases ended; [`corruption`]:
 //!   what a device has written that no server writes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
@@ -26,12 +26,12 @@
 //! of calls in the other direction (`rpc::port`), with the roles exchanged. This room uses the launch room; nothing
 //! below knows of it, but the queue knows that there are kernels that make room (`device::resident`).
 
-mod amiss;
 mod block;
 mod builder;
 mod bulk;
 mod callers;
 mod core;
+mod corruption;
 mod driver;
 mod error;
 mod frame;
@@ -60,7 +60,7 @@ mod tests_evil;
 #[cfg(test)]
 mod tests_hostile;
 #[cfg(test)]
-mod tests_hostile_guests;
+mod tests_hostile_clients;
 #[cfg(test)]
 mod tests_loom;
 mod waker_set;

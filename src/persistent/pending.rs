@@ -15,7 +15,7 @@ use futures::stream::poll_fn;
 use super::core::Core;
 use super::error::CallError;
 use super::function::DeviceFunction;
-use super::port_client::{Deadline, Doubt, PortClient};
+use super::port_client::{Deadline, PendingVerification, PortClient};
 use super::signature::{CallArguments, CallResult, take};
 use super::waker_thread::wake_after;
 use crate::kernel::server::HandlerDeclaration;
@@ -33,7 +33,7 @@ pub struct PendingCall<R> {
     core: Arc<Core>,
     handler: Arc<HandlerDeclaration>,
     state: State,
-    doubt: Doubt,
+    verification: PendingVerification,
     result: PhantomData<fn() -> R>,
 }
 
@@ -143,7 +143,7 @@ impl<R: CallResult> PendingCall<R> {
             }
         };
         let loss = client.loss();
-        let whole = client.is_whole(&mut self.doubt, posted);
+        let whole = client.is_whole(&mut self.verification, posted);
         let mut results = vec![0; Self::words()];
         let ended = match (client.try_take(posted, &mut results), loss) {
             (Some(judged), _) => judged.map(|()| take(&results)),
@@ -208,7 +208,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             core: Arc::clone(&self.core),
             handler: Arc::clone(&self.handler),
             state,
-            doubt: Doubt::default(),
+            verification: PendingVerification::default(),
             result: PhantomData,
         }
     }

@@ -98,7 +98,7 @@ pub(super) const ARRIVAL: Duration = Duration::from_millis(100);
 /// How many leases had ended when an answer was first seen whose words do not fit together, and since when the lease is over
 /// that has written them.
 #[derive(Debug, Default)]
-pub(super) struct Doubt {
+pub(super) struct PendingVerification {
     ended: Option<u32>,
     over: Option<Instant>,
 }
@@ -192,18 +192,20 @@ impl<'c> PortClient<'c> {
 
     /// Whether all words of the answer have arrived, if there is one: if it cannot be taken then, it never can. Before the
     /// look.
-    pub fn is_whole(&self, doubt: &mut Doubt, posted: Posted) -> bool {
+    pub fn is_whole(&self, verification: &mut PendingVerification, posted: Posted) -> bool {
         let core = self.core;
         if !core.frame.is_sealed() || !self.client().is_answered(posted) {
             return false;
         }
         let ended = core.ended.load(Ordering::Acquire);
-        let known = *doubt.ended.get_or_insert(ended);
+        let known = *verification.ended.get_or_insert(ended);
         let is_over = ended != known || ended == core.leases.load(Ordering::Relaxed);
-        if is_over && doubt.over.is_none() {
-            doubt.over = Some(Instant::now());
+        if is_over && verification.over.is_none() {
+            verification.over = Some(Instant::now());
         }
-        doubt.over.is_some_and(|over| over.elapsed() >= ARRIVAL)
+        verification
+            .over
+            .is_some_and(|over| over.elapsed() >= ARRIVAL)
     }
 
     /// What becomes of a call whose answer cannot be taken; its port is given back.
@@ -269,11 +271,11 @@ impl<'c> PortClient<'c> {
         let mut spinner = Spinner::take(self.core).filter(|_| !self.core.is_sliced());
         let mut looks = 0u32;
         let mut naps = Naps::default();
-        let mut doubt = Doubt::default();
+        let mut verification = PendingVerification::default();
         loop {
             // Before the look: what has no answer then gets none.
             let loss = self.loss();
-            let whole = self.is_whole(&mut doubt, posted);
+            let whole = self.is_whole(&mut verification, posted);
             let landed = self.landed();
             for _ in 0..ROUND {
                 if let Some([status, word]) = client.try_take(posted, results) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::amiss::{Amiss, Missed};
 use super::core::{Core, Stage};
+use super::corruption::{Corruption, Missed};
 use super::error::ServerFailure;
 use super::port_client::ARRIVAL;
 use super::settle::{self, Calls as _};
@@ -146,14 +146,14 @@ impl Relay {
             }
             _ => 0,
         };
-        let guest = (core.frame.block()).and_then(settle::first_awaited);
+        let remote = (core.frame.block()).and_then(settle::first_awaited);
         if awaited.is_some() {
             self.called = Instant::now();
         }
         let granted = core.grant(lease, self.most, start);
         for buffer in &self.buffers {
             // Calls that failed are told by themselves.
-            buffer.forgive();
+            buffer.clear_error();
         }
         // Before the launch, which sees at least as much.
         let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
@@ -171,11 +171,12 @@ impl Relay {
             // A lease in which a call has failed looks at nothing more.
             let faultless = cause != Cause::Fault;
             let hidden = core.frame.first_hidden().filter(|_| faultless);
-            let mut amiss = Self::amiss(core, first.filter(|_| faultless));
+            let mut corruption = Self::corruption(core, first.filter(|_| faultless));
             if self.hidden.note(hidden) >= MISSES {
-                amiss = amiss.or(hidden.map(|(port, _)| (port, "a call was written over")));
+                corruption =
+                    corruption.or(hidden.map(|(port, _)| (port, "a call was written over")));
             }
-            if let Some((port, what)) = amiss {
+            if let Some((port, what)) = corruption {
                 core.counters.ended(Cause::Failed);
                 return Err(ServerFailure::Garbled {
                     lease,
@@ -184,7 +185,7 @@ impl Relay {
                     what,
                 });
             }
-            self.tell_guest(guest.filter(|_| faultless));
+            self.report_remote(remote.filter(|_| faultless));
             let core = &self.core;
             core.counters.ended(cause);
         }
@@ -193,7 +194,7 @@ impl Relay {
 
     /// Gives up calls of kernels that the lease which is over could have answered. What kernels have posted, and what they
     /// have not got, may be their own doing: each is told for itself.
-    fn tell_guest(&mut self, call: Option<(usize, u32)>) {
+    fn report_remote(&mut self, call: Option<(usize, u32)>) {
         let Some(block) = self.core.frame.block() else {
             return;
         };
@@ -212,11 +213,11 @@ impl Relay {
         }
     }
 
-    /// What the lease that is over has left amiss. Over a bus words may arrive behind it.
-    fn amiss(core: &Core, first: Option<(usize, u32)>) -> Option<Amiss> {
+    /// What the lease that is over has corrupted. Over a bus words may arrive behind it.
+    fn corruption(core: &Core, first: Option<(usize, u32)>) -> Option<Corruption> {
         let begun = Instant::now();
         loop {
-            let found = core.frame.amiss(first);
+            let found = core.frame.corruption(first);
             if found.is_none() || !core.frame.is_sealed() || begun.elapsed() >= ARRIVAL {
                 return found;
             }

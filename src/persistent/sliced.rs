@@ -467,7 +467,7 @@ impl Slices {
         };
         slot.requests.write(0, words).map_err(refused)?;
         // Calls that failed are told by themselves.
-        answers.memory.forgive();
+        answers.memory.clear_error();
         let groups = self.shape.groups(count);
         #[cfg(test)]
         // What a driver that cuts a dispatch leaves out.

@@ -35,7 +35,7 @@ impl Backoff {
         if !capabilities.needs_loop_guard() {
             return Ok(None);
         }
-        let mut kept = lock(&device.calls_room.get::<Kept>().0);
+        let mut kept = lock(&device.calls_extension.get::<Kept>().0);
         if let Some(known) = &*kept {
             return Ok(Some(Arc::clone(known)));
         }

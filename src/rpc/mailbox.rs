@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use super::backoff::Backoff;
-use super::desk::Desk;
+use super::dispatcher::Dispatcher;
 use super::port::client::Client;
 use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PortLayout, WAIT_BUDGET};
 use super::port::server::{Server, Sweeper};
@@ -308,14 +308,14 @@ impl Mailbox {
     }
 
     /// Looks at every port once and serves what is posted; the number of calls served.
-    pub(super) fn sweep(&self, sweeper: &mut Sweeper, desk: &Desk<'_>) -> usize {
-        let served = self.server.sweep(sweeper, &desk.at(&self.sessions));
+    pub(super) fn sweep(&self, sweeper: &mut Sweeper, dispatcher: &Dispatcher<'_>) -> usize {
+        let served = self.server.sweep(sweeper, &dispatcher.at(&self.sessions));
         self.tell(served)
     }
 
     /// Looks at the ports that were busy last; the number of calls served.
-    pub(super) fn glance(&self, sweeper: &mut Sweeper, desk: &Desk<'_>) -> usize {
-        let served = self.server.glance(sweeper, &desk.at(&self.sessions));
+    pub(super) fn glance(&self, sweeper: &mut Sweeper, dispatcher: &Dispatcher<'_>) -> usize {
+        let served = self.server.glance(sweeper, &dispatcher.at(&self.sessions));
         self.tell(served)
     }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::bell::Bell;
-use super::desk::Desk;
+use super::dispatcher::Dispatcher;
 use super::error::PortsError;
 use super::idle::IdlePolicy;
 use super::mailbox::{Mailbox, WaitBudget};
@@ -311,7 +311,7 @@ impl Shared {
     /// A server thread, the one with that number.
     pub(super) fn run(&self, thread: usize) {
         IS_SERVER.set(true);
-        let desk = Desk::new(self, thread);
+        let dispatcher = Dispatcher::new(self, thread);
         let mut known = 0;
         let mut mailboxes: Vec<(Arc<Mailbox>, Sweeper)> = Vec::new();
         let (mut quiet, mut naps) = (0u32, 0u32);
@@ -329,7 +329,7 @@ impl Shared {
             }
             let sweeps = mailboxes.iter_mut();
             let mut served: usize = sweeps
-                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &desk))
+                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &dispatcher))
                 .sum();
             if stopped {
                 // One last sweep, since a client that goes on posting must not keep the thread.
@@ -339,7 +339,7 @@ impl Shared {
             for _ in 0..GLANCES {
                 let glances = mailboxes.iter_mut();
                 served += glances
-                    .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &desk))
+                    .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &dispatcher))
                     .sum::<usize>();
             }
             if served > 0 {

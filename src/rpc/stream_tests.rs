@@ -165,7 +165,7 @@ use crate::rpc::{port, stream};
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// At the desk where kernels' calls arrive, too.
+    /// At the dispatcher where kernels' calls arrive, too.
     #[test]
     fn hostile_packets_harm_nobody_else(bytes in prop::collection::vec(any::<u8>(), 0..800)) {
         let tapes = Arc::new(hostile::Tapes::default());
@@ -187,8 +187,8 @@ proptest! {
         };
         let layout = hostile::layout();
         let sessions = Sessions::new(layout.ports, layout.payload);
-        let desk = crate::rpc::desk::Desk::new(&services.shared, 0);
-        let window = desk.at(&sessions);
-        hostile::drive(&bytes, numbers, &tapes, &window, |port| sessions.abandon(port));
+        let dispatcher = crate::rpc::dispatcher::Dispatcher::new(&services.shared, 0);
+        let port_set = dispatcher.at(&sessions);
+        hostile::drive(&bytes, numbers, &tapes, &port_set, |port| sessions.abandon(port));
     }
 }

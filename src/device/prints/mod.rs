@@ -302,7 +302,7 @@ impl DeviceShared {
         while self.prints.in_flight() >= IN_FLIGHT && !IN_SINK.get() {
             let first = self.queue.lock(self).first_unsettled();
             if let Some(first) = (first.as_ref()).filter(|first| first.submission().is_none()) {
-                self.open_gates(None);
+                self.complete_dependencies(None);
                 self.submit(first);
             }
             if let Some(first) = first {

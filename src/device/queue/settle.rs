@@ -167,7 +167,7 @@ impl DeviceShared {
                 return;
             };
             if oldest.submission().is_none() {
-                self.open_gates(None);
+                self.complete_dependencies(None);
                 self.submit(&oldest);
             }
             if oldest.submission().is_none() || self.lost.is_raised() {

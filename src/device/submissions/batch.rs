@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::super::gate::Gates;
+use super::super::external_dependency::ExternalDependencies;
 use super::super::outcome::ExecutionError;
 use super::super::status::PendingMirror;
 
@@ -94,7 +94,7 @@ pub(crate) struct ClosedBatch {
     /// Values that are written in front of it.
     pub(crate) uniforms: Option<(wgpu::Buffer, Vec<u8>)>,
     /// What it waits for.
-    pub(crate) gates: Gates,
+    pub(crate) dependencies: ExternalDependencies,
     /// Copies for the host, mapped as soon as it is submitted.
     pub(crate) mirrors: Vec<PendingMirror>,
     /// What else is to happen then.
@@ -110,7 +110,7 @@ impl ClosedBatch {
             batch: Arc::default(),
             commands,
             uniforms: None,
-            gates: Gates::default(),
+            dependencies: ExternalDependencies::default(),
             mirrors: Vec::new(),
             hooks: Vec::new(),
             refused: None,

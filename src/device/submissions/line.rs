@@ -119,12 +119,12 @@ impl Submissions {
             batch,
             commands,
             uniforms,
-            mut gates,
+            mut dependencies,
             mirrors,
             hooks,
             refused,
         } = closed;
-        gates.open();
+        dependencies.complete();
         let sending = Sending {
             submissions: self,
             queue,

@@ -6,9 +6,9 @@
 
 pub(crate) mod bind;
 mod forms;
-pub(crate) mod ghosts;
 #[cfg(test)]
 pub(crate) mod handed;
+pub(crate) mod padding_lanes;
 pub(crate) mod prelude;
 pub(crate) mod signature;
 pub(crate) mod texts;

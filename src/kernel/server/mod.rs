@@ -3,18 +3,18 @@
 //! A handler is an ordinary function of the program. Its head is read from the text, its types are laid out by naga,
 //! and [`text`] writes the kernel that takes calls out of ports and hands them to it (`shaders/server.wgsl`); [`slice`]
 //! the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with [`packing`] for
-//! those of one function; [`guests`] the part of the polling kernel for kernels of other devices.
+//! those of one function; [`remote_clients`] the part of the polling kernel for kernels of other devices.
 
-mod guests;
 mod head;
 pub(crate) mod packing;
+mod remote_clients;
 mod slice;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub(crate) use guests::GuestPlaces;
 pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations, declared_as};
+pub(crate) use remote_clients::RemoteClientPlaces;
 pub(crate) use slice::{
     SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX, SliceShape, write_packed, write_ports, write_slice,
 };

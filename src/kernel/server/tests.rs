@@ -33,8 +33,8 @@ fn places() -> Places {
     }
 }
 
-fn guests() -> GuestPlaces {
-    GuestPlaces {
+fn remote_clients() -> RemoteClientPlaces {
+    RemoteClientPlaces {
         areas: 2,
         first: 16_384,
         area: 16_384,
@@ -53,8 +53,8 @@ fn every_form_validates() {
     let program = Program::new("server.wgsl", PROGRAM).unwrap();
     let mut forms = 0;
     let kinds = [None, Some(8), Some(256)];
-    let all = kinds.map(|kind| [(kind, None), (kind, Some(guests()))]);
-    for (together, guests) in all.into_iter().flatten() {
+    let all = kinds.map(|kind| [(kind, None), (kind, Some(remote_clients()))]);
+    for (together, remote_clients) in all.into_iter().flatten() {
         for (lanes, split, has_loop_budget) in
             [(1, false, true), (1, false, false), (32, true, false)]
         {
@@ -72,7 +72,7 @@ fn every_form_validates() {
                 calls: false,
                 turns: 1000,
                 group: program.free_group(),
-                guests,
+                remote_clients,
             };
             let text = write(&handlers, &places(), &shape).unwrap();
             assert!(!text.contains('$'), "{text}");
@@ -122,7 +122,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
             calls: false,
             turns: 1000,
             group: program.free_group(),
-            guests: None,
+            remote_clients: None,
         };
         let text = write(&handlers, &places(), &shape).unwrap();
         let pointer = match declarations.contains("alias usm_ptr") {
@@ -193,7 +193,7 @@ fn what_cannot_be_called_is_told() {
             calls: false,
             turns: 1,
             group: 0,
-            guests: None,
+            remote_clients: None,
         };
         handlers
             .and_then(|handlers| write(&handlers, &places(), &shape))

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::guests::{GuestPlaces, guests};
+use super::remote_clients::{RemoteClientPlaces, remote_clients};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 
@@ -56,7 +56,7 @@ pub(crate) struct ServerShape {
     /// The bind group that is free.
     pub group: u32,
     /// Where kernels of other devices post, if they may.
-    pub guests: Option<GuestPlaces>,
+    pub remote_clients: Option<RemoteClientPlaces>,
 }
 
 /// Looks at the bell within one turn, where turns are rationed.
@@ -138,7 +138,7 @@ pub(crate) fn write(
         // What a handler waits for functions of the host comes out of the same ration.
         begin = "tombolo_call_looks = turns;";
     }
-    let guests = guests(shape);
+    let remote_clients = remote_clients(shape);
     // Each port belongs to one lane: those of several lanes stay where they are.
     let rotates = shape.rotates && shape.lanes == 1;
     let count = places.ports;
@@ -189,14 +189,14 @@ pub(crate) fn write(
         .replace("$cases$", &cases)
         .replace("$begin$", begin)
         .replace("$faults$", &faults)
-        .replace("$look$", &format!("{look}\n{}", guests.look))
-        .replace("$first_posts$", &guests.first)
-        .replace("$only_kernels$", guests.only)
-        .replace("$kernels$", &guests.scan)
+        .replace("$look$", &format!("{look}\n{}", remote_clients.look))
+        .replace("$first_posts$", &remote_clients.first)
+        .replace("$only_kernels$", remote_clients.only)
+        .replace("$kernels$", &remote_clients.scan)
         .replace("$failed_word$", failed_word)
         .replace("$or_failed$", or_failed)
-        .replace("$or_posts$", guests.or)
-        .replace("$known_posts$", guests.known)
+        .replace("$or_posts$", remote_clients.or)
+        .replace("$known_posts$", remote_clients.known)
         .replace("$start$", &start)
         .replace("$offset$", offset)
         .replace("$at$", &at)

@@ -211,7 +211,7 @@ impl<T: Pod> Buffer<T> {
 
     /// Declares the contents good again after a failed launch, whatever they are: the error that reading them would yield
     /// is dropped.
-    pub fn forgive(&self) {
+    pub fn clear_error(&self) {
         let range = self.bytes();
         self.root.lock().overwritten_everywhere(&range);
     }
@@ -492,7 +492,7 @@ fn copy_on(
     to: PartView,
 ) -> Result<(), BufferError> {
     let roots = roots([&from, &to].into_iter());
-    let mut residency = ResidencyGuard::begin(device, &device.buffers_room, &roots)?;
+    let mut residency = ResidencyGuard::begin(device, &device.buffers_extension, &roots)?;
     let uses = [(from, Access::Read), (to, Access::Overwrite)].map(|(part, access)| Use {
         part,
         access,

@@ -48,8 +48,8 @@ pub use residency_guard::{ArgumentMoves, LaunchExplanation};
 pub use statistics::{BufferMemory, BufferStatistics};
 
 use self::residency_guard::PartView;
+pub(crate) use self::root::{BufferExtensions, Root};
 use self::root::{Home, HostBytes};
-pub(crate) use self::root::{Rooms, Root};
 use super::buffer::{BufferView, DeviceBuffer, bounds};
 use super::heap::SharedHeap;
 use super::live::LiveBuffer;
@@ -187,20 +187,20 @@ impl<T: Pod> From<Buffer<T>> for BufferArgument {
 
 impl<T: Pod> Buffer<T> {
     pub(crate) fn new(
-        rooms: &Rooms,
+        extensions: &BufferExtensions,
         len: usize,
         placement: Placement,
         host: Option<Box<dyn HostBytes>>,
     ) -> Result<Self, BufferError> {
         let bytes = bytes_of::<T>(len)?;
         Ok(Self::over(
-            Root::new(rooms, bytes, placement, host),
+            Root::new(extensions, bytes, placement, host),
             len as u64,
         ))
     }
 
     pub(crate) fn in_heap(
-        rooms: &Rooms,
+        extensions: &BufferExtensions,
         heap: SharedHeap,
         ptr: Ptr<T>,
         len: usize,
@@ -213,7 +213,7 @@ impl<T: Pod> Buffer<T> {
             owned: false,
         };
         Ok(Self::over(
-            Root::with_home(rooms, bytes, home, None),
+            Root::with_home(extensions, bytes, home, None),
             len as u64,
         ))
     }

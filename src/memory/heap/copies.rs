@@ -108,7 +108,7 @@ impl Device {
             let heap = heap_of(device)?;
             let mut pointee = Pointee::find(device, WHAT, ptr, bytes)?;
             let policy = device.options.host_access;
-            let _turn = heap.visit(policy, || take_turn(&heap, device, [&mut pointee]))?;
+            let _turn = heap.retry_command(policy, || take_turn(&heap, device, [&mut pointee]))?;
             pointee.place(WHAT, bytes)?;
         }
         Ok(Event::complete(device))
@@ -204,7 +204,7 @@ fn begin<'h, T, const N: usize>(
     mut pointees: [&mut Pointee<'_, T>; N],
     outcomes: impl Fn() -> Vec<Arc<Outcome>>,
 ) -> Result<(Option<Turn<'h>>, Recorder<'h>), HeapError> {
-    heap.visit(device.options.host_access, || {
+    heap.retry_command(device.options.host_access, || {
         let turn = take_turn(
             heap,
             device,

@@ -58,14 +58,14 @@ impl Entrance {
 }
 
 /// A command that may have to wait at the entrance, until it is recorded or refused.
-pub(crate) struct Visitor {
+pub(crate) struct WaitingCommand {
     policy: HostAccessPolicy,
     deadline: Option<Instant>,
     /// The heap at whose entrance it is.
     at: Option<Arc<HeapShared>>,
 }
 
-impl Visitor {
+impl WaitingCommand {
     pub(crate) fn new(policy: HostAccessPolicy) -> Self {
         Self {
             policy,
@@ -104,7 +104,7 @@ impl Visitor {
     }
 }
 
-impl Drop for Visitor {
+impl Drop for WaitingCommand {
     fn drop(&mut self) {
         if let Some(heap) = &self.at {
             let mut counts = lock(&heap.entrance.counts);
@@ -158,15 +158,15 @@ impl HeapShared {
 
 impl SharedHeap {
     /// Tries a command again as long as another thread's access keeps it out.
-    pub(crate) fn visit<R>(
+    pub(crate) fn retry_command<R>(
         &self,
         policy: HostAccessPolicy,
         mut attempt: impl FnMut() -> Result<R, HeapError>,
     ) -> Result<R, HeapError> {
-        let mut visitor = Visitor::new(policy);
+        let mut waiting = WaitingCommand::new(policy);
         loop {
             match attempt() {
-                Err(HeapError::HostAccess { what }) => visitor.wait(&self.shared, what)?,
+                Err(HeapError::HostAccess { what }) => waiting.wait(&self.shared, what)?,
                 other => return other,
             }
         }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn enter(heap: &SharedHeap, policy: HostAccessPolicy) -> Result<(), HeapError> {
-        heap.visit(policy, || heap.shared.check_free(WHAT))
+        heap.retry_command(policy, || heap.shared.check_free(WHAT))
     }
 
     #[test]

@@ -45,7 +45,7 @@ use std::time::Instant;
 pub use access::HostAccess;
 pub use allocator::HeapAllocator;
 pub use atomics::AtomicView;
-pub(crate) use entrance::Visitor;
+pub(crate) use entrance::WaitingCommand;
 pub use error::HeapError;
 pub use mirror::MirrorStatistics;
 pub use size::{HeapBound, HeapSize};

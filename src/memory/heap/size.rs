@@ -232,7 +232,7 @@ impl Device {
 
 /// The heap of the device's context.
 pub(crate) fn heap_of(device: &DeviceShared) -> Result<SharedHeap, HeapError> {
-    device.heap_room.get::<ContextHeap>().heap()
+    device.heap_extension.get::<ContextHeap>().heap()
 }
 
 /// Bytes of the machine's memory; 8 GiB where the system cannot be asked.

@@ -147,7 +147,7 @@ impl InFlight {
                     false => Err(HeapError::Deadline),
                 };
             };
-            if !device.open_gates(deadline) {
+            if !device.complete_dependencies(deadline) {
                 return Err(HeapError::Deadline);
             }
             // Failures are the events' to tell; what matters here is that nothing stays behind.

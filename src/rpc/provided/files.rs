@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use bytemuck::{Pod, Zeroable};
 
 use super::access::{FileAccess, Root, RootMode};
-use super::door::{CHUNK, Door, Place};
 use super::folder::OpenOptions;
+use super::heap_accessor::{CHUNK, HeapAccessor, Place};
 use super::open_file::{
     APPEND, CREATE, Handle, NEW, Open, READ, Reply, TRUNCATE, WRITE, advanced, reply,
 };
@@ -59,7 +59,7 @@ pub(super) struct Files {
     streams: [Option<Stream>; 3],
     open: Mutex<Slab<Arc<Open>>>,
     quota: Arc<Quota>,
-    door: Arc<Door>,
+    heap_accessor: Arc<HeapAccessor>,
     texts: Arc<Texts>,
 }
 
@@ -97,7 +97,7 @@ impl HostServicesBuilder {
         let provided = &builder.provided;
         let files = Arc::new(Files::new(
             access,
-            Arc::clone(&provided.door),
+            Arc::clone(&provided.heap_accessor),
             Arc::clone(&provided.texts),
         ));
         files.register(builder)
@@ -113,13 +113,13 @@ fn place(found: Result<u64, FileStatus>) -> FilePlace {
 }
 
 impl Files {
-    pub fn new(access: FileAccess, door: Arc<Door>, texts: Arc<Texts>) -> Self {
+    pub fn new(access: FileAccess, heap_accessor: Arc<HeapAccessor>, texts: Arc<Texts>) -> Self {
         Self {
             roots: access.roots,
             streams: access.streams,
             open: Mutex::new(Slab::new(access.open_files)),
             quota: Arc::new(Quota::new(access.quota)),
-            door,
+            heap_accessor,
             texts,
         }
     }
@@ -313,7 +313,7 @@ impl Files {
     pub fn read_to(&self, file: u32, at: Option<u64>, to: Ptr<u32>, bytes: u32) -> Reply {
         let found = self
             .handle(file)
-            .and_then(|handle| Ok((handle, self.door.place(to, bytes)?)));
+            .and_then(|handle| Ok((handle, self.heap_accessor.place(to, bytes)?)));
         match found {
             Ok((handle, place)) => handle.read(at, place.bytes, |start, bytes| {
                 place.write(start, bytes);
@@ -338,7 +338,7 @@ impl Files {
     pub fn write_from(&self, file: u32, at: Option<u64>, from: Ptr<u32>, bytes: u32) -> Reply {
         let found = self
             .handle(file)
-            .and_then(|handle| Ok((handle, self.door.place(from, bytes)?)));
+            .and_then(|handle| Ok((handle, self.heap_accessor.place(from, bytes)?)));
         match found {
             Ok((handle, place)) => handle.write(at, chunks(&place)),
             Err(status) => reply(status, 0),

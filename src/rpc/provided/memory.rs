@@ -26,7 +26,10 @@ impl HostServicesBuilder {
     /// [`HostServicesBuilder::texts`] read and write there, in live allocations alone, where
     /// [`HostServicesBuilder::files`] says that they can. The first heap counts.
     pub fn heap(self, heap: &SharedHeap) -> Self {
-        self.provided.door.heap.get_or_init(|| heap.clone());
+        self.provided
+            .heap_accessor
+            .heap
+            .get_or_init(|| heap.clone());
         self
     }
 
@@ -53,16 +56,16 @@ impl HostServicesBuilder {
                 return self;
             }
         };
-        let door = Arc::clone(&self.provided.door);
-        if door.arena.set(arena).is_err() {
+        let heap_accessor = Arc::clone(&self.provided.heap_accessor);
+        if heap_accessor.arena.set(arena).is_err() {
             let message = "kernels have been given memory before".to_owned();
             self.mistake.get_or_insert(ServiceError::Memory { message });
             return self;
         }
-        let freeing = Arc::clone(&door);
+        let freeing = Arc::clone(&heap_accessor);
         self.heap(heap)
             .call("fn malloc(bytes: u32) -> usm_ptr", move |bytes: u32| {
-                let arena = door.arena.get();
+                let arena = heap_accessor.arena.get();
                 arena.map_or(Ptr::null(), |arena| arena.allocate(bytes.into()))
             })
             .call("fn free(p: usm_ptr) -> u32", move |p: Ptr<u8>| {

@@ -3,7 +3,7 @@
 //! the constants and structures that they need are appended to programs (`kernel::calls::prelude`), and that
 //! string literals stand for texts (`kernel::calls::texts`).
 //!
-//! - [`door`]: the one way from services into the shared heap.
+//! - [`heap_accessor`]: the one way from services into the shared heap.
 //! - [`slab`]: handles that are not valid again once they were given back.
 //! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is what the program grants,
 //!   [`quota`] how much of it, and [`folder`] what the system has of folders.
@@ -12,9 +12,9 @@
 //! Everything that a kernel gives is checked, whatever it is, and answered with a status.
 
 mod access;
-mod door;
 mod files;
 mod folder;
+mod heap_accessor;
 mod machine;
 mod memory;
 mod open_file;
@@ -32,7 +32,7 @@ mod texts;
 
 use std::sync::{Arc, OnceLock};
 
-use self::door::Door;
+use self::heap_accessor::HeapAccessor;
 use self::machine::Exit;
 use self::texts::Texts;
 
@@ -44,7 +44,7 @@ pub use self::status::{FileStatus, FreeStatus};
 /// What these services share.
 #[derive(Default)]
 pub(crate) struct Provided {
-    pub(super) door: Arc<Door>,
+    pub(super) heap_accessor: Arc<HeapAccessor>,
     pub(super) texts: Arc<Texts>,
     pub(super) exit: Arc<Exit>,
     /// Set by the first service that takes or gives texts.

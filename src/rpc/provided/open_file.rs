@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::sync::{Arc, Mutex};
 
-use super::door::CHUNK;
 use super::folder::{read_at, write_at};
+use super::heap_accessor::CHUNK;
 use super::quota::Quota;
 use super::status::FileStatus;
 use super::streams::Stream;

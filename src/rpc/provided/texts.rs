@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::door::Door;
 use super::files::Block;
+use super::heap_accessor::HeapAccessor;
 use super::slab::Slab;
 use super::status::FileStatus;
 use crate::device::wait::lock;
@@ -68,14 +68,14 @@ impl HostServicesBuilder {
             return self;
         }
         let texts = Arc::clone(&self.provided.texts);
-        let door = Arc::clone(&self.provided.door);
+        let heap_accessor = Arc::clone(&self.provided.heap_accessor);
         macro_rules! with {
             ($texts:ident, $call:expr) => {{
                 let $texts = Arc::clone(&texts);
                 $call
             }};
         }
-        let from = Arc::clone(&door);
+        let from = Arc::clone(&heap_accessor);
         self.call(
             "fn text_from(data: usm_ptr, bytes: u32) -> TextReply",
             with!(t, move |at: Ptr<u32>, bytes: u32| reply(
@@ -120,9 +120,12 @@ impl HostServicesBuilder {
         )
         .call(
             "fn text_read(text: u32, to: usm_ptr, bytes: u32) -> FileReply",
-            with!(t, move |text: u32, to: Ptr<u32>, bytes: u32| reply(
-                t.read(&door, text, to, bytes)
-            )),
+            with!(t, move |text: u32, to: Ptr<u32>, bytes: u32| reply(t.read(
+                &heap_accessor,
+                text,
+                to,
+                bytes
+            ))),
         )
     }
 
@@ -172,11 +175,16 @@ impl Texts {
         lock(&self.made).insert(text).ok_or(FileStatus::TooMany)
     }
 
-    fn make_from(&self, door: &Door, at: Ptr<u32>, bytes: u32) -> Result<u32, FileStatus> {
+    fn make_from(
+        &self,
+        heap_accessor: &HeapAccessor,
+        at: Ptr<u32>,
+        bytes: u32,
+    ) -> Result<u32, FileStatus> {
         if bytes as usize > LENGTH {
             return Err(FileStatus::BadLength);
         }
-        let place = door.place(at, bytes)?;
+        let place = heap_accessor.place(at, bytes)?;
         let mut text = vec![0; place.bytes];
         place.read(0, &mut text);
         self.make(text)
@@ -201,9 +209,15 @@ impl Texts {
         Block::new(FileStatus::Ok.code(), bytes)
     }
 
-    fn read(&self, door: &Door, id: u32, to: Ptr<u32>, bytes: u32) -> Result<u32, FileStatus> {
+    fn read(
+        &self,
+        heap_accessor: &HeapAccessor,
+        id: u32,
+        to: Ptr<u32>,
+        bytes: u32,
+    ) -> Result<u32, FileStatus> {
         let text = self.get(id).ok_or(FileStatus::UnknownText)?;
-        let place = door.place(to, bytes)?;
+        let place = heap_accessor.place(to, bytes)?;
         let len = text.len().min(place.bytes);
         place.write(0, &text[..len]);
         Ok(len as u32)

@@ -32,7 +32,7 @@ pub(super) enum CallerAt {
 
 /// What was told of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Told {
+pub(super) enum Reported {
     Nothing,
     Done,
     /// A lease died that had taken it.
@@ -93,8 +93,8 @@ impl State {
             Flaw::BellBeforePost => CallerAt::EarlyRing,
             _ => CallerAt::Post,
         };
-        let over = |state: &mut State, told| {
-            state.told[id] = told;
+        let over = |state: &mut State, reported| {
+            state.reported[id] = reported;
             let caller = &mut state.callers[index];
             caller.at = match setup.ends() {
                 true => CallerAt::Refusal,
@@ -107,7 +107,7 @@ impl State {
         let next = match at {
             CallerAt::Refusal if self.stage() == Stage::Running => first,
             CallerAt::Refusal => {
-                over(&mut state, Told::Refused);
+                over(&mut state, Reported::Refused);
                 found.push(state);
                 return Ok(());
             }
@@ -166,7 +166,7 @@ impl State {
                         if setup.flaw == Flaw::LossBehindLook {
                             self.check_lost(id)?;
                             state.leave(setup, posted_call);
-                            over(&mut state, Told::Lost);
+                            over(&mut state, Reported::Lost);
                         }
                         found.push(state);
                     }
@@ -175,7 +175,7 @@ impl State {
                     // `PendingCall::drop`, or a caller whose time has passed.
                     let mut state = self.clone();
                     state.leave(setup, posted_call);
-                    over(&mut state, Told::Dropped);
+                    over(&mut state, Reported::Dropped);
                     found.push(state);
                 }
                 let pace = if setup.torn {
@@ -195,12 +195,12 @@ impl State {
                         if lost {
                             self.check_lost(id)?;
                             state.leave(setup, posted_call);
-                            over(&mut state, Told::Lost);
+                            over(&mut state, Reported::Lost);
                         }
                     }
                     Some(Some([status, _])) => {
-                        let told = self.judge(id, status, results[0])?;
-                        over(&mut state, told);
+                        let reported = self.judge(id, status, results[0])?;
+                        over(&mut state, reported);
                     }
                 }
                 found.push(state);
@@ -221,7 +221,7 @@ impl State {
     }
 
     /// Whether an answer is right.
-    pub(super) fn judge(&self, id: usize, status: u32, result: u32) -> Result<Told, String> {
+    pub(super) fn judge(&self, id: usize, status: u32, result: u32) -> Result<Reported, String> {
         let served = self.served[id];
         match CallStatus::from_code(status) {
             CallStatus::Done if result != id as u32 + ANSWER => {
@@ -230,9 +230,9 @@ impl State {
             CallStatus::Done if served != 1 => {
                 Err(format!("call {id} returned, and was served {served} times"))
             }
-            CallStatus::Done => Ok(Told::Done),
-            CallStatus::Stopped if served == 0 || self.unknown => Ok(Told::Stopped),
-            _ if status == FAILED && self.took[id] && self.unknown => Ok(Told::Failed),
+            CallStatus::Done => Ok(Reported::Done),
+            CallStatus::Stopped if served == 0 || self.unknown => Ok(Reported::Stopped),
+            _ if status == FAILED && self.took[id] && self.unknown => Ok(Reported::Failed),
             _ => Err(format!(
                 "call {id} was told {status}, and was served {served} times"
             )),

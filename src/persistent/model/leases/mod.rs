@@ -16,7 +16,7 @@ mod tests;
 pub(super) use self::setup::{Flaw, Setup};
 
 use self::askers::{Ask, StopAt};
-use self::callers::{Caller, CallerAt, Told};
+use self::callers::{Caller, CallerAt, Reported};
 use self::relay::{Purpose, RelayAt};
 use super::kernel::{BELL, Lease, Next, RING, YIELD};
 use super::steps::Shared;
@@ -32,7 +32,7 @@ enum OnDevice {
     Left,
     /// It died; whether the launch tells of what.
     Dead {
-        told: bool,
+        reported: bool,
     },
 }
 
@@ -41,7 +41,7 @@ pub(super) struct State {
     pub shared: Shared,
     callers: Vec<Caller>,
     /// For each call, from 1: what was told of it, how often it was served, whether a kernel has taken it.
-    told: Vec<Told>,
+    reported: Vec<Reported>,
     served: Vec<u8>,
     pub took: Vec<bool>,
     relay: (RelayAt, Vec<u32>),
@@ -115,9 +115,9 @@ impl State {
         if port.client[PAYLOAD] != id {
             return Err(format!("call {id} was overwritten while it was served"));
         }
-        match self.told[id as usize] {
-            Told::Nothing | Told::Dropped | Told::Lost => Ok(id),
-            told => Err(format!("call {id} was served after it was {told:?}")),
+        match self.reported[id as usize] {
+            Reported::Nothing | Reported::Dropped | Reported::Lost => Ok(id),
+            reported => Err(format!("call {id} was served after it was {reported:?}")),
         }
     }
 
@@ -139,10 +139,10 @@ impl State {
             return Ok(());
         };
         if !self.is_telling(setup) {
-            let told = self.shared.memory.ports[setup.ports].client_seen[YIELD];
-            if told != self.interrupts {
+            let reported = self.shared.memory.ports[setup.ports].client_seen[YIELD];
+            if reported != self.interrupts {
                 return Err(format!(
-                    "the lease is told of {told}, and {} have asked",
+                    "the lease is told of {reported}, and {} have asked",
                     self.interrupts
                 ));
             }
@@ -154,14 +154,14 @@ impl State {
             };
             found.push(state);
         }
-        for (told, used, most) in [
+        for (reported, used, most) in [
             (true, self.faults, setup.faults),
             (false, self.kills, setup.kills),
         ] {
             if used < most {
                 let mut state = self.clone();
-                state.device = OnDevice::Dead { told };
-                let used = if told {
+                state.device = OnDevice::Dead { reported };
+                let used = if reported {
                     &mut state.faults
                 } else {
                     &mut state.kills
@@ -282,7 +282,7 @@ impl Machine for State {
                 taken: vec![0; setup.ports],
             },
             callers: vec![caller; setup.callers],
-            told: vec![Told::Nothing; calls],
+            reported: vec![Reported::Nothing; calls],
             served: vec![0; calls],
             took: vec![false; calls],
             relay: (RelayAt::Top, Vec::new()),
@@ -337,7 +337,7 @@ impl Machine for State {
             !port.client_lock && (self.has_ended() || port.client[MAILBOX] == port.server[MAILBOX])
         });
         // Whatever was dropped was served, too.
-        let mut calls = self.told.iter().zip(&self.served).skip(1);
+        let mut calls = self.reported.iter().zip(&self.served).skip(1);
         let is_served = setup.ends() || setup.faults > 0 || calls.all(|(_, &served)| served == 1);
         let relay_rests = match self.relay.0 {
             RelayAt::Asleep => !self.rung && self.device == OnDevice::Nothing,
@@ -357,7 +357,7 @@ impl Machine for State {
             _ => false,
         };
         self.callers.iter().all(|caller| caller.call == setup.calls)
-            && !self.told[1..].contains(&Told::Nothing)
+            && !self.reported[1..].contains(&Reported::Nothing)
             && memory.flying.iter().all(Vec::is_empty)
             && is_settled
             && is_served

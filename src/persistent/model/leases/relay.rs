@@ -188,11 +188,11 @@ impl State {
                     taken.for_each(|(taken, port)| *taken = port.server[MAILBOX]);
                 });
             }
-            OnDevice::Dead { told: true } => push(RelayAt::GiveUpTaken, &|state| {
+            OnDevice::Dead { reported: true } => push(RelayAt::GiveUpTaken, &|state| {
                 cleared(state);
                 state.unknown = true;
             }),
-            OnDevice::Dead { told: false } => push(RelayAt::Gone, &|state| {
+            OnDevice::Dead { reported: false } => push(RelayAt::Gone, &|state| {
                 cleared(state);
                 failed(state);
             }),

@@ -8,7 +8,7 @@ const GROUP_KERNELS: &str = include_str!("../../../shaders/server_group_kernels.
 /// Where the ports of kernels lie in the words of a server: areas, each of them laid out as the ports of a device are,
 /// and in front of them what was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GuestPlaces {
+pub(crate) struct RemoteClientPlaces {
     /// Areas: devices that may call.
     pub areas: usize,
     /// The first word of the first area.
@@ -41,8 +41,8 @@ pub(super) struct Parts {
     pub known: &'static str,
 }
 
-pub(super) fn guests(shape: &ServerShape) -> Parts {
-    let Some(places) = &shape.guests else {
+pub(super) fn remote_clients(shape: &ServerShape) -> Parts {
+    let Some(places) = &shape.remote_clients else {
         return Parts::default();
     };
     // Unrolled, so that a look is one turn. See `text::look` for the exchange that changes nothing.
@@ -61,7 +61,7 @@ pub(super) fn guests(shape: &ServerShape) -> Parts {
         false => first.clone(),
     };
     let numbers = [
-        ("$guests$", places.areas * places.ports),
+        ("$remote_clients$", places.areas * places.ports),
         ("$each$", places.ports),
         ("$first$", places.first),
         ("$area$", places.area),
@@ -88,7 +88,7 @@ pub(super) fn guests(shape: &ServerShape) -> Parts {
             or: "|| posts != tombolo_server_known_posts",
             // The host's ports are looked at when its bell has rung, those of kernels at every turn.
             known: "if !tombolo_server_leaving && bell == seen { tombolo_server_end = 0u; }\n\
-                    tombolo_server_guest = 0u;\ntombolo_server_known_posts = posts;",
+                    tombolo_server_remote = 0u;\ntombolo_server_known_posts = posts;",
         };
     }
     Parts {

@@ -28,19 +28,21 @@ impl<T: PartialEq + Copy> Missed<T> {
 }
 
 /// A port, and what is wrong there.
-pub(super) type Amiss = (usize, &'static str);
+pub(super) type Corruption = (usize, &'static str);
 
 impl Frame {
     /// What a lease has left that no server leaves. `first`: a call that it has seen and could answer, if there was one.
-    pub fn amiss(&self, first: Option<(usize, u32)>) -> Option<Amiss> {
-        let amiss_at = |port| Some((port, self.amiss_at(port)?));
-        (0..self.layout().ports).find_map(amiss_at).or_else(|| {
-            let call = first.filter(|&call| settle::is_left(self, call))?;
-            Some((
-                call.0,
-                "a call was left that was posted before the lease began",
-            ))
-        })
+    pub fn corruption(&self, first: Option<(usize, u32)>) -> Option<Corruption> {
+        let corruption_at = |port| Some((port, self.corruption_at(port)?));
+        (0..self.layout().ports)
+            .find_map(corruption_at)
+            .or_else(|| {
+                let call = first.filter(|&call| settle::is_left(self, call))?;
+                Some((
+                    call.0,
+                    "a call was left that was posted before the lease began",
+                ))
+            })
     }
 
     /// A call without an answer that is not where the kernel looks for it: whoever posts it is not at the end of that, or
@@ -51,7 +53,7 @@ impl Frame {
         left.find(|&(port, _)| !self.is_shown(port))
     }
 
-    fn amiss_at(&self, port: usize) -> Option<&'static str> {
+    fn corruption_at(&self, port: usize) -> Option<&'static str> {
         let (before, reply) = (self.request(port), self.reply(port));
         if reply == before {
             return None;

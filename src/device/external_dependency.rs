@@ -1,6 +1,6 @@
-//! Gates: what a batch waits for before it is submitted. No interface of wgpu lets one device wait for another, so a
+//! External dependencies: what a batch waits for before it is submitted. No interface of wgpu lets one device wait for another, so a
 //! batch that needs another device's bytes, or its order, is held back by the host instead: whoever recorded it goes on,
-//! and the batch is submitted by the first who asks for it, or by the thread that has opened its last gate.
+//! and the batch is submitted by the first who asks for it, or by the thread that has completed its last dependency.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,12 +11,12 @@ use super::outcome::ExecutionError;
 use super::submissions::Batch;
 
 /// Something that has to be over before a batch is submitted.
-pub(crate) trait Gate: Send + Sync {
+pub(crate) trait ExternalDependency: Send + Sync {
     /// Sees to it that it is over, also when it has failed: the failure travels with what depends on it. Never asks for
     /// a queue, since who calls may hold one. False if `deadline` came first.
-    fn open(&self, deadline: Option<Instant>) -> bool;
+    fn complete(&self, deadline: Option<Instant>) -> bool;
     /// Whether it is over.
-    fn is_open(&self) -> bool;
+    fn is_complete(&self) -> bool;
     /// Wakes `waker` when it is over and the batch was submitted, or now if it is over already.
     fn wake(&self, waker: &Waker);
 }
@@ -26,15 +26,15 @@ const MAX_HELD_MULTIPLE: u32 = 16;
 
 /// What the open batch of a queue waits for.
 #[derive(Default)]
-pub(crate) struct Gates {
-    closed: Vec<Arc<dyn Gate>>,
+pub(crate) struct ExternalDependencies {
+    pending: Vec<Arc<dyn ExternalDependency>>,
     held: bool,
 }
 
-impl Gates {
-    /// Has the batch wait for `gate`.
-    pub(crate) fn hold_for(&mut self, gate: Arc<dyn Gate>) {
-        self.closed.push(gate);
+impl ExternalDependencies {
+    /// Has the batch wait for `dependency`.
+    pub(crate) fn hold_for(&mut self, dependency: Arc<dyn ExternalDependency>) {
+        self.pending.push(dependency);
         self.held = true;
     }
 
@@ -44,40 +44,43 @@ impl Gates {
     }
 
     /// What it still waits for.
-    pub(crate) fn closed(&mut self) -> &[Arc<dyn Gate>] {
-        self.closed.retain(|gate| !gate.is_open());
-        &self.closed
+    pub(crate) fn pending(&mut self) -> &[Arc<dyn ExternalDependency>] {
+        self.pending.retain(|dependency| !dependency.is_complete());
+        &self.pending
     }
 
     /// Whether a batch with so many times the commands that it should have is better submitted now.
     pub(super) fn may_go(&mut self, times: u32) -> bool {
-        times >= MAX_HELD_MULTIPLE || self.closed().is_empty()
+        times >= MAX_HELD_MULTIPLE || self.pending().is_empty()
     }
 
     /// Sees to it that nothing is waited for, and makes a new beginning.
-    pub(super) fn open(&mut self) {
-        for gate in std::mem::take(self).closed {
-            gate.open(None);
+    pub(super) fn complete(&mut self) {
+        for dependency in std::mem::take(self).pending {
+            dependency.complete(None);
         }
     }
 }
 
 impl DeviceShared {
-    /// Opens the gates of what was recorded, without the queue in hand, so that others may go on recording. False if
+    /// Completes the dependencies of what was recorded, without the queue in hand, so that others may go on recording. False if
     /// `deadline` came first.
-    pub(crate) fn open_gates(&self, deadline: Option<Instant>) -> bool {
+    pub(crate) fn complete_dependencies(&self, deadline: Option<Instant>) -> bool {
         loop {
-            let closed = self.queue.lock(self).gates().closed().to_vec();
-            if closed.is_empty() {
+            let pending = self.queue.lock(self).dependencies().pending().to_vec();
+            if pending.is_empty() {
                 return true;
             }
-            if !closed.iter().all(|gate| gate.open(deadline)) {
+            if !pending
+                .iter()
+                .all(|dependency| dependency.complete(deadline))
+            {
                 return false;
             }
         }
     }
 
-    /// Submits a batch whose gates are open, and waits for the verdict on that: another thread may be at it. There is none
+    /// Submits a batch whose dependencies are complete, and waits for the verdict on that: another thread may be at it. There is none
     /// inside a callback that its submission runs, and for a batch without commands.
     pub(crate) fn submit(&self, batch: &Batch) {
         // What goes wrong is what the batch says.
@@ -87,7 +90,7 @@ impl DeviceShared {
 
     /// Submits what was recorded, after what it waits for.
     pub(crate) fn flush(&self) -> Result<(), Arc<ExecutionError>> {
-        self.open_gates(None);
+        self.complete_dependencies(None);
         self.queue.lock(self).flush()
     }
 }
@@ -101,13 +104,13 @@ mod tests {
     #[derive(Default)]
     struct Switch(AtomicBool);
 
-    impl Gate for Switch {
-        fn open(&self, deadline: Option<Instant>) -> bool {
+    impl ExternalDependency for Switch {
+        fn complete(&self, deadline: Option<Instant>) -> bool {
             // Whoever is in no hurry opens it.
-            deadline.is_none() && !self.0.swap(true, Ordering::Relaxed) || self.is_open()
+            deadline.is_none() && !self.0.swap(true, Ordering::Relaxed) || self.is_complete()
         }
 
-        fn is_open(&self) -> bool {
+        fn is_complete(&self) -> bool {
             self.0.load(Ordering::Relaxed)
         }
 
@@ -118,20 +121,20 @@ mod tests {
 
     #[test]
     fn a_batch_is_held_until_all_its_gates_are_open() {
-        let mut gates = Gates::default();
-        assert!(gates.may_go(1) && !gates.has_held());
+        let mut dependencies = ExternalDependencies::default();
+        assert!(dependencies.may_go(1) && !dependencies.has_held());
         let switches = [Arc::new(Switch::default()), Arc::new(Switch::default())];
         for switch in &switches {
-            gates.hold_for(Arc::clone(switch) as Arc<dyn Gate>);
+            dependencies.hold_for(Arc::clone(switch) as Arc<dyn ExternalDependency>);
         }
-        assert!(!gates.may_go(1) && gates.may_go(MAX_HELD_MULTIPLE));
-        assert!(!switches[0].open(Some(Instant::now())));
-        switches[0].open(None);
-        assert_eq!(gates.closed().len(), 1);
-        assert!(!gates.may_go(1) && gates.has_held());
-        gates.open();
-        assert!(switches[1].is_open());
+        assert!(!dependencies.may_go(1) && dependencies.may_go(MAX_HELD_MULTIPLE));
+        assert!(!switches[0].complete(Some(Instant::now())));
+        switches[0].complete(None);
+        assert_eq!(dependencies.pending().len(), 1);
+        assert!(!dependencies.may_go(1) && dependencies.has_held());
+        dependencies.complete();
+        assert!(switches[1].is_complete());
         // The next batch begins without any.
-        assert!(gates.may_go(1) && !gates.has_held());
+        assert!(dependencies.may_go(1) && !dependencies.has_held());
     }
 }
