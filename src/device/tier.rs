@@ -180,38 +180,18 @@ impl Capabilities {
     /// and why.
     pub fn tier(&self, capability: Capability) -> TierReport {
         let (tier, why) = match capability {
-            Capability::Launches => (
-                Tier::Full,
-                format!(
-                    "up to {} storage buffers of {} MiB each",
-                    self.storage_bindings_per_stage,
-                    self.storage_binding_bytes >> 20
-                ),
-            ),
+            Capability::Launches => self.launches(),
             Capability::Specialization => (
                 Tier::Full,
                 "values are substituted before compilation, on every device alike".to_owned(),
             ),
-            Capability::PrivateArrays => (
-                Tier::Full,
-                format!(
-                    "up to {} bytes an invocation, the safe size for this driver",
-                    self.private_memory_bytes
-                ),
-            ),
+            Capability::PrivateArrays => self.private_arrays(),
             Capability::LoopGuard => self.loop_guard(),
             Capability::Profiling => self.by_feature(
                 wgpu::Features::TIMESTAMP_QUERY,
                 "at the bounds of each pass",
             ),
-            Capability::LiveMemory => {
-                let tier = if self.live_memory() {
-                    Tier::Live
-                } else {
-                    Tier::Unsupported
-                };
-                (tier, self.why_live())
-            }
+            Capability::LiveMemory => self.live_or(Tier::Unsupported),
             Capability::PipelineCache => self.by_feature(
                 wgpu::Features::PIPELINE_CACHE,
                 "compiled pipelines can be kept on disk",
@@ -220,58 +200,18 @@ impl Capabilities {
                 wgpu::Features::PASSTHROUGH_SHADERS,
                 "modules compiled ahead of time go to the driver as they are",
             ),
-            Capability::Pointers => {
-                let why = self.explain(Aspect::HostImport);
-                if self.has(Aspect::HostImport) {
-                    (Tier::FineGrained, why)
-                } else if self.has(Aspect::LiveMemory) {
-                    let mut why = format!(
-                        "{why}; the heap lies in memory that the device maps, unless another device of \
-                         the context imports it or maps it first, and the device has a copy then"
-                    );
-                    if !self.unified_memory {
-                        why = format!("{why}; {READ_BEFORE}");
-                    }
-                    (Tier::FineGrained, why)
-                } else {
-                    let why = format!("{why}; the device has a copy, to which changes travel");
-                    (Tier::CoarseGrained, why)
-                }
-            }
+            Capability::Pointers => self.pointers(),
             Capability::DeviceGlobals => (
                 Tier::Full,
                 "they need one storage binding of a kernel".to_owned(),
             ),
-            Capability::Buffers => {
-                let why = if self.has(Aspect::HostImport) {
-                    "bytes go to and from other devices through memory that both import"
-                } else {
-                    "bytes go to and from other devices through copies of the host"
-                };
-                (Tier::Full, why.to_owned())
-            }
-            Capability::HostCalls if !self.live_calls() => {
-                let why = format!(
-                    "{}; calls leave behind a launch, and answers arrive in front of the next one: no \
-                     kernel can wait for them",
-                    self.why_live_calls()
-                );
-                (Tier::Sliced, why)
-            }
-            Capability::PersistentKernels if !self.live_calls() => {
-                let why = format!(
-                    "{}; calls travel in slices: as many as there are with each launch",
-                    self.why_live_calls()
-                );
-                (Tier::Sliced, why)
-            }
-            Capability::HostCalls | Capability::PersistentKernels => {
-                let tier = if self.live_memory() {
-                    Tier::Live
-                } else {
-                    Tier::Sliced
-                };
-                (tier, self.why_live())
+            Capability::Buffers => self.buffers(),
+            Capability::HostCalls => self.calls(
+                "calls leave behind a launch, and answers arrive in front of the next one: no kernel \
+                 can wait for them",
+            ),
+            Capability::PersistentKernels => {
+                self.calls("calls travel in slices: as many as there are with each launch")
             }
         };
         TierReport {
@@ -280,6 +220,70 @@ impl Capabilities {
             available: capability.available(),
             why,
         }
+    }
+
+    fn launches(&self) -> (Tier, String) {
+        let why = format!(
+            "up to {} storage buffers of {} MiB each",
+            self.storage_bindings_per_stage,
+            self.storage_binding_bytes >> 20
+        );
+        (Tier::Full, why)
+    }
+
+    fn private_arrays(&self) -> (Tier, String) {
+        let why = format!(
+            "up to {} bytes an invocation, the safe size for this driver",
+            self.private_memory_bytes
+        );
+        (Tier::Full, why)
+    }
+
+    fn pointers(&self) -> (Tier, String) {
+        let why = self.explain(Aspect::HostImport);
+        if self.has(Aspect::HostImport) {
+            return (Tier::FineGrained, why);
+        }
+        if !self.has(Aspect::LiveMemory) {
+            let why = format!("{why}; the device has a copy, to which changes travel");
+            return (Tier::CoarseGrained, why);
+        }
+        let mut why = format!(
+            "{why}; the heap lies in memory that the device maps, unless another device of the context \
+             imports it or maps it first, and the device has a copy then"
+        );
+        if !self.unified_memory {
+            why = format!("{why}; {READ_BEFORE}");
+        }
+        (Tier::FineGrained, why)
+    }
+
+    fn buffers(&self) -> (Tier, String) {
+        let why = if self.has(Aspect::HostImport) {
+            "bytes go to and from other devices through memory that both import"
+        } else {
+            "bytes go to and from other devices through copies of the host"
+        };
+        (Tier::Full, why.to_owned())
+    }
+
+    /// Calls between host and kernels, in either direction; `sliced` says what they are where none can be answered
+    /// while a kernel runs.
+    fn calls(&self, sliced: &str) -> (Tier, String) {
+        if !self.live_calls() {
+            return (Tier::Sliced, format!("{}; {sliced}", self.why_live_calls()));
+        }
+        self.live_or(Tier::Sliced)
+    }
+
+    /// [`Tier::Live`] where the device has live memory, and `otherwise` elsewhere.
+    fn live_or(&self, otherwise: Tier) -> (Tier, String) {
+        let tier = if self.live_memory() {
+            Tier::Live
+        } else {
+            otherwise
+        };
+        (tier, self.why_live())
     }
 
     fn loop_guard(&self) -> (Tier, String) {
