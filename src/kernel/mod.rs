@@ -30,6 +30,7 @@ mod private_array;
 mod private_memory;
 mod program;
 pub(crate) mod reflect;
+mod report;
 pub(crate) mod server;
 mod specialize;
 mod text_limits;
