@@ -32,11 +32,13 @@ mod check;
 mod flow;
 mod heap;
 mod narrow;
+mod needs;
 mod options;
 mod place;
 mod rewrite;
 mod scan;
 mod shape;
+mod statements;
 mod values;
 pub(in crate::kernel) mod visit;
 
