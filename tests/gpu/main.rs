@@ -73,6 +73,7 @@ mod print_live;
 mod private_arrays;
 mod ranges;
 mod rpc;
+mod rpc_failures;
 mod rpc_groups;
 mod rpc_split;
 mod rpc_streams;
@@ -184,6 +185,7 @@ fn main() -> std::process::ExitCode {
         print_live::CASES,
         private_arrays::CASES,
         rpc::CASES,
+        rpc_failures::CASES,
         rpc_groups::CASES,
         rpc_wait_budget::CASES,
         rpc_split::CASES,
