@@ -23,7 +23,7 @@ const EMBEDDED: wgpu::Backends = if cfg!(embedded) {
     wgpu::Backends::empty()
 };
 
-/// The adapters of this machine, hardware and software, and what the devices opened on them share.
+/// The adapters of this machine, hardware and software, and the state shared by devices opened on them.
 ///
 /// A context is cheap to clone. Adapters keep their index for the life of the context.
 #[derive(Clone)]
@@ -35,15 +35,15 @@ struct Shared {
     backends: wgpu::Backends,
     adapters: Vec<Slot>,
     extensions: ContextExtensions,
-    /// One for the drivers of the system; one for the embedded adapter, where it is compiled in
+    /// An instance for the drivers of the system; another for the embedded adapter, where compiled in
     _instances: Vec<wgpu::Instance>,
 }
 
 struct Slot {
     adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
-    /// Probing opens a scratch device; once per adapter is enough.
-    /// What the probe found, and the time that it was given.
+    /// Probing opens a scratch device; once per adapter is enough. The findings of the probe, and
+    /// its allowed time.
     probe: Mutex<Option<(Duration, ProbeReport)>>,
 }
 
@@ -52,7 +52,7 @@ struct Slot {
 pub struct AdapterDescription {
     /// The adapter's place in its context, for [`Context::device_at`].
     pub index: usize,
-    /// The name that its driver gives it.
+    /// The driver's name for the adapter.
     pub name: String,
     /// The backend that reaches it.
     pub backend: wgpu::Backend,
@@ -119,7 +119,7 @@ impl Context {
             found = pollster::block_on(instance.enumerate_adapters(searched));
             instances.push(instance);
         }
-        // Behind those of the system, whose indices stay what they are without it.
+        // Behind the adapters of the system, whose indices stay the same with and without the embedded adapter.
         #[cfg(embedded)]
         if backends.intersects(EMBEDDED) {
             let embedded = crate::device::embedded::instance();
@@ -168,8 +168,7 @@ impl Context {
             .collect()
     }
 
-    /// The heap that the host shares with the devices of this context; it is made when it is first
-    /// asked for.
+    /// The heap shared by the host and the devices of this context; made on first use.
     ///
     /// # Errors
     /// [`HeapError::NoWindow`] where the system has no address space for it.
@@ -209,7 +208,7 @@ impl Context {
         self.buffer_from_vec(host_memory::copied("a buffer", values)?)
     }
 
-    /// A buffer that takes `values`, without a copy: they are its memory on the host.
+    /// A buffer that takes `values` as its memory on the host, without a copy.
     ///
     /// # Errors
     /// As [`Context::buffer`].
@@ -238,8 +237,8 @@ impl Context {
         )
     }
 
-    /// A buffer over `len` values of this context's heap, where they stay (`use host pointer`): kernels that follow
-    /// pointers to them see the same values. The allocation has to live as long as launches use the buffer.
+    /// A buffer over `len` values of this context's heap, in place (`use host pointer`): kernels following pointers to
+    /// the values see the same memory. The allocation has to live as long as launches use the buffer.
     ///
     /// # Errors
     /// [`BufferError::Heap`] where the values do not lie in one live allocation; [`BufferError::ZeroSized`].
@@ -247,7 +246,7 @@ impl Context {
         Buffer::in_heap(&self.buffer_extensions(), self.heap()?, ptr, len)
     }
 
-    /// What was moved for all buffers of this context, and what was not.
+    /// Counts of moved and unmoved bytes for all buffers of this context.
     pub fn buffer_statistics(&self) -> BufferStatistics {
         self.shared
             .extensions

@@ -40,8 +40,8 @@ pub enum Aspect {
     /// Host and running kernels see each other's writes, both ways; measured, not promised by any
     /// limit.
     LiveMemory,
-    /// The device uses the host's memory in place, so that one address serves host and kernels, and
-    /// all devices that have this; measured.
+    /// The device uses the host's memory in place: one address serves the host, kernels, and all
+    /// devices with this aspect; measured.
     HostImport,
     /// The driver does not end long loops on its own; measured.
     UnboundedLoops,

@@ -26,7 +26,7 @@ pub enum CallStatus {
     Failed,
     /// The function, on a device, took more turns of its loops than a call may take.
     TooManyTurns,
-    /// Something that is no status, written by somebody who does not keep to the protocol.
+    /// Not a status: written by a side that breaks the protocol.
     Invalid(u32),
 }
 

@@ -1,4 +1,4 @@
-//! What a device can do: what its adapter reports, and what the start-up probe measured.
+//! The abilities of a device: the adapter's report, and the measurements of the start-up probe.
 //!
 //! [`Capabilities`] is plain data with public fields, so that it can be printed, compared and logged.
 //! Two kinds of question are answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers,
@@ -18,9 +18,9 @@ pub struct Capabilities {
     pub driver_info: String,
     /// The graphics interface below wgpu.
     pub backend: wgpu::Backend,
-    /// What the adapter says that it is.
+    /// The adapter's own description.
     pub device_type: wgpu::DeviceType,
-    /// The adapter is software: its type is `Cpu`, or its name or driver is that of llvmpipe
+    /// The adapter is software: the type is `Cpu`, or the name or driver is that of llvmpipe
     /// (lavapipe), SwiftShader, or Microsoft's WARP, which not all backends report as `Cpu`.
     pub software: bool,
     /// Host and device use the same memory. The rule: software adapters, integrated GPUs, and all
@@ -60,10 +60,10 @@ pub struct Capabilities {
     pub subgroup_max_size: u32,
     /// Bytes that one invocation's arrays in private and function space may have together.
     ///
-    /// No graphics interface reports this, so it is a rule by driver: a quarter of what is
-    /// documented (NVIDIA) or was measured to work (SwiftShader, where more ends the process), what
-    /// compiles in bearable time (lavapipe), and else the 8192 bytes that every implementation of
-    /// WGSL accepts. Only arrays sized at run time are held to it.
+    /// No graphics interface reports the size, hence a rule by driver: a quarter of the documented
+    /// size (NVIDIA) or of the measured one (SwiftShader, where more ends the process), as much as
+    /// compiles in bearable time (lavapipe), and else the 8192 bytes every implementation of WGSL
+    /// accepts. Only arrays sized at run time are held to it.
     pub private_memory_bytes: u32,
     /// The wgpu features that the *device* was opened with.
     pub features: wgpu::Features,
@@ -132,8 +132,8 @@ impl Capabilities {
         self.probe.loop_budget.measured().copied().flatten()
     }
 
-    /// Whether kernels must check that their loops were not cut short: always, unless the probe saw
-    /// a long loop run to its end.
+    /// Whether kernels must check for loops cut short: always, unless the probe saw a long loop run
+    /// to its end.
     pub fn needs_loop_guard(&self) -> bool {
         self.probe.loop_budget.measured() != Some(&None)
     }
@@ -145,7 +145,7 @@ impl Capabilities {
         self.backend != wgpu::Backend::Metal && self.live_memory()
     }
 
-    /// In one sentence, why [`Capabilities::live_calls`] is what it is.
+    /// The reason for [`Capabilities::live_calls`], in one sentence.
     pub(crate) fn why_live_calls(&self) -> String {
         match self.backend {
             wgpu::Backend::Metal => {
@@ -177,7 +177,7 @@ impl Capabilities {
             .is_some_and(|found| found.shared)
     }
 
-    /// In one sentence, why [`Capabilities::host_import`] is what it is.
+    /// The reason for [`Capabilities::host_import`], in one sentence.
     pub(super) fn why_host_import(&self) -> String {
         let import = &self.probe.host_import;
         match (import.measured(), import.why_not()) {
@@ -200,7 +200,7 @@ impl Capabilities {
         }
     }
 
-    /// In one sentence, why [`Capabilities::live_memory`] is what it is.
+    /// The reason for [`Capabilities::live_memory`], in one sentence.
     pub(super) fn why_live(&self) -> String {
         let live = &self.probe.live;
         match (live.measured(), live.why_not()) {
@@ -219,7 +219,8 @@ impl Capabilities {
     }
 }
 
-/// What devices with memory of their own do with the host's: an NVIDIA H200 keeps it in caches that do not follow it.
+/// Devices with memory of their own keep the host's in caches: an NVIDIA H200 does, and the caches do not follow the
+/// host's writes.
 pub(super) const READ_BEFORE: &str =
     "a running kernel may go on seeing what it has read of it before";
 
@@ -279,9 +280,9 @@ impl Make {
         /// What every implementation of WGSL accepts in each of the two address spaces.
         const WGSL: u32 = 8 * 1024;
         match self {
-            // Its compiler turns every access into a tree of branches over all elements: 256 words
-            // take two seconds, 512 twenty, and 1024 were not done after four minutes, which is a
-            // hang to everybody who waits for it.
+            // The compiler of lavapipe turns every access into a tree of branches over all
+            // elements: 256 words take two seconds, 512 twenty, and 1024 were not done after four
+            // minutes, in effect a hang.
             Self::Lavapipe => 2 * 1024,
             // Measured: 64 KiB work; 128 KiB end the *process* ("Local variable exceeds stack size
             // limit").

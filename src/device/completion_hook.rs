@@ -1,4 +1,4 @@
-//! What else happens when a launch has ended, for rooms above this one.
+//! Completion hooks: work of higher modules at the end of a launch.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -17,6 +17,6 @@ pub(crate) trait CompletionHook: Send + Sync {
     fn ended(&self, done: bool);
     /// Waits until what the launch has set off is over; false if `timeout` came first. After [`CompletionHook::ended`].
     fn wait(&self, timeout: Option<Duration>) -> bool;
-    /// Whether what the launch has set off is over; wakes whoever asks when it is.
+    /// Whether everything the launch has set off is over; wakes `waker` at that point.
     fn poll(&self, waker: &Waker) -> bool;
 }

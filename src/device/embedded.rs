@@ -12,7 +12,7 @@ use tombolo_cpu::Api;
 use super::import::{IMPORTED_USAGE, ImportError, ImportLimits};
 use super::window::Window;
 
-/// The backend that wgpu counts the adapter to: none that it knows has it.
+/// The backend of the adapter in wgpu's eyes: none of the known ones has it.
 pub(crate) const BACKEND: wgpu::Backend = wgpu::Backend::Noop;
 
 /// What ranges of host memory are aligned to: whole pages of any system, which is more than the adapter asks for.
@@ -25,8 +25,8 @@ pub(crate) fn instance() -> wgpu::Instance {
     unsafe { wgpu::Instance::from_hal::<Api>(instance) }
 }
 
-/// What a device is opened with that is to import host memory: its buffers are the host's anyway, so that the feature
-/// changes nothing but what [`import_limits`] says.
+/// The requirements for opening a device with host import: buffers are the host's anyway, so the feature changes
+/// nothing beyond [`import_limits`].
 const IMPORTS: wgpu::Features = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
 
 /// Opens a device that imports host memory.
@@ -41,7 +41,7 @@ pub(super) fn open(
     pollster::block_on(adapter.request_device(&descriptor))
 }
 
-/// What a device of the adapter asks of ranges that it is to import.
+/// The adapter's requirements for imported ranges.
 pub(super) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, ImportError> {
     // SAFETY: the hal device is not used: the question is whether it is one of this adapter.
     if unsafe { device.as_hal::<Api>() }.is_none() {

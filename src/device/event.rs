@@ -42,7 +42,7 @@ pub enum WaitError {
     Failed(#[from] Arc<ExecutionError>),
 }
 
-/// A command's end, as a value: wait for it, ask for its status, or `.await` it.
+/// The end of a command, as a value: wait, ask for the status, or `.await`.
 ///
 /// Waiting for an event first submits the batch that its command is in. Events are cheap to clone and
 /// may outlive everything but the device, which they keep alive. An event may be ignored: a failure
@@ -123,8 +123,8 @@ impl Event {
         self.note.as_deref()
     }
 
-    /// Waits for the launch, and tells how many lines that it printed did not fit into
-    /// [`PrintOptions::capacity`](crate::PrintOptions::capacity). 0 for everything that prints nothing.
+    /// Waits for the launch, and returns how many printed lines did not fit into
+    /// [`PrintOptions::capacity`](crate::PrintOptions::capacity). 0 for a launch without prints.
     ///
     /// # Errors
     /// [`WaitError::Failed`] when the device is lost, and the number with it. A launch that fails has printed
@@ -143,8 +143,8 @@ impl Event {
         }
     }
 
-    /// Waits until the command is done, until what it printed is delivered, and until the calls of the host that it
-    /// posted are served where they are served after it. The batch it is in is submitted first.
+    /// Waits until the command is done, its printed lines are delivered, and its posted calls of the host are served,
+    /// where calls are served after a launch. The batch it is in is submitted first.
     ///
     /// # Errors
     /// [`WaitError::Failed`] with the command's own failure, or the loss of the device.
@@ -255,8 +255,7 @@ impl Event {
         }
     }
 
-    /// Waits for the command and returns the time that the device spent on it, over all its
-    /// dispatches.
+    /// Waits for the command and returns the device time of all its dispatches together.
     ///
     /// # Errors
     /// [`ProfilingError`] when the launch was not submitted with
@@ -276,17 +275,16 @@ impl Event {
 }
 
 impl Device {
-    /// Orders what is recorded on this device from now on behind `events`, of any device, and returns the
-    /// device, so that a command can follow: `device.after(&[&upload])?.heap_copy(from, to, len)?`.
+    /// Orders everything recorded on this device from now on behind `events`, of any device, and returns the device, so
+    /// a command can follow: `device.after(&[&upload])?.heap_copy(from, to, len)?`.
     ///
-    /// Events of this device cost nothing, since its queue is in order. No interface of wgpu makes one
-    /// device wait for another: the batches of other devices' events are submitted, all of them first, and
-    /// the calling thread waits until they have ended.
+    /// Events of this device cost nothing, since its queue is in order. No interface of wgpu makes a device wait for
+    /// another: the batches of other devices' events are submitted, all of them first, and the calling thread waits for
+    /// their end.
     ///
     /// # Errors
-    /// [`WaitError::Failed`] with the failure of the first event of another device that has failed; the
-    /// others have ended all the same. Failures of this device's own commands travel with what they have
-    /// written.
+    /// [`WaitError::Failed`] with the failure of the first event of another device that has failed; the others have
+    /// ended all the same. Failures of this device's own commands travel with the memory written by those commands.
     pub fn after(&self, events: &[&Event]) -> Result<&Self, WaitError> {
         let foreign = |event: &&&Event| !Arc::ptr_eq(&event.device, &self.shared);
         for event in events.iter().filter(foreign) {

@@ -1,11 +1,12 @@
 //! The end of the process.
 //!
 //! Threads of the runtime deliver prints, wake futures, or move bytes between devices, and may be the last to let go of
-//! a device, and with it of a driver. When the process ends, drivers take themselves apart, and a thread that is inside
-//! one then, or unloads it, brings the process down: of programs that ended right after they had dropped a device one
-//! in a hundred crashed. So whoever drops a device waits for its threads where possible ([`Worker`]); and each thread passes a
-//! [`ShutdownGuard`] before it touches a device. The end of the process closes that guard first, as soon as all threads
-//! inside have come out. Servers and services have threads of their own, which end where those are stopped or dropped.
+//! a device, and with it of a driver. At the end of the process drivers take themselves apart, and a thread inside a
+//! driver at that time, or unloading one, brings the process down: of programs ending right after a device was dropped,
+//! one in a hundred crashed. So dropping a device waits for the threads of the device where possible ([`Worker`]); and
+//! each thread passes a [`ShutdownGuard`] before touching a device. The end of the process closes that guard first, as
+//! soon as all threads inside have come out. Servers and services have threads of their own, which end where those are
+//! stopped or dropped.
 
 use std::cell::Cell;
 #[cfg(any(unix, test))]
@@ -18,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use super::wait::lock;
 
-/// How long the end of the process waits for those inside. They come out within milliseconds, unless a device is at
-/// work that somebody awaits.
+/// How long the end of the process waits for those inside. Threads come out within milliseconds, unless a device is at
+/// work on an awaited command.
 #[cfg(unix)]
 const MOST: Duration = Duration::from_secs(2);
 
@@ -84,14 +85,14 @@ impl ShutdownGuard {
     }
 }
 
-/// Does what touches a device, or may let go of the last handle of one, on a thread that nobody waits for. Once the
+/// Runs work that touches a device, or may drop the last handle of a device, on a thread without waiters. Once the
 /// process ends it never returns.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     SHUTDOWN.inside(work)
 }
 
-/// How often the guard is watched at most: drivers register what they do at the end when they are first used, and there
-/// are not more of them.
+/// The most times the guard is watched: drivers register their exit handlers at first use, and there are not more
+/// drivers.
 const WATCHES: usize = 32;
 
 /// Has the guard closed when the process ends. To be called when a driver has been used: what was registered last is
@@ -105,7 +106,7 @@ pub(crate) fn watch() {
     }
 }
 
-/// A thread that whoever drops what it works for waits for, so that it is not the last to hold a device.
+/// A thread whose owner waits for the thread's end on drop, so the thread is never the last holder of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Worker(Mutex<Option<JoinHandle<()>>>);
 
@@ -114,7 +115,7 @@ impl Worker {
         *lock(&self.0) = Some(thread);
     }
 
-    /// Waits for it, unless it is this thread itself. It must have been told to end.
+    /// Waits for the thread, except on the thread itself. It must have been told to end.
     ///
     /// Threads that are inside wait for nobody, since two might wait for each other; and behind a closed guard no thread ends.
     pub(crate) fn join(&self) {
@@ -128,7 +129,7 @@ impl Worker {
             && !guard.is_closed.load(Ordering::Acquire)
             && thread.thread().id() != std::thread::current().id()
         {
-            // It says so itself if it panics.
+            // A panicking thread reports the panic.
             let _ = thread.join();
         }
     }

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::OnceLock;
 
-/// A slot for one value of a type that only its user knows.
+/// A slot for a value of a type known only to the user of the slot.
 #[derive(Debug, Default)]
 pub(crate) struct ExtensionSlot(OnceLock<Box<dyn Any + Send + Sync>>);
 

@@ -1,6 +1,7 @@
-//! External dependencies: what a batch waits for before it is submitted. No interface of wgpu lets one device wait for another, so a
-//! batch that needs another device's bytes, or its order, is held back by the host instead: whoever recorded it goes on,
-//! and the batch is submitted by the first who asks for it, or by the thread that has completed its last dependency.
+//! External dependencies: what a batch waits for before it is submitted. No interface of wgpu lets a device wait for
+//! another, so the host holds back a batch that needs another device's bytes or order: the recording thread goes on,
+//! and the batch is submitted by the first thread to ask for the batch, or by the thread completing the last
+//! dependency.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,8 +13,8 @@ use super::submissions::Batch;
 
 /// Something that has to be over before a batch is submitted.
 pub(crate) trait ExternalDependency: Send + Sync {
-    /// Sees to it that it is over, also when it has failed: the failure travels with what depends on it. Never asks for
-    /// a queue, since who calls may hold one. False if `deadline` came first.
+    /// Completes the dependency, also by failure: the failure travels with everything that depends on it. Never asks
+    /// for a queue, since who calls may hold one. False if `deadline` came first.
     fn complete(&self, deadline: Option<Instant>) -> bool;
     /// Whether it is over.
     fn is_complete(&self) -> bool;
@@ -21,7 +22,7 @@ pub(crate) trait ExternalDependency: Send + Sync {
     fn wake(&self, waker: &Waker);
 }
 
-/// A batch that waits for another device may have this many times the commands of one that does not.
+/// A batch waiting for another device may have this many times the commands of a batch without dependencies.
 const MAX_HELD_MULTIPLE: u32 = 16;
 
 /// What the open batch of a queue waits for.
@@ -38,7 +39,7 @@ impl ExternalDependencies {
         self.held = true;
     }
 
-    /// Whether the batch has ever waited, so that nobody else may have thought of submitting it.
+    /// Whether the batch has ever waited, in which case no other thread may have submitted it yet.
     pub(crate) fn has_held(&self) -> bool {
         self.held
     }
@@ -88,7 +89,7 @@ impl DeviceShared {
         self.submissions.drive(&self.queue_raw, batch);
     }
 
-    /// Submits what was recorded, after what it waits for.
+    /// Submits the recorded commands, after their dependencies.
     pub(crate) fn flush(&self) -> Result<(), Arc<ExecutionError>> {
         self.complete_dependencies(None);
         self.queue.lock(self).flush()

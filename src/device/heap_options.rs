@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 /// What a launch, or a transfer on a device, does while another thread has the shared heap
-/// ([`HostAccess`](crate::HostAccess)), and so keeps it from being recorded. Reads and writes of buffers that lie in the heap, and
-/// of the heap itself, have it for as long as they take.
+/// ([`HostAccess`](crate::HostAccess)), and so keeps it from being recorded. Reads and writes of the heap, and of
+/// buffers in the heap, hold the heap for their duration.
 ///
 /// A command of the *same* thread is refused at once in any case
 /// ([`HeapError::HostAccess`](crate::HeapError::HostAccess)): it would wait for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum HostAccessPolicy {
-    /// The calling thread waits until the access has ended. Whoever has it must not wait for this thread meanwhile.
+    /// The calling thread waits until the access has ended. The holder must not wait for this thread meanwhile.
     #[default]
     Wait,
     /// As [`HostAccessPolicy::Wait`], and [`HeapError::Deadline`](crate::HeapError::Deadline) after so long.

@@ -14,10 +14,10 @@
 //!
 //! # What wgpu does not know
 //!
-//! It orders the uses of each buffer, but two buffers over the same pages are two buffers to it:
-//! launches in one submission that reach the same bytes through different imports of one device are
-//! not ordered. Between submissions they are. Devices are not ordered with each other at all; wait
-//! for one before the other is launched, or communicate through atomics.
+//! wgpu orders the uses of each buffer, but two buffers over the same pages count as two: launches
+//! in a single submission that reach the same bytes through different imports of a device are not
+//! ordered. Between submissions they are. Devices are not ordered with each other at all; wait for
+//! one before the other is launched, or communicate through atomics.
 //!
 //! Whether all sides really see each other's writes in such memory is not promised by the extension
 //! alone; [`probe_import`] tries it.
@@ -121,7 +121,7 @@ pub enum ImportError {
     Driver(String),
 }
 
-/// What a device asks of ranges that it imports.
+/// A device's requirements for imported ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImportLimits {
     /// Both ends of a range must be multiples of this, in bytes: a power of two.
@@ -158,7 +158,7 @@ pub(crate) fn request_device(
     pollster::block_on(adapter.request_device(descriptor))
 }
 
-/// What `device` asks of ranges that it is to import, if it can import at all.
+/// The requirements of `device` for imported ranges, if import works at all.
 ///
 /// # Errors
 /// [`ImportError::Backend`] and [`ImportError::Extension`] when it cannot.
@@ -175,8 +175,8 @@ pub(crate) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, Impor
 /// Makes a buffer of `device` out of the memory of `range`, which must be committed. Nothing is
 /// copied, and what the memory holds stays. Its usages are [`IMPORTED_USAGE`].
 ///
-/// The pages stay committed at least until the buffer and all that refers to it are gone and the
-/// device has finished what uses it.
+/// The pages stay committed at least until the buffer and all references to the buffer are gone and
+/// the device has finished using the pages.
 ///
 /// # Errors
 /// [`ImportError`], which says what to do instead.

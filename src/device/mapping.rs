@@ -1,9 +1,9 @@
 //! Memory on its way to the host: mapping of copies that a batch leaves behind.
 //!
-//! wgpu tells by a callback that memory is mapped. The callback may be late, on a thread that another callback keeps
-//! busy, perhaps this very one further up; and wgpu drops it when a callback before it has panicked. That memory *is*
-//! mapped shows as well when it is asked for: wgpu maps under its lock, in the first poll behind the end of the batch. So
-//! a callback wakes, and nothing depends on it.
+//! wgpu tells by a callback that memory is mapped. The callback may be late, on a thread kept busy by another callback,
+//! perhaps this very thread further up; and wgpu drops the callback after a panic in an earlier one. A question for the
+//! memory also shows that the memory *is* mapped: wgpu maps under its lock, in the first poll behind the end of the
+//! batch. So a callback wakes, and nothing depends on it.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
@@ -46,7 +46,7 @@ pub(crate) enum Mapped {
 }
 
 impl Mapping {
-    /// Asks for `range` of `buffer`, after whatever was submitted that uses it.
+    /// Asks for `range` of `buffer`, after every submission using the buffer.
     pub(crate) fn begin(device: &wgpu::Device, buffer: &wgpu::Buffer, range: Range<u64>) -> Self {
         let (reported, callback) = (Arc::<Report>::default(), Arc::new(()));
         let (report, alive) = (Arc::clone(&reported), Arc::downgrade(&callback));

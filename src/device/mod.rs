@@ -1,6 +1,6 @@
-//! The device room: what a device is and can do, its in-order queue, its events, and how failures
-//! after submission travel. wgpu is used as it is; wgpu-hal only in [`live`], to obtain memory that
-//! host and kernels see at the same time.
+//! Devices: abilities, the in-order queue, events, and the propagation of failures after
+//! submission. wgpu is used as published; wgpu-hal only in [`live`], to obtain memory visible to
+//! host and kernels at the same time.
 
 pub(crate) mod aspect;
 pub(crate) mod call_status;
@@ -62,12 +62,11 @@ use status::StatusPool;
 use submissions::Submissions;
 use wait::{LostFlag, Waiter};
 
-/// A compute device: one wgpu device with its queue, what it can do, and the caches that belong to it.
+/// A compute device: a wgpu device with its queue, its abilities, and its caches.
 ///
-/// Cloning is cheap and gives another handle to the same device. Commands go to one in-order queue:
-/// they are recorded into an open *batch* and submitted together when somebody waits, when
-/// [`Device::flush`] is called, or when [`DeviceOptions::max_batch`] commands have gathered. A device
-/// may be used from any number of threads.
+/// Cloning is cheap and gives another handle to the same device. Commands go to an in-order queue: commands are
+/// recorded into an open *batch*, and submitted together on a wait, on [`Device::flush`], or after
+/// [`DeviceOptions::max_batch`] commands. A device may be used from any number of threads.
 #[derive(Clone)]
 pub struct Device {
     pub(crate) shared: Arc<DeviceShared>,
@@ -122,7 +121,7 @@ pub(crate) fn unique_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Runs `work` and returns with it the first wgpu error that it raised, of any kind.
+/// Runs `work` and returns with the result the first wgpu error raised by `work`, of any kind.
 ///
 /// wgpu reports errors to the innermost scope of the calling thread; without one they would reach the
 /// device's handler, which by default ends the process.
@@ -199,12 +198,12 @@ impl Drop for DeviceShared {
     fn drop(&mut self) {
         #[cfg(test)]
         hooks::reach(hooks::Point::DeviceDropped(self.id));
-        // What was recorded and never waited for still has its effect on buffers that were exported, and on
-        // the shared heap.
+        // Commands recorded and never waited for still have their effect on exported buffers, and on the shared heap.
         let _ended = self.queue_end.approach();
         let _ = self.flush();
         self.end_prints();
-        // Whoever drops the last handle of the queue waits, as wgpu has it: that is not to be somebody who only asks.
+        // Dropping the last handle of the queue waits, by wgpu's design: a thread that only asks must not be the last
+        // holder.
         self.submissions.release_queue();
         if let Some(cache) = &self.pipeline_cache
             && let Err(error) = cache.save()
@@ -233,17 +232,17 @@ impl Device {
     /// The wgpu device, for everything that tombolo does not do. Call [`Device::flush`] before
     /// submitting own work that depends on commands recorded here.
     ///
-    /// Callbacks that wgpu is given run inside whatever call polls or submits next, those of the runtime included, on the
-    /// thread that has made it. They may record, launch and flush; what the call around them has in hand is refused with
-    /// [`ExecutionError::InCallback`]. One should not wait for other threads that use the device. A panic in one is logged,
-    /// and goes no further than the call that has run it. Poll with `PollType::Poll`: wgpu's own `PollType::Wait` panics in
-    /// a race with other polls and submissions, which the runtime makes.
+    /// Callbacks given to wgpu run inside the next call that polls or submits, calls of the runtime included, on the
+    /// calling thread. Callbacks may record, launch and flush; resources held by the surrounding call are refused with
+    /// [`ExecutionError::InCallback`]. One should not wait for other threads that use the device. A panic in a callback
+    /// is logged, and goes no further than the call running the callback. Poll with `PollType::Poll`: wgpu's own
+    /// `PollType::Wait` panics in a race with other polls and submissions, which the runtime makes.
     pub fn raw(&self) -> &wgpu::Device {
         &self.shared.raw
     }
 
-    /// The wgpu queue. Commands that were recorded here but not yet flushed come after what is
-    /// submitted to it directly. A [`PersistentKernel`](crate::PersistentKernel) makes room once, when this is called.
+    /// The wgpu queue. Commands recorded here but not yet flushed come after commands submitted directly to the wgpu
+    /// queue. A [`PersistentKernel`](crate::PersistentKernel) makes room once, when this is called.
     pub fn raw_queue(&self) -> &wgpu::Queue {
         self.shared.residents.submitting();
         &self.shared.queue_raw

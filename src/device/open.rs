@@ -24,42 +24,41 @@ use crate::print::PrintOptions;
 pub struct DeviceOptions {
     /// Name for the device in graphics debuggers and logs.
     pub label: Option<String>,
-    /// Measure what the adapter really does with tiny kernels before the device is used (default: yes
-    /// for devices that are opened, no for devices that are adopted). Without it everything that only
-    /// measurement can show counts as absent, and loops are guarded.
+    /// Measure the adapter's real abilities with tiny kernels before the device is used (default: yes for opened
+    /// devices, no for adopted ones). Without it everything that only measurement can show counts as absent, and loops
+    /// are guarded.
     pub probe: Option<bool>,
     /// The longest time that probing may take (default: 2 s). Reached, the rest counts as absent.
     pub probe_deadline: Duration,
     /// Use live host memory where the probe found it (default: yes). `false` forces every capability
     /// down to the tier it has on strict WebGPU.
     pub live_memory: bool,
-    /// Open the device so that it can use the host's memory in place, where its driver can
-    /// ([`Aspect::HostImport`]; default: yes). `false` forces shared memory down to what the device
-    /// has of its own: memory that it maps for good where it has live memory, and else a copy. See
+    /// Open the device for use of the host's memory in place, where the driver can
+    /// ([`Aspect::HostImport`]; default: yes). `false` forces shared memory down to the device's
+    /// own means: memory mapped for good where the device has live memory, and else a copy. See
     /// [`SharedHeap::tier`](crate::SharedHeap::tier).
     pub import_host_memory: bool,
-    /// Commands gathered in one submission before it is sent by itself (default: 1,024; at least 1).
+    /// Commands gathered in a submission before the submission is sent without a wait (default: 1,024; at least 1).
     pub max_batch: u32,
-    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe what they
-    /// find there: a file is used only as this crate has written it (it carries a checksum), but whoever may write to the
-    /// folder may write that, too. So give a folder that only trusted programs write to; on Unix a file that everybody may
-    /// write is left alone.
+    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the
+    /// file: only a file written by this crate is used (a checksum shows that), but anyone with write access to the
+    /// folder may write such a file, too. So give a folder that only trusted programs write to; on Unix a file that
+    /// everybody may write is left alone.
     pub pipeline_cache: Option<PathBuf>,
-    /// Bytes of private arrays that one invocation may have (default: what is known to be safe on the
-    /// adapter, see [`Capabilities::private_memory_bytes`]).
+    /// Bytes of private arrays per invocation (default: the size known to be safe on the adapter, see
+    /// [`Capabilities::private_memory_bytes`]).
     pub private_memory_bytes: Option<u32>,
-    /// Bytes that one storage binding may have (default: what the adapter allows). A smaller number shows
-    /// how a program fares on a smaller adapter: buffers bound at once are no longer than this, nor are the
-    /// segments in which kernels reach shared memory and memory of the device ([`Device::malloc`]): the
-    /// largest power of two in it. More than the adapter allows is what the adapter allows; less than 1 MiB
-    /// is 1 MiB. The shared heap keeps its allocations within segments of less than 128 MiB only if the
-    /// device is opened before the first of them.
+    /// Bytes of a single storage binding at most (default: the adapter's limit). A smaller number shows how a program
+    /// fares on a smaller adapter: buffers bound at once are no longer than this, nor are the segments in which kernels
+    /// reach shared memory and memory of the device ([`Device::malloc`]): the largest power of two in it. More than the
+    /// adapter allows is what the adapter allows; less than 1 MiB is 1 MiB. The shared heap keeps its allocations
+    /// within segments of less than 128 MiB only if the device is opened before the first of them.
     pub storage_binding_bytes: Option<u64>,
     /// Whether host and device share all memory (default: what the adapter's kind says, see
     /// [`Capabilities::unified_memory`]). `false` gives the device memory of its own behind
     /// [`Device::malloc`].
     pub unified_memory: Option<bool>,
-    /// Bytes that kernels of the device can have in memory at once (default: what its interface says, see
+    /// Bytes of memory that kernels of the device can reach at once (default: the interface's report, see
     /// [`Capabilities::working_set_bytes`]). The context's heap is sized by it.
     pub working_set_bytes: Option<u64>,
     /// Bytes of the device's memory that buffers of the context ([`Buffer`](crate::Buffer)) may have together (default:
@@ -72,21 +71,21 @@ pub struct DeviceOptions {
     /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
     /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.
     pub checked_pointers: bool,
-    /// What pointers are tested for, where they are tested: with it (default: without), that the whole value lies in one live
-    /// allocation, and an index behind a pointer within the allocation; so pointers to freed memory are found, those past
-    /// an end, and those between allocations. It costs a load for each pointer, a quarter of the heap's bytes on the host,
-    /// and as much on the device; and storage bindings, one for each segment of the heap and one for the device's own memory,
-    /// so that a kernel may need more than the device has ([`KernelError::Limit`](crate::KernelError::Limit)). Memory that a
-    /// host function allocates and hands to the kernel that called it may be found freed, if other memory was freed there
-    /// before the launch. Not every driver bears with it: lavapipe of Mesa 22.3 crashes in its own code on a kernel with
-    /// variables in two bind groups. Without it, that the value lies in what the heap has grown to.
+    /// The tests of checked pointers: with this option (default: without), for a whole value inside a live allocation,
+    /// and an index inside that allocation; so pointers to freed memory are found, as are pointers past an end and
+    /// between allocations. The price is a load for each pointer, a quarter of the heap's bytes on the host, and as
+    /// much on the device; and storage bindings, one for each segment of the heap and one for the device's own memory,
+    /// so a kernel may need more than the device has ([`KernelError::Limit`](crate::KernelError::Limit)). Memory
+    /// allocated by a host function for the calling kernel may be found freed, if other memory was freed at the same
+    /// place before the launch. Not every driver bears with it: lavapipe of Mesa 22.3 crashes in its own code on a
+    /// kernel with variables in two bind groups. Without the option, pointers are tested for the bounds of the grown
+    /// heap.
     pub checked_allocations: bool,
     /// When loops are guarded against adapters that end them silently.
     pub loop_guard: LoopGuardPolicy,
     /// Where and how kernels print, for launches that do not say it themselves.
     pub print: PrintOptions,
-    /// Features to ask for beyond those that the runtime asks for by itself; opening fails where the
-    /// adapter lacks one.
+    /// Features to ask for in addition to the runtime's own; opening fails where the adapter lacks a feature.
     pub features: wgpu::Features,
 }
 
@@ -204,8 +203,8 @@ pub enum DeviceError {
     },
 }
 
-/// The features that the runtime asks for by itself, where the adapter has them. Experimental ones are
-/// left out, and so is `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.
+/// The features the runtime asks for, where the adapter has them. Experimental ones are left out, and so is
+/// `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.
 fn wanted_features() -> wgpu::Features {
     use wgpu::Features as F;
     F::TIMESTAMP_QUERY
@@ -269,7 +268,7 @@ pub(crate) fn open(
     let lost = Arc::new(LostFlag::default());
     let flag = Arc::clone(&lost);
     raw.set_device_lost_callback(move |reason, message| match reason {
-        // Nobody is left to tell when that is because its last handle was dropped.
+        // After the drop of the last handle there is no listener left.
         wgpu::DeviceLostReason::Destroyed => flag.raise("it was destroyed"),
         wgpu::DeviceLostReason::Unknown => flag.raise(message),
     });

@@ -1,9 +1,9 @@
-//! Failure as data: how a launch that went wrong *after* it was submitted tells its event and every
-//! reader of what it would have written.
+//! Failure as data: how a launch that went wrong *after* submission reports to its event and to
+//! every reader of its results.
 //!
-//! A launch that can fail owns an [`Outcome`]. The buffers it writes remember that outcome until they
-//! are overwritten, and a launch that reads such a buffer inherits it. Once the batch has completed,
-//! the outcome is resolved from the status record that the kernel left behind.
+//! A launch that can fail owns an [`Outcome`]. The buffers written by the launch remember that outcome until
+//! overwritten, and a launch that reads such a buffer inherits the outcome. Once the batch has completed, the outcome
+//! is resolved from the status record that the kernel left behind.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -11,8 +11,8 @@ use super::{CallStatus, DeviceShared};
 
 /// Why a launch failed after it had been submitted.
 ///
-/// It is the error of the launch's [`Event`](crate::Event), and of every read of a buffer that the
-/// launch would have written, until that buffer is overwritten.
+/// The error appears in the launch's [`Event`](crate::Event), and in every read of a buffer written
+/// by the launch, until that buffer is overwritten.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecutionError {
@@ -55,8 +55,8 @@ pub enum ExecutionError {
         reason: &'static str,
         /// The pointer's 64 bits.
         address: u64,
-        /// What lies there, or lay: the end of which allocation, or one that was freed, and where in the program. Empty
-        /// where the kernel does not ask what is allocated
+        /// The allocation at that place, now or before: past which end, or which freed allocation, and where in the
+        /// program. Empty where the kernel does not ask what is allocated
         /// ([`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
         found: std::sync::Arc<String>,
         /// The type that it was taken to point to.
@@ -117,7 +117,7 @@ pub enum ExecutionError {
         /// wgpu's own words.
         message: String,
     },
-    /// A callback that the program gave to wgpu asks for what the call of the runtime that runs it has in hand.
+    /// A callback of the program, given to wgpu, asks for a resource held by the runtime's call around it.
     #[error(
         "{what} inside a callback of wgpu that a call of the runtime runs, which has in hand what that needs: do it when \
          the callback has returned, or on another thread"
@@ -134,7 +134,7 @@ pub enum ExecutionError {
     },
 }
 
-/// What one launch, or one transfer between devices, has left behind.
+/// The outcome of a launch, or of a transfer between devices.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     kernel: Arc<str>,
@@ -143,7 +143,7 @@ pub(crate) struct Outcome {
     /// With what it inherits; known once both are.
     verdict: OnceLock<Result<(), Arc<ExecutionError>>>,
     inherits: Vec<Arc<Outcome>>,
-    /// The device that settles what is inherited, where that is another one than the launch's.
+    /// The device that settles inherited outcomes, where different from the launch's device.
     foreign: Option<Weak<DeviceShared>>,
 }
 
@@ -172,8 +172,8 @@ impl Outcome {
         })
     }
 
-    /// Settles the outcome with what the launch itself reported; failures of its inputs win, since
-    /// they came first. Settling twice keeps the first verdict.
+    /// Settles the outcome with the launch's own report; failures of its inputs win, since inputs
+    /// come first. Settling twice keeps the first verdict.
     pub(crate) fn settle(&self, own: Result<(), ExecutionError>) {
         let _ = self.own.set(own.map_err(Arc::new));
         // Inputs from another device may not be settled yet: whoever settles here holds a queue, and must not ask for
@@ -215,7 +215,7 @@ impl Outcome {
         })
     }
 
-    /// Has the devices settle what this depends on and they know the end of. No queue may be held.
+    /// Has the devices settle all dependencies whose end is known. No queue may be held.
     pub(crate) fn resolve(&self) {
         if self.verdict().is_some() {
             return;
@@ -228,7 +228,8 @@ impl Outcome {
         }
     }
 
-    /// Whether the launch or the transfer itself has failed, whatever it inherits; `None` while that is not known.
+    /// Whether the launch or the transfer itself has failed, regardless of inherited failures; `None` while that is not
+    /// known.
     pub(crate) fn went_wrong(&self) -> Option<bool> {
         self.own.get().map(Result::is_err)
     }
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn what_depends_on_something_unknown_is_unknown_itself() {
         let input = Outcome::new("input".into(), Vec::new());
-        // As a transfer's: it was made, and what it moved is not known yet.
+        // As a transfer's: the transfer was made, and the outcome of the bytes is not known yet.
         let moved = Outcome::new("moved".into(), vec![Arc::clone(&input)]);
         moved.settle(Ok(()));
         let last = Outcome::new("last".into(), vec![moved]);
@@ -380,8 +381,8 @@ mod tests {
     }
 
     proptest! {
-        /// The model is a plain array: for each byte the set of launches that wrote it since it was
-        /// last overwritten.
+        /// The model is a plain array: for each byte the set of launches since the last overwriting
+        /// of the byte.
         #[test]
         fn taint_agrees_with_a_byte_map(ops in prop::collection::vec((any::<bool>(), 0u64..40, 0u64..40), 1..40)) {
             let mut taint = Taint::default();

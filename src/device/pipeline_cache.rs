@@ -1,10 +1,10 @@
 //! The pipeline cache on disk, where wgpu has one (Vulkan): compiled pipelines survive the process.
 //!
-//! Drivers take what they are given for what they have written: wgpu checks the header of the data, and not the rest. A file
-//! therefore carries a checksum of its contents and of the adapter's key, which the runtime compares before wgpu sees a byte:
-//! a file that is cut short, damaged, of another adapter, or no cache at all starts an empty cache. The checksum is no
-//! signature. That nobody writes to the folder who must not is the program's concern, as the option says; a file that
-//! everybody may write is not read.
+//! Drivers take the given data for their own: wgpu checks the header of the data, and not the rest. A file therefore
+//! carries a checksum of its contents and of the adapter's key, which the runtime compares before wgpu sees a byte: a
+//! file that is cut short, damaged, of another adapter, or no cache at all starts an empty cache. The checksum is no
+//! signature. Write access to the folder is the program's concern, as the option's doc says; a file writable by
+//! everybody is not read.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hasher};
@@ -77,7 +77,7 @@ fn seal(key: &str, data: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The data in a file, if it is one that was written for this adapter, and whole.
+/// The data in a file, if whole and written for this adapter.
 fn unseal<'f>(key: &str, file: &'f [u8]) -> Option<&'f [u8]> {
     let (header, data) = file.split_at_checked(HEADER)?;
     let (magic, numbers) = header.split_at(MAGIC.len());
@@ -149,7 +149,7 @@ impl DiskCache {
         })
     }
 
-    /// Writes the cache beside its file and moves it there, so that no reader sees half of it.
+    /// Writes the cache beside its file and moves the new file there: no reader sees half a file.
     pub(crate) fn save(&self) -> Result<PathBuf, PipelineCacheError> {
         let Some(data) = self.cache.get_data() else {
             return Ok(self.path.clone());

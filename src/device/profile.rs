@@ -1,9 +1,9 @@
 //! GPU time of launches: each profiled launch runs in a compute pass of its own, between two
 //! timestamps at the pass's boundaries (the only place where every adapter with timestamps has them).
 //!
-//! lavapipe hands a timestamp to the threads that draw, which take it when something has them catch up: perhaps a
-//! barrier behind the first dispatch, whose time is missing then. The next timestamp makes it wait for them. So there the
-//! launch lies between two passes of nothing, each between two timestamps, the first of which counts.
+//! lavapipe hands a timestamp to the drawing threads, which take the time when something has them catch up: perhaps a
+//! barrier behind the first dispatch, whose time is missing then. The next timestamp makes it wait for them. So there
+//! the launch lies between two passes of nothing, each between two timestamps, the first of which counts.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub enum ProfilingError {
     Unreadable,
 }
 
-/// The timestamps of one set of queries, on their way to the host: where they will be, once their batch is closed.
+/// The timestamps of a set of queries, on their way to the host: the place where the batch will put them when closed.
 type Ticks = OnceLock<Mirror>;
 
 /// One set of queries, filled by at most one batch at a time.
@@ -62,7 +62,7 @@ impl TimingSlot {
         (!self.between).then(|| self.writes(self.first, self.first + 1))
     }
 
-    /// Records the beginning of the launch in a pass of its own, where it needs one.
+    /// Records the beginning of the launch in a separate pass, where needed.
     pub(crate) fn begin(&self, encoder: &mut wgpu::CommandEncoder) {
         self.mark(self.first, encoder);
     }

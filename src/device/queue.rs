@@ -1,8 +1,8 @@
 //! The in-order queue: commands are recorded into one open batch, and a batch is one submission.
 //!
-//! Consecutive launches share one compute pass, so that a batch of launches costs what the same
-//! dispatches cost in raw wgpu; state that is already bound is not bound again. Small uniform values
-//! of a batch are gathered on the host and written with a single copy when the batch is submitted.
+//! Consecutive launches share a compute pass: a batch of launches costs as much as the same dispatches in raw wgpu, and
+//! state already bound is not bound again. Small uniform values of a batch are gathered on the host and written with a
+//! single copy when the batch is submitted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use settle::Unsettled;
 /// Turns a status record into the verdict of its launch.
 pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
 
-/// What to read when the launch is done, and what it means.
+/// The record to read after the launch, and its meaning.
 pub(crate) struct Watch {
     pub(crate) record: u32,
     pub(crate) decode: Decoder,
@@ -122,7 +122,8 @@ impl Recorder<'_> {
         Arc::clone(&self.state.batch)
     }
 
-    /// Whether something was recorded that wgpu may not have yet, so that its own writes would overtake it.
+    /// Whether a recorded command may not have reached wgpu yet, in which case wgpu's own writes would overtake the
+    /// command.
     pub(crate) fn has_commands(&self) -> bool {
         self.state.commands > 0 || self.device.submissions.last_in_line().is_some()
     }
@@ -319,9 +320,10 @@ impl Recorder<'_> {
         }
     }
 
-    /// Submits the open batch, if it has commands, after what it waits for: others are better asked to complete the dependencies
-    /// before they take the queue ([`DeviceShared::complete_dependencies`]). Lets go of the queue meanwhile: wgpu runs callbacks of
-    /// the program while it submits. Inside a callback that a submission runs, the batch is submitted at once, too.
+    /// Submits the open batch, if there are commands, after its dependencies: other dependencies are better completed
+    /// before a thread takes the queue ([`DeviceShared::complete_dependencies`]). Lets go of the queue meanwhile: wgpu
+    /// runs callbacks of the program while it submits. Inside a callback that a submission runs, the batch is submitted
+    /// at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
         loop {
             let pending = self.state.dependencies.pending().to_vec();

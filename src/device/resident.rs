@@ -1,8 +1,8 @@
-//! Kernels that stay on a device: whoever wants the queue asks them to make room.
+//! Kernels that stay on a device: a thread needing the queue asks resident kernels to make room.
 //!
 //! The queue is in order, so that nothing else runs while a resident kernel does. Before a batch is submitted, every
-//! resident is asked to end; it is launched again behind the batch. The relay that launches it is in a room above this
-//! one.
+//! resident is asked to end; it is launched again behind the batch. The relay that launches a resident is in a module
+//! above this one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,8 @@ thread_local! {
     static RELAY: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Says that what this thread submits is the resident of that number itself, which is not to be asked to end for it.
+/// Marks this thread's submission as the resident of that number itself, which must not be asked to end for its own
+/// submission.
 pub(crate) fn as_relay(id: u64) {
     RELAY.set(id);
 }

@@ -1,8 +1,8 @@
 //! Status records: the few words that a kernel leaves behind to say how it ended.
 //!
-//! Each launch that can fail gets one record, bound to its kernel at a dynamic offset. Where the
-//! device has live memory the host reads the record where the kernel wrote it; elsewhere the batch
-//! copies the records it used into a buffer that is mapped when the batch is done.
+//! Each launch that can fail gets a record, bound to its kernel at a dynamic offset. Where the
+//! device has live memory the host reads the record in place; elsewhere the batch copies its
+//! records into a buffer, mapped when the batch is done.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,7 +36,7 @@ enum Memory {
     Mirrored(wgpu::Buffer),
 }
 
-/// What the kernels of one batch wrote, once it can be read.
+/// The records written by the kernels of a batch, once readable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Mirror(Arc<Mutex<Copied>>);
 

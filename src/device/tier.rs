@@ -1,8 +1,8 @@
 //! In which form each capability of the runtime works on a device, and why.
 //!
-//! A capability either works in one form or not at all, or it has a ladder of forms; which rung a
-//! device stands on follows from its [`Capabilities`]. What this version of the runtime does not have
-//! yet is listed too, marked as planned: the device decides about it already now.
+//! A capability either works in a single form or not at all, or has a ladder of forms; the device's rung follows from
+//! its [`Capabilities`]. Capabilities missing from this version of the runtime are listed too, marked as planned: the
+//! device decides about their tier already.
 
 use std::fmt;
 
@@ -59,8 +59,8 @@ impl Capability {
         Capability::PersistentKernels,
     ];
 
-    /// Whether this version of the runtime has the capability at all. What it has not yet is
-    /// listed nevertheless, because the device decides already now in which tier it will run.
+    /// Whether this version of the runtime has the capability at all. Missing capabilities are
+    /// listed nevertheless, because the device already decides the tier of each.
     pub const fn available(self) -> bool {
         match self {
             Self::Launches
@@ -153,7 +153,7 @@ impl fmt::Display for Tier {
 pub struct TierReport {
     /// What was asked about.
     pub capability: Capability,
-    /// The form in which it works, or will work once this runtime has it.
+    /// The form in which the capability works, or will work once this runtime has it.
     pub tier: Tier,
     /// Whether this version of the runtime has it. If not, nothing of it can be used yet.
     pub available: bool,
@@ -176,8 +176,8 @@ impl fmt::Display for TierReport {
 }
 
 impl Capabilities {
-    /// In which form `capability` works on this device, whether this version of the runtime has it,
-    /// and why.
+    /// The form of `capability` on this device, whether this version of the runtime has the
+    /// capability, and the reason for the form.
     pub fn tier(&self, capability: Capability) -> TierReport {
         let (tier, why) = match capability {
             Capability::Launches => self.launches(),

@@ -50,9 +50,9 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> 
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The thread that makes futures progress: wgpu completes nothing unless somebody polls it.
+/// The thread that makes futures progress: wgpu completes nothing without a poll.
 ///
-/// It is started by the first future that has to wait, and ends with its device.
+/// The first waiting future starts the thread, which ends with its device.
 #[derive(Default)]
 pub(crate) struct Waiter {
     sender: OnceLock<Mutex<Sender<Request>>>,

@@ -1,13 +1,13 @@
 //! The window: a span of host address space in which all shared memory of a context lies.
 //!
-//! Its base is a multiple of 4 GiB and it is at most 4 GiB long, so that the low word of an address
-//! *is* the byte offset in the window: a kernel that follows a pointer subtracts nothing. The span
-//! is reserved at once, and only that makes growth possible without moving anything. Pages are
+//! The base is a multiple of 4 GiB and the length at most 4 GiB, so the low word of an address *is*
+//! the byte offset in the window: a kernel following a pointer subtracts nothing. The span is
+//! reserved at once, and only that makes growth possible without moving anything. Pages are
 //! *committed* when memory is needed and given back when it is not; a reserved page costs nothing.
 //!
 //! Devices use the same pages through [`import`](super::import). Such a use, like any other that
-//! must not lose its memory, holds a [`Pinned`] range: pages that are pinned cannot be given back,
-//! and the window outlives them.
+//! must not lose its memory, holds a [`Pinned`] range: pinned pages cannot be given back, and the
+//! window outlives them.
 
 // Mapping memory is done by the operating system, and what it maps is reached through pointers.
 #![allow(unsafe_code)]
@@ -189,8 +189,8 @@ impl Window {
         (offset < self.size).then_some(offset)
     }
 
-    /// Gives the pages of `range` memory that is readable, writable and zero. Pages that have memory
-    /// already keep it and its contents.
+    /// Gives the pages of `range` memory that is readable, writable and zero. Pages with memory already keep their
+    /// memory and contents.
     pub(crate) fn commit(&self, range: Range<u64>) -> Result<(), WindowError> {
         self.check(&range)?;
         let mut state = self.lock();
@@ -219,8 +219,8 @@ impl Window {
     /// Gives the memory of `range` back; its addresses stay reserved. Pages without memory may be
     /// among them.
     ///
-    /// Pointers into the range must not be used from here on: who dereferences one must pin its
-    /// range, or know by other means that nobody calls this.
+    /// Pointers into the range must not be used from here on: code dereferencing such a pointer
+    /// must pin its range, or know by other means that no thread makes this call.
     pub(crate) fn decommit(&self, range: Range<u64>) -> Result<(), WindowError> {
         self.check(&range)?;
         let mut state = self.lock();

@@ -36,7 +36,7 @@ pub(crate) struct Placed {
     pub address: Ptr<u8>,
     pub bytes: u64,
     taint: Mutex<Taint>,
-    /// Somebody has its address, so that any kernel that follows pointers may write it.
+    /// The address was taken, so any kernel following pointers may write the variable.
     escaped: AtomicBool,
 }
 
@@ -173,7 +173,7 @@ fn initialise(
 ) -> Result<(), HeapError> {
     const WHAT: &str = "initialising a device global";
     let contents = initial.map_or(Contents::Zeros, Contents::Bytes);
-    // All of its last word: what a kernel reads behind a value of two bytes belongs to nobody.
+    // All of its last word: the bytes a kernel reads behind a value of two bytes are unused.
     let bytes = match contents {
         Contents::Zeros => placed.bytes.next_multiple_of(4),
         Contents::Bytes(_) => placed.bytes,

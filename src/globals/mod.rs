@@ -1,8 +1,8 @@
 //! Device globals: named variables that live on a device, after `sycl_ext_oneapi_device_global`.
 //!
 //! In WGSL a device global is a storage variable without `@group` and `@binding`. In Rust it is a [`DeviceGlobal`] of
-//! the same name, usually a `static`. There is one instance for each device, shared by every kernel that names it,
-//! zero at first, and alive as long as the device.
+//! the same name, usually a `static`. Each device has an instance, shared by every kernel naming the variable, zero at
+//! first, and alive as long as the device.
 //!
 //! - `memory`: the instances of a device;
 //! - `transfer`: copies, untyped;
@@ -105,9 +105,9 @@ impl HostWrites for host_access::ReadWrite {}
 
 /// A variable of the name `name` on every device: the Rust side of a WGSL storage variable without a binding.
 ///
-/// It is a constant that owns nothing, so that it may be a `static`. `T` is the whole variable: a scalar, an array
-/// (`[u32; 256]`), a structure as WGSL lays it out. Properties are chosen when it is declared; those that decide what
-/// the host may do are a part of the type, so that the compiler refuses the rest.
+/// A device global is a constant that owns nothing, and so may be a `static`. `T` is the whole variable: a scalar, an
+/// array (`[u32; 256]`), a structure as WGSL lays it out. Properties are chosen in the declaration; properties about
+/// the host's access are a part of the type, and the compiler refuses other accesses.
 ///
 /// ```no_run
 /// use tombolo::{Constants, Context, DeviceGlobal, Program};
@@ -136,7 +136,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// fn set(device: &tombolo::Device) { let _ = TOTAL.on(device).write(&7); }
 /// ```
 ///
-/// one that it may only write cannot be read:
+/// a write-only global cannot be read:
 ///
 /// ```compile_fail,E0599
 /// use tombolo::{DeviceGlobal, host_access::Write};
@@ -179,8 +179,8 @@ impl HostWrites for host_access::ReadWrite {}
 ///
 /// With image scope each *module* has its own instance on each device. Programs of equal name, text and prefix are the
 /// same module, whatever the values of their constants. The instance goes when the last kernel of the module does,
-/// those in the cache ([`Device::trim_caches`]) included. While no kernel names the variable its value is kept on the
-/// host, and becomes that of the first module that does. In more than one module, the host's commands are
+/// those in the cache ([`Device::trim_caches`]) included. Until a kernel names the variable its value is kept on the
+/// host, and then becomes that of the first such module. In more than one module, the host's commands are
 /// [`GlobalError::SeveralModules`].
 pub struct DeviceGlobal<T: 'static, A = host_access::ReadWrite, S = scope::PerDevice> {
     name: &'static str,
@@ -191,7 +191,7 @@ pub struct DeviceGlobal<T: 'static, A = host_access::ReadWrite, S = scope::PerDe
 }
 
 impl<T> DeviceGlobal<T> {
-    /// The variable of that name: with its program's prefix, if the program has one.
+    /// The variable of that name: with its program's prefix, if any.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -254,15 +254,15 @@ impl<T, A, S> DeviceGlobal<T, A, S> {
         self
     }
 
-    /// Accepted for programs that come from SYCL, and without effect: the control and status registers of which it
-    /// speaks are those of FPGAs.
+    /// Accepted for programs that come from SYCL, and without effect: the property is about control and status
+    /// registers of FPGAs.
     #[must_use]
     pub const fn implement_in_csr(self, _yes: bool) -> Self {
         self
     }
 
-    /// How `T`, or the structure that it is an array of, lies in memory: compared, field by field, with what programs
-    /// declare. Without it only sizes are compared.
+    /// The layout of `T`, or of the structure in an array `T`: compared, field by field, with the declarations of
+    /// programs. Without it only sizes are compared.
     #[must_use]
     pub const fn layout(mut self, layout: &'static RustLayout) -> Self {
         self.layout = Some(layout);
@@ -276,8 +276,8 @@ impl<T, A, S> DeviceGlobal<T, A, S> {
 }
 
 impl<T: HostShareable> DeviceGlobal<T> {
-    /// As [`DeviceGlobal::new`], for a structure that [`shared!`](crate::shared) declared: its layout is compared with
-    /// what programs declare.
+    /// As [`DeviceGlobal::new`], for a structure declared by [`shared!`](crate::shared): the layout is compared with
+    /// the declarations of programs.
     pub const fn of_struct(name: &'static str) -> Self {
         Self::new(name).layout(&T::LAYOUT)
     }
@@ -348,13 +348,13 @@ impl Device {
         memory::initialise_all(&self.shared, InitMode::Reprogram)
     }
 
-    /// The device globals that are known by name to this device's context, in the order of their names.
+    /// The device globals known by name to this device's context, in the order of their names.
     pub fn globals(&self) -> Vec<GlobalDescription> {
         named::describe(&self.shared)
     }
 
-    /// The device global of that name, without its type: what its declaration in Rust, if there is one, does not allow
-    /// is a typed error.
+    /// The device global of that name, without its type: accesses against its declaration in Rust, if any, are typed
+    /// errors.
     ///
     /// # Errors
     /// [`GlobalError::Unknown`] where no kernel and no declaration has named it yet.

@@ -17,7 +17,7 @@ use crate::kernel::{GlobalAccess, GlobalScope, InitMode, TypeLayout};
 pub struct GlobalDescription {
     /// Its name, with its program's prefix.
     pub name: String,
-    /// Its type: as WGSL writes it, once a kernel names it, and as Rust does before.
+    /// The type: in WGSL's spelling, once a kernel names the variable, and in Rust's before.
     pub type_name: String,
     /// Its layout, once a kernel names it.
     pub layout: Option<TypeLayout>,

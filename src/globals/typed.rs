@@ -13,7 +13,7 @@ use crate::device::{Device, DeviceShared, Event};
 use crate::memory::places::{Place, needed_of_target};
 use crate::memory::{DeviceBuffer, MemoryError, Ptr, ReadBack};
 
-/// A device global on one device, from [`DeviceGlobal::on`], with the events that its next commands wait for.
+/// A device global on a device, from [`DeviceGlobal::on`], with the events its next commands wait for.
 ///
 /// Commands go into the device's open batch, in the order of its queue, and come back at once with an [`Event`] or a
 /// [`ReadBack`]; `wait()` on either makes them blocking. Copies to and from a [`DeviceBuffer`] stay in the batch.
@@ -58,8 +58,8 @@ impl<'a, T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'a, T, A, S> {
         }
     }
 
-    /// Lets the commands that follow wait for these events too, as [`Device::after`] does: events of the same device come
-    /// before by the order of its queue, for those of other devices the calling thread waits. One of another device that
+    /// Lets the following commands wait for these events too, as [`Device::after`] does: the queue's order covers
+    /// events of the same device, and the calling thread waits for events of other devices. One of another device that
     /// has failed makes the command [`GlobalError::Dependency`].
     pub fn after(mut self, events: impl IntoIterator<Item = &'a Event>) -> Self {
         self.after.0.extend(events);

@@ -1,5 +1,5 @@
-//! Where the runtime's own variables are bound: in a bind group that the program does not use, so that
-//! the program's groups stay as they are, or else behind the program's last binding.
+//! The bindings of the runtime's own variables: in a bind group not used by the program, so the program's groups stay
+//! unchanged, or else behind the program's last binding.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ impl RuntimeBindings {
         self.at(6)
     }
 
-    /// What the kernel posts there, where that has memory of its own.
+    /// The memory for the kernel's posts, where separate.
     pub(crate) fn posts(&self) -> ResourceBinding {
         self.at(7)
     }

@@ -86,8 +86,9 @@ pub(crate) struct Compiled {
     pub(crate) prints: Option<Arc<Sites>>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
     pub(crate) heap: Option<HeapUse>,
-    /// The arguments, by ascending index, that the kernel reaches through the argument table: for want of bindings, or
-    /// because they lie in the heap that it reaches anyway, or because it passes pointers to them.
+    /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
+    /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
+    /// argument.
     pub(crate) table: Vec<usize>,
     /// The device globals that the kernel uses.
     pub(crate) globals: Option<KernelGlobals>,
@@ -97,9 +98,9 @@ pub(crate) struct Compiled {
     pub(crate) waits: bool,
     /// Functions that a server hands calls to have loops.
     pub(crate) counts_turns: bool,
-    /// What it posts has memory of its own.
+    /// Posts have memory of their own.
     pub(crate) splits_ports: bool,
-    /// It visits memory to let time go by while it waits for them.
+    /// The kernel reads memory for delays while waiting for answers.
     pub(crate) backs_off: bool,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
@@ -110,7 +111,7 @@ pub(crate) struct Compiled {
 pub(crate) struct KernelGlobals {
     /// Each with whether the kernel may write it.
     pub(crate) instances: Vec<(Arc<Instance>, bool)>,
-    /// The one binding that shows them; `None` where they are rows of the argument table, behind the arguments.
+    /// The common binding of the globals; `None` where they are rows of the argument table, behind the arguments.
     pub(crate) binding: Option<GlobalsBinding>,
 }
 
@@ -295,7 +296,7 @@ pub(crate) fn compile(
     })
 }
 
-/// Has the entry point, which becomes the only one, reach its device globals through one binding of their chunk.
+/// Has the entry point, which becomes the only one, reach its device globals through a common binding of their chunk.
 fn lower_globals(
     module: &mut naga::Module,
     entry: usize,
@@ -356,12 +357,10 @@ fn instrument(
     }
 }
 
-/// What compilers of drivers are given at most, in expressions and statements: a module of this size takes them
-/// minutes.
+/// The most expressions and statements for a driver's compiler: a module of this size takes minutes.
 const MOST_UNFOLDED: u64 = 1 << 21;
 
-/// Checks what compilers would make of the module: how deep it is, and how long when functions stand where they are
-/// called.
+/// Checks the module as a compiler would see it: the depth, and the length with functions inlined.
 fn check_shape(
     module: &naga::Module,
     entry: usize,
@@ -407,8 +406,8 @@ fn check_shape(
 pub(crate) struct Variant {
     /// The built-in ids are those of a grid larger than one dispatch.
     pub(crate) tiled: bool,
-    /// Arguments (by index) that are bound for writing although the kernel only reads them: a buffer
-    /// has one use in a dispatch, and another argument writes to other bytes of the same one.
+    /// Arguments (by index) bound for writing although the kernel only reads them: a buffer has a single use in a
+    /// dispatch, and another argument writes to other bytes of the same buffer.
     pub(crate) written: u64,
     /// The same for the device globals.
     pub(crate) globals_written: bool,
@@ -457,8 +456,8 @@ pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Modu
     changed.then_some((module, gridded))
 }
 
-/// Checks a module that passes have changed. It was valid before them, so that an error here is ours;
-/// it is reported as one rather than handed to the driver.
+/// Checks a module that passes have changed. The module was valid before, so an error here is ours, and is reported as
+/// ours rather than handed to the driver.
 fn revalidate(
     module: &naga::Module,
     capabilities: Capabilities,

@@ -1,9 +1,9 @@
 //! Specialization constants: the values that a program's `override` declarations take, and the check of the
 //! values a caller sets against what the program declares.
 //!
-//! WGSL section 7.2 "override Declarations". A constant is set by its name or by its `@id`, whichever the caller
-//! prefers, and its type must be the declared one: a `u32` does not become an `i32` by itself. Rust integers that
-//! have no WGSL type of the same size (`usize`, `u64`, `i64`) fit every integer type that can hold their value.
+//! WGSL section 7.2 "override Declarations". A constant is set by name or by `@id`, whichever the caller prefers, and
+//! the type must be the declared type: a `u32` is not converted to an `i32`. Rust integers without a WGSL type of the
+//! same size (`usize`, `u64`, `i64`) fit every integer type able to hold the value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -101,8 +101,8 @@ pub enum ConstantValue {
     I16(i16),
     /// A `u16`.
     U16(u16),
-    /// An integer without a WGSL type: it takes the declared type of the constant it is given to, if that is an
-    /// integer type that can hold it.
+    /// An integer without a WGSL type: takes the declared type of its constant, if that is an integer type able to hold
+    /// the value.
     Integer(i128),
 }
 
@@ -233,12 +233,12 @@ impl fmt::Display for ConstantValue {
 pub struct ConstantInfo {
     /// Its name.
     pub name: String,
-    /// Its `@id`, if it has one.
+    /// The `@id`, if declared.
     pub id: Option<u16>,
     /// Its type.
     pub ty: ConstantType,
-    /// The value it has if nothing is set, neither itself nor another constant that its initializer mentions.
-    /// None if it has no initializer, or if that depends on a constant without one.
+    /// The value if nothing is set, neither the constant itself nor another constant in its initializer. None without
+    /// an initializer, or if the initializer depends on a constant without a value.
     pub default: Option<ConstantValue>,
     /// Whether its declaration has an initializer.
     pub has_initializer: bool,

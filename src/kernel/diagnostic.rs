@@ -1,5 +1,5 @@
-//! Messages that point into the user's file: place, source line, labels and notes, whatever part of the
-//! pipeline found the fault, and whatever the pipeline had done to the text by then.
+//! Messages pointing into the user's file: place, source line, labels and notes, for faults found in any part of the
+//! pipeline, after any rewriting of the text.
 
 use std::error::Error;
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct DiagnosticLabel {
     pub text: String,
 }
 
-/// A fault in a program's text, or one that its text led to.
+/// A fault in a program's text, or caused by the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
@@ -134,8 +134,8 @@ impl Reporter<'_> {
         )
     }
 
-    /// What naga's validator found in the compiled text. naga tells from the outside in; here the innermost cause
-    /// and the narrowest place come first, and what merely contains them becomes notes.
+    /// Findings of naga's validator in the compiled text. naga reports from the outside in; here the innermost cause
+    /// and the narrowest place come first, and the surrounding ones become notes.
     pub fn validation_error<E: Error>(&self, error: &WithSpan<E>) -> Box<Diagnostic> {
         let labels = error
             .spans()

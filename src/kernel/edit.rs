@@ -1,10 +1,10 @@
-//! Text edits that remember where they came from: the text that naga compiles is the user's text with a few
-//! places replaced, and every span in it must lead back to the user's line and column.
+//! Text edits with a memory of their origin: the text compiled by naga is the user's text with a few replacements, and
+//! every span must lead back to the user's line and column.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One replacement: bytes of the original, and the text that takes their place.
+/// A replacement: bytes of the original, and the new text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replacement {
     /// Bytes of the original text.
@@ -37,8 +37,8 @@ impl EditedText {
         }
     }
 
-    /// Applies `replacements`, in any order. Of two that overlap, the one that starts first counts (the longer
-    /// one if both start together): a blanked declaration swallows the edits inside it.
+    /// Applies `replacements`, in any order. Of two overlapping edits, the earlier counts (the longer if both start
+    /// together): a blanked declaration swallows the edits inside.
     pub fn new(original: Arc<str>, mut replacements: Vec<Replacement>) -> Self {
         replacements.sort_by_key(|r| (r.range.start, std::cmp::Reverse(r.range.end)));
         let mut text = String::with_capacity(original.len());
@@ -113,7 +113,7 @@ impl EditedText {
         inside: fn(&Edit, usize) -> bool,
         pick: fn(&Range<usize>) -> usize,
     ) -> usize {
-        // The last edit that starts at or before `at` is the only one that can contain it.
+        // Only the last edit starting at or before `at` can contain the position.
         let after = self.edits.partition_point(|edit| edit.new.start <= at);
         for edit in self.edits.iter().take(after).rev() {
             if inside(edit, at) {

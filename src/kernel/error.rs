@@ -14,8 +14,8 @@ pub enum KernelError {
     /// The text does not follow the grammar of WGSL.
     #[error("{0}")]
     Syntax(Box<Diagnostic>),
-    /// The text is grammatical, but a name, a type or a constant expression in it is wrong, or it enables an
-    /// extension that the device does not have.
+    /// The text is grammatical, but contains a wrong name, type or constant expression, or enables an extension missing
+    /// on the device.
     #[error("{0}")]
     Type(Box<Diagnostic>),
     /// The program breaks a rule of WGSL, or needs a feature that the device does not have.
@@ -109,7 +109,7 @@ pub enum KernelError {
         /// All constants of the program.
         available: Vec<ConstantInfo>,
     },
-    /// One constant was set both by its name and by its id.
+    /// A constant was set both by name and by id.
     #[error("the specialization constant `{name}` was set twice, by its name and by @id({}); set it once", .id.unwrap_or(0))]
     AmbiguousConstant {
         /// Name of the constant.
@@ -122,7 +122,7 @@ pub enum KernelError {
     PrivateArrayLength {
         /// Name of the variable, member or type that the array belongs to.
         array: String,
-        /// The function it is declared in, if it is in one.
+        /// The function around the declaration, if any.
         function: Option<String>,
         /// The length; none if it could not be computed.
         length: Option<i128>,
@@ -134,7 +134,7 @@ pub enum KernelError {
     PrivateArrayTooLarge {
         /// Name of the largest array.
         array: String,
-        /// The function it is declared in, if it is in one.
+        /// The function around the declaration, if any.
         function: Option<String>,
         /// Bytes of that array.
         bytes: u64,
@@ -195,7 +195,7 @@ pub enum KernelError {
         /// What does not fit.
         why: String,
     },
-    /// Something was asked for that this device or this kind of module cannot do.
+    /// A request beyond this device or this kind of module.
     #[error("`{program}`: {what} is not supported: {why}")]
     FeatureNotSupported {
         /// Name of the program.

@@ -1,8 +1,8 @@
-//! Values of constants, computed by naga: of a small module that holds only the program's overrides, and the
-//! constants and types that they mention, each expression is evaluated once, and the results are read off.
+//! Values of constants, computed by naga: from a small module with only the program's overrides, and the constants and
+//! types mentioned there, each expression is evaluated once, and the results are read off.
 //!
-//! Constants that depend on an override are declared as overrides in that module: WGSL does not allow such
-//! constants, but where the override becomes a constant itself, they are what the program means.
+//! Constants that depend on an override are declared as overrides in that module: WGSL does not allow such constants,
+//! but where the override becomes a constant itself, the meaning is clear.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use super::edit::{EditedText, Replacement, blank};
 use super::fold::fold;
 use super::private_array::Analysis;
 
-/// Names in the small module; no program that naga accepts along with it can hold them by accident.
+/// Names in the small module; a program accepted by naga along with the small module cannot contain these names by
+/// accident.
 const PROBE: &str = "tombolo_evaluation_probe_";
 const RESULT: &str = "tombolo_evaluation_result";
 
@@ -59,7 +60,7 @@ impl Evaluated {
     }
 }
 
-/// The validator that every stage uses: it knows the features that `capabilities` name.
+/// The validator of every stage: with the features named by `capabilities`.
 pub(crate) fn validator(capabilities: Capabilities) -> Validator {
     Validator::new(ValidationFlags::all(), capabilities)
 }
@@ -221,7 +222,7 @@ pub(crate) fn expressions(
     found
 }
 
-/// The values of expressions that are parsed together, or what naga said of them.
+/// The values of expressions parsed together, or naga's error.
 fn together(
     source: &Arc<str>,
     analysis: &Analysis,

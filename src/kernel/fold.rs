@@ -1,7 +1,7 @@
 //! Evaluates the constant expressions of a module, with values for its overrides.
 //!
-//! This does for all overrides at once, and for each by itself, what naga's `process_overrides` does for those that one
-//! entry point uses, up to the first that has no value: each expression is evaluated once, by naga's own evaluator.
+//! Does for all overrides at once, and for each independently, the work of naga's `process_overrides` for the overrides
+//! of an entry point, up to the first without a value: each expression is evaluated once, by naga's own evaluator.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use super::passes::pointers::visit::operands;
 type Folded = Result<Handle<Expression>, Unevaluated>;
 
 struct Fold<'v> {
-    /// Without overrides; its expressions are those that have been evaluated.
+    /// Without overrides; the expressions are the evaluated ones.
     module: Module,
     overrides: Arena<Override>,
     values: &'v PipelineConstants,
@@ -28,7 +28,7 @@ struct Fold<'v> {
     known: Vec<Option<Folded>>,
 }
 
-/// The values of all overrides of `module`, by their place in it, where those in `values` are set.
+/// The values of all overrides of `module`, by their place in the module, with those in `values` set.
 pub(crate) fn fold(
     module: &Module,
     values: &PipelineConstants,
@@ -64,7 +64,7 @@ impl Fold<'_> {
             .map_err(|error| Unevaluated::Failed(error.to_string()))
     }
 
-    /// What `old` has become. naga lists expressions behind those that they refer to.
+    /// The new handle of `old`. naga lists expressions behind their operands.
     fn folded(&self, old: Handle<Expression>) -> Folded {
         let found = self.folded.get(old.index()).cloned();
         found.unwrap_or(Err(Unevaluated::Missing))

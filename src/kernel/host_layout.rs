@@ -2,8 +2,8 @@
 //! Nothing but care keeps two such declarations alike, and the two languages place members by different rules
 //! (WGSL specification, "Alignment and Size", against `#[repr(C)]`). Here they are compared.
 //!
-//! - [`RustLayout`] says how the Rust side lies in memory; `layout_of!` and `shared!` make one, from what the
-//!   compiler itself says of offsets and sizes.
+//! - [`RustLayout`] says how the Rust side lies in memory; `layout_of!` and `shared!` make a layout, from the
+//!   compiler's own offsets and sizes.
 //! - [`Program::check_layout`] compares it with the type of that name in a program (`compare`), and tells every
 //!   difference at once, with both layouts side by side (`render`).
 
@@ -129,7 +129,7 @@ pub trait HostShareable {
     const LAYOUT: RustLayout;
 }
 
-/// Finds the layout of a type that may or may not have one: where `T` has, the inherent constant hides that of
+/// Finds the layout of a type with or without a layout: where `T` has a layout, the inherent constant hides the one of
 /// [`NoLayout`].
 #[doc(hidden)]
 pub struct MaybeNested<T>(PhantomData<T>);
@@ -152,8 +152,8 @@ pub trait NoLayout {
 
 impl<T> NoLayout for MaybeNested<T> {}
 
-/// The [`RustLayout`] of a structure, given its name and those of all its fields. It is a constant. A field that
-/// is left out, or that the structure does not have, is an error of the compiler.
+/// The [`RustLayout`] of a structure, from the names of the structure and all its fields. It is a constant. A field
+/// that is left out, or that the structure does not have, is an error of the compiler.
 ///
 /// | written | meaning |
 /// | --- | --- |
@@ -239,12 +239,12 @@ macro_rules! layout_of {
     };
 }
 
-/// Declares structures that host and kernels share: `#[repr(C)]` is added, and [`HostShareable`] implemented, so
-/// that a structure's layout is `Name::LAYOUT`. Fields that are such structures, or arrays of them, are compared
-/// with all that is in them. Fields whose name begins with `_` are padding.
+/// Declares structures that host and kernels share: `#[repr(C)]` is added, and [`HostShareable`] implemented, so that a
+/// structure's layout is `Name::LAYOUT`. Fields of such structures, or arrays of them, are compared in full depth.
+/// Fields whose name begins with `_` are padding.
 ///
-/// A crate that has `bytemuck` among its own dependencies derives its traits without more; any other says where they are,
-/// as here.
+/// A crate with `bytemuck` among its own dependencies derives the traits directly; any other crate names their path, as
+/// here.
 ///
 /// ```
 /// use tombolo::bytemuck::{Pod, Zeroable};

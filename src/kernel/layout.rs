@@ -10,7 +10,7 @@ use naga::{ArraySize, Handle, Module, Scalar, Type, TypeInner};
 pub struct TypeLayout {
     /// The type as WGSL writes it.
     pub wgsl: String,
-    /// Bytes of one value; for a type that ends in a runtime-sized array, with one element of it.
+    /// Bytes of a value; for a type ending in a runtime-sized array, with a single element.
     pub size: u32,
     /// Alignment in bytes.
     pub align: u32,

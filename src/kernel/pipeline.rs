@@ -29,7 +29,7 @@ const AUTO_WORKGROUP: u32 = 64;
 /// The loop budget of lavapipe, assumed for devices that were not probed.
 const ASSUMED_LOOP_BUDGET: u32 = 65_535;
 
-/// Branches inside each other that lavapipe tells apart, which are 79, with room for some that Mesa makes itself.
+/// Nested branches that lavapipe tells apart, 79, less some for Mesa's own.
 const LAVAPIPE_NESTING: u32 = 72;
 
 /// How one kernel is compiled, where the device's options do not say it.
@@ -43,8 +43,8 @@ pub struct KernelOptions {
     /// Test every pointer that the kernel follows (default: what
     /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers) says).
     pub checked_pointers: Option<bool>,
-    /// Compare the pointers that are tested with what is allocated (default: what
-    /// [`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations) says).
+    /// Compare tested pointers with the allocations (default:
+    /// [`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
     pub checked_allocations: Option<bool>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct KernelShared {
     pub(crate) compiled: Arc<Compiled>,
     pub(crate) name: Arc<str>,
     pub(crate) plain: Arc<Built>,
-    /// What the kernel was made of, to make it anew for a heap that has grown.
+    /// The inputs of the kernel, for making the kernel anew when the heap has grown.
     origin: Option<Origin>,
     /// The same kernel for other segments of the heap, or with other arguments in it.
     forms: Mutex<HashMap<Form, Arc<KernelShared>>>,
@@ -113,8 +113,8 @@ impl Origin {
     }
 }
 
-/// The segments that a program's kernels need of the heap as it is now; 1 for programs that follow no
-/// pointers, whose kernels must not depend on the heap.
+/// The number of the heap's current segments needed by a program's kernels; 1 for programs following no pointers, whose
+/// kernels must not depend on the heap.
 fn heap_segments(
     device: &Arc<DeviceShared>,
     program: &Program,
@@ -370,7 +370,7 @@ impl KernelShared {
         Ok(kernel)
     }
 
-    /// What to dispatch for a launch that needs this form of the kernel.
+    /// The pipeline to dispatch for a launch with this form of the kernel.
     pub(crate) fn variant(
         &self,
         device: &DeviceShared,
@@ -504,7 +504,7 @@ impl Kernel {
         self.interface().workgroup_size
     }
 
-    /// The specialization constants that decide this kernel, with the values they have in it.
+    /// The specialization constants of this kernel, with their values.
     pub fn constants(&self) -> &[(ConstantInfo, ConstantValue)] {
         &self.shared.compiled.constants
     }

@@ -47,9 +47,9 @@ pub(crate) enum Source {
     Globals,
     /// The ports of the launch's services.
     Calls,
-    /// What the kernel posts there, where that has memory of its own.
+    /// The memory for the kernel's posts, where separate.
     Posts,
-    /// What it visits to let time go by while it waits for an answer.
+    /// The memory read for delays while waiting for an answer.
     Backoff,
 }
 

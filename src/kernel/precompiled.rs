@@ -27,8 +27,8 @@ impl Precompiled {
     /// [`Program::interface`](crate::Program::interface).
     ///
     /// # Safety
-    /// The module goes to the driver unchecked: it must be valid SPIR-V for the device, its bindings
-    /// must be those of `interface`, and it must stay inside them.
+    /// The module goes to the driver unchecked: its SPIR-V must be valid for the device, its bindings must be those of
+    /// `interface`, and its accesses must stay inside them.
     #[allow(unsafe_code)]
     pub unsafe fn spirv(
         name: impl Into<String>,
@@ -48,9 +48,9 @@ impl Device {
     ///
     /// # Errors
     /// [`KernelError::FeatureNotSupported`] when `constants` asks for any specialization, the interface has device
-    /// globals (what the module binds for them is not told in it), or the device lacks
-    /// [`Aspect::PassthroughShaders`]; [`KernelError::Limit`] for an interface beyond a limit of the device;
-    /// [`KernelError::Pipeline`] when the driver refuses.
+    /// globals (whose bindings the interface does not tell), or the device lacks [`Aspect::PassthroughShaders`];
+    /// [`KernelError::Limit`] for an interface beyond a limit of the device; [`KernelError::Pipeline`] when the driver
+    /// refuses.
     pub fn precompiled_kernel(
         &self,
         module: &Precompiled,

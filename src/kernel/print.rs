@@ -7,8 +7,8 @@
 //!   computed when it is needed.
 //!
 //! The functions are appended behind the user's text, without parameters: naga's parser compares no numbers of
-//! arguments, and makes each argument concrete by its own type. The pass `passes::print` then gives them parameters
-//! and bodies. Replacements end before the arguments, so that faults in these are found where the user wrote them.
+//! arguments, and makes each argument concrete by its own type. The pass `passes::print` then gives them parameters and
+//! bodies. Replacements end before the arguments, so faults in arguments are found at their place in the user's text.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub(crate) struct Prints {
     pub edits: Vec<Replacement>,
     /// The text to stand behind the user's.
     pub appendix: String,
-    /// For the parts of it that belong to one call: bytes of the appendix, and the user's bytes.
+    /// For the parts of the appendix belonging to a single call: bytes of the appendix, and the user's bytes.
     pub origins: Vec<(Range<usize>, Range<usize>)>,
 }
 

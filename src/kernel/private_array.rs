@@ -1,10 +1,9 @@
 //! Private arrays: which `override` declarations decide the length of an array outside work-group memory, and
 //! which arrays and variables these are.
 //!
-//! WGSL lets an `override` size an array in `var<workgroup>` only. Here it may size any other array too, in
-//! function and private space above all: such an override is compiled as `const`, with the value it has in that
-//! specialization, so that all of WGSL just works with it. Overrides that size nothing, or work-group arrays only,
-//! stay what they are.
+//! WGSL lets an `override` size an array in `var<workgroup>` only. Here an override may size any other array too, in
+//! function and private space above all: such an override is compiled as `const`, with its value in that
+//! specialization, so all of WGSL works. Overrides that size nothing, or work-group arrays only, stay overrides.
 //!
 //! An override sizes an array if the array's length mentions it directly, through module-scope or local constants,
 //! or through other overrides. `@align(A)` in front of a variable asks for the array to be aligned to `A` bytes.
@@ -31,7 +30,7 @@ pub struct PrivateArrayInfo {
     pub function: Option<String>,
     /// Number of elements; for a struct that contains such an array, 1.
     pub length: u32,
-    /// Bytes that one invocation needs for it, rounded up to `align`.
+    /// Bytes per invocation, rounded up to `align`.
     pub bytes: u64,
     /// Alignment in bytes: that of `@align`, or else that of the type.
     pub align: u32,
@@ -105,7 +104,7 @@ impl Analysis {
         analysis
     }
 
-    /// Whether the text uses a convention that changes it: if not, naga gets the text as it is.
+    /// Whether the text uses a convention with a rewriting: if not, naga gets the text unchanged.
     pub fn uses_conventions(&self) -> bool {
         !self.others.is_empty()
             || !self.arrays.is_empty()
@@ -132,7 +131,7 @@ impl Analysis {
         self.sizing.get(index).copied().unwrap_or(false)
     }
 
-    /// Marks `start` and all that it mentions, directly or not, without looking into those that `cut` holds for.
+    /// Marks `start` and all its mentions, direct or not, without looking into declarations selected by `cut`.
     pub fn reach(
         &self,
         start: impl IntoIterator<Item = usize>,
@@ -162,7 +161,8 @@ impl Analysis {
         self.leads_to(root, |_| false)
     }
 
-    /// Marks what `root` holds for, and what mentions it, directly or not, without going through what `cut` holds for.
+    /// Marks declarations selected by `root`, and all that mention them, direct or not, without going through
+    /// declarations selected by `cut`.
     pub fn leads_to(&self, root: impl Fn(usize) -> bool, cut: impl Fn(usize) -> bool) -> Vec<bool> {
         let roots = (0..self.declarations.len()).filter(|&i| root(i));
         self.reached_from(roots.collect::<Vec<_>>(), |index, declaration| {
@@ -174,7 +174,7 @@ impl Analysis {
         })
     }
 
-    /// Marks `roots` and what leads to one of them, directly or not, where a declaration leads to `targets`.
+    /// Marks `roots` and all declarations leading to a root, direct or not, where a declaration leads to `targets`.
     fn reached_from(
         &self,
         roots: impl IntoIterator<Item = usize>,
@@ -282,7 +282,7 @@ impl Analysis {
         self.reach(roots.collect::<Vec<_>>(), |i| !is_alias(i))
     }
 
-    /// Types that contain such an array, functions that return one, and private variables of such a type.
+    /// Types containing such an array, functions returning such a type, and private variables of such a type.
     fn sized_declarations(&self, arrays: &[ArrayUse], kept: &[bool]) -> Vec<bool> {
         let is_type = |d: &Declaration| {
             matches!(
@@ -307,8 +307,8 @@ impl Analysis {
         )
     }
 
-    /// The text for naga: declarations that `keep` does not hold for are blanked, `constant` says what stands in
-    /// place of an override, and `length` what stands in place of a bare name as an array's length.
+    /// The text for naga: declarations not selected by `keep` are blanked, `constant` gives the replacement of an
+    /// override, and `length` the replacement of a bare name as an array's length.
     pub fn assemble(
         &self,
         source: &Arc<str>,

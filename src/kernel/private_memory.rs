@@ -82,7 +82,7 @@ impl Sizes<'_> {
         source.get(array.owner.clone()).unwrap_or_default()
     }
 
-    /// The lengths of `arrays`; none for one that mentions what only naga can evaluate.
+    /// The lengths of `arrays`; none for an array mentioning values that only naga can evaluate.
     fn lengths(
         &self,
         arrays: &[&ArrayUse],
@@ -141,8 +141,8 @@ impl Sizes<'_> {
         ))
     }
 
-    /// Bytes from one element to the next, for each of the arrays: found by parsing their element types with the types
-    /// that those mention. None where that cannot be parsed.
+    /// Bytes from element to element, for each array: found by parsing the element types together with the types they
+    /// mention. None where that cannot be parsed.
     fn strides(&self, arrays: &[(&ArrayUse, i128)]) -> Vec<Option<u64>> {
         if arrays.is_empty() {
             return Vec::new();

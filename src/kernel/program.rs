@@ -1,5 +1,5 @@
-//! A program: WGSL text, read once. What it declares is known from here on, and faults in it are reported here
-//! as far as they do not depend on values that are chosen later.
+//! A program: WGSL text, read once. The declarations are known from here on, and faults are reported here as far as
+//! independent of values chosen later.
 
 mod served;
 
@@ -51,14 +51,14 @@ pub(crate) struct Inner {
     pub lines: Lines,
     /// What stands before the names of the program's device globals.
     pub global_prefix: Arc<str>,
-    /// The text that device globals belong to, where it is another one.
+    /// The text that owns the device globals, where different.
     pub extends: Option<Arc<str>>,
     pub analysis: Analysis,
     /// What the text needs for its pointers.
     pub pointers: Option<Appendix>,
     /// What it prints.
     pub prints: Option<Prints>,
-    /// What it needs for its calls of the host.
+    /// The parts needed for calls of the host.
     pub calls: Option<CallAppendix>,
     pub evaluator: Evaluator,
     pub declared: Declared,
@@ -263,7 +263,7 @@ impl Program {
         }
     }
 
-    /// What decides its modules: its text, and what its calls of the host append.
+    /// The identity of its modules: the text, and the text appended for calls of the host.
     pub(crate) fn source_text(&self) -> Arc<str> {
         match &self.inner.calls {
             Some(calls) => format!("{}{}", self.inner.source, calls.text).into(),
@@ -337,9 +337,9 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Reports faults of grammar alone. naga parses a whole text before it looks at names, and it looks for names
-/// declared twice before anything else: so a text that ends in such a pair, and fails for no other reason, is
-/// grammatical, whatever else may be wrong with it.
+/// Reports faults of grammar alone. naga parses a whole text before looking at names, and looks for names declared
+/// twice before anything else: so a text ending in such a pair, and failing for no other reason, is grammatical,
+/// whatever other faults it has.
 fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(), KernelError> {
     let mut edited = analysis.assemble(source, |_| true, |_| None, |_| None);
     let reporter_text = edited.clone();
@@ -361,8 +361,8 @@ fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(
     }
 }
 
-/// What the program needs for its calls of the host. The types in their signatures are the program's: they are laid
-/// out with its types around them, and nothing else of it, since the calls mean nothing yet.
+/// What the program needs for its calls of the host. The types in the signatures are the program's: laid out with the
+/// program's types around them, and nothing else of the program, since the calls have no meaning yet.
 fn call_appendix(
     name: &str,
     source: &Arc<str>,
@@ -465,10 +465,10 @@ impl Inner {
         self.analysis.assemble(&self.source, keep, constant, length)
     }
 
-    /// Reports what is wrong with the program whatever sizes its private arrays may get. A fault that may come
-    /// from the sizes (the defaults need not make sense) is left to specialization. A fault counts as
-    /// independent of them if it stands where no size is mentioned, or is the same, word for word and place for
-    /// place, for all of a set of very different sizes.
+    /// Reports faults of the program independent of the sizes of its private arrays. A fault that may come from the
+    /// sizes (the defaults need not make sense) is left to specialization. A fault counts as independent of them if it
+    /// stands where no size is mentioned, or is the same, word for word and place for place, for all of a set of very
+    /// different sizes.
     fn check_early(&self) -> Result<(), KernelError> {
         let attempt = |stand_in: Option<u32>| {
             self.attempt(

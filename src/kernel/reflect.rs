@@ -7,7 +7,7 @@ use super::globals::GlobalUse;
 use super::layout::TypeLayout;
 use super::passes::globals::is_global;
 
-/// What an entry point wants from a launch: its work-group size and its arguments.
+/// The demands of an entry point on a launch: work-group size and arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interface {
     /// The entry point's name.

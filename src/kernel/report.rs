@@ -1,4 +1,4 @@
-//! What a kernel reports: the verdict of a launch from its status record, and the places that a kernel prints from.
+//! Reports of a kernel: the verdict of a launch from its status record, and the printing places of a kernel.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ pub(super) fn report(
     }))
 }
 
-/// The places that the kernel prints from, with what its specialization made of them.
+/// The printing places of the kernel, with the results of its specialization.
 pub(super) fn sites(places: &Places, prints: &Prints, facts: PrintFacts) -> Sites {
     let site = |(text, arguments): (&TextSite, Option<Vec<ValueType>>)| {
         let (line, column, excerpt) = places.at(text.place.start);

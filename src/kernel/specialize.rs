@@ -1,5 +1,5 @@
-//! Specialization: a program, an entry point and values for its constants become a module without overrides,
-//! validated for the features of one device, with the private memory that it needs counted and checked.
+//! Specialization: a program, an entry point and values for its constants become a module without overrides, validated
+//! for the features of the device, with its private memory counted and checked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,9 +61,9 @@ pub(crate) struct Specialized {
     pub calls: CallUse,
 }
 
-/// Specializes the entry point `entry` of `program`. `auto_workgroup` is the value for an override without default
-/// that alone gives the size of a one-dimensional work-group, if the caller has not set it; `capabilities` are
-/// those of the device; `private_limit` is the number of bytes that the private arrays of one invocation may have.
+/// Specializes the entry point `entry` of `program`. `auto_workgroup` is the value for an override without default as
+/// the only size of a one-dimensional work-group, if not set by the caller; `capabilities` are those of the device;
+/// `private_limit` is the number of bytes that the private arrays of one invocation may have.
 ///
 /// # Errors
 /// Every [`KernelError`].
@@ -97,8 +97,8 @@ pub(crate) struct Environment<'a> {
     pub heap: &'a HeapSetup,
 }
 
-/// As [`specialize`]; `place` gives the device globals that the kernel uses their places, and says whether those are
-/// too far apart for one binding.
+/// As [`specialize`]; `place` gives the kernel's device globals their places, and says whether the places are too far
+/// apart for a single binding.
 ///
 /// # Errors
 /// Every [`KernelError`].
@@ -133,8 +133,8 @@ pub(crate) fn specialize_in(
     inner.choose_workgroup(entry_declaration, auto_workgroup, &mut values);
     inner.size_values(entry, entry_declaration, &mut values)?;
 
-    // The user's own text as it is, where no convention is used. Otherwise declarations that the entry point does not
-    // use are left out: the sizes that they depend on may have no value, or one that makes no sense for them.
+    // The user's own text as it is, where no convention is used. Otherwise declarations not used by the entry point are
+    // left out: their sizes may have no value, or a value without sense for them.
     let kept = inner.kept(entry_declaration);
     let text = match inner.module {
         Some(_) => EditedText::unchanged(Arc::clone(&inner.source)),
@@ -226,11 +226,11 @@ pub(crate) fn specialize_in(
     };
     let mut heap = heap.clone();
     if prints.is_some() {
-        // What it prints takes a binding of its own.
+        // Prints take a binding of their own.
         heap.storage_bindings = heap.storage_bindings.map(|limit| limit.saturating_sub(1));
     }
-    // As it was parsed, for programs that follow pointers: its interface is only known once they are lowered, and
-    // with the interface what else has to be.
+    // As parsed, for programs following pointers: the interface is only known after lowering, and so is everything
+    // derived from the interface.
     let parsed = match inner.has_stubs() {
         true => compute_entry(&module, entry).map(|index| (module.clone(), index)),
         false => None,
@@ -264,7 +264,7 @@ pub(crate) fn specialize_in(
                     pointers = facts;
                     (module, _, index) = finish(parsed)?;
                 }
-                // What cannot be reached so is reported as the limit that it exceeds.
+                // Arguments not reachable in this way are reported as the exceeded limit.
                 Err(_) if heap.beside.is_empty() => {
                     table = HeapSetup::in_rows(&interface, &passed);
                 }
@@ -322,7 +322,7 @@ fn compute_entry(module: &Module, name: &str) -> Option<usize> {
     points.position(|e| e.stage == ShaderStage::Compute && e.name == name)
 }
 
-/// Names of the overrides that `entry` uses and that have no value: what wgpu would miss one by one.
+/// Names of the overrides used by `entry` and without a value: the ones wgpu would miss, in turn.
 fn missing_names(module: &Module, entry: &str, values: &PipelineConstants) -> Vec<String> {
     let mut module = module.clone();
     module
@@ -376,9 +376,8 @@ impl Inner {
             .collect()
     }
 
-    /// The declarations that the entry point needs in the text: everything it mentions, but not what only the
-    /// initializers of overrides mention that are replaced by values. Assertions stay unless they mention a size
-    /// that is left out.
+    /// The declarations of the entry point's text: everything mentioned, except by initializers of overrides that are
+    /// replaced by values. Assertions stay unless they mention a size that is left out.
     fn kept(&self, entry: usize) -> Vec<bool> {
         let analysis = &self.analysis;
         let is_replaced = |i: usize| {

@@ -1,5 +1,5 @@
-//! Limits of what a text may ask of those who read it: naga, the passes, and the compilers of drivers walk over a
-//! program recursively, and some of them take the square of a length.
+//! Limits on texts for the sake of their readers: naga, the passes, and the compilers of drivers walk over a program
+//! recursively, and some take the square of a length.
 //!
 //! # How it works
 //!
@@ -27,7 +27,7 @@ pub struct TextLimits {
     pub bytes: usize,
     /// Names, numbers, operators and brackets of the text.
     pub tokens: usize,
-    /// Those of one function: naga takes the square of it.
+    /// For a single function: naga takes the square of the length.
     pub function_tokens: usize,
     /// Brackets of any kind (blocks, parentheses, indices, template lists) inside each other.
     pub nesting: usize,
@@ -36,8 +36,8 @@ pub struct TextLimits {
     pub expression_depth: usize,
     /// Blocks inside each other, where each `else` counts as one more: `if … else if … else if …` has 3.
     pub statement_depth: usize,
-    /// Declarations that depend on each other in a row: functions that call the next one, structures in structures,
-    /// constants that mention constants.
+    /// Chains of dependent declarations: functions calling the next, structures in structures, constants mentioning
+    /// constants.
     pub declaration_depth: usize,
     /// Members of a type, with those of the structures in it.
     pub members: u64,
@@ -114,13 +114,13 @@ pub(crate) fn check_tokens(stream: &TokenStream<'_>) -> Result<(), Excess> {
     Ok(())
 }
 
-/// One bracket that is open, or the text around all of them.
+/// An open bracket, or the text around all brackets.
 #[derive(Default)]
 struct Level {
     /// Token of the bracket.
     open: usize,
     is_block: bool,
-    /// Links of the row that the current token belongs to, and how deep what is inside its brackets is.
+    /// Links of the current token's chain, and the depth inside its brackets.
     links: Depth,
     inside: Depth,
     /// Members and indices of the current operand of the row, and of the operand that has most.
@@ -365,7 +365,7 @@ pub(crate) fn check_declarations(declarations: &[Declaration]) -> Result<(), Exc
 pub(crate) fn check_types(module: &Module) -> Result<(), Excess> {
     let mut members: Vec<u64> = Vec::with_capacity(module.types.len());
     for (handle, ty) in module.types.iter() {
-        // naga lists types behind those that they are made of.
+        // naga lists types behind their parts.
         let of = |part: naga::Handle<naga::Type>| members.get(part.index()).copied().unwrap_or(1);
         let count = match &ty.inner {
             TypeInner::Array { base, .. } => of(*base).saturating_add(1),

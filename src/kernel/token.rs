@@ -1,11 +1,11 @@
 //! The tokenizer: splits WGSL text into tokens with byte spans, so that the conventions of the runtime
 //! can be found before naga sees the text.
 //!
-//! It accepts every string and never fails: what is no WGSL stays for naga to reject, with naga's words.
-//! Two simplifications are sound for that reason. Every character outside ASCII that is not blank counts as
-//! part of an identifier (WGSL allows such characters in identifiers and comments only). And `<` and `>` are
-//! always tokens of their own, so that `array<array<f32, N>>` needs no special case; which of them enclose a
-//! template list is decided by the algorithm of the WGSL specification, section 3.9 "Template Lists".
+//! It accepts every string and never fails: what is no WGSL stays for naga to reject, with naga's words. Two
+//! simplifications are sound for that reason. Every character outside ASCII that is not blank counts as part of an
+//! identifier (WGSL allows such characters in identifiers and comments only). And `<` and `>` are always tokens of
+//! their own, so `array<array<f32, N>>` needs no special case; the algorithm of the WGSL specification, section 3.9
+//! "Template Lists", decides which of them enclose a template list.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(crate) enum TokenKind {
     Unknown,
 }
 
-/// One token: its kind and its bytes in the text.
+/// A token: kind and bytes in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     /// What it is.
@@ -175,7 +175,7 @@ pub(crate) struct TokenStream<'a> {
     source: &'a str,
     tokens: Vec<Token>,
     partner: Vec<Option<usize>>,
-    /// For each token, the first `;` at or behind it that no bracket behind it encloses.
+    /// For each token, the first `;` at or behind the token outside of any bracket opened behind it.
     semicolons: Vec<usize>,
 }
 
@@ -280,7 +280,7 @@ impl<'a> TokenStream<'a> {
     }
 
     fn match_brackets(&mut self) {
-        /// The kinds of brackets, by what opens and what closes them.
+        /// The kinds of brackets, by opening and closing token.
         const KINDS: [(&str, &str); 3] = [("(", ")"), ("[", "]"), ("{", "}")];
         let mut open: Vec<(usize, usize)> = Vec::new();
         // How many of each kind are open: a bracket that closes none of them is not looked for.

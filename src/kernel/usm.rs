@@ -1,13 +1,13 @@
-//! The text side of pointers: finds the functions `usm_…` that a program calls and does not declare, and
-//! appends what naga needs to know them by.
+//! The text side of pointers: finds the functions `usm_…` called but not declared by a program, and appends the
+//! declarations naga needs.
 //!
-//! - `usm_<Type>(p)` gets a function without a body that returns `ptr<storage, <Type>, read_write>`. naga
-//!   parses that, and only its validator refuses it; the pass `passes::pointers` replaces the calls before.
+//! - `usm_<Type>(p)` gets a function without a body returning `ptr<storage, <Type>, read_write>`. naga parses such a
+//!   function, and only its validator refuses it; the pass `passes::pointers` replaces the calls before.
 //! - `usm_address(&place)` gets one that takes a pointer of any type, for naga's parser does not compare.
-//! - Helpers (`shaders/usm.wgsl`) are appended as they are, with those they call.
+//! - Helpers (`shaders/usm.wgsl`) are appended unchanged, with the helpers they call.
 //! - `usm_ptr` is an alias of `vec2<u32>`.
 //!
-//! Everything stands behind the user's text, so that his lines and spans stay as they are.
+//! Everything stands behind the user's text, whose lines and spans stay the same.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -25,8 +25,8 @@ const ADDRESS: &str = "usm_address";
 pub(crate) struct Appendix {
     /// The text, to stand behind the user's.
     pub text: String,
-    /// For each declaration in it that naga may find fault with: its bytes in `text`, and the user's bytes that
-    /// made it necessary.
+    /// For each appended declaration with possible faults for naga: its bytes in `text`, and the user's bytes that
+    /// caused it.
     pub origins: Vec<(Range<usize>, Range<usize>)>,
     /// Some pointer is dereferenced, or an address taken: the module does not validate before the pass has run.
     pub has_stubs: bool,
@@ -43,7 +43,7 @@ impl Appendix {
     }
 }
 
-/// A helper: its name, its text and the helpers that it calls.
+/// A helper: name, text, and called helpers.
 struct Helper {
     name: &'static str,
     text: &'static str,
@@ -206,8 +206,7 @@ fn begins_statement(stream: &TokenStream<'_>, at: usize) -> bool {
     matches!(before.next(), Some(";" | "{" | "}"))
 }
 
-/// The last token of what makes an assignment, behind a call that ends in front of token `at`, its members and
-/// indices.
+/// The last token of an assignment operator, behind a call ending in front of token `at`, with its members and indices.
 fn assigned(stream: &TokenStream<'_>, mut at: usize) -> Option<usize> {
     loop {
         match stream.text(at) {

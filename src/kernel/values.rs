@@ -1,5 +1,4 @@
-//! Values of a program's constants during one specialization: what was set, what follows for the sizes of arrays, and
-//! what is missing.
+//! Values of a program's constants during a specialization: set values, derived sizes of arrays, and missing values.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One pass over the tokens of a declaration: which other declarations it mentions, which arrays it spells out,
-//! which variables it declares. Shadowing by local declarations is followed.
+//! A single pass over the tokens of a declaration: mentions of other declarations, spelled-out arrays, declared
+//! variables. Shadowing by local declarations is followed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -51,7 +51,7 @@ pub(crate) struct Variable {
     pub declaration: usize,
     pub name: String,
     pub name_span: Range<usize>,
-    /// Declarations that its type mentions; if that is not written out, its initializer.
+    /// Declarations mentioned by the type; if the type is not written out, by the initializer.
     pub mentions: Vec<usize>,
     /// Local variables that the initializer mentions, if the type is not written out.
     pub locals: Vec<String>,
@@ -73,8 +73,8 @@ pub(crate) struct Contents {
     pub excess: Option<(Range<usize>, usize)>,
 }
 
-/// Declarations that one local constant may depend on: what it mentions is handed on to the constants that mention
-/// it, so that a chain of them would cost the square of its length.
+/// Declarations a local constant may depend on: mentions are handed on to the constants mentioning this one, so a chain
+/// of constants would cost the square of its length.
 pub(crate) const MOST_MENTIONS: usize = 1024;
 
 /// A template list around the current token.

@@ -1,9 +1,9 @@
-//! Memory that holds nothing but the arguments of a launch that has more of them than bindings: buffers of
-//! the device that take the place of the heap, for kernels that need nothing else of it.
+//! Memory only for arguments, for a launch with more arguments than bindings: buffers of the device in the place of the
+//! heap, for kernels without other use of the heap.
 //!
-//! There is one set of them for each device. Every launch copies its arguments in before it runs and what it
-//! wrote back behind it, all in one go and in the queue's order, so that the next one may use the same
-//! buffers, of whichever kernel it is.
+//! There is one set of them for each device. Every launch copies its arguments in at its start and its results out at
+//! its end, all in a single step and in the queue's order, so the next launch may use the same buffers, of whichever
+//! kernel.
 
 use std::sync::{Arc, Mutex};
 
@@ -70,7 +70,7 @@ impl Places {
         })
     }
 
-    /// Buffers that they take: one at least, since something has to be bound.
+    /// The number of buffers: at least 1, since a binding must not be empty.
     pub(super) fn parts(&self) -> u32 {
         self.sizes.len().max(1) as u32
     }

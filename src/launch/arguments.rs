@@ -17,7 +17,7 @@ pub(crate) enum Given {
     Buffer {
         /// Where the values are.
         view: BufferView,
-        /// The launch promises to write all of it, whatever it held.
+        /// The launch promises to overwrite the whole buffer.
         overwrites: bool,
         /// What is bound in its place while the launch runs.
         staging: Option<Arc<BufferShared>>,
@@ -41,7 +41,7 @@ impl Given {
         }
     }
 
-    /// The buffer that is bound, if it is one: identity, buffer, and first byte.
+    /// The bound buffer, if the argument is a buffer: identity, buffer, and first byte.
     pub(crate) fn bound(&self) -> Option<(u64, &wgpu::Buffer, u64)> {
         match self {
             Self::Buffer {
@@ -287,9 +287,9 @@ fn check_placement(
 
 /// Compares the buffer's element type with the array's.
 ///
-/// Equal sizes agree. Smaller Rust elements may fill a WGSL element, and larger ones may group several,
-/// as long as the WGSL element has no padding that a plain sequence of values would fall into. Buffers
-/// of `u8` are raw bytes: whoever passes them has laid them out himself.
+/// Equal sizes agree. Smaller Rust elements may fill a WGSL element, and larger ones may group several, as long as the
+/// WGSL element has no padding that a plain sequence of values would fall into. Buffers of `u8` are raw bytes: their
+/// layout is up to the caller.
 fn check_elements(
     kernel: impl Fn() -> String,
     info: &ArgumentInfo,
@@ -364,13 +364,12 @@ fn check_size(
     Ok(())
 }
 
-/// Finds two arguments that are the same buffer although the kernel may write through one of them:
-/// wgpu allows a buffer one use in a dispatch.
+/// Finds two arguments with the same buffer, either of which the kernel may write: wgpu allows a
+/// buffer a single use in a dispatch.
 ///
-/// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are
-/// apart, and so may those of which `is_staged` says that one is bound somewhere else. The answer has a bit for each that
-/// has to be bound for writing, because another one is; none, if `through_heap` says that the kernel reaches all of them
-/// through the heap.
+/// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are apart, and so may
+/// arguments bound elsewhere according to `is_staged`. The result has a bit for each argument to be bound for writing
+/// because of another argument; no bits, if `through_heap` says that the kernel reaches all of them through the heap.
 pub(crate) fn check_aliases(
     kernel: &str,
     interface: &Interface,

@@ -1,4 +1,4 @@
-//! The bind-group cache: a launch that binds what an earlier one bound makes nothing new.
+//! The bind-group cache: a launch with the same bindings as an earlier launch makes nothing new.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -10,8 +10,7 @@ use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, M
 use crate::kernel::globals::GlobalTable;
 use crate::memory::staging;
 
-/// Bind groups held at most; beyond this the cache is emptied, since whoever binds so many different
-/// things is not repeating himself.
+/// Bind groups held at most; beyond this the cache is emptied, since so many different bindings do not repeat.
 const CAPACITY: usize = 8192;
 
 /// Bind groups by what they bind: the layout's identity, then identity, offset and size of each

@@ -1,4 +1,4 @@
-//! What a kernel calls that is no service of the host: a server on a device, in a room above this one.
+//! The callee of a kernel, other than services of the host: a server on a device, in a higher module.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ pub(crate) struct KernelPorts {
     /// For the bind-group cache.
     pub id: u64,
     pub calls: wgpu::Buffer,
-    /// What kernels post, where that is a memory of its own.
+    /// The memory for posts of kernels, where separate.
     pub posts: Option<(u64, wgpu::Buffer)>,
-    /// What they visit to let time go by, where they do.
+    /// The memory read for delays, where needed.
     pub backoff: Option<Arc<Backoff>>,
 }
 
@@ -38,7 +38,8 @@ pub(crate) trait Callee: Send + Sync + Debug {
     fn ready(&self, kernel: &str) -> Result<(), LaunchError>;
     /// What follows a launch of a kernel of that device.
     fn completion_hook(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn CompletionHook>>;
-    /// A launch of that device has been recorded: serves what it posts, behind it, where that is a launch as well.
+    /// A launch of that device has been recorded: serves its posted calls behind the launch, where serving is a launch
+    /// as well.
     fn serve(&self, device: &Arc<DeviceShared>) -> Result<(), LaunchError>;
 }
 
@@ -51,7 +52,7 @@ impl Launch {
         self
     }
 
-    /// The memory to bind for calls: what kernels read, and what they post where that is another.
+    /// The memory to bind for calls: for kernels to read, and for posts where separate.
     #[allow(clippy::type_complexity)] // two buffers with their numbers
     pub(super) fn ports(&self) -> Option<((u64, &wgpu::Buffer), Option<(u64, &wgpu::Buffer)>)> {
         if let Some(ports) = &self.kernel_ports {

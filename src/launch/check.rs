@@ -241,7 +241,7 @@ impl Launch {
         Ok(())
     }
 
-    /// What the launch asks of its device beside its arguments.
+    /// The launch's demands on its device beside its arguments.
     fn check_options(&self) -> Result<(), LaunchError> {
         let device = &self.kernel.device;
         if self.profiled && !device.capabilities.has(Aspect::TimestampQueries) {

@@ -1,4 +1,4 @@
-//! The device globals of a launch: made where they are new, bound like one more argument that nobody has to give.
+//! The device globals of a launch: made where new, and bound like arguments, but not given by the caller.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,7 +26,7 @@ pub(super) struct LaunchGlobals {
     writable: bool,
 }
 
-/// What is kept with the kernel, so that its launches ask nobody where its variables are.
+/// Known places of the variables, kept with the kernel for its launches.
 #[derive(Debug, Default)]
 struct Known(OnceLock<Placements>);
 
@@ -69,8 +69,8 @@ impl LaunchGlobals {
         self.view.as_ref().is_some_and(heap)
     }
 
-    /// As `check_aliases` for the arguments among themselves: which of them, and whether the globals, have to be bound
-    /// for writing, because they share a part of the heap with something that is written.
+    /// As `check_aliases` for the arguments among themselves: the arguments, and whether the globals, to be bound for
+    /// writing because of a shared part of the heap with a writer.
     pub(super) fn check_aliases(
         &self,
         kernel: &str,

@@ -92,7 +92,7 @@ impl Launch {
         }
     }
 
-    /// The bind groups of the launch: those of the last submission, cached ones, or new ones.
+    /// The bind groups of the launch: from the last submission, the cache, or new.
     pub(super) fn bind(
         &mut self,
         queue: &mut Recorder<'_>,
@@ -172,8 +172,8 @@ impl Launch {
         matches!(source, Source::Argument(i) if matches!(self.given[i], Some(Given::Value { .. })))
     }
 
-    /// The entries of one bind group, its key in the cache (`None` when it binds things that have no
-    /// identity of ours), and the buffers that the key mentions.
+    /// The entries of a bind group, its key in the cache (`None` for bindings without an identity of ours), and the
+    /// buffers in the key.
     fn entries<'a>(
         &'a self,
         form: &Compiled,
@@ -218,7 +218,7 @@ impl Launch {
                 }
                 Source::Heap(index) => {
                     if let Some((id, segment)) = memory.binding(index as usize) {
-                        // Known to the cache, so that a segment that is gone is not kept by it.
+                        // Known to the cache, so the cache does not keep a segment that is gone.
                         buffers.push(*id);
                         let front = match index {
                             0 => memory.heap().map_or(0, |view| view.front),

@@ -1,5 +1,5 @@
-//! Arguments that are buffers of the context: their bytes are brought to the launch's device when it is submitted, and
-//! bound where they lie there, or copied to staging memory where they cannot be ([`staging`](super::staging)).
+//! Arguments that are buffers of the context: submission brings their bytes to the launch's device, and binds the bytes
+//! in place, or a copy in staging memory where binding in place is impossible ([`staging`](super::staging)).
 
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ impl Launch {
         }
     }
 
-    /// Parts that have bytes in common must not be written through one of them.
+    /// Parts with common bytes must not be written by the kernel.
     fn check_parts(&self) -> Result<(), LaunchError> {
         for (at, one) in self.migratable.iter().enumerate() {
             for other in &self.migratable[at + 1..] {

@@ -46,7 +46,7 @@ pub struct Launch {
     grid: Option<Grid>,
     profiled: bool,
     print: Option<PrintOptions>,
-    /// What it does while another thread has the heap; what the device does, if it was not told.
+    /// The policy while another thread has the heap; the device's by default.
     host_access: Option<HostAccessPolicy>,
     /// The first mistake of the builder, reported by `submit`.
     mistake: Option<LaunchError>,
@@ -61,14 +61,14 @@ pub struct Launch {
     globals: Option<globals::LaunchGlobals>,
     /// Places behind the heap for arguments that have no binding and travel there.
     scratches: table::Scratches,
-    /// Arguments that share a part of the heap with one that is written; see `Variant::written`.
+    /// Arguments sharing a part of the heap with a written one; see `Variant::written`.
     written: u64,
     /// The same for the device globals.
     globals_written: bool,
-    /// The services that the kernel may call, and their ports on its device.
+    /// The services for the kernel's calls, and their ports on its device.
     services: Option<Arc<Services>>,
     mailbox: Option<Arc<Mailbox>>,
-    /// Or else the server on a device that it calls, and the ports for that.
+    /// Or else the server on a device for the kernel's calls, and the ports.
     callee: Option<Arc<dyn callee::Callee>>,
     kernel_ports: Option<Arc<callee::KernelPorts>>,
 }
@@ -178,9 +178,9 @@ impl Launch {
         }
     }
 
-    /// As [`Launch::buffer`], promising that the launch writes every byte of it without reading what
-    /// it held: a failure of an earlier launch that wrote there does not spread to this one.
-    /// What a [`Buffer`](crate::Buffer) of the context held is not brought to the device.
+    /// As [`Launch::buffer`], promising that the launch writes every byte without reading the old contents: a failure
+    /// of an earlier launch writing there does not spread to this launch. What a [`Buffer`](crate::Buffer) of the
+    /// context held is not brought to the device.
     pub fn overwrite(self, argument: &str, buffer: impl Into<BufferArgument>) -> Self {
         self.pass(argument, buffer.into(), true)
     }
@@ -190,14 +190,13 @@ impl Launch {
     /// Where the adapter cannot bind at the address, or the values end inside a word of 4 bytes with something else behind
     /// them, the launch works on a copy, and exactly their bytes come back.
     ///
-    /// A kernel that follows pointers as well reaches a storage variable through its binding of the heap,
-    /// so that both see the same memory, unless the values begin or end inside a word; a uniform variable is a copy, made
-    /// when the launch begins.
+    /// A kernel that also follows pointers reaches a storage variable through its binding of the heap, and so sees the
+    /// same memory both ways, unless the values begin or end inside a word; a uniform variable is a copy, made at the
+    /// start of the launch.
     ///
-    /// In the kernel `arrayLength` is what `len` makes of it, and `len` values have to lie in one live
-    /// allocation: this is a length known from the allocation ([`Device::find`](crate::Device::find) tells how
-    /// long that is). Of a pointer that a kernel follows only the address is known, so that the number of
-    /// elements has to be passed or stored beside it.
+    /// In the kernel `arrayLength` follows from `len`, and `len` values have to lie in the same live allocation, whose
+    /// length is known ([`Device::find`](crate::Device::find) returns the length). For a pointer followed by a kernel
+    /// only the address is known, so the number of elements has to be passed or stored beside the pointer.
     pub fn pointer<T: Pod>(mut self, argument: &str, ptr: Ptr<T>, len: usize) -> Self {
         let device = Arc::clone(&self.kernel.device);
         let view = heap_of(&device).and_then(|heap| heap.shared.argument(&device, ptr, len as u64));
@@ -237,8 +236,8 @@ impl Launch {
         self
     }
 
-    /// Runs at least `extent` invocations: work-groups are whole, so that a kernel whose grid is no
-    /// multiple of its work-group size has to compare its id with a bound itself, as in plain WGSL.
+    /// Runs at least `extent` invocations: work-groups are whole, so a kernel whose grid is no
+    /// multiple of the work-group size has to compare its id with a bound itself, as in plain WGSL.
     pub fn invocations(mut self, extent: impl Into<Extent>) -> Self {
         self.set_grid(Grid::Invocations(extent.into()));
         self
@@ -292,7 +291,7 @@ impl Launch {
         self
     }
 
-    /// Says what the launch does while another thread has the shared heap, if it has to do with that, instead of
+    /// Sets the behaviour of a launch using the shared heap while another thread has the heap, instead of
     /// [`DeviceOptions::host_access`](crate::DeviceOptions::host_access).
     pub fn host_access(mut self, policy: HostAccessPolicy) -> Self {
         self.host_access = Some(policy);

@@ -471,7 +471,7 @@ impl Launch {
         }
     }
 
-    /// The outcomes that the launch inherits from what it reads, and the arguments that it writes.
+    /// The outcomes inherited by the launch from its inputs, and the arguments written by the launch.
     fn inputs(&self) -> (Vec<Arc<Outcome>>, Vec<usize>) {
         let mut inherits: Vec<Arc<Outcome>> = Vec::new();
         let mut written = Vec::new();
@@ -487,7 +487,7 @@ impl Launch {
             if writable {
                 written.push(index);
             }
-            // What a kernel cannot write it cannot overwrite either, whatever it was said to be.
+            // A kernel cannot overwrite a read-only argument, whatever was promised.
             if !(*overwrites && writable) {
                 for outcome in view.shared.depends_on(&view.range()) {
                     if !inherits.iter().any(|known| Arc::ptr_eq(known, &outcome)) {

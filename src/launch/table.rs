@@ -1,16 +1,16 @@
 //! The argument table: storage arguments without a binding of their own are reached through the bindings of
 //! the heap, and a uniform tells the kernel where each of them lies.
 //!
-//! Arguments have no binding because the adapter has too few, because the kernel passes pointers to them to
-//! functions, or because they lie in the heap that the kernel reaches anyway, and nothing may be bound twice
-//! where it is written. What takes the place of the heap depends on the launch ([`Reach`]):
+//! Arguments have no binding because the adapter has too few, because the kernel passes pointers to the arguments to
+//! functions, or because the arguments lie in the heap, which the kernel reaches anyway, and written memory may be
+//! bound only once. What takes the place of the heap depends on the launch ([`Reach`]):
 //!
-//! - The heap itself, for kernels that follow pointers, and where arguments lie in a heap that the device uses in
-//!   place. They are named where they are. Others travel: they are copied into memory of the heap, or of the
-//!   device behind it ([`Scratch`]), before the launch, and back behind it where the kernel may have written
-//!   them, in the queue's order.
-//! - Buffers that hold copies of the arguments and nothing else ([`Arena`]): a kernel that is a plain one to its
-//!   author then has nothing to do with the heap, and runs on every device.
+//! - The heap itself, for kernels following pointers, and where arguments lie in a heap used in place by the device.
+//!   They are named where they are. Other arguments travel: a copy goes into memory of the heap, or of the device
+//!   behind the heap ([`Scratch`]), before the launch, and back at its end where the kernel may have written, in the
+//!   queue's order.
+//! - Buffers with copies of the arguments and nothing else ([`Arena`]): a kernel without pointers in its author's eyes
+//!   then has nothing to do with the heap, and runs on every device.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Waits for the device's turn with the heap, which nobody may hold who calls it.
+    /// Waits for the device's turn with the heap, which the caller must not hold.
     fn new(device: &Arc<DeviceShared>, bytes: u64) -> Result<Self, LaunchError> {
         let words = bytes.div_ceil(4);
         let owner = Device {
@@ -132,7 +132,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It was allocated here and is freed once; whoever frees waits for launches in flight by himself.
+        // The memory was allocated here and is freed once; freeing waits for launches in flight.
         let _ = self.device.free(self.place);
     }
 }
@@ -151,7 +151,7 @@ struct Copied {
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) words: Vec<u32>,
-    /// What is copied before the launch and, where the kernel may write it, back behind it.
+    /// The copies made before the launch and, where the kernel may write, back at its end.
     copied: Vec<Copied>,
 }
 
@@ -261,7 +261,7 @@ impl Table {
     }
 }
 
-/// The arguments in the table, in its order: index, where they are, and whether the kernel may write them.
+/// The arguments in the table, in the table's order: index, place, and whether the kernel may write.
 fn arguments<'a>(
     compiled: &'a Compiled,
     given: &'a [Option<Given>],
@@ -315,7 +315,7 @@ impl Launch {
         })
     }
 
-    /// The arguments that the kernel has to reach through the heap although it could bind them.
+    /// The bindable arguments that the kernel nevertheless has to reach through the heap.
     fn beside(&self, reach: Reach) -> Vec<Beside> {
         let table = &self.kernel.shared.compiled.table;
         self.heap_arguments()
@@ -328,7 +328,7 @@ impl Launch {
             .collect()
     }
 
-    /// The kernel as the launch needs it, what it binds for the heap, and the table of its arguments.
+    /// The kernel as needed by the launch, its bindings for the heap, and the table of its arguments.
     pub(super) fn memory(
         &self,
         reach: Reach,

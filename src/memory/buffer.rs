@@ -132,8 +132,8 @@ pub enum MemoryError {
     Execution(#[from] Arc<ExecutionError>),
 }
 
-/// The usages of every buffer that the runtime makes: all that compute needs and nothing that would
-/// move it to another kind of memory.
+/// The usages of every buffer made by the runtime: all of compute's needs and nothing that would
+/// move the buffer to another kind of memory.
 pub(crate) const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::UNIFORM)
     .union(wgpu::BufferUsages::INDIRECT)
@@ -142,8 +142,8 @@ pub(crate) const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
 
 /// A buffer of `len` values of `T` in the memory of one device.
 ///
-/// Handles are cheap to clone; the memory is freed when the last one, and the last command that uses
-/// it, is gone. Commands on buffers run in the order in which they are recorded.
+/// Handles are cheap to clone; the memory is freed when the last handle, and the last command using the memory, is
+/// gone. Commands on buffers run in the order in which they are recorded.
 #[derive(Debug)]
 pub struct DeviceBuffer<T> {
     pub(crate) shared: Arc<BufferShared>,
@@ -262,7 +262,7 @@ pub struct BufferView {
     pub(crate) address: u64,
     /// Elements asked for beyond the end of the buffer, reported when the launch is checked.
     pub(crate) out_of_range: Option<(u64, u64, u64)>,
-    /// Whether the bytes behind the last one, up to the end of its word, belong to nobody.
+    /// Whether the bytes behind the last one, up to the end of its word, are unused.
     pub(crate) padded: bool,
 }
 
@@ -271,8 +271,8 @@ impl BufferView {
         self.offset..self.offset + self.bytes
     }
 
-    /// Whether a kernel that gets whole words from a multiple of `alignment` on, which is one of 4, gets exactly these
-    /// bytes and what belongs to nobody.
+    /// Whether a kernel given whole words from a multiple of `alignment` on, itself a multiple of 4, gets exactly these
+    /// bytes and unused ones.
     pub(crate) fn is_bindable(&self, alignment: u32) -> bool {
         self.offset.is_multiple_of(u64::from(alignment)) && is_in_words(&self.range(), self.padded)
     }
@@ -334,8 +334,8 @@ impl Device {
     /// usable outside; call [`Device::flush`] before the program's own commands use it.
     ///
     /// # Errors
-    /// [`MemoryError::ElementSize`] when its size is no multiple of the element's. Usages that it
-    /// lacks are reported by the commands that need them.
+    /// [`MemoryError::ElementSize`] when its size is no multiple of the element's. Missing usages
+    /// are reported by the commands in need of them.
     pub fn import<T: Pod>(&self, raw: wgpu::Buffer) -> Result<DeviceBuffer<T>, MemoryError> {
         let element_bytes = size_of::<T>();
         let bytes = raw.size();
@@ -423,10 +423,10 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
-    /// A range of the buffer, in elements, as an argument of a launch, which checks that it lies inside the buffer. It may
-    /// begin and end at any byte: where the adapter cannot bind it, because of its offset or because it ends inside a
-    /// word of 4 bytes, the launch works on a copy, and exactly the bytes of the range come back
-    /// ([`TransferStatistics::staged_arguments`](crate::TransferStatistics::staged_arguments) counts them).
+    /// A range of the buffer, in elements, as an argument of a launch, which checks that it lies inside the buffer. The
+    /// range may begin and end at any byte: where the adapter cannot bind the range, because of its offset or an end
+    /// inside a word of 4 bytes, the launch works on a copy, and exactly the bytes of the range come back
+    /// ([`TransferStatistics::staged_arguments`](crate::TransferStatistics::staged_arguments) counts such arguments).
     pub fn slice(&self, range: impl RangeBounds<u64>) -> BufferView {
         let range = bounds(range, self.len);
         let element = size_of::<T>() as u64;
@@ -463,8 +463,8 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Place::in_buffer(&self.shared.raw, range.start, padded))
     }
 
-    /// Declares the contents good again after a failed launch, whatever they are: the error that
-    /// reading them would yield is dropped.
+    /// Declares the contents good again after a failed launch, whatever the contents: the error of
+    /// a read is dropped.
     pub fn clear_error(&self) {
         self.shared.overwritten(&(0..u64::MAX));
     }

@@ -12,7 +12,7 @@ use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, Event, capture};
 
 const SOURCE: &str = include_str!("../../shaders/fill.wgsl");
-/// Words that one row of work-groups covers: 65,535 groups are the least that WebGPU allows.
+/// Words covered by a row of work-groups: WebGPU allows at least 65,535 groups.
 const WORDS_PER_ROW: u32 = 64 * 32_768;
 /// The most that is filled at once, so that all offsets fit words with much to spare.
 const MOST_BYTES: u64 = 1 << 30;
@@ -164,8 +164,8 @@ fn pattern_words(
     Ok(Some(buffer))
 }
 
-/// Records one part. The answer is wgpu's refusal to bind it, with nothing recorded: a command that was refused must not take
-/// others with it that are in its batch.
+/// Records one part. The answer is wgpu's refusal of the binding, with nothing recorded: a refused command must not
+/// take other commands of its batch along.
 fn fill_by_kernel(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,

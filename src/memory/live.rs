@@ -15,10 +15,11 @@ use crate::device::{Aspect, Device};
 /// and kernels see each other's writes in time is what [`Aspect::LiveMemory`] says the probe measured.
 /// The words stay readable for the host when the device is lost.
 ///
-/// Where the device has memory of its own the words lie there, in a window over the bus: the host's reads are slow.
-/// A kernel that looks at a word again and again until the host has written it needs a `storageBarrier()` between two
-/// looks, since an `atomicLoad` alone may go on giving what a cache holds of the word. One side should write a word,
-/// with `atomicStore`, and the other read it: no atomic of a kernel is one for the host. Calls ([`HostServices`](crate::HostServices)) take care of that by themselves.
+/// Where the device has memory of its own the words lie there, in a window over the bus: the host's reads are slow. A
+/// kernel polling a word until the host has written it needs a `storageBarrier()` between two looks, since an
+/// `atomicLoad` alone may go on giving a cached value of the word. A word should have a writer on a single side, with
+/// `atomicStore`, and a reader on the other: no atomic of a kernel is atomic for the host. Calls
+/// ([`HostServices`](crate::HostServices)) take care of that by themselves.
 #[derive(Debug)]
 pub struct LiveBuffer {
     words: Mapped,

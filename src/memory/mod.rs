@@ -1,5 +1,5 @@
-//! Device memory: typed buffers of one device, transfers to, from and between them, and the
-//! read-backs that wait for nothing. Pointers, shared heaps and migration build on this room.
+//! Device memory: typed buffers of a device, transfers to, from and between them, and read-backs
+//! without waits. Pointers, shared heaps and migration build on this room.
 
 pub(crate) mod buffer;
 pub(crate) mod buffers;
@@ -37,7 +37,7 @@ pub(crate) struct MemoryExtension {
     device_memory: heap::device_memory::DeviceMemory,
     /// What buffers of the context have on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,
-    /// The memory that small ones of them share.
+    /// The memory shared by small buffers.
     blocks: std::sync::Mutex<buffers::Blocks<wgpu::Buffer>>,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,

@@ -37,7 +37,7 @@ pub enum ReadError {
     Taken,
 }
 
-/// Values on their way to the host: wait for them, poll for them, or `.await` them.
+/// Values on their way to the host: wait, poll, or `.await`.
 ///
 /// The read-back is submitted when it is made. The values arrive once; dropping the read-back drops
 /// them.
@@ -66,7 +66,7 @@ struct Coming {
     _staging: Staging,
     /// What was copied there.
     words: Range<u64>,
-    /// What was asked for, in the buffer that it came from.
+    /// The requested bytes, in the buffer of their origin.
     bytes: Range<u64>,
 }
 

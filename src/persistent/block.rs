@@ -6,8 +6,8 @@
 //!  pages   areas   one for each device that may call, each with ports and a header of its own (`rpc::port::layout`)
 //! ```
 //!
-//! The server's device imports all of it, and each other device its own area alone. A word has one writer, the locks of
-//! an area are those of its device, and nothing asks for atomics between devices.
+//! The server's device imports all of it, and each other device its own area alone. A word has a single writer, the
+//! locks of an area belong to its device, and no access needs atomics between devices.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::rpc::port::words::{HostWords, Words};
 
 /// Ports of a device that calls. The server looks at all of them at every look.
 const PORTS: usize = 16;
-/// What areas begin with a multiple of: more than any driver asks of what it imports.
+/// The alignment of areas: more than any driver asks of imported memory.
 const PAGES: usize = 64 << 10;
 
 /// Whether a device's running kernels see what others write into pages of the host; if not, why.

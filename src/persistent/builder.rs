@@ -29,8 +29,8 @@ pub(super) const MAX_PORTS: usize = 1 << 15;
 const MAX_CALLERS: usize = 16;
 /// The most lanes that serve calls by themselves.
 const MAX_LANES: usize = 64;
-/// Turns of loops that a call may take by default on adapters without a budget: a second on a software adapter, and so
-/// less than a lease that serves no calls may take before it is stuck.
+/// Turns of loops per call by default on adapters without a budget: a second on a software adapter, and so less than
+/// the time after which a lease serving no calls counts as stuck.
 const TURNS: u32 = 1 << 25;
 /// Turns after which a lease ends on such an adapter: before the count comes to its end.
 const MOST: u32 = 1 << 31;
@@ -110,8 +110,8 @@ impl PersistentKernelBuilder {
     }
 
     /// Lets a function of the program be called that a whole work-group runs together, with barriers and memory of the
-    /// work-group if it likes. Its first parameter is a `u32`, the number of the invocation in its group, which callers do
-    /// not give; the result is that of invocation 0. What all of them have written is there when the call returns.
+    /// work-group if it likes. The first parameter is a `u32`, the number of the invocation in its group, not given by
+    /// callers; the result is that of invocation 0. What all of them have written is there when the call returns.
     ///
     /// One call at a time is served by a server with such a handler. Loops with barriers inside are not ended by
     /// [`PersistentKernelBuilder::turns`].

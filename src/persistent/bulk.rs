@@ -1,5 +1,5 @@
-//! Many calls at a time where calls travel in slices: the caller writes the slice itself, and reads its answers, and
-//! nothing goes through ports one by one.
+//! Many calls at a time where calls travel in slices: the caller writes the slice and reads its answers directly,
+//! instead of using the ports call by call.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
@@ -46,8 +46,8 @@ impl Bulk {
         *lock(&self.answers) = Some(answers);
     }
 
-    /// Whether nobody but its caller has it any more: a relay that has ended before it could answer, and was started again,
-    /// knows nothing of it.
+    /// Whether the caller is the last holder of the slice: a relay that has ended before answering, and was started
+    /// again, knows nothing of the slice.
     pub fn is_dropped(this: &Arc<Self>) -> bool {
         let is_so = Arc::strong_count(this) == 1;
         // Whoever dropped it had answered before, or never does.
@@ -151,7 +151,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 }
 
-/// A slice on its way, or why it was not sent, and how many calls that concerns.
+/// A slice on its way, or the reason for not sending, and the number of calls concerned.
 type Flying = Result<Arc<Bulk>, (CallError, usize)>;
 
 fn land<R: CallResult>(
@@ -247,7 +247,8 @@ mod tests {
                 sender.send(answers).unwrap();
             }
         });
-        // What a relay does that fails and is started again while the caller is asleep: the stage is that of before.
+        // The behaviour of a relay that fails and is restarted while the caller is asleep: the stage is the same as
+        // before.
         drop(core.bulks.pop());
         let minute = Duration::from_secs(60);
         let told = receiver.recv_timeout(minute).unwrap();

@@ -1,9 +1,9 @@
 //! Calls from kernels.
 //!
 //! A kernel of another device has ports in pages that both devices use in place ([`super::block`]), and waits for the
-//! polling kernel as it would for the host. On the server's own device one kernel runs at a time: there a kernel posts
-//! into ports in the device's memory, the launch is followed by a dispatch that serves them, in the same command buffer,
-//! and the next launch collects.
+//! polling kernel as it would for the host. On the server's own device kernels run in turn: there a kernel posts into
+//! ports in the device's memory, a dispatch behind the launch, in the same command buffer, serves the posts, and the
+//! next launch collects.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ use crate::rpc::{Backoff, WaitBudget};
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
 const LOCAL_PORTS: usize = 512;
 
-/// What it takes to build kernels that serve calls between launches.
+/// The parts for building kernels that serve calls between launches.
 #[derive(Clone)]
 pub(super) struct Recipe {
     pub program: Program,
@@ -253,7 +253,7 @@ impl std::fmt::Debug for Callers {
     }
 }
 
-/// A launch of another device that may call: the relay looks for its calls while it is on its way.
+/// A launch of another device that may call: the relay looks for calls until the launch is over.
 struct RemoteLaunch {
     core: Arc<Core>,
     /// 0: not submitted; 1: on its way; 2: over.
@@ -298,10 +298,10 @@ impl Drop for RemoteLaunch {
 }
 
 impl Program {
-    /// As [`Program::new`], for a program whose kernels may call the functions of `server` by their names, as they would
-    /// call those of the host: `f(x)`, `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see
-    /// [`HostServices`](crate::HostServices) for what these are, and [`Launch::server`] for where they work. Structures in
-    /// their signatures are those of this program, which have to lie in memory as the server's do.
+    /// As [`Program::new`], for a program whose kernels may call the functions of `server` by name, in the same way as
+    /// functions of the host: `f(x)`, `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see
+    /// [`HostServices`](crate::HostServices) for their meaning, and [`Launch::server`] for where each works. Structures
+    /// in the signatures are those of this program, and must have the server's layout in memory.
     ///
     /// # Errors
     /// As [`Program::new`]; [`KernelError::HostCall`] when a function that the program calls does not fit it.
@@ -318,13 +318,15 @@ impl Program {
 impl Launch {
     /// Gives the server on a device that the kernel calls ([`Program::with_server`]).
     ///
-    /// - *On another device* the kernel's calls are served while it runs, if both devices use pages of the host in place and
-    ///   the server was started for it ([`PersistentKernelBuilder::callers`](crate::PersistentKernelBuilder::callers)). Each
-    ///   device has 16 ports; more callers wait for each other. On adapters that ration turns of loops a call that has waited
-    ///   for too long has the status `CALL_TIMED_OUT`, as one of the host would.
-    /// - *On the server's own device*, which runs one kernel at a time, what the kernel posts (`f_begin`, `f_post`) is served
-    ///   behind it in the same command buffer, with no way to the host and back, and the next launch collects the answers
-    ///   (`f_collect`). One launch can post as many calls as there are free ports of 512; what finds none is told so.
+    /// - *On another device* the kernel's calls are served while it runs, if both devices use pages of the host in
+    ///   place and the server was started for it
+    ///   ([`PersistentKernelBuilder::callers`](crate::PersistentKernelBuilder::callers)). Each device has 16 ports;
+    ///   more callers wait for each other. On adapters with a loop budget a call waiting for too long has the status
+    ///   `CALL_TIMED_OUT`, like a call of the host.
+    /// - *On the server's own device*, where kernels run in turn, the calls posted by a kernel (`f_begin`, `f_post`)
+    ///   are served behind the kernel in the same command buffer, without a way to the host and back, and the next
+    ///   launch collects the answers (`f_collect`). One launch can post as many calls as there are free ports of 512;
+    ///   what finds none is told so.
     ///
     /// A handler that gives up, or takes too many turns, answers with `CALL_FAILED` or `CALL_TOO_MANY_TURNS`; once the server
     /// has been stopped calls have the status `CALL_STOPPED`. The launch does not keep the server running.

@@ -52,7 +52,7 @@ pub(super) struct Core {
     batch: Mutex<Option<Arc<Batch>>>,
     pub posted: AtomicU64,
     pub leases: AtomicU32,
-    /// The last lease that is over, with what it failed of.
+    /// The last lease that is over, with its error.
     pub ended: AtomicU32,
     /// The requests to leave that the lease on the device began with.
     granted: AtomicU32,
@@ -67,8 +67,8 @@ pub(super) struct Core {
     /// The lease that did not end.
     pub stuck: Mutex<Option<Event>>,
     pub wakers: Arc<PendingWakers>,
-    /// The heap, of a server that follows pointers, and how often it had grown when the lease was launched that is on the
-    /// device: that one does not see what came later. The most there is where none is on the device.
+    /// The heap, of a server following pointers, and how often the heap had grown at the launch of the current lease:
+    /// the lease does not see later growth. The most there is where none is on the device.
     pub heap: Option<SharedHeap>,
     pub covered: AtomicU64,
     /// The host has the heap, so that no lease can be launched.
@@ -84,11 +84,11 @@ pub(super) struct Core {
     pub meanwhile: Mutex<Option<Meanwhile>>,
     /// Launches of other devices on their way that may call.
     pub remote_launches: AtomicUsize,
-    /// Where calls travel in slices: how those of one function do, and those that callers have written themselves.
+    /// Where calls travel in slices: the path for single calls, and the path for slices written by callers.
     pub packer: Option<Packer>,
     pub bulks: Bulks,
     pub slices: Option<Mutex<Slices>>,
-    /// Callers who move slices while they wait, and whether one found that somebody else had them.
+    /// Callers moving slices while waiting, and whether a caller found the slices taken.
     pub drivers: AtomicUsize,
     pub turn_wanted: AtomicBool,
     /// Rung when a slice of calls has been answered.
@@ -187,8 +187,8 @@ impl Core {
         self.interrupts.count()
     }
 
-    /// Sets up a lease that may take so many turns and looks at a port first, before it is launched; the requests to leave that
-    /// it begins with.
+    /// Sets up a lease before its launch, given its turns and its first port; returns the initial count of requests to
+    /// leave.
     pub fn grant(&self, lease: u32, most: u32, start: usize) -> u32 {
         // A lease that is asked to end before it begins looks at all ports once.
         let granted = self.interrupts();
@@ -197,7 +197,7 @@ impl Core {
         granted
     }
 
-    /// Notes that a lease is over, and how many calls it has served after it was asked to leave. What it failed of was noted
+    /// Notes the end of a lease, and the number of calls served after the request to leave. What it failed of was noted
     /// before.
     pub fn end_lease(&self, lease: u32, granted: u32) {
         let asked = self.asked.load(Ordering::Acquire);
@@ -228,7 +228,7 @@ impl Core {
         }
     }
 
-    /// Why a call of `handler` that was posted will have no answer, unless it has one already.
+    /// Why a posted call of `handler` will have no answer, unless there is an answer already.
     pub fn loss(&self, handler: &str) -> Option<CallError> {
         match self.stage() {
             Stage::Running | Stage::Stopping => None,
@@ -237,7 +237,7 @@ impl Core {
         }
     }
 
-    /// Why a call that is waited for on this thread cannot be served as long as it is.
+    /// Why a call awaited on this thread cannot be served during the wait.
     pub fn hindrance(&self, handler: &str) -> Option<CallError> {
         if !self.held.load(Ordering::Acquire) {
             return None;
@@ -345,7 +345,7 @@ impl Core {
             let left = deadline.map_or(Duration::MAX, |deadline| {
                 deadline.saturating_duration_since(Instant::now())
             });
-            // A lease notes what it failed of before the next one begins, and before the server ends.
+            // A lease notes its error before the next lease begins, and before the server ends.
             let is_past = self.leases.load(Ordering::Relaxed) != lease
                 || self.ended.load(Ordering::Acquire) == lease
                 || matches!(self.stage(), Stage::Closed | Stage::Failed);

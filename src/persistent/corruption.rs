@@ -1,9 +1,9 @@
 //! What a device has written that no server writes.
 //!
 //! Nothing that lies in memory of a device is believed: a driver, or another kernel, may have written over it. A wrong
-//! answer cannot be told from a right one; but what would have callers wait for ever, or leases follow each other without
-//! end, is found here, between two leases, when nobody writes. Kernels of other devices write their
-//! half of their ports themselves, and could have the server look at fault: what they miss is told to each of them.
+//! answer cannot be told from a right one; but corruption that would have callers wait for ever, or leases follow each
+//! other without end, is found here, between two leases, when nothing writes. Kernels of other devices write their half
+//! of their ports themselves, and could make the server look at fault: each such kernel is told of its own misses.
 
 use super::frame::Frame;
 use super::settle::{self, Calls};
@@ -31,7 +31,7 @@ impl<T: PartialEq + Copy> Missed<T> {
 pub(super) type Corruption = (usize, &'static str);
 
 impl Frame {
-    /// What a lease has left that no server leaves. `first`: a call that it has seen and could answer, if there was one.
+    /// What a lease has left that no server leaves. `first`: a call seen and answerable by the lease, if there was one.
     pub fn corruption(&self, first: Option<(usize, u32)>) -> Option<Corruption> {
         let corruption_at = |port| Some((port, self.corruption_at(port)?));
         (0..self.layout().ports)
@@ -45,8 +45,7 @@ impl Frame {
             })
     }
 
-    /// A call without an answer that is not where the kernel looks for it: whoever posts it is not at the end of that, or
-    /// something has written over it.
+    /// A call without an answer that is hidden from the kernel: its post is unfinished, or the place was written over.
     pub fn first_hidden(&self) -> Option<(usize, u32)> {
         let calls = (0..self.layout().ports).map(|port| (port, self.request(port)));
         let mut left = calls.filter(|&call| settle::is_left(self, call));

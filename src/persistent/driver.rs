@@ -1,8 +1,8 @@
-//! Who moves slices: the relay, a thread of its own, or callers of batches while they wait for them, one at a time. With
-//! those nobody has to be woken between the end of a slice, its answers, and the next one.
+//! Drivers of slices: the relay, a separate thread, or callers of batches during their wait, in turn. With waiting
+//! callers as drivers there is no thread to wake between the end of a slice, its answers, and the next slice.
 //!
-//! While there are such callers the relay stands back. Should none of them be at it, since they are busy with what they
-//! give or have got, it is, after a moment.
+//! While there are such callers the relay stands back. Should no caller be driving, because all are busy with arguments
+//! or results, the relay drives after a moment.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, MutexGuard, TryLockError};
@@ -64,12 +64,12 @@ struct Turn<'c> {
     _hand_over: HandOver<'c>,
 }
 
-/// Wakes a caller who found the slices in somebody else's hands. He may sleep for long, and be the only one to move them.
+/// Wakes a caller who found the slices in somebody else's hands. The caller may sleep for long, and be the only driver.
 struct HandOver<'c>(&'c Core);
 
 impl Drop for HandOver<'_> {
     fn drop(&mut self) {
-        // Either the caller finds that nobody has them, or this finds that he has asked.
+        // Either the caller finds the slices free, or this thread finds the caller's request.
         fence(Ordering::SeqCst);
         if self.0.turn_wanted.swap(false, Ordering::AcqRel) {
             self.0.landed.ring();
@@ -93,7 +93,7 @@ impl<'c> Turn<'c> {
         }
     }
 
-    /// As [`Turn::unless_taken`]; whoever has them rings [`Core::landed`] when he gives them back.
+    /// As [`Turn::unless_taken`]; the current holder rings [`Core::landed`] when giving the slices back.
     fn or_ask(core: &'c Core) -> Option<Self> {
         Self::unless_taken(core).or_else(|| {
             core.turn_wanted.store(true, Ordering::Release);
@@ -118,7 +118,7 @@ impl<'c> Driver<'c> {
         Self(core)
     }
 
-    /// Sends what he has written, if the device has room for it. Otherwise whoever is at it does.
+    /// Sends the caller's slice, if the device has room. Otherwise whoever is at it does.
     pub fn send(&self) {
         let turn = Turn::unless_taken(self.0);
         if let Some(mut turn) = turn.and_then(|turn| turn.while_running(self.0)) {

@@ -232,7 +232,7 @@ pub enum CallError {
         /// The function that was called.
         handler: String,
     },
-    /// An `assert` of the handler did not hold, it came to a `panic`, or a function of the host that it called failed.
+    /// An `assert` of the handler failed, a `panic` was reached, or a called function of the host failed.
     #[error("`{handler}` failed: {error}")]
     Failed {
         /// The function that was called.
@@ -258,8 +258,8 @@ pub enum CallError {
         /// The function that was called.
         handler: String,
     },
-    /// The words of the answer are not those that its seal was made for, although everything that the device wrote has
-    /// arrived: somebody else has written over them. Whether the handler has run is not known.
+    /// The words of the answer do not match their seal, although everything written by the device has arrived: another
+    /// writer has changed the words. Whether the handler has run is not known.
     #[error(
         "`{handler}` was answered, and the answer's words do not fit together; look for what writes beyond its own memory"
     )]

@@ -7,10 +7,10 @@
 //!        …      beat       one word for each lane: calls it has served in this lease  written by the kernel
 //! ```
 //!
-//! The clients' locks are not in there: threads of the host keep them to themselves. Where they would be the kernel
-//! notes what it has taken. Devices with memory of their own get all that twice: what the host writes lies where the
-//! kernel polls it, and what the kernel writes where the host does. Without live memory the ports are the host's alone,
-//! and calls are taken out of them in the kernel's place ([`super::sliced`]).
+//! The clients' locks are not in there: threads of the host keep them to themselves. In their place the kernel notes
+//! the calls taken. Devices with memory of their own get two copies of each: the host's writes lie where the kernel
+//! polls, and the kernel's writes where the host polls. Without live memory the ports are the host's alone, and calls
+//! are taken out of them in the kernel's place ([`super::sliced`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -110,7 +110,7 @@ impl Frame {
         self.layout
     }
 
-    /// What the host writes, and what the kernel writes where that is another buffer.
+    /// The buffer of the host's writes, and the buffer of the kernel's writes where separate.
     pub fn buffers(&self) -> [Option<&wgpu::Buffer>; 2] {
         match &self.memory {
             Memory::Live(live) => [Some(live.buffer()), None],
@@ -194,7 +194,7 @@ impl Frame {
         self.ring(0xffff, 1);
     }
 
-    /// Sets up the next lease: its number, what it was granted, the turns that it may take, and the port that it looks at first.
+    /// Sets up the next lease: number, grant, turns, and the first port to look at.
     pub fn grant(&self, lease: u32, granted: u32, most: u32, start: usize) {
         let places = self.places();
         self.store(places.lease, lease);
@@ -219,18 +219,18 @@ impl Frame {
         (0..self.lanes).fold(0, |sum, lane| sum.wrapping_add(self.up().load(beat + lane)))
     }
 
-    /// The call at `port` that nobody has taken yet, by its request.
+    /// The call at `port` not yet taken, by its request.
     pub fn untaken(&self, port: usize) -> Option<u32> {
         let request = self.load(self.layout.request(port));
         (request != self.down().load(self.layout.lock(port))).then_some(request)
     }
 
-    /// Notes that the call at `port` is taken, or that it is not after all: then it is the one before that is.
+    /// Notes that the call at `port` is taken, or, after all, only the call before.
     pub fn take(&self, port: usize, request: u32) {
         self.down().store(self.layout.lock(port), request);
     }
 
-    /// What stands in a call that was posted at `port`: its opcode, its length, and its arguments.
+    /// The contents of a call posted at `port`: opcode, length, and arguments.
     pub fn posted(&self, port: usize, words: &mut [u32]) {
         let at = self.layout.arguments(port);
         let (head, arguments) = words.split_at_mut(words.len().min(2));
@@ -257,7 +257,7 @@ impl Frame {
         settle::is_awaited(self) || self.block().is_some_and(settle::is_awaited)
     }
 
-    /// Whether what was posted last at a port is where the kernel looks for it: whoever posts notes it for the host first.
+    /// Whether the last post at a port is where the kernel looks: a caller notes the post for the host first.
     pub fn is_shown(&self, port: usize) -> bool {
         self.down().load(self.layout.request(port)) == self.request(port)
     }
@@ -283,7 +283,8 @@ impl Frame {
             let mut request = self.request(port);
             loop {
                 self.down().store(layout.request(port), request);
-                // Somebody who had looked at the server before it ended may post just now: first to himself, then here.
+                // A caller that had looked at the server before its end may be posting now: first into its own note,
+                // then here.
                 match self.request(port) {
                     same if same == request => break,
                     other => request = other,
@@ -353,7 +354,7 @@ impl Words for Frame {
         }
         match self.lock_at(index).or_else(|| self.request_at(index)) {
             Some(own) => own.load(Ordering::Acquire),
-            // Where it lies in a window over the bus, nobody asks for it on the way of a call.
+            // Where the word lies in a window over the bus, a call on its way never reads the word.
             None => self.down().load(index),
         }
     }

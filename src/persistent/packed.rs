@@ -135,7 +135,7 @@ mod tests {
         let next = server.function::<(u32,), u32>("next").unwrap();
         let twice = server.function::<(u32,), u32>("twice").unwrap();
         assert_eq!(twice.call_all(&[(1,)]).unwrap(), [2]);
-        // Somebody compiles the other one, for as long as this likes.
+        // Another thread compiles the other kernel, for as long as needed.
         let packer = server.core.packer.as_ref().unwrap();
         let opcode = next.handler.opcode();
         let place = Arc::clone(lock(&packer.kernels).entry(opcode).or_default());

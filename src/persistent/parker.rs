@@ -1,11 +1,11 @@
-//! The sleep of a relay that has nothing to do, and how whoever posts a call wakes it.
+//! The sleep of an idle relay, and its waking by the poster of a call.
 
 use std::time::Duration;
 
 use super::bell::Bell;
 use super::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Whether the relay sleeps, so that a post while it does not costs one load.
+/// Whether the relay sleeps: a post during activity costs a single load.
 #[derive(Debug, Default)]
 pub(super) struct Parker {
     asleep: AtomicBool,

@@ -21,13 +21,13 @@ use super::waker_thread::wake_after;
 use crate::kernel::server::HandlerDeclaration;
 use crate::rpc::port::client::Posted;
 
-/// Looks that a poll makes before it has itself woken: a call takes about as long.
+/// Looks of a poll before the poll wakes its own task: a call takes about as long.
 const LOOKS: u32 = 128;
 
 /// A call that is on its way; from [`DeviceFunction::begin`]. Wait for it, or `.await` it.
 ///
-/// Dropping it cancels it: nobody asks for the answer any more, and its port is given back when the server has answered.
-/// A call that the server has not taken yet is served all the same.
+/// Dropping the future cancels the call: the answer is not asked for any more, and the port is given back when the
+/// server has answered. A call that the server has not taken yet is served all the same.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct PendingCall<R> {
     core: Arc<Core>,
@@ -46,12 +46,12 @@ enum State {
 }
 
 thread_local! {
-    /// Calls that this thread has begun and that have no port yet.
+    /// Calls begun by this thread that have no port yet.
     static QUEUED: Arc<AtomicUsize> = Arc::default();
 }
 
-/// A call without a port. While there is one, its thread posts none that it begins later: those would be answered and
-/// keep their ports, and the thread would wait for this one first.
+/// A call without a port. Meanwhile the thread posts no later call: such calls would be answered and keep their ports,
+/// and the thread would wait for this call first.
 struct Queued(Arc<AtomicUsize>);
 
 impl Queued {
@@ -188,9 +188,9 @@ impl<R: CallResult> Future for PendingCall<R> {
 }
 
 impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
-    /// Posts a call and goes on. Without a free port it is posted by whoever waits for it, and so are those that the same
-    /// thread begins behind it. A call that was posted has its port until it is waited for or dropped: who begins more than
-    /// there are ports waits for them in the order in which they were begun, or all at once.
+    /// Posts a call and goes on. Without a free port the call is posted by the thread waiting for it, together with
+    /// calls begun later by the same thread. A posted call keeps its port until awaited or dropped: a caller beginning
+    /// more calls than there are ports waits for the calls in order, or for all at once.
     pub fn begin(&self, arguments: &A) -> PendingCall<R> {
         let mut words = vec![0; A::words()];
         arguments.put(&mut words);
@@ -289,9 +289,9 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     /// Calls the function with what `arguments` gives, a `window` of calls ahead of the results, which come in order: a
-    /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are pulled as there
-    /// are ports for them. Dropping it cancels what is on its way. Sequences that one thread takes turns with should fit into
-    /// the ports together.
+    /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are pulled as
+    /// there are ports for them. Dropping the sequence cancels the calls on their way. Sequences that one thread takes
+    /// turns with should fit into the ports together.
     pub fn sequence<I: IntoIterator<Item = A>>(
         &self,
         arguments: I,
@@ -357,8 +357,8 @@ impl<A: CallArguments, R: CallResult, I: Iterator<Item = A>> CallSequence<A, R, 
         })
     }
 
-    /// Begins calls until the window is full, or one has to wait for a port. None is begun behind that one: those that are
-    /// asked for after it would have all ports, and nobody would ask.
+    /// Begins calls until the window is full, or one has to wait for a port. No call is begun behind an unposted one:
+    /// calls asked for later would hold all ports, without a reader.
     fn fill(&mut self) {
         while self.on_their_way.len() < self.window {
             let last = self.on_their_way.back_mut();

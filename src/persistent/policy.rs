@@ -14,9 +14,9 @@ pub struct LeasePolicy {
     /// The longest lease: what watchdogs and other users of the device have to bear. A handler that runs is not ended by
     /// it.
     pub time: Duration,
-    /// After so much time without calls the server leaves the device; the next call launches it again. Before that a lease is
-    /// followed by another without calls, too, unless it has made room for other work. [`Duration::MAX`]: the server never
-    /// leaves but to make room; [`Duration::ZERO`]: as soon as it is seen that nobody calls.
+    /// After so much time without calls the server leaves the device; the next call launches it again. Before that a
+    /// lease is followed by another without calls, too, unless it has made room for other work. [`Duration::MAX`]: the
+    /// server never leaves but to make room; [`Duration::ZERO`]: as soon as the absence of calls is seen.
     pub idle: Duration,
     /// A lease that has not ended so long after it was asked to, and serves no calls, is reported as stuck.
     pub stuck: Duration,

@@ -1,4 +1,4 @@
-//! One call at one port: posting it, and waiting for its answer.
+//! A single call at a single port: the post, and the wait for the answer.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mil
 const LANDING: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// Where this thread begins its search for a free port, so that threads do not meet.
+    /// The start of this thread's search for a free port, different for each thread.
     static START: Cell<usize> = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Cell::new(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -92,7 +92,7 @@ impl Drop for Spinner<'_> {
     }
 }
 
-/// How long words may take after the lease that has written them: over a bus they come in any order.
+/// The time for words to arrive after the lease that wrote them: over a bus words come in any order.
 pub(super) const ARRIVAL: Duration = Duration::from_millis(100);
 
 /// How many leases had ended when an answer was first seen whose words do not fit together, and since when the lease is over
@@ -159,7 +159,7 @@ impl<'c> PortClient<'c> {
         self.core.refusal(self.name())
     }
 
-    /// Why a call that was posted will have no answer, unless it has one already.
+    /// Why a posted call will have no answer, unless there is an answer already.
     pub fn loss(&self) -> Option<CallError> {
         self.core.loss(self.name())
     }
@@ -184,14 +184,14 @@ impl<'c> PortClient<'c> {
         self.core.hindrance(self.name())
     }
 
-    /// What became of a call, if that is known; its port is given back then.
+    /// The outcome of a call, if known; the port is given back then.
     pub fn try_take(&self, posted: Posted, results: &mut [u32]) -> Option<Result<(), CallError>> {
         let [status, word] = self.client().try_take(posted, results)?;
         Some(self.judge(status, word))
     }
 
-    /// Whether all words of the answer have arrived, if there is one: if it cannot be taken then, it never can. Before the
-    /// look.
+    /// Whether all words of the answer have arrived, if there is one: an answer that cannot be taken then never can.
+    /// Before the look.
     pub fn is_whole(&self, verification: &mut PendingVerification, posted: Posted) -> bool {
         let core = self.core;
         if !core.frame.is_sealed() || !self.client().is_answered(posted) {
@@ -258,8 +258,8 @@ impl<'c> PortClient<'c> {
         }))
     }
 
-    /// Waits for the answer to a call. Whoever gives up leaves the call to the server: its port is free when it has been
-    /// answered.
+    /// Waits for the answer to a call. A caller giving up leaves the call to the server: the port is free after the
+    /// answer.
     pub fn wait(
         &self,
         posted: Posted,
@@ -267,7 +267,7 @@ impl<'c> PortClient<'c> {
         deadline: Deadline,
     ) -> Result<(), CallError> {
         let client = self.client();
-        // What travels in slices takes its time, and the processor that the relay needs would be in the way.
+        // Calls in slices take their time, and a spinning caller would take the processor from the relay.
         let mut spinner = Spinner::take(self.core).filter(|_| !self.core.is_sliced());
         let mut looks = 0u32;
         let mut naps = Naps::default();

@@ -21,7 +21,8 @@ use crate::rpc::port::words::Words as _;
 
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
-/// Leases that may leave a kernel's call behind others that take all turns, or a call whose caller was stopped at posting it.
+/// Leases that may leave a kernel's call behind others taking all turns, or a call whose caller was stopped while
+/// posting.
 const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 /// How often the relay looks after a lease.
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
@@ -71,7 +72,7 @@ impl Relay {
         loop {
             match core.stage() {
                 Stage::Running if renews || core.frame.is_awaited() => {}
-                // Whoever posts a call wakes it, and so does all else that it is needed for.
+                // The poster of a call wakes the relay, as does every other event for the relay.
                 Stage::Running => {
                     core.sleep(Duration::MAX);
                     continue;
@@ -99,8 +100,8 @@ impl Relay {
                     core.held.store(true, Ordering::Release);
                     std::thread::sleep(HELD);
                 }
-                // All that was posted before it has been served. One that has no more turns, or in which a call has failed,
-                // has served the first of them.
+                // All that was posted before it has been served. A lease out of turns, or with a failed call, has
+                // served the first of them.
                 Attempt::Over(cause)
                     if last > 0 && cause != Cause::Fault && !self.has_loop_budget =>
                 {
@@ -137,7 +138,7 @@ impl Relay {
         };
         // Where a lease may end behind a few calls each port has its turn to be the first.
         let awaited = settle::first_awaited_from(&core.frame, self.next);
-        // Whoever posts it may not be at the end of that.
+        // The poster may not have finished posting.
         let first = awaited.filter(|&(port, _)| core.frame.is_shown(port));
         let start = match awaited {
             Some((port, _)) if self.has_loop_budget => {
@@ -192,8 +193,8 @@ impl Relay {
         end
     }
 
-    /// Gives up calls of kernels that the lease which is over could have answered. What kernels have posted, and what they
-    /// have not got, may be their own doing: each is told for itself.
+    /// Gives up calls of kernels that the lease which is over could have answered. Posts and missed answers of kernels
+    /// may be their own doing: each kernel is told for itself.
     fn report_remote(&mut self, call: Option<(usize, u32)>) {
         let Some(block) = self.core.frame.block() else {
             return;
@@ -250,7 +251,7 @@ impl Relay {
         let is_out = (batch.as_ref()).is_some_and(|batch| batch.submission().is_some());
         core.set_batch(batch);
         if is_out {
-            // Somebody else has submitted it, and may have begun to wait before it was known whose it is.
+            // Another thread has submitted the launch, and may have begun to wait before its owner was known.
             core.interrupt();
         }
         // What goes wrong is the event's to tell.
@@ -282,7 +283,7 @@ impl Relay {
                 }
                 Ok(Attempt::Over(Cause::Fault))
             }
-            // What somebody else's launch has done to what a handler works on; it hides what a call has failed of.
+            // The damage of another launch to the handler's data; this error hides the failure of a call.
             End::Faulty(error) if done && matches!(*error, ExecutionError::Inherited { .. }) => {
                 core.note_fault(lease, error);
                 Ok(Attempt::Over(Cause::Fault))

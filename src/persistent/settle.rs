@@ -1,5 +1,4 @@
-//! What the host does about calls in the kernel's place: it looks for those without an answer, and answers those that no
-//! lease will.
+//! The host's part in place of the kernel: looking for calls without answers, and answering calls that no lease will.
 
 /// The calls at ports, as the host sees them. A request is the number of a call.
 pub(super) trait Calls {

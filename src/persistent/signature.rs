@@ -67,7 +67,7 @@ impl RustType {
 
 /// Arguments of a handler: a tuple of up to six values of plain old data, `()` for none.
 ///
-/// `u32`, `i32` and `f32` are what they are in WGSL; arrays of them are vectors (`[f32; 3]` for `vec3<f32>`) and matrices;
+/// `u32`, `i32` and `f32` are the types of WGSL; arrays of them are vectors (`[f32; 3]` for `vec3<f32>`) and matrices;
 /// [`Ptr`] is `usm_ptr`; structures have the same layout.
 pub trait CallArguments: Send {
     /// The types.

@@ -1,6 +1,6 @@
-//! Servers on devices that show nothing to running kernels: calls are taken out of the ports, as many as there are are sent
-//! with one launch, and answered when it has ended. While one slice runs the next is gathered and sent behind it, so that
-//! the device has always something to do. [`super::driver`] says which threads do so.
+//! Servers on devices whose running kernels see no writes of the host: calls are taken out of the ports, sent with a
+//! launch, as many as there are, and answered at its end. While a slice runs the next slice is gathered and sent
+//! behind, which keeps the device busy. [`super::driver`] says which threads do so.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,9 +38,9 @@ pub(super) struct Slot {
     /// Serves calls of all functions.
     pub launch: Launch,
     pub answers: Answering,
-    /// Those that have served calls of one function, so far.
+    /// The slices that have served calls of a single function, so far.
     pub packs: Vec<Pack>,
-    /// Their memory: where the others write, anything may lie that looks like one of their marks.
+    /// Their memory: where others write, any value may lie that looks like a mark.
     pub packed: Answering,
 }
 
@@ -94,7 +94,7 @@ struct Flight {
     sent: Instant,
 }
 
-/// What whoever moves them has to himself.
+/// State that belongs to the current driver of slices.
 pub(super) struct Slices {
     shape: SliceShape,
     free: Vec<Slot>,
@@ -103,7 +103,7 @@ pub(super) struct Slices {
     words: Vec<u32>,
     /// Calls that had been posted before the last look at all ports; none if another look is needed all the same.
     looked: Option<u64>,
-    /// Slices without answers of a server that is about to fail: their callers are told why, and not that it has stopped.
+    /// Slices without answers of a server about to fail: callers are told the reason, and not of a stop.
     unanswered: Vec<Calls>,
     /// The last slice was written by its caller: it is the ports' turn.
     was_bulk: bool,
@@ -125,7 +125,7 @@ impl Slices {
         }
     }
 
-    /// Of a life before this one: nobody waits for their answers.
+    /// Of a life before this one: their answers have no readers.
     pub fn reset(&mut self, core: &Core) {
         while let Some(flight) = self.flights.pop_front() {
             self.free.push(flight.slot);
@@ -382,7 +382,7 @@ impl Slices {
         } = flight;
         match end {
             Ok(()) => {}
-            // What a call has failed of, or what somebody else's launch has done to what a handler works on, which hides it.
+            // The failure of a call, or the damage of another launch to the handler's data, which hides the failure.
             Err(error)
                 if matches!(
                     *error,

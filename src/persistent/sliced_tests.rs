@@ -5,7 +5,7 @@ use crate::rpc::port::client::Client;
 use crate::rpc::port::layout::PortLayout;
 
 impl Core {
-    /// Does what others are to do while a slice is gathered, and counts what they have posted.
+    /// Runs the test's closure while a slice is gathered, and counts the calls posted there.
     pub(super) fn posts_meanwhile(&self, posts: &mut u64) {
         if let Some(post) = lock(&self.meanwhile).take() {
             post(self);

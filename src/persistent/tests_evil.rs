@@ -18,7 +18,7 @@ pub(super) enum Evil {
     FailedNow,
     /// Calls are taken, and not answered.
     Silent,
-    /// Calls are answered that nobody has posted: the next one at the same port, and at all others.
+    /// Calls are answered that were never posted: the next call at the same port, and at all others.
     Ahead,
     Others,
     /// The next call of a port is said to be taken.

@@ -1,7 +1,7 @@
-//! Devices that write what no server writes: real kernels, spoiled before they are compiled, on every adapter, with ports in
-//! one memory and in two, for handlers of one invocation and of whole work-groups. Whatever they write, every call has the
-//! right answer or an error that says what is wrong, nobody hangs, the rest of the device goes on, and the server starts
-//! again.
+//! Devices writing values no server writes: real kernels, spoiled before compilation, on every adapter, with ports in a
+//! single memory and in two, for handlers of a single invocation and of whole work-groups. Whatever such devices write,
+//! every call has the right answer or a true error, nothing hangs, the rest of the device goes on, and the server
+//! starts again.
 
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,7 @@ fn answer(mut call: PendingCall<u32>) -> Result<u32, CallError> {
     }
 }
 
-/// Servers on one device: a spoiled one, and one that does what it should; and a kernel.
+/// Servers on the same device: a spoiled one, and a sound one; and a kernel.
 struct Bed {
     device: Device,
     spoiled: PersistentKernel,
@@ -284,7 +284,7 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
                 bed.recovers(evil);
                 bed.goes_on(&what);
             }
-            // It stops, whatever it is doing.
+            // The server stops, whatever the kernel is doing.
             for evil in [Others, Silent, Blind, NoDone] {
                 bed.recovers(evil);
                 bed.does(evil);

@@ -1,4 +1,4 @@
-//! The futures that wait, and whether there is a thread that looks after them.
+//! The waiting futures, and whether a thread looks after them.
 
 use std::sync::PoisonError;
 use std::task::Waker;
@@ -80,7 +80,7 @@ impl<K> WakerSet<K> {
         true
     }
 
-    /// Takes those who have what they wait for.
+    /// Takes the wakers whose condition has come true.
     pub fn take(&self, mut is_ready: impl FnMut(&K) -> bool) -> Vec<Waker> {
         let mut woken = Vec::new();
         self.state().waiting.retain(|(key, waker)| {

@@ -1,5 +1,5 @@
-//! Wakes futures whose calls have been answered. Nothing on a device can do that, so a thread of the host looks at the
-//! ports for them; it is started by the first future that has to wait, and ends when there has been none for a while.
+//! Wakes futures whose calls have been answered. Nothing on a device can wake a future, so a thread of the host looks
+//! at the ports; the first waiting future starts the thread, which ends after a while without futures.
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -47,7 +47,7 @@ fn run(core: &Weak<Core>, wakers: &PendingWakers) {
         if !wakers.wait(IDLE_TIMEOUT) {
             return;
         }
-        // Whoever holds the server is the one who ends it; if it went meanwhile, this has it last.
+        // The holder of the server ends the server; if that holder went meanwhile, this thread is the last.
         let long = ports >= LOOKS;
         ports = if long { 0 } else { ports + 1 };
         let woke = exit::inside(|| Some(core.upgrade()?.look_for_futures(long)));
@@ -68,8 +68,8 @@ fn run(core: &Weak<Core>, wakers: &PendingWakers) {
 }
 
 impl Core {
-    /// Wakes the futures that have what they wait for, and those that wait for a port if they have done so for long;
-    /// whether there were any.
+    /// Wakes the futures whose calls are answered, and the futures waiting for a port for long; returns whether there
+    /// were any.
     fn look_for_futures(&self, long: bool) -> bool {
         // Before the look: what has no answer then gets none.
         let ended = matches!(self.stage(), Stage::Closed | Stage::Failed);

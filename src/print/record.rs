@@ -26,7 +26,7 @@ pub(crate) const EXTRA_WORDS: usize = 3;
 
 const _: () = assert!(FAILED_VALUES + MAX_VALUES == HEADER_WORDS);
 
-/// What the check of a record begins with, so that zeros do not pass for one.
+/// The initial value of a record's check, so zeros do not pass for a record.
 const CHECK_SEED: u32 = 0x746d_626c;
 
 /// What a place in a program does.
@@ -37,7 +37,7 @@ pub(crate) enum SiteKind {
     Panic,
 }
 
-/// A place in a program that prints, as one kernel has it.
+/// A printing place in a program, as seen by a single kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub kind: SiteKind,
@@ -73,7 +73,7 @@ impl Site {
     }
 }
 
-/// All places of a kernel that print; those that it does not reach are `None`.
+/// All printing places of a kernel; unreachable ones are `None`.
 #[derive(Debug)]
 pub(crate) struct Sites {
     pub kernel: String,
@@ -156,8 +156,8 @@ pub(crate) fn read_record(
 
 /// A line that a kernel has printed.
 ///
-/// It is turned into text when it is asked for it (`to_string`, or [`PrintRecord::text`]), so that a sink that
-/// only counts costs next to nothing.
+/// The text is made on demand (`to_string`, or [`PrintRecord::text`]), so a sink that only counts costs next to
+/// nothing.
 #[derive(Clone, Copy)]
 pub struct PrintRecord<'a> {
     sites: &'a Sites,
@@ -192,8 +192,8 @@ impl PrintRecord<'_> {
         self.invocation
     }
 
-    /// The 32-bit words of the arguments, one after the other: a scalar of up to 32 bits is one word (a `bool` 0 or
-    /// 1, an `f16` as `f32`), one of 64 bits two (low, high); vectors and matrices are their components in order.
+    /// The 32-bit words of the arguments, in order: a scalar of up to 32 bits is a single word (a `bool` 0 or 1, an
+    /// `f16` as `f32`), a scalar of 64 bits two (low, high); vectors and matrices are their components in order.
     pub fn words(&self) -> &[u32] {
         self.words
     }

@@ -20,7 +20,7 @@ fn site(kind: SiteKind, text: &str, words: usize) -> Option<Site> {
     })
 }
 
-/// Sites that print nothing, one and three words, one that asserts, and one that is not reached.
+/// Sites printing nothing, one and three words, an assertion, and an unreachable site.
 fn sites() -> Sites {
     Sites {
         kernel: "main".into(),

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::record::PrintRecord;
 
-/// Takes what kernels print, one line after the other: in the order of the launches, and within one invocation
-/// in the order of its calls. Lines of different invocations come in no particular order.
+/// Takes the lines printed by kernels: in the order of the launches, and within an invocation in the order of its
+/// calls. Lines of different invocations come in no particular order.
 ///
-/// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by whichever thread finds that lines have arrived
-/// (one that waits for an event or a read-back, or the runtime's own), and by one at a time; it may use
-/// this device and others, except that waiting inside it delivers no further lines.
+/// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by the thread that finds new lines (waiting for an event
+/// or a read-back, or the runtime's own), and by a single thread at a time; a sink may use this device and others,
+/// except that waiting inside delivers no further lines.
 pub trait PrintSink: Send {
     /// Takes a line.
     fn record(&mut self, record: &PrintRecord<'_>);
@@ -150,7 +150,7 @@ impl OpenTarget<'_> {
         match self {
             Self::Own(sink) => sink.record(record),
             Self::Text(target) => match &target.kind {
-                // `print!` rather than the stream itself, so that test harnesses can capture it.
+                // `print!` rather than the stream itself, so test harnesses can capture the output.
                 TargetKind::Stdout => println!("{}", line()),
                 TargetKind::Stderr => eprintln!("{}", line()),
                 TargetKind::Log(level) => log::log!(target: "tombolo::print", *level, "{}", line()),

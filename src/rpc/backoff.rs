@@ -1,6 +1,6 @@
-//! Memory that callers visit to let time go by, on devices that ration turns of loops. A turn costs the same whatever stands
-//! in it, so a caller that waits does in each what takes long: a walk of loads that wait for each other, wide enough that
-//! caches do not have the places (`shaders/rpc.wgsl`).
+//! Memory that callers visit to let time go by, on devices that ration turns of loops. A turn costs the same whatever
+//! its contents, so a waiting caller fills each turn with slow work: a walk of dependent loads, wide enough to miss the
+//! caches (`shaders/rpc.wgsl`).
 
 use std::sync::{Arc, Mutex};
 
@@ -25,8 +25,9 @@ pub(crate) struct Backoff {
 struct Kept(Mutex<Option<Arc<Backoff>>>);
 
 impl Backoff {
-    /// That of `device`, where its kernels visit it; all ports of a device share one. Where there is too little memory for
-    /// the widest walk it is less, and callers wait less long: places beyond the end are the last one.
+    /// The memory of `device`, where its kernels use one; all ports of a device share the memory. Where there is too
+    /// little memory for the widest walk it is less, and callers wait less long: places beyond the end are the last
+    /// one.
     ///
     /// # Errors
     /// There is no memory at all.

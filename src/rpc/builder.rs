@@ -53,10 +53,9 @@ impl HostServices {
 impl HostServicesBuilder {
     /// Registers a function under its WGSL signature, such as `fn lookup(key: u32, at: vec3<f32>) -> Node`.
     ///
-    /// Types are those of the programs that call it; a program in which they have another size than in Rust is
-    /// refused. Several threads may run the function at once, if there are several server threads
-    /// ([`HostServicesBuilder::threads`]). If it panics the caller gets
-    /// [`CallStatus::Panicked`](crate::CallStatus::Panicked).
+    /// Types are those of the calling programs; a program with another size for a type than in Rust is refused. Several
+    /// threads may run the function at once, if there are several server threads ([`HostServicesBuilder::threads`]). If
+    /// it panics the caller gets [`CallStatus::Panicked`](crate::CallStatus::Panicked).
     pub fn call<A, R>(mut self, signature: &str, function: impl Handler<A, R>) -> Self {
         let made = self.function(signature, function);
         match made {
@@ -69,8 +68,8 @@ impl HostServicesBuilder {
     }
 
     /// Registers a stream under the WGSL signature of its opening, such as `fn upload(name: u32) -> u32`: `function`
-    /// opens one, and what it returns takes words from the kernel, gives words to it, and has the result. A kernel
-    /// opens one with `upload_open`; see [`HostServices`].
+    /// opens a stream, and returns an object that takes words from the kernel, gives words to the kernel, and has the
+    /// result. A kernel opens one with `upload_open`; see [`HostServices`].
     pub fn stream<A, S: CallStream>(
         mut self,
         signature: &str,
@@ -186,8 +185,8 @@ impl HostServicesBuilder {
         self
     }
 
-    /// Lets each call wait for at most so many looks at its port, instead of until it is served, on devices that serve
-    /// calls while kernels run. How long a look takes is up to the device.
+    /// Limits the wait of each call to so many looks at its port, instead of waiting until served, on devices that
+    /// serve calls during launches. How long a look takes is up to the device.
     pub fn wait_budget(mut self, looks: u32) -> Self {
         self.wait_budget = Some(looks);
         self

@@ -1,4 +1,4 @@
-//! What a server thread does with a call: finds its function, runs it, and counts.
+//! The work of a server thread on a call: finding the function, running the function, and counting.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -126,7 +126,7 @@ fn attempt(serve: &Call, arguments: &[u32], results: &mut Vec<u32>) -> CallStatu
     }
 }
 
-/// The number of calls in a packet of a group: what it says, if its length says so too and the answers fit in a port.
+/// The number of calls in a packet of a group: as the packet says, if its length agrees and the answers fit in a port.
 fn group_of(function: &Function, arguments: &[u32]) -> Option<usize> {
     let count = *arguments.first()? as usize;
     let answers = count.checked_mul(1 + function.declaration.result_words())?;
@@ -137,7 +137,7 @@ fn group_of(function: &Function, arguments: &[u32]) -> Option<usize> {
 impl Dispatch for PortSet<'_> {
     fn is_quick(&self, opcode: u32) -> bool {
         let dispatcher = self.dispatcher;
-        // With several threads the others rely on it that what was served is known.
+        // With several threads the others rely on served calls being known.
         dispatcher.shared.threads == 1
             && (dispatcher.find(opcode)).is_none_or(|index| dispatcher.quick[index].get())
     }

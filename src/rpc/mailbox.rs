@@ -1,5 +1,5 @@
-//! Mailboxes: the ports of one device in its live memory, copies of ports that a device has to itself while kernels
-//! run, or ports in memory of the host.
+//! Mailboxes: the ports of a device in its live memory, copies of ports owned by a device during launches, or ports in
+//! memory of the host.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Weak};
@@ -44,8 +44,8 @@ enum Memory {
     Host(Arc<HostWords>),
 }
 
-/// Ports in two memories: what kernels write where the host polls it, and what the host writes, with the locks of the
-/// kernels, where they poll it. Both hold all words of the layout, so that each has one place in it.
+/// Ports in two memories: the kernels' writes where the host polls, and the host's writes, with the locks of the
+/// kernels, where the kernels poll. Both hold all words of the layout, with a place for each.
 struct Split {
     /// For the bind-group cache.
     id: u64,
@@ -125,7 +125,7 @@ impl WaitBudget {
         }
     }
 
-    /// Of callers that wait for nothing while they run: a port that is taken stays so.
+    /// Of callers that wait for nothing during a launch: a taken port stays taken.
     pub fn of_slices(device: &DeviceShared, ports: usize) -> Self {
         Self {
             call: 3 * ports as u32 + 16,
@@ -238,7 +238,7 @@ impl Mailbox {
         self.server.layout()
     }
 
-    /// Bytes that the ports take, in all memories that have them.
+    /// Bytes of the ports, in all their memories.
     pub fn bytes(&self) -> u64 {
         let memories = match self.server.words() {
             Memory::Live(_) | Memory::Host(_) => 1,
@@ -269,7 +269,7 @@ impl Mailbox {
         }
     }
 
-    /// The buffer to bind for what kernels post, where it is another one.
+    /// The buffer to bind for kernels' posts, where separate.
     pub fn posts(&self) -> Option<(u64, &wgpu::Buffer)> {
         match self.server.words() {
             Memory::Split(split) => Some((split.id, split.posts.buffer())),
@@ -282,7 +282,7 @@ impl Mailbox {
         self.backoff.as_ref()
     }
 
-    /// What carries the ports to and from their device, where they are not in live memory.
+    /// The carrier of the ports to and from their device, where not in live memory.
     pub fn as_sliced(&self) -> Option<&Sliced> {
         match self.server.words() {
             Memory::Sliced(sliced) => Some(sliced),

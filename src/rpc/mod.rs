@@ -2,12 +2,11 @@
 //!
 //! - [`port`]: the protocol, and both of its ends over any words.
 //! - [`mailbox`]: ports in the memory of a device; [`backoff`]: memory in which callers wait on devices that ration turns.
-//! - [`services`]: registered functions and the threads that serve them (at a [`dispatcher`]), put together by [`builder`]; [`loopback`]
-//!   calls them without a device; [`handler`] turns words into the arguments
-//!   of a Rust function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to
-//!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`bell`] wakes it,
-//!   [`statistics`] counts,
-//!   [`guard`] catches what functions of the program panic with.
+//! - [`services`]: registered functions and the threads that serve them (at a [`dispatcher`]), put together by
+//!   [`builder`]; [`loopback`] calls them without a device; [`handler`] turns words into the arguments of a Rust
+//!   function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to devices that
+//!   show nothing to running kernels; [`idle`] is the policy of a thread without work, [`bell`] wakes the thread,
+//!   [`statistics`] counts, [`guard`] catches panics of the program's functions.
 //! - [`provided`]: the functions that come with the runtime.
 //!
 //! What kernels need is made by `kernel::calls`.

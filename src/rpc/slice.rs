@@ -1,10 +1,10 @@
-//! Ports of devices that show nothing to running kernels: a device has them to itself while a launch runs. Requests
+//! Ports of devices whose running kernels see no writes of the host: a device owns the ports during a launch. Requests
 //! leave with a copy behind the launch, are served when it has ended, and answers arrive with a copy in front of the
 //! next launch that is submitted. Everything else is as in live memory: the same words, the same protocol, the same
 //! WGSL.
 //!
-//! What clients write and what servers write are two ranges of the layout, and each travels one way only, so that
-//! launches that overtake the answers do no harm: a mailbox that arrives late is what the protocol is made for.
+//! The clients' writes and the servers' writes are two ranges of the layout, and each travels a single way only, so
+//! launches overtaking the answers do no harm: the protocol is made for late mailboxes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -32,7 +32,7 @@ pub(crate) struct Sliced {
     waiting: (Mutex<Vec<Waker>>, Condvar),
 }
 
-/// Words of the header that the host writes again; behind them is one that kernels write.
+/// Words of the header rewritten by the host; behind them is a word written by kernels.
 const HEADER: std::ops::Range<usize> = 0..CLOSED + 1;
 const _: () = assert!(CLOSED < TICKET);
 
@@ -79,14 +79,14 @@ impl Sliced {
     /// The words that the host has for the device: of the header, then those of the servers.
     fn answers(&self) -> Vec<u32> {
         let servers = self.layout.servers();
-        // In this order: an answer is complete when its mailbox tells of it, and mailboxes come first.
+        // In this order: an answer is complete when its mailbox says so, and mailboxes come first.
         HEADER
             .chain(servers)
             .map(|index| self.words.load(index))
             .collect()
     }
 
-    /// Takes over what clients have written; the ports that wait for the host, with their replies so far.
+    /// Takes over the clients' writes; returns the ports waiting for the host, with their replies so far.
     fn deposit(&self, words: &[u32]) -> Vec<(usize, u32)> {
         let layout = self.layout;
         let clients = layout.clients();
@@ -253,7 +253,7 @@ impl CompletionHook for Slice {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let (wakers, served) = &sliced.waiting;
         let mut held = lock(wakers);
-        // With the lock, so that what is served meanwhile wakes this thread.
+        // With the lock, so calls served meanwhile wake this thread.
         while !self.is_served() {
             held = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
             {

@@ -15,7 +15,7 @@ pub(crate) const TIMED: u64 = 32;
 pub struct CallStatistics {
     /// The function's name.
     pub name: String,
-    /// Calls that were served, those that panicked included.
+    /// Calls served, panicking ones included.
     pub calls: u64,
     /// Calls in which the function panicked.
     pub panics: u64,
@@ -59,7 +59,7 @@ pub struct ServiceStatistics {
     /// they have; what is not whole after a second is answered as malformed, and counted nowhere else. Looks, not calls: one
     /// call may add many.
     pub late: u64,
-    /// Bytes of memory that the ports take, for all devices together: those of the host and those of the devices.
+    /// Bytes of memory of the ports, for all devices together: memory of the host and of the devices.
     pub port_bytes: u64,
 }
 
@@ -80,7 +80,7 @@ impl Counter {
     }
 }
 
-/// The counters of one function on one server thread, on cache lines of its own.
+/// The counters of a function on a server thread, on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {

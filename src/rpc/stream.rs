@@ -1,5 +1,5 @@
-//! Streams: calls of any length. A stream holds its port from its opening to its end, and what is put into it and
-//! got from it goes through that port in packets.
+//! Streams: calls of any length. A stream holds its port from opening to end, and all words put and got go through that
+//! port in packets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -122,7 +122,7 @@ impl Packet {
 /// The stream that is open at one port.
 #[derive(Default)]
 struct Slot {
-    /// Whether there may be one: a look at it is all that a plain call costs.
+    /// Whether there may be a stream: a plain call costs only a look at this flag.
     taken: AtomicBool,
     /// The stream, and the number of its function.
     session: Mutex<Option<(u32, Box<dyn Session>)>>,
@@ -143,7 +143,7 @@ impl Sessions {
         }
     }
 
-    /// Drops the stream that was left open at a port, if one was: somebody else has the port now.
+    /// Drops the stream left open at a port, if any: the port has another owner now.
     pub(super) fn abandon(&self, port: usize) {
         let Some(slot) = self.slots.get(port) else {
             return;

@@ -174,7 +174,7 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Runs the kernel once, answers it if it calls, and waits until it has ended.
+    /// Runs the kernel once, answers a call of the kernel, and waits for the end.
     fn hold(&self, commands: wgpu::CommandBuffer, token: u32, turns: u32) -> Result<(), Stop> {
         // The offsets all lie in the first page, so neither of these can fail.
         let load = |offset| self.words.load_u32(offset).unwrap_or(0);
@@ -188,8 +188,8 @@ impl Talk<'_> {
         if let Some(Err(error)) = batch.submission() {
             return Err(Stop::Failed(error.to_string()));
         }
-        // The kernel only ever hears an answer to a call that the host has seen, so that one answer
-        // proves both directions. To ask for the end takes longer than looking, so the host looks often.
+        // The kernel only ever hears an answer to a call seen by the host: a single answer proves both directions. To
+        // ask for the end takes longer than looking, so the host looks often.
         let now = Some(Duration::ZERO);
         'waiting: while self.submissions.wait(&batch, now) == Progress::Pending
             && !self.left().is_zero()

@@ -1,5 +1,5 @@
-//! Imported memory on the Vulkan drivers of this machine: all sides see one memory, and nobody's end
-//! takes it from the others.
+//! Imported memory on the Vulkan drivers of this machine: all sides see the same memory, and the end of any side takes
+//! nothing from the others.
 
 mod machine;
 
@@ -143,8 +143,8 @@ fn all_drivers_and_two_devices_of_each_work_on_one_memory() {
     assert!(ports.len() >= 2);
 }
 
-/// Two kernels hand a word to and fro. Both are bounded, so that they may miss each other; each time
-/// that both are launched, at least the one whose turn it is must find the word.
+/// Two kernels hand a word to and fro. Both are bounded, and may miss each other; of each pair of launches, at least
+/// the one whose turn it is must find the word.
 #[test]
 fn kernels_of_all_drivers_answer_each_other() {
     const HANDOVERS: u32 = 20;

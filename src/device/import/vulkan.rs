@@ -34,7 +34,7 @@ pub(super) fn open(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
 ) -> Option<Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError>> {
-    // What wgpu checks before it opens a device, and nobody checks behind it.
+    // Checks that wgpu makes before opening a device, and no later code repeats.
     let experimental = wgpu::Features::all_experimental_mask();
     let features = descriptor.required_features;
     let strict = wgpu::InstanceFlags::STRICT_WEBGPU_COMPLIANCE;
@@ -83,8 +83,8 @@ pub(super) fn open(
     }
 }
 
-/// Whether the functions used here are there, which came with Vulkan 1.1, as did what the extension
-/// itself rests on. ash panics when a function is called that is not.
+/// Whether the functions used here exist: all came with Vulkan 1.1, as did the base of the
+/// extension. ash panics on a call of a missing function.
 fn has_vulkan_1_1(instance: &hal::vulkan::InstanceShared, physical: vk::PhysicalDevice) -> bool {
     // SAFETY: a question about a physical device of this instance.
     let properties = unsafe {
@@ -172,9 +172,8 @@ impl Drop for Imported {
     fn drop(&mut self) {
         let device = self.device.raw_device();
         // SAFETY: both handles were made by `device`, which this keeps alive, and nobody uses them:
-        // either wgpu was never given the buffer, or it has let go of it, which it does only once no
-        // submission uses it. The pages are released after the memory object: fields are dropped
-        // behind this.
+        // either wgpu was never given the buffer, or wgpu has let go of the buffer, after the last submission using it.
+        // The pages are released after the memory object: fields are dropped behind this.
         unsafe {
             device.destroy_buffer(self.buffer, None);
             device.free_memory(self.memory, None);
@@ -251,17 +250,16 @@ pub(super) fn import(
         .push_next(&mut pointer);
     let raw = imported.device.raw_device();
     // SAFETY: pointer and length are multiples of the driver's alignment (checked above); the memory
-    // behind them is host memory, readable and writable, and stays so while it is pinned, which is
-    // until `Imported` has freed the memory object. The memory type is one that the driver named for
-    // this pointer.
+    // behind them is host memory, readable and writable, and stays so while it is pinned, which is until `Imported` has
+    // freed the memory object. The memory type is from the driver's list for this pointer.
     imported.memory = unsafe { raw.allocate_memory(&info, None) }.map_err(refused)?;
     // SAFETY: both are new and belong to this device; the memory has the size and a type that the
     // buffer asks for, and the offset is zero.
     unsafe { raw.bind_buffer_memory(buffer, imported.memory, 0) }.map_err(refused)?;
 
-    // The callback runs inside wgpu, possibly under its locks. It may: it calls only Vulkan and the
-    // window, and is never the last holder of the wgpu device, since the wgpu buffer whose end runs
-    // it holds that device as well.
+    // The callback runs inside wgpu, possibly under its locks. Allowed: the callback calls only
+    // Vulkan and the window, and is never the last holder of the wgpu device, since the wgpu buffer
+    // at its end holds that device as well.
     let release = Box::new(move || drop(imported));
     // SAFETY: the callback holds what owns the buffer, so it outlives the handle; wgpu never maps a
     // buffer without a MAP usage.

@@ -14,8 +14,8 @@ pub(super) type HalDevice<A> = Box<dyn Deref<Target = <A as Api>::Device> + Send
 
 /// A backend that can share ownership of a mapped buffer with wgpu.
 pub(super) trait LiveApi: Api {
-    /// Creates the buffer that is to be mapped and shared; and with it, where the hal buffer does
-    /// not reveal it later, what will keep the mapping valid.
+    /// Creates the buffer to be mapped and shared; and with it, where the hal buffer does not
+    /// reveal the mapping later, the owner of the mapping.
     ///
     /// # Safety
     ///
@@ -30,7 +30,7 @@ pub(super) trait LiveApi: Api {
         Ok((owner, None))
     }
 
-    /// Splits `owner` into the handle that wgpu is given and what keeps its mapping valid.
+    /// Splits `owner` into wgpu's handle and the owner of the mapping.
     ///
     /// # Safety
     ///
@@ -107,8 +107,8 @@ impl LiveApi for hal::api::Dx12 {
     }
 }
 
-/// wgpu-hal does not hand out the buffers that it creates on Metal, so this creates one that it is
-/// then given, and gives it the same buffer twice: once for wgpu, and once to hold.
+/// wgpu-hal does not hand out the buffers it creates on Metal, so this function creates the buffer,
+/// and passes it to wgpu-hal twice: once for wgpu, and once to hold.
 #[cfg(all(feature = "metal", target_vendor = "apple"))]
 impl LiveApi for hal::api::Metal {
     unsafe fn allocate(
@@ -152,7 +152,7 @@ impl LiveApi for tombolo_cpu::Api {
         owner: Self::Buffer,
         _held: Option<KeepAlive>,
     ) -> (Self::Buffer, KeepAlive) {
-        // Handles of one buffer: its memory lives as long as any of them.
+        // Handles of the same buffer: the memory lives as long as any handle.
         (owner.clone(), Box::new(owner))
     }
 }

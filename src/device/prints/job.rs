@@ -1,4 +1,4 @@
-//! One launch that prints: where its records are, and how far they are delivered.
+//! A launch with prints: the place of its records, and the state of their delivery.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::print::{PrintLoss, PrintOptions, PrintRecord};
 pub(super) enum Phase {
     /// Its batch is open.
     Recorded,
-    /// The device may be running it; the copy of its buffer is on its way, if it needs one.
+    /// The device may be running the launch; the copy of the buffer is on its way, where a copy is needed.
     Running(Option<Mirror>),
     /// It has ended; what is in the buffer is final. The words, unless they are in live memory.
     Ended(Option<Arc<Vec<u32>>>),

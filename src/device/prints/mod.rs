@@ -1,14 +1,12 @@
-//! What the launches of one device print: the buffers that kernels write their records to, and the delivery of
-//! what is in them.
+//! The prints of the launches of a device: the buffers for kernels' records, and the delivery of the records.
 //!
-//! Each launch that prints owns a buffer until everything in it is delivered. Launches of one device run in order,
-//! and so they are delivered. Where the buffer is live memory, a thread looks for records while the kernel runs;
-//! elsewhere the batch copies the buffer behind the launch. Whoever settles the launch (a wait, a read-back, the
-//! next submission) notes that it has ended; from then on what is in the buffer is final, and is delivered by the
-//! thread that waits or by the runtime's own, whichever comes first.
+//! Each launch that prints owns a buffer until everything in it is delivered. Launches of one device run in order, and
+//! so they are delivered. Where the buffer is live memory, a thread looks for records while the kernel runs; elsewhere
+//! the batch copies the buffer behind the launch. The thread that settles the launch (in a wait, a read-back, the next
+//! submission) notes the launch's end; from then on the contents of the buffer are final, and are delivered by a
+//! waiting thread or by the runtime's own, whichever comes first.
 //!
-//! Sinks are called with no lock of the runtime held but the one that lets one thread deliver at a time, so that
-//! they may use the device.
+//! Sinks are called with no lock of the runtime held except the delivery lock, so sinks may use the device.
 
 mod job;
 mod memory;
@@ -209,7 +207,7 @@ impl Hub {
         }
     }
 
-    /// The thread that delivers while kernels run, and what nobody waits for.
+    /// The thread that delivers while kernels run, and delivers prints without a waiter.
     fn work(&self) {
         let mut nap = NAP.0;
         loop {
@@ -296,8 +294,8 @@ impl Drop for InSink {
 }
 
 impl DeviceShared {
-    /// Waits while too many launches that print are under way, so that their buffers stay within bounds. Not
-    /// inside a sink, where nothing can be delivered.
+    /// Waits while too many printing launches are under way, which bounds their buffers. Not inside a sink, where
+    /// nothing can be delivered.
     pub(crate) fn limit_prints(&self) {
         while self.prints.in_flight() >= IN_FLIGHT && !IN_SINK.get() {
             let first = self.queue.lock(self).first_unsettled();
@@ -317,7 +315,7 @@ impl DeviceShared {
         }
     }
 
-    /// Waits for the launches that print, and delivers what they have printed: the device is about to go.
+    /// Waits for the printing launches, and delivers their lines: the device is about to go.
     pub(crate) fn end_prints(&self) {
         if self.prints.in_flight() == 0 {
             return;

@@ -117,7 +117,7 @@ impl Recorder<'_> {
                     (Err((**error).clone()), false)
                 }
                 (Standing::Lost, _) => (lost(), false),
-                // What is behind it was submitted by a callback that its submission runs.
+                // Batches behind it were submitted by a callback inside its submission.
                 (Standing::Recorded, None) if first.batch.is_closed() => {
                     at += 1;
                     continue;
@@ -142,8 +142,7 @@ impl Recorder<'_> {
 }
 
 impl DeviceShared {
-    /// Settles the launches that are known to have ended, and delivers what they have printed. May run callbacks of the
-    /// program.
+    /// Settles the launches known to have ended, and delivers their prints. May run callbacks of the program.
     pub(crate) fn settle(&self) {
         self.settle_ended();
         self.prints.deliver();
@@ -171,7 +170,7 @@ impl DeviceShared {
                 self.submit(&oldest);
             }
             if oldest.submission().is_none() || self.lost.is_raised() {
-                // Inside a callback that its submission runs; and nothing more is launched on a device that is lost.
+                // Inside a callback of the batch's submission; and no launch goes to a lost device.
                 return;
             }
             self.residents.awaited(&oldest);

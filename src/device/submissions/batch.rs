@@ -19,7 +19,7 @@ pub(crate) enum Standing {
     Refused,
     /// It has ended, and so has everything before it.
     Ended,
-    /// The device is gone, and it with the device: it may not have come to its end, but nothing of it runs any more.
+    /// The device is gone, and the batch with it: perhaps unfinished, but no part of the batch runs any more.
     Lost,
 }
 
@@ -35,7 +35,7 @@ impl Standing {
 pub(crate) struct Batch {
     /// The verdict on its submission.
     submitted: OnceLock<Result<(), Arc<ExecutionError>>>,
-    /// Its number in the ledger; 0 before it has one.
+    /// The number in the ledger; 0 before a number is given.
     number: AtomicU64,
     /// What the signal reaches when it has ended.
     signal: AtomicU64,
@@ -71,7 +71,7 @@ impl Batch {
         self.sent.get().copied()
     }
 
-    /// It has this number, and the signal reaches `signal` when it has ended.
+    /// The batch has this number, and the signal reaches `signal` at its end.
     pub(super) fn is(&self, number: u64, signal: u64) {
         self.signal.store(signal, Ordering::Release);
         self.number.store(number, Ordering::Release);
@@ -99,7 +99,7 @@ pub(crate) struct ClosedBatch {
     pub(crate) mirrors: Vec<PendingMirror>,
     /// What else is to happen then.
     pub(crate) hooks: Vec<Hook>,
-    /// What wgpu had to say when its last commands were recorded: it is not submitted then.
+    /// wgpu's error while the last commands were recorded: such a batch is not submitted.
     pub(crate) refused: Option<wgpu::Error>,
 }
 

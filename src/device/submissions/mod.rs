@@ -1,14 +1,14 @@
-//! Submissions: batches on their way through wgpu, and the one truth about when they have ended.
+//! Submissions: batches on their way through wgpu, and the single source of truth about their ends.
 //!
 //! # How it works
 //!
-//! 1. A closed batch stands in *line* ([`line`]) and goes to wgpu when it is its turn, with no lock held: wgpu runs
-//!    callbacks of the program while it submits, and these may use the device.
-//! 2. It gets a number, and behind it a *marker* is registered with wgpu ([`ledger`]). That wgpu lets go of the marker is
-//!    the proof that the batch, and everything before it, has ended. There is no other: host access to shared memory, the
-//!    reuse of freed memory, transfers between devices, futures and events all ask [`Submissions::standing`].
-//! 3. Whoever waits ([`waiting`]) looks at the backend's [`signal`] for a moment, then parks on it, and asks wgpu when it
-//!    says that something has ended. The runtime polls with `PollType::Poll` alone, which cannot race.
+//! 1. A closed batch stands in *line* ([`line`]) and goes to wgpu at its turn, with no lock held: wgpu runs callbacks
+//!    of the program while submitting, and callbacks may use the device.
+//! 2. It gets a number, and behind it a *marker* is registered with wgpu ([`ledger`]). wgpu's release of the marker
+//!    proves the end of the batch, and of everything before. There is no other: host access to shared memory, the reuse
+//!    of freed memory, transfers between devices, futures and events all ask [`Submissions::standing`].
+//! 3. A waiting thread ([`waiting`]) polls the backend's [`signal`] for a moment, then parks on the signal, and asks
+//!    wgpu when the signal announces an end. The runtime polls with `PollType::Poll` alone, which cannot race.
 //! 4. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
 //!    whatever the runtime was doing.
 //!
@@ -61,7 +61,7 @@ pub(crate) struct Submissions {
     spin: Duration,
     /// Memory for the uniform values of the next batch.
     spare: Mutex<Vec<u8>>,
-    /// What wgpu says of a buffer that is not mapped, in its own words.
+    /// wgpu's message for a buffer that is not mapped.
     unmapped: OnceLock<Option<String>>,
 }
 

@@ -112,12 +112,12 @@ impl Submissions {
         }
     }
 
-    /// What is known of the batch, if it answers whoever waits.
+    /// The known verdict on the batch, if useful to the waiting thread.
     fn answer(&self, batch: &Batch, over: bool) -> Option<Progress> {
         let number = batch.number();
         if self.ledger.end(number) == Some(End::Run) {
-            // Launches are settled in their order: one that a callback has submitted waits for the batch in whose
-            // submission that was, unless this is the callback.
+            // Launches are settled in their order: a launch submitted by a callback waits for the batch whose
+            // submission ran the callback, except inside that callback.
             let is_next = self.ledger.is_sent(number) || self.is_submitting();
             return is_next.then_some(Progress::Done);
         }
@@ -164,7 +164,7 @@ impl Submissions {
         }
     }
 
-    /// Asks wgpu for what has ended, and runs the callbacks that it has for that, those of the program included. Not to be
+    /// Asks wgpu for ended submissions, and runs the resulting callbacks, those of the program included. Not to be
     /// called with a lock that callbacks may want.
     pub(crate) fn collect(&self) {
         if self.ledger.is_dead() || self.is_mute() {
@@ -198,8 +198,8 @@ impl Submissions {
         self.lost.raise("its driver has lost it");
     }
 
-    /// Has wgpu tell of everything that was submitted once more: another thread may have the markers in hand and be busy
-    /// in a callback, perhaps this very one further up.
+    /// Has wgpu report all submissions once more: another thread may hold the markers and be busy in a callback,
+    /// perhaps this very thread further up.
     fn prove(&self) {
         let claim = self.ledger.claim();
         if self.proofs.fetch_max(claim, Ordering::AcqRel) >= claim {

@@ -18,7 +18,7 @@ mod implementation {
     const NO_RESERVE: libc::c_int = 0;
 
     /// What gives memory back. Linux promises zeros after this advice; elsewhere the advice that
-    /// really gives memory back leaves open when that happens.
+    /// really gives memory back leaves the time open.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const GIVE_BACK: (libc::c_int, bool) = (libc::MADV_DONTNEED, true);
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -143,8 +143,8 @@ mod implementation {
     /// are certain to be gone.
     ///
     /// Neither call can make the addresses available to others, so that nothing else can ever get
-    /// mapped there. Should one of them fail, memory or protection is lost, but nothing wrong is
-    /// seen: the window counts the pages as not committed, and zeroes them when they are next.
+    /// mapped there. Should a step fail, memory or protection is lost, but no wrong data is seen:
+    /// the window counts the pages as not committed, and zeroes them at the next commit.
     ///
     /// # Safety
     /// As for [`commit`], but the range may be committed; nobody may use it any more.

@@ -34,12 +34,11 @@ pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable
 /// Completes a module that was parsed with a `CallAppendix`. Before anything looks at its bindings, and before
 /// validation: unbound variables would not pass.
 ///
-/// `barrier` says whether the fence becomes a barrier of memory. On lavapipe it must not: that driver compiles one
-/// as if all of the work-group met there, and a work-group ends when its first group of lanes does. There the
-/// exchange that posts a call is a full fence, as processors have it; elsewhere a store posts it.
+/// `barrier` says whether the fence becomes a barrier of memory. On lavapipe the barrier must be left out: that driver
+/// compiles a barrier as if all of the work-group met there, and a work-group ends when its first group of lanes does.
+/// There the posting exchange is a full fence, as on processors; elsewhere a store posts the call.
 ///
-/// `rations` says whether callers are to take their time while they wait, and `split` whether what they post has
-/// memory of its own.
+/// `has_loop_budget` says whether callers back off while waiting, and `split` whether posts have memory of their own.
 pub(crate) fn complete(
     module: &mut Module,
     bindings: &RuntimeBindings,

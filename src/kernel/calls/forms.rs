@@ -1,4 +1,4 @@
-//! The WGSL functions that stand for one function of the host, by the forms in which a program calls it: written from
+//! The WGSL functions for a function of the host, by the forms of calls in a program: written from
 //! `shaders/rpc_call.wgsl`, `rpc_group_of.wgsl`, `rpc_ticket.wgsl` and `rpc_stream_of.wgsl`.
 
 use std::collections::BTreeSet;
@@ -89,10 +89,10 @@ struct Parts<'t> {
     release: &'t str,
 }
 
-/// Who waits for an answer frees the port, and so whoever waits for a port gets one.
+/// A caller waiting for an answer frees the port, so a caller waiting for a port gets one.
 const WAIT_BUDGET: &str = "most";
-/// Calls that are begun and streams hold a port until they are collected or closed, perhaps by the invocation that
-/// looks for a port here: it looks at each a few times, and not until one is free.
+/// Begun calls and streams hold a port until collected or closed, perhaps by the very invocation looking for a port
+/// here: the search looks at each port a few times, and not until one is free.
 const FEW_LOOKS: &str = "6u * ports + 64u";
 /// What stands in place of waiting where nobody waits: the port is given back, and is free once the call is served.
 const LEAVE: &str = "
@@ -109,7 +109,7 @@ const LEAVE: &str = "
             step += 1u;
             look += tombolo_call_walked();
         }";
-/// The same for a call that is collected later: the port is kept, and its ticket lies in it.
+/// The same for a call collected later: the port is kept, with its ticket inside.
 const BEGUN: &str = "
         if held {
             reply.ticket = ((request & 0x7fffu) << 17u) | (port << 1u) | 1u;
@@ -137,7 +137,7 @@ impl Mention<'_> {
         self.has(Form::Group) || self.has(Form::GroupAttempt)
     }
 
-    /// The functions that are called of this one, `number` in the order of the program's.
+    /// The functions called of this declaration, `number` in the order of the program's.
     pub(super) fn text(
         &self,
         number: usize,
@@ -199,7 +199,7 @@ const BEGIN: Deferred = Deferred {
     posted: BEGUN,
 };
 
-/// The forms of one function of the host, with the texts that all of them share.
+/// The forms of a function of the host, with their common texts.
 struct Forms<'d> {
     declaration: &'d CallDeclaration,
     /// The parameters with their types, and their names alone.
@@ -277,7 +277,7 @@ impl<'d> Forms<'d> {
         })
     }
 
-    /// The parameters and their names behind the one that says whether an invocation of a group takes part.
+    /// The parameters and their names, behind a flag: whether an invocation of a group takes part.
     fn with_taking_part(&self) -> (String, String) {
         match self.names.is_empty() {
             true => ("takes_part: bool".to_owned(), "takes_part".to_owned()),

@@ -25,7 +25,7 @@ fn plain() -> Vec<(String, usize, usize)> {
             ));
         }
     }
-    // Once in a program that declares it, and once in one that does not.
+    // Both in a program with the declaration and in a program without.
     plain.push(("usm_ptr".to_owned(), 8, 8));
     plain.push(("usm_ptr".to_owned(), 8, 8));
     plain

@@ -1,8 +1,9 @@
-//! Lanes that a driver runs for nobody. lavapipe runs lanes in groups of eight; those beyond the end of a work-group
-//! write nothing, but they go through loops, and their turns count for the whole group. A call waits in a loop: a lane
-//! that has posted nothing waits for an answer until it may wait no longer, and leaves the others next to no turns.
+//! Padding lanes, run by a driver for no invocation. lavapipe runs lanes in groups of eight; lanes beyond the end of a
+//! work-group write nothing, but go through loops, and their turns count for the whole group. A call waits in a loop: a
+//! lane that has posted nothing waits for an answer until it may wait no longer, and leaves the others next to no
+//! turns.
 //!
-//! So such lanes begin as if they had waited for all that they may.
+//! So padding lanes begin as if their wait budget were used up.
 
 use naga::{
     BinaryOperator, Binding, BuiltIn, Expression, FunctionArgument, Literal, Module, Scalar, Span,

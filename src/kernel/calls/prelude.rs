@@ -1,5 +1,5 @@
-//! Constants and structures of the functions that come with the runtime: what a program mentions of
-//! `shaders/services.wgsl`, and does not declare itself, is appended to it.
+//! Constants and structures of the runtime's functions: the parts of `shaders/services.wgsl` that a
+//! program mentions without a declaration of its own are appended to the program.
 
 use std::collections::BTreeSet;
 

@@ -126,7 +126,7 @@ fn type_text(mentions: &[Mention<'_>]) -> String {
     text
 }
 
-/// One 32-bit word of a value: how to reach it, where it lies, and what it is.
+/// A 32-bit word of a value: path, offset, and type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub path: String,
@@ -242,7 +242,7 @@ pub(crate) fn leaves(
     Ok(())
 }
 
-/// The lines that store the arguments, and those that load the result.
+/// The lines for storing the arguments, and for loading the result.
 pub(super) fn transfers(
     declaration: &CallDeclaration,
     types: &[(String, TypeLayout)],
@@ -317,7 +317,7 @@ pub(crate) fn appendix(
     }
     let signatures = mentions.iter().map(|m| &m.declaration.signature);
     let prelude = needed(&stream, signatures);
-    // One by one, so that a type that the program lacks is told with its function.
+    // Each by itself, so a type missing in the program is reported with its function.
     let mut layouts = Vec::new();
     for mention in &mentions {
         let signature = &mention.declaration.signature;

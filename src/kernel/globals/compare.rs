@@ -5,7 +5,7 @@ use super::{Declaration, GlobalUse, ModuleIdentity};
 use crate::kernel::host_layout;
 use crate::kernel::layout::TypeLayout;
 
-/// The most that one variable may have: its offset is a word.
+/// The most bytes of a variable: the offset is a word.
 pub(super) const LARGEST: u64 = (4 << 30) - (64 << 10);
 
 pub(super) fn check_size(name: &str, bytes: u64) -> Result<(), GlobalConflict> {

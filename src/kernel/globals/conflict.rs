@@ -48,7 +48,7 @@ pub enum GlobalConflict {
         name: String,
         /// The declaration that was known.
         first: Box<GlobalPlace>,
-        /// The one that differs from it.
+        /// The differing declaration.
         second: Box<GlobalPlace>,
         /// What is off, if it can be told: begins with `: `, or is empty.
         why: String,
@@ -63,7 +63,7 @@ pub enum GlobalConflict {
         name: String,
         /// The properties that were known.
         first: String,
-        /// Those that differ from them.
+        /// The differing declarations.
         second: String,
     },
     /// The variable was in use before it was declared with this property.

@@ -1,10 +1,10 @@
 //! The database of device globals: for each context one table of names, with type, properties and place.
 //!
-//! A name gets its place when either side first uses it, the host by a copy or an explicit declaration, a module
-//! when its first kernel is specialized. Places are offsets in *chunks*, and the same on every device of the
-//! context, so that one module serves them all; the memory behind a chunk is each device's own and comes later
-//! (`crate::globals::memory`). Places never move. Variables that one kernel names lie in one chunk wherever there
-//! is room, because a kernel binds one.
+//! A name gets its place on first use by either side: on the host by a copy or an explicit declaration, in a module
+//! when its first kernel is specialized. Places are offsets in *chunks*, the same on every device of the context, so a
+//! single module serves all devices; the memory behind a chunk is each device's own and comes later
+//! (`crate::globals::memory`). Places never move. Variables of the same kernel share a chunk wherever there is room,
+//! because a kernel binds a single chunk.
 //!
 //! The table is asked when kernels are made and when the host copies, never by a launch.
 
@@ -94,8 +94,8 @@ pub struct GlobalUse {
     pub writable: bool,
     /// The variable's layout.
     pub layout: TypeLayout,
-    /// The type in full, without the names of structures and aliases, for comparing it with that of another
-    /// module. An atomic is the scalar that it holds: one kernel counts, the next one reads the counts.
+    /// The type in full, without the names of structures and aliases, for comparing it with that of another module. An
+    /// atomic counts as its scalar: a kernel counts, the next kernel reads the counts.
     pub(crate) canonical: String,
     /// The number by which the module knows it.
     pub(crate) number: u32,

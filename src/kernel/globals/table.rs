@@ -1,4 +1,4 @@
-//! The table itself: names, what is known of them, and their places.
+//! The table itself: names, known properties, and places.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,18 +12,18 @@ use crate::device::wait::lock;
 use crate::kernel::layout::TypeLayout;
 use crate::memory::region::{AllocationId, Region, RegionOptions};
 
-/// Bytes of the first chunk; each further one is twice as large, up to `LARGEST_CHUNK`, and never smaller than
-/// what it was made for.
+/// Bytes of the first chunk; each further chunk is twice as large, up to `LARGEST_CHUNK`, and never smaller than its
+/// first variable needs.
 const FIRST_CHUNK: u64 = 64 << 10;
 const LARGEST_CHUNK: u64 = 16 << 20;
-/// Variables of one kernel that have more than this together are placed one by one: what a device allocates at
-/// once is bounded.
+/// Variables of a kernel with more bytes together than this are placed separately: a single allocation on a device is
+/// bounded.
 const TOGETHER: u64 = 64 << 20;
-/// Chunks begin with bytes that belong to nobody: the address of a variable must not be that of the allocation
-/// that it lies in, or it could be freed by it.
+/// Chunks begin with unused bytes: the address of a variable must not be that of its allocation, or freeing the
+/// variable's address would free the allocation.
 const HEADER: u64 = 256;
-/// Places suit every type and every copy of whole words. Those of larger variables suit every binding, so that a
-/// kernel that uses one such variable has it at offset 0, and nothing to add to an index.
+/// Places suit every type and every copy of whole words. Offsets of larger variables suit every binding: a kernel using
+/// a single such variable has the variable at offset 0, with nothing to add to an index.
 const ALIGN: u64 = 16;
 const LARGE: u64 = 256;
 
@@ -70,8 +70,8 @@ struct InWgsl {
     canonical: String,
 }
 
-/// A variable with a place. For device scope it lives as long as the table, for image scope as long as the
-/// kernels that use it.
+/// A variable with a place. A variable of device scope lives as long as the table, a variable of image scope as long as
+/// the kernels using it.
 #[derive(Debug)]
 pub(crate) struct Instance {
     /// A number that no other instance has.
@@ -409,7 +409,7 @@ impl State {
             kept.extend(instance.clone());
             found.push(instance);
         }
-        // Those that are new come to lie beside those that are not, if they can.
+        // New variables are placed beside known ones, where possible.
         let new: Vec<u64> = (uses.iter().zip(&found))
             .filter(|(_, known)| known.is_none())
             .map(|(one, _)| u64::from(one.layout.size))
@@ -461,8 +461,8 @@ impl State {
         Ok(instances)
     }
 
-    /// The chunk `beside`, if so many variables of that many bytes together fit there, or the first where they do,
-    /// or a new one.
+    /// The chunk `beside`, if so many variables with that many bytes fit there, or else the first chunk with room, or a
+    /// new chunk.
     fn chunk_for(&mut self, bytes: u64, count: usize, beside: Option<usize>) -> usize {
         // However they come to lie.
         let wanted = bytes.next_multiple_of(ALIGN) + LARGE * count as u64;

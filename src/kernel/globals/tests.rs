@@ -232,7 +232,7 @@ fn variables_of_one_kernel_lie_together_where_they_can() {
     let together = table.resolve(&module(1), &both).unwrap();
     assert_eq!(together[0].chunk, together[1].chunk);
     assert_ne!(together[0].chunk, fill[0].chunk);
-    // A small one goes where there is room, and beside those it is used with.
+    // A small variable goes where there is room, and beside the variables used with it.
     let small = table.resolve(&module(2), &[a_use("small", 8)]).unwrap();
     assert_eq!(small[0].chunk, fill[0].chunk);
     let mixed = [a_use("y", 40_000), a_use("other", 8)];

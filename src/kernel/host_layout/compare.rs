@@ -1,4 +1,4 @@
-//! The comparison: what is off, and what may be done about it.
+//! The comparison: the differences, and the possible remedies.
 
 use super::mismatch::LayoutFault;
 use super::render::{bytes, rust_type};
@@ -183,7 +183,7 @@ impl Found {
     ) {
         let (expected, what) = match header {
             Some(array) => (array.offset, format!("`{}` begins behind it", array.name)),
-            // Whatever the number of its elements, no array has such a structure for its elements.
+            // No array has such a structure for its elements, whatever the number of elements.
             None if wgsl.is_unsized() => return,
             None => (
                 wgsl.size,
@@ -196,7 +196,7 @@ impl Found {
         }
         let last = pairs.iter().max_by_key(|p| p.field.offset());
         let hint = match last {
-            // What is wrong with the fields comes first: sizes are rounded up, so that this may change with them.
+            // Faults of fields come first: sizes are rounded up, and may change with the fields.
             _ if self.faults.len() > before => None,
             _ if step > 0 => Some(format!(
                 "{what}: add `_pad: [u8; {step}]` at the end of the Rust struct"
@@ -248,7 +248,7 @@ fn size_agrees(bytes: usize, wgsl: &TypeLayout) -> bool {
     let bytes = bytes as u64;
     let (size, align) = (u64::from(wgsl.size), u64::from(wgsl.align));
     match &wgsl.shape {
-        // Vectors of three that Rust stores as four: what follows is checked by its own offset.
+        // Vectors of three stored as four in Rust: the following field is checked by its own offset.
         Shape::Plain if size * 4 == align * 3 => bytes == size || bytes == align,
         Shape::Array {
             count: None,
@@ -259,8 +259,8 @@ fn size_agrees(bytes: usize, wgsl: &TypeLayout) -> bool {
     }
 }
 
-/// What to do about a field that does not lie where its member does. Nothing if it would, were only the field before
-/// it where that one's member is.
+/// The remedy for a field at another offset than its member. Nothing if the offset would be right once the previous
+/// field is at its member's offset.
 fn offset_hint(
     rust: &RustLayout,
     wgsl: &TypeLayout,
@@ -279,7 +279,7 @@ fn offset_hint(
     if let Some(missing) = members(wgsl).iter().find(between) {
         return Some(format!("`{}` lies before it in WGSL", missing.name));
     }
-    // Where Rust would place the field behind the one before it and what Rust has between them.
+    // Rust's place for the field behind the previous field and the bytes between.
     let from = previous.map_or(0, |p| p.field.offset() + p.field.size());
     let extra = rust.fields.iter().filter(|f| {
         let inside = (from..pair.field.offset()).contains(&f.offset());

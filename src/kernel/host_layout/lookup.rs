@@ -34,9 +34,9 @@ impl Program {
     /// name, at the same offset and of the same size, and the whole must have the same size, which is the stride
     /// of arrays. The other way round, every member must have a field, names that begin with `_` apart.
     ///
-    /// What is compared is where bytes lie, not what they mean: `u32` and `f32` are alike. Alignments need not
-    /// be. A three-component vector may have the size of four components in Rust. A runtime-sized array may be
-    /// any number of elements in Rust, or be left out where it follows directly behind the Rust structure.
+    /// The comparison is about the place of bytes, not their meaning: `u32` and `f32` are alike. Alignments need not
+    /// be. A three-component vector may have the size of four components in Rust. A runtime-sized array may be any
+    /// number of elements in Rust, or be left out where it follows directly behind the Rust structure.
     ///
     /// # Errors
     /// [`LayoutMismatch`]; [`LayoutMismatch::Differs`] lists every difference.
@@ -105,8 +105,8 @@ impl Inner {
         }
     }
 
-    /// The layout of the type that declaration `index` is. Only what the type mentions is parsed, so that sizes
-    /// that have no value here, and faults that wait for them, are in nobody's way.
+    /// The layout of the type that declaration `index` is. Only the mentions of the type are parsed, so sizes without
+    /// values here, and the faults of such sizes, do no harm.
     fn type_layout(
         &self,
         index: usize,
@@ -139,7 +139,7 @@ impl Inner {
                 Some(value) => Some(value),
                 None => match evaluated.get(i) {
                     Ok(value) => Some(value),
-                    // A constant stays in the text, where naga finds its value or says what is wrong with it.
+                    // A constant stays in the text, where naga finds its value or the fault.
                     Err(_) if !is_replaced(i) => None,
                     Err(Unevaluated::Missing) => {
                         let used = analysis.reach([index], |i| given(i).is_some());
@@ -198,7 +198,7 @@ impl Inner {
         named.collect()
     }
 
-    /// The type `wanted` needs values for those of the constants that `lacks` holds for and that have no default.
+    /// The type `wanted` needs values for the constants without default selected by `lacks`.
     fn without_value(&self, wanted: &str, lacks: impl Fn(usize) -> bool) -> KernelError {
         let infos = self.declared.infos();
         let missing = (infos.iter().zip(&self.declaration_of))

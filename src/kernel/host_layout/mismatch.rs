@@ -32,8 +32,8 @@ pub enum LayoutMismatch {
         /// What it names.
         wgsl: TypeLayout,
     },
-    /// The layout of the type cannot be told: its size depends on a constant without a value, or its declaration
-    /// makes no sense with the values that the constants have.
+    /// The layout of the type is unknown: the size depends on a constant without a value, or the declaration makes no
+    /// sense with the values of the constants.
     #[error("the layout of `{wanted}` of `{program}` is not known: {source}")]
     Unknown {
         /// Name of the program.
@@ -64,8 +64,8 @@ pub struct LayoutDifference {
     pub notes: Vec<String>,
 }
 
-/// One thing in which two layouts differ. Fields within fields are named by paths (`body.mass`; `bodies[].mass`
-/// for elements of an array), and their bytes count from the start of the structure that they are fields of.
+/// One thing in which two layouts differ. Fields within fields are named by paths (`body.mass`; `bodies[].mass` for
+/// elements of an array), and bytes count from the start of the outer structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutFault {
@@ -102,7 +102,7 @@ pub enum LayoutFault {
         field: String,
         /// Its size in Rust, in bytes.
         rust: u64,
-        /// Its size in WGSL, in bytes; for a runtime-sized array, that of one element.
+        /// The size in WGSL, in bytes; for a runtime-sized array, that of an element.
         wgsl: u64,
         /// What to do about it.
         hint: Option<String>,
@@ -114,8 +114,8 @@ pub enum LayoutFault {
         /// The type of the member.
         wgsl: String,
     },
-    /// The whole structure has another size, so that the elements of an array of it are apart by another stride.
-    /// Where a runtime-sized array follows that Rust leaves out, the sizes are those of what is before it.
+    /// The whole structure has another size, so that the elements of an array of it are apart by another stride. Where
+    /// a runtime-sized array follows, left out in Rust, the sizes are those of the part before.
     Total {
         /// The structure: empty for the outermost, else the field that it is.
         field: String,
@@ -129,7 +129,7 @@ pub enum LayoutFault {
 }
 
 impl LayoutFault {
-    /// The field or member that is off; empty where it is the outermost structure itself.
+    /// The differing field or member; empty for the outermost structure itself.
     pub fn field(&self) -> &str {
         match self {
             Self::MissingInWgsl { field, .. }

@@ -5,7 +5,7 @@ use super::compare::{compare, element};
 use super::render::without_modules;
 use crate::kernel::layout::{Shape, TypeLayout};
 
-/// What is off between a Rust structure and a WGSL type that is it, or an array of it; empty where nothing is.
+/// The differences between a Rust structure and the same WGSL type, or an array of it; empty for equal layouts.
 pub(crate) fn faults(rust: &RustLayout, wgsl: &TypeLayout) -> Vec<String> {
     let (faults, notes) = compare(rust, element(wgsl).0);
     faults

@@ -1,13 +1,12 @@
 //! Grids larger than an adapter dispatches at once.
 //!
-//! WebGPU adapters take some 65,535 work-groups in a dimension. A larger grid is dispatched in parts,
-//! and this pass makes the parts look like the whole: `workgroup_id`, `global_invocation_id` and
-//! `num_workgroups` are those of the logical grid, read from a small uniform that tells each part where it
-//! begins.
+//! WebGPU adapters take some 65,535 work-groups in a dimension. A larger grid is dispatched in parts, and this pass
+//! makes the parts look like the whole: `workgroup_id`, `global_invocation_id` and `num_workgroups` are those of the
+//! logical grid, read from a small uniform with the start of each part.
 //!
-//! The user's entry point becomes an ordinary function. A new one of the same name takes the same
-//! arguments, puts them right, and calls it: nothing in the user's function needs to be touched, in
-//! whatever way it uses its arguments.
+//! The user's entry point becomes an ordinary function. A new function of the same name takes the
+//! same arguments, corrects them, and calls the user's, which needs no change, in whatever way the
+//! arguments are used.
 
 use naga::{
     AddressSpace, BinaryOperator, Binding, Block, BuiltIn, Expression, Function, FunctionArgument,
@@ -29,9 +28,9 @@ pub const GROUPS_OFFSET: u64 = 16;
 /// Makes entry point `entry` (its index in `module.entry_points`) see the logical grid that the uniform
 /// at `params` describes.
 ///
-/// Returns `false`, and leaves the module as it is, where there is no such entry point or where it takes
-/// none of `workgroup_id`, `global_invocation_id` and `num_workgroups`: every part then runs as it is.
-/// `params` must be a binding that the user's program does not use.
+/// Returns `false`, and leaves the module unchanged, where there is no such entry point or the entry point takes none
+/// of `workgroup_id`, `global_invocation_id` and `num_workgroups`: every part then runs unchanged. `params` must be a
+/// binding that the user's program does not use.
 pub fn run(module: &mut Module, entry: usize, params: ResourceBinding) -> bool {
     let Some(entry_point) = module.entry_points.get(entry) else {
         return false;

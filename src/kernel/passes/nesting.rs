@@ -1,11 +1,11 @@
 //! How deep a kernel's control flow is once a compiler has taken its jumps out.
 //!
-//! Mesa's lavapipe keeps the conditions that it is in on a stack of 80, and ignores what is deeper: both sides of a
-//! branch run then, or neither. What counts is not only what stands in braces. `return`, `break` and `continue` are
-//! made into conditions: all that follows a branch which may jump is moved into its other side. So each of a hundred
-//! early returns in a row is one deeper, and so is each case of a `switch`. Functions are put in where they are called.
+//! Mesa's lavapipe keeps its current conditions on a stack of 80, and ignores deeper ones: both sides of a branch run
+//! then, or neither. What counts is not only what stands in braces. `return`, `break` and `continue` are made into
+//! conditions: all that follows a branch which may jump is moved into its other side. So each of a hundred early
+//! returns in a row is one deeper, and so is each case of a `switch`. Functions are put in where they are called.
 //!
-//! What is counted here was compared with what lavapipe computes, by tests at the limit and one beyond.
+//! The count here was compared with lavapipe's results, by tests at the limit and beyond.
 
 use std::collections::HashMap;
 
@@ -59,10 +59,10 @@ impl Jumps {
     }
 }
 
-/// How deep the control flow of an entry point is, with that of the functions that it calls.
+/// The depth of the control flow of an entry point, called functions included.
 pub(crate) fn nesting(module: &Module, entry: &Function) -> Nesting {
     let mut known = HashMap::new();
-    // naga lists functions behind those that they call.
+    // naga lists functions behind their callees.
     for (handle, function) in module.functions.iter() {
         let (depth, _) = block(&function.body, &known);
         known.insert(handle, depth);

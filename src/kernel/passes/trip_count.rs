@@ -19,8 +19,8 @@ pub(super) const UNBOUNDED: u64 = u64::MAX;
 /// An upper bound for the back-edges that one invocation of entry point `entry` takes in all.
 pub(super) fn entry_cost(module: &Module, entry: &Function) -> u64 {
     let mut known = HashMap::new();
-    // Functions call only functions that are declared before them, so that one pass in the
-    // order of the arena finds each callee's cost already there.
+    // Functions call only functions declared before, so a single pass in the order of the arena
+    // finds the costs of callees already there.
     for (handle, function) in module.functions.iter() {
         let cost = function_cost(module, function, &known);
         known.insert(handle, cost);
@@ -221,7 +221,7 @@ impl Scope<'_> {
         }
     }
 
-    /// What is added to `counter` once in every pass that goes on, if that is all that the loop does to it.
+    /// The increment of `counter` in every pass that goes on, if the loop does nothing else to the counter.
     fn only_step(
         &self,
         counter: Handle<LocalVariable>,
@@ -279,8 +279,8 @@ impl Scope<'_> {
         }
     }
 
-    /// Every value that `counter` can be given outside the loop; `None` when one is not known,
-    /// when the loop stores to it more than once, or when anything else could write it.
+    /// Every value that `counter` can be given outside the loop; `None` for an unknown increment,
+    /// for several stores in the loop, or where another writer is possible.
     fn starts(
         &self,
         counter: Handle<LocalVariable>,
@@ -330,7 +330,7 @@ impl Scope<'_> {
                 None => unknown += 1,
             }
         }
-        // The one store that is no constant is the step itself.
+        // The only store without a constant is the step itself.
         (unknown == 1).then_some(starts)
     }
 }

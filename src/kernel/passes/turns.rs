@@ -1,10 +1,10 @@
 //! Counts the turns of a server's loops, and ends those of a call that takes too many.
 //!
-//! A server that lives on a device cannot leave it to chance how long a handler runs: a loop that never ends would keep
-//! the device for good, and on adapters that ration turns of loops a call is only begun when what is left of the ration is
-//! enough for it. So every loop of the handlers counts in a private variable, and when the count has reached what the
-//! call may take, the function returns a zero; so do its callers, at the latest at the next turn of their own loops. The
-//! kernel then reports the call, whose result nobody gets to see.
+//! A server that lives on a device cannot leave the length of a handler to chance: an endless loop would keep the
+//! device for good, and on adapters with a loop budget a call is only begun with enough of the budget left. So every
+//! loop of the handlers counts in a private variable, and at the call's limit the function returns a zero; so do its
+//! callers, at the latest at the next turn of their own loops. The kernel then reports the call, whose result nobody
+//! gets to see.
 //!
 //! An invocation counts for itself. That is exact for a group of lanes in which one alone serves calls.
 

@@ -1,4 +1,4 @@
-//! What those who put kernels of their own behind a program ask of it: servers around its functions.
+//! The interface for kernels put behind a program: servers around its functions.
 
 use std::sync::Arc;
 

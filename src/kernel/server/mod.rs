@@ -1,9 +1,10 @@
 //! Servers that live on a device: from the handlers in a program to the polling kernel around them.
 //!
-//! A handler is an ordinary function of the program. Its head is read from the text, its types are laid out by naga,
-//! and [`text`] writes the kernel that takes calls out of ports and hands them to it (`shaders/server.wgsl`); [`slice`]
-//! the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with [`packing`] for
-//! those of one function; [`remote_clients`] the part of the polling kernel for kernels of other devices.
+//! A handler is an ordinary function of the program. The head is read from the text, the types are laid out by naga,
+//! and [`text`] writes the kernel that takes calls out of ports and hands them to the handler (`shaders/server.wgsl`);
+//! [`slice`] the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with
+//! [`packing`] for calls of a single function; [`remote_clients`] the part of the polling kernel for kernels of other
+//! devices.
 
 mod head;
 pub(crate) mod packing;

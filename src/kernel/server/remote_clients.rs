@@ -5,8 +5,8 @@ use super::text::ServerShape;
 const KERNELS: &str = include_str!("../../../shaders/server_kernels.wgsl");
 const GROUP_KERNELS: &str = include_str!("../../../shaders/server_group_kernels.wgsl");
 
-/// Where the ports of kernels lie in the words of a server: areas, each of them laid out as the ports of a device are,
-/// and in front of them what was taken.
+/// The place of kernels' ports in the words of a server: areas, each laid out like the ports of a device, and in front
+/// of them the notes of taken calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RemoteClientPlaces {
     /// Areas: devices that may call.
@@ -30,7 +30,7 @@ pub(crate) struct RemoteClientPlaces {
     pub taken: usize,
 }
 
-/// What a polling kernel has in its places for it; nothing where no kernels call.
+/// The parts of a polling kernel for remote clients; empty without kernels as callers.
 #[derive(Default)]
 pub(super) struct Parts {
     pub first: String,

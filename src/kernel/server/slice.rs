@@ -1,5 +1,5 @@
-//! The text of the kernels that serve calls between launches: slices of calls that the host has gathered, slices of calls
-//! of one function, and ports into which kernels of the same device have posted.
+//! The text of the kernels that serve calls between launches: slices of calls gathered by the host, slices of calls of
+//! the same function, and ports with posts of kernels of the same device.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Access for Packed {
     }
 }
 
-/// Where a kernel finds a call by its index, and what it does when it has served it. All in WGSL.
+/// A kernel's way from an index to a call, and its steps after serving the call. All in WGSL.
 struct Way {
     /// How many there are.
     calls: String,
@@ -134,8 +134,8 @@ pub(crate) fn write_slice(
     Ok(format!("{memory}{own}"))
 }
 
-/// What stands behind a program of whose functions `handler` alone is called in slices, many calls at a time. What is the
-/// same for all of them is known when the kernel is compiled, so that the switch has one way only.
+/// What stands behind a program of whose functions `handler` alone is called in slices, many calls at a time. With a
+/// property common to all calls known when the kernel is compiled, the switch has a single way.
 pub(crate) fn write_packed(
     handler: &Arc<HandlerDeclaration>,
     packing: Packing,

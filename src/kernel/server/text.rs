@@ -92,7 +92,7 @@ pub(crate) fn write(
         false => String::new(),
     };
     let look = match shape.has_loop_budget {
-        // An exchange that changes nothing is a look that no compiler leaves out. Those behind the one that sees a
+        // An exchange that changes nothing is a look that no compiler leaves out. Ports behind the one with a seen
         // change are skipped.
         true => {
             "if bell == seen { bell = atomicOr(&tombolo_server[$bell$u], 0u); }\n".repeat(LOOKS)
@@ -139,7 +139,7 @@ pub(crate) fn write(
         begin = "tombolo_call_looks = turns;";
     }
     let remote_clients = remote_clients(shape);
-    // Each port belongs to one lane: those of several lanes stay where they are.
+    // Each port belongs to a single lane: the ports of several lanes stay where they are.
     let rotates = shape.rotates && shape.lanes == 1;
     let count = places.ports;
     let granted = format!("atomicLoad(&tombolo_server[{}u]) % {count}u", places.start);
@@ -231,7 +231,7 @@ pub(crate) fn write(
     }))
 }
 
-/// How a kernel reaches the words of a call: those of its arguments, and those of its results.
+/// A kernel's way to the words of a call: arguments and results.
 pub(super) trait Access {
     /// An argument's word.
     fn load(&self, word: usize) -> String;
@@ -269,7 +269,7 @@ impl Access for Ports<'_> {
     }
 }
 
-/// The branch of one handler: its arguments out of the port, the call, and its result into the port. `together`: all
+/// The branch of a handler: the arguments out of the port, the call, and the result into the port. `together`: all
 /// lanes come here, with the arguments in `call`.
 pub(super) fn case(
     handler: &HandlerDeclaration,

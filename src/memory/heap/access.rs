@@ -14,13 +14,12 @@ use crate::memory::pointer::Ptr;
 /// The host's turn with a [`SharedHeap`]: while it lives no launch that follows pointers runs, and the
 /// values of the heap can be borrowed like any others.
 ///
-/// Shared borrows come from `&self` and exclusive ones from `&mut self`, so that the compiler checks
-/// what it always checks. Every pointer is checked when it is resolved: it has to lie, with the whole
-/// value, in one live allocation, and be aligned. Allocations that an [`AtomicView`](crate::AtomicView)
-/// shows or a [`HeapAllocator`](crate::HeapAllocator) has handed out are refused.
+/// Shared borrows come from `&self` and exclusive ones from `&mut self`, for the compiler's usual checks. Every pointer
+/// is checked when resolved: the whole value has to lie in a live allocation, and be aligned. Allocations that an
+/// [`AtomicView`](crate::AtomicView) shows or a [`HeapAllocator`](crate::HeapAllocator) has handed out are refused.
 ///
-/// It belongs to the thread that has got it, which is refused what would wait for the access, and may lend it to others
-/// (`&HostAccess` may be shared with them) but not give it away:
+/// The access belongs to the thread that got it, where waiting for the access is refused; the thread may lend it to
+/// others (`&HostAccess` may be shared) but not give it away:
 ///
 /// ```compile_fail,E0277
 /// fn give_away<T: Send>(_: T) {}
@@ -28,7 +27,7 @@ use crate::memory::pointer::Ptr;
 /// give_away(heap.host().unwrap());
 /// ```
 ///
-/// Whoever is lent it must not ask the heap for an access: that would wait for this one.
+/// A borrower must not ask the heap for an access: such a request would wait for this one.
 #[derive(Debug)]
 pub struct HostAccess {
     heap: SharedHeap,
@@ -37,7 +36,7 @@ pub struct HostAccess {
 }
 
 // SAFETY: all that `&HostAccess` gives are shared borrows of the heap's bytes, as `&[u8]` would be, and handles of the heap.
-// It stays with the thread that has got it, which drops it.
+// The access stays with its thread, which drops it.
 #[allow(unsafe_code)]
 unsafe impl Sync for HostAccess {}
 
@@ -45,16 +44,16 @@ impl SharedHeap {
     /// Waits for every launch in flight that may touch the heap, and for other threads' accesses, which blocks the
     /// calling thread for as long as these take.
     ///
-    /// While the result lives, commands of devices that have to do with the heap are kept out: those of other threads wait
-    /// for its end, unless they were told otherwise ([`HostAccessPolicy`](crate::HostAccessPolicy)); those of this thread,
-    /// which would wait for itself, are refused. Launches that have nothing to do with the heap go on. So keep it short, and
-    /// wait for no other thread that submits.
+    /// While the result lives, commands of devices that use the heap are kept out: commands of other threads wait for
+    /// its end, unless another policy is set ([`HostAccessPolicy`](crate::HostAccessPolicy)); commands of this thread,
+    /// which would wait for itself, are refused. Launches that have nothing to do with the heap go on. So keep it
+    /// short, and wait for no other thread that submits.
     ///
     /// # Errors
-    /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`]
-    /// when a launch that used the heap has failed since the last access, or a device was lost. It is
-    /// reported once: what the heap holds then is what the failed launch left. [`HeapError::Unproven`] as long as nobody
-    /// can tell whether kernels of a device that was lost still run.
+    /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`] when a launch that
+    /// used the heap has failed since the last access, or a device was lost. The failure is reported once: the heap
+    /// then holds the results of the failed launch. [`HeapError::Unproven`] as long as nobody can tell whether kernels
+    /// of a device that was lost still run.
     pub fn host(&self) -> Result<HostAccess, HeapError> {
         self.host_until(None)
     }

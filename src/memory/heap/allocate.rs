@@ -96,7 +96,7 @@ impl SharedHeap {
         let shared = &self.shared;
         shared.look_for_freed();
         let mut state = match hold {
-            // Nobody tells what happens to it, so that it must not be there while a mirror is ahead.
+            // Changes there are not reported, so the allocation must not exist while a mirror is ahead.
             Some(_) => self.state_without_mirror()?,
             None => lock(&shared.state),
         };
@@ -189,7 +189,7 @@ impl SharedHeap {
 }
 
 impl HeapShared {
-    /// Lays out one more segment of the window, or what the bound leaves of it.
+    /// Lays out another segment of the window, or the rest below the bound.
     ///
     /// Allocations must not cross the segments in which devices bind the heap, and never cross blocks of the
     /// region: each segment is a block.
@@ -211,8 +211,8 @@ impl HeapShared {
         Ok(())
     }
 
-    /// The most that one allocation may have in a heap of `bound` bytes that is bound in segments of `part`
-    /// bytes, when everything else is freed.
+    /// The most bytes of an allocation in a heap of `bound` bytes bound in segments of `part` bytes, when everything
+    /// else is freed.
     fn largest(&self, bound: u64, part: u64, align: u64) -> u64 {
         if align > self.memory.alignment() {
             return 0;
@@ -269,8 +269,8 @@ impl HeapShared {
         }
     }
 
-    /// Backs the heap with memory up to `end`, at least doubling what there is, so that a heap that grows
-    /// step by step is not imported again at each of them.
+    /// Backs the heap with memory up to `end`, at least doubling the memory, so a heap growing step by step is not
+    /// imported again at each step.
     fn back(&self, state: &mut State, end: u64) -> Result<(), HeapError> {
         let old = state.committed;
         if end <= old {

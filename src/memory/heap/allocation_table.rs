@@ -11,18 +11,18 @@
 //! table    |    20    |    20    |   0  |    80    |    80    |
 //! ```
 //!
-//! So one load and one comparison tell of a value at any address whether all of it lies in one live allocation, whatever
-//! its size, to the byte; and the same word is the end of an array whose length the kernel does not know. What cannot
-//! be told is that a pointer was made from another one: arithmetic that leads from the end of an allocation into the next
-//! one finds that live.
+//! So a load and a comparison show for a value at any address whether all of the value lies in a live allocation,
+//! whatever its size, to the byte; and the same word is the end of an array whose length the kernel does not know. The
+//! origin of a pointer is unknown: arithmetic leading from the end of an allocation into the next one finds the latter
+//! live.
 //!
 //! The table takes a quarter of the heap's bytes on the host, and as much on each device that runs such kernels. It is
 //! kept from the first such kernel on. A bit for each granule would take a thirty-second part, and would see neither
-//! the end of an allocation within its last granule nor a structure that begins in one and ends in the next; two levels
-//! of it would cost two loads that wait for each other.
+//! the end of an allocation within its last granule nor a structure across two allocations; two levels of bits would
+//! cost two dependent loads.
 //!
-//! What is freed is remembered for a while, with the places in the program that allocated and freed it, so that a launch
-//! that failed can tell what its pointer was.
+//! Freed allocations are remembered for a while, with the places of allocation and freeing in the program, for the
+//! error of a failed launch.
 
 mod copy;
 
@@ -73,7 +73,8 @@ struct Known {
 /// What lies, or lay, at an address that a kernel was not to follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
-    /// It lies in a live allocation, not far enough from its end for the value; or it was allocated meanwhile.
+    /// The pointer lies in a live allocation, too close to the end for the value; or the memory was allocated
+    /// meanwhile.
     Inside {
         offset: u64,
         bytes: u64,
@@ -222,7 +223,7 @@ impl AllocationTable {
         });
     }
 
-    /// The buffers of the table on `device`, and what has to be recorded before they hold all of it.
+    /// The buffers of the table on `device`, and the commands to record before the buffers hold all of the table.
     pub(super) fn on(
         &mut self,
         device: &Arc<DeviceShared>,
@@ -491,7 +492,7 @@ mod tests {
             told(&table, third.address + 1032),
             format!("1000 bytes past the end of an allocation of 32 bytes, {place}")
         );
-        // Memory that is in use again is what it is now.
+        // Memory in use again counts as its new allocation.
         let again = region.allocate(48, 16).unwrap();
         assert_eq!(again.address, second.address);
         add(&mut table, &again, None);

@@ -12,18 +12,18 @@ use crate::memory::region::AllocationId;
 /// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: it dereferences to
 /// [`AtomicU32`] or `[AtomicU32]`, with all their operations and orderings.
 ///
-/// Launches go on while views exist, and views may be used on every thread while they run. A kernel's
-/// side of the conversation are `atomic<u32>` at the same addresses; WGSL's atomics are relaxed, so that
-/// what a kernel writes beside them is only certain to be seen once the launch has ended.
+/// Launches go on while views exist, and views may be used on every thread while they run. A kernel's side of the
+/// conversation are `atomic<u32>` at the same addresses; WGSL's atomics are relaxed, so a kernel's other writes are
+/// only certain to be seen after the end of the launch.
 ///
-/// What is certain on every device: the host sees what kernels have written when their launch has ended, and kernels see
-/// what the host had written when they were submitted. What is seen *while* a kernel runs depends on the device:
+/// Certain on every device: the host sees the kernels' writes after the end of their launch, and kernels see the host's
+/// writes from before their submission. What is seen *while* a kernel runs depends on the device:
 ///
 /// - Where host and device share all memory ([`Capabilities::unified_memory`](crate::Capabilities)) and the device has
 ///   [`Aspect::LiveMemory`](crate::Aspect::LiveMemory), either side sees the other's stores while both run.
-/// - A device with memory of its own reaches the heap across a bus. A running kernel may go on seeing what its caches have
-///   read of a word, whatever the host stores there meanwhile: an NVIDIA H200 behaves so. [`Device::live`](crate::Device::live)
-///   gives words that a running kernel does see there.
+/// - A device with memory of its own reaches the heap across a bus. A running kernel may go on seeing a cached value of
+///   a word, whatever the host stores meanwhile: an NVIDIA H200 behaves so. [`Device::live`](crate::Device::live) gives
+///   words that a running kernel does see there.
 /// - An operation that reads and writes (`atomicAdd`, `fetch_add`) is one for both sides on software adapters, whose kernels
 ///   run on the host's processors. No graphics interface promises that elsewhere: let one side write a word.
 ///
@@ -50,8 +50,8 @@ unsafe impl<T: ?Sized + Sync> Sync for AtomicView<T> {}
 impl SharedHeap {
     /// The word at `ptr` as an atomic, whether or not kernels run.
     ///
-    /// While the view lives, launches that use the heap are refused on devices that keep a copy of it
-    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): nobody could tell what the host changes there.
+    /// While the view lives, launches using the heap are refused on devices with a copy
+    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): the host's changes there would go unnoticed.
     ///
     /// # Errors
     /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::HostAccess), whereas that of another

@@ -1,9 +1,9 @@
-//! Transfers that a device makes, in the order of its queue: within the heap and the device's own memory,
-//! and between these and device buffers.
+//! Transfers made by a device, in the order of its queue: within the heap and the device's own memory, and between
+//! these and device buffers.
 //!
-//! A device sees the heap as a few large buffers, and wgpu copies between different buffers only. Bytes
-//! that stay within one of them therefore go through a third one. It also copies whole words only: bytes that
-//! are none go through a third buffer too, and a kernel shifts them into place ([`crate::memory::shift`]).
+//! A device sees the heap as a few large buffers, and wgpu copies between different buffers only. Bytes staying within
+//! a buffer therefore go through another one. wgpu also copies whole words only: other bytes go through a further
+//! buffer, too, and a kernel shifts them into place ([`crate::memory::shift`]).
 
 pub(crate) mod direct;
 
@@ -24,15 +24,15 @@ use crate::memory::places::{Buffers, Place, copy, needed_of_target};
 use crate::memory::pointer::{PointerKind, Ptr};
 
 impl Device {
-    /// Copies `len` values from `from` to `to`, on this device and in the order of its queue: launches
-    /// recorded before have written what it reads, and launches recorded later read what it has written.
-    /// The pointers are to the context's heap or to this device's own memory ([`Device::malloc`]); the
-    /// values may be of any size, at any byte. No values are never an error.
+    /// Copies `len` values from `from` to `to`, on this device and in the order of its queue: the copy reads the writes
+    /// of launches recorded before, and launches recorded later read the copy. The pointers are to the context's heap
+    /// or to this device's own memory ([`Device::malloc`]); the values may be of any size, at any byte. No values are
+    /// never an error.
     ///
-    /// Bytes beside the target stay as they are. Where it starts or ends inside a word of 4 bytes, the others
-    /// of that word must not be written at the same time, by another device or by kernels that it runs, except
-    /// with atomics: the copy itself changes such a word with one. Whole words are faster: bytes that are none
-    /// are copied twice on their way.
+    /// Bytes beside the target stay as they are. Where the range starts or ends inside a word of 4 bytes, the other
+    /// bytes of that word must not be written at the same time, by another device or its kernels, except with atomics:
+    /// the copy itself changes such a word with an atomic. Whole words are faster: bytes that are none are copied twice
+    /// on their way.
     ///
     /// # Errors
     /// [`HeapError::Overlap`]; [`HeapError::HostAccess`]; [`HeapError::Unsupported`];
@@ -94,9 +94,9 @@ impl Device {
 
     /// Announces that launches on this device will use `len` values from `ptr` on.
     ///
-    /// Where the device uses the host's memory in place nothing is moved, and the event is complete: a heap
-    /// that has grown since the last launch is imported now, which may wait for the device, and not by the
-    /// next launch. A device that keeps a copy is sent what it lacks of the whole heap.
+    /// Where the device uses the host's memory in place nothing is moved, and the event is complete: a heap that has
+    /// grown since the last launch is imported now, which may wait for the device, and not by the next launch. A device
+    /// with a copy is sent the missing parts of the whole heap.
     ///
     /// # Errors
     /// [`HeapError::Unsupported`], [`HeapError::Null`], [`HeapError::NotAllocated`],
@@ -120,8 +120,8 @@ impl<T: Pod> DeviceBuffer<T> {
     /// in the order of its queue. The pointer is to the context's heap or to the device's own memory. No
     /// values are never an error. What [`Device::heap_copy`] says about parts of words holds here, too.
     ///
-    /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not
-    /// been told to a [`HostAccess`](crate::HostAccess): what was copied may be its doing.
+    /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not been reported
+    /// to a [`HostAccess`](crate::HostAccess): the failed launch may have written the copied bytes.
     ///
     /// # Errors
     /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`](crate::MemoryError::OutOfRange);
@@ -289,8 +289,8 @@ impl<'d, T> Pointee<'d, T> {
         })
     }
 
-    /// Notes that the open batch uses the heap, and `outcomes` decide about what it leaves there. From
-    /// here on nothing that the transfer touches is reused before it has ended.
+    /// Notes that the open batch uses the heap, with `outcomes` deciding about the contents it leaves. From here on
+    /// nothing that the transfer touches is reused before it has ended.
     fn enter(
         &self,
         queue: &Recorder<'_>,

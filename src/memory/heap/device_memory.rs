@@ -1,10 +1,9 @@
 //! A device's own memory behind pointers: allocations that only kernels of one device reach, named by
 //! pointers whose upper 16 bits are not zero.
 //!
-//! Where host and device share all memory this is memory of the shared heap, under pointers that carry a
-//! tag: kernels follow them with the same instructions as any other. Elsewhere it is buffers of the
-//! device, each a segment that the tag selects; no two devices have a tag in common, so that one does not take
-//! another's pointer for its own.
+//! Where host and device share all memory the device's own memory is part of the shared heap, under tagged pointers:
+//! kernels follow them with the same instructions as any other. Elsewhere the memory consists of buffers of the device,
+//! each a segment selected by the tag; no two devices share a tag, so no device takes another's pointer for its own.
 
 use std::collections::HashSet;
 use std::panic::Location;
@@ -25,14 +24,14 @@ use crate::memory::region::{Allocation, Region, RegionOptions};
 
 /// The upper 16 bits of pointers into a device's own memory where that is memory of the heap.
 const UNIFIED_TAG: u16 = 1;
-/// Tags of one device, and the most segments that it has; the tags of the next device follow. They begin again
-/// after a thousand devices of one process.
+/// Tags of a device, and its most segments; the tags of the next device follow. They begin again after a thousand
+/// devices of one process.
 const TAGS: u16 = 64;
 /// Bits of a pointer below the tag.
 const ADDRESS_BITS: u64 = 48;
 pub(crate) const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
-/// The least that a segment has, where the device binds as much at once. Each segment costs a kernel that
-/// follows pointers a binding and a test, so that they double.
+/// The least that a segment has, where the device binds as much at once. Each segment costs a pointer-following kernel
+/// a binding and a test, hence the doubling.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The segments of one device.
@@ -76,7 +75,7 @@ impl Segments {
         (starts, end)
     }
 
-    /// An allocation as the table knows it, and where it ends in its segment.
+    /// An allocation as noted in the table, and its end in its segment.
     fn block(&self, allocation: &Allocation) -> (Block, u64) {
         let (segment, offset) = (allocation.address >> 32, allocation.address & 0xffff_ffff);
         let (starts, _) = self.starts();
@@ -130,9 +129,8 @@ pub(crate) enum DevicePlace {
     },
 }
 
-/// Segments of device memory that kernels on the device can bind: one binding is the shared heap's, and one
-/// the status record's. A kernel with storage arguments of its own may have less left, which is an error
-/// when it is made.
+/// Segments of device memory that kernels on the device can bind: a binding is the shared heap's, and another the
+/// status record's. A kernel with storage arguments of its own may have less left, which is an error when it is made.
 fn most_segments(limits: &wgpu::Limits) -> usize {
     limits
         .max_storage_buffers_per_shader_stage
@@ -155,7 +153,7 @@ pub(crate) fn first_tag(device: &DeviceShared) -> u16 {
     }
 }
 
-/// The one buffer of a device's table, and what has to be recorded before it holds all of it.
+/// The only buffer of a device's table, and the commands to record before the buffer holds all of the table.
 type OwnTable = (Option<(u64, wgpu::Buffer)>, Vec<Upload>);
 
 impl DeviceMemory {
@@ -390,9 +388,9 @@ impl Device {
         Ok(Ptr::from_address(address))
     }
 
-    /// The live allocation that contains the address, in the shared heap or in this device's own memory,
-    /// whatever the pointer's kind says it to be; pointers into its middle are fine. `None` for every other
-    /// pointer. The base has the kind of the pointer.
+    /// The live allocation around the address, in the shared heap or in this device's own memory, whatever the
+    /// pointer's kind; pointers into its middle are fine. `None` for every other pointer. The base has the kind of the
+    /// pointer.
     pub fn find<T>(&self, ptr: Ptr<T>) -> Option<HeapAllocation> {
         let (shared, address) = (&self.shared, ptr.address());
         let tag = address & !ADDRESS_MASK;
@@ -458,8 +456,8 @@ impl Device {
                     return Err(missing);
                 };
                 let base = found.base.address();
-                // An allocation of the shared heap does not become the device's by its tag. Nothing else
-                // is locked while the heap is: it may ask this room for its segments.
+                // An allocation of the shared heap does not become the device's by its tag. No other lock is held
+                // together with the heap's: the heap may ask this module for its segments.
                 let mut state = lock(&memory(shared).segments);
                 match (state.unified.contains(&base), base == address) {
                     (false, _) => return Err(missing),
@@ -494,7 +492,7 @@ impl Device {
                 let Some(region) = &mut state.region else {
                     return Err(missing);
                 };
-                // The queue is in order: whatever reuses the place comes after what used it.
+                // The queue is in order: the new user of the place comes after the old one.
                 region.free(found.id).map(|_| ()).map_err(|_| missing)
             }
         }

@@ -1,4 +1,4 @@
-//! What a device sees of the heap: memory that it has imported, or its mirror.
+//! A device's view of the heap: imported memory, or its mirror.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -51,8 +51,8 @@ pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
 }
 
 impl HeapShared {
-    /// Makes sure that no allocation lies in two segments of the device, which would be possible only in
-    /// memory that the heap had laid out before it knew of such a device.
+    /// Makes sure that no allocation lies in two segments of the device, possible only in memory laid out by the heap
+    /// before such a device was known.
     pub(super) fn check_parts(&self, device: &DeviceShared) -> Result<(), HeapError> {
         let step = segment_bytes(&device.limits);
         let state = lock(&self.state);
@@ -74,9 +74,9 @@ impl HeapShared {
 
     /// The device's view of everything that is backed by memory now.
     ///
-    /// A heap that has grown since is imported anew from the start of its last segment, after the
-    /// device has finished what it was doing: two buffers over the same bytes are unrelated to wgpu,
-    /// and nothing else would order the commands that use them.
+    /// A heap that has grown since is imported anew from the start of its last segment, after the device has finished
+    /// its work: two buffers over the same bytes are unrelated to wgpu, and nothing else would order the commands using
+    /// them.
     pub(crate) fn view(&self, device: &Arc<DeviceShared>) -> Result<DeviceView, HeapError> {
         let unsupported = |why: String| HeapError::Unsupported {
             device: device.capabilities.name.clone(),
@@ -140,7 +140,7 @@ impl HeapShared {
         Ok(view)
     }
 
-    /// A number that has changed if there is memory that launches before it did not see.
+    /// A number that changes with memory not seen by earlier launches.
     pub(crate) fn grown(&self) -> u64 {
         self.grown.load(Ordering::SeqCst)
     }
@@ -150,14 +150,14 @@ impl HeapShared {
         self.imports.load(Ordering::SeqCst)
     }
 
-    /// An argument that lies in a segment that the device has imported anew since, in the new one.
+    /// An argument in a segment imported anew since, in the new segment.
     pub(crate) fn imported_anew(&self, argument: &BufferView) -> Option<BufferView> {
         let device = &argument.shared.device;
         let views = lock(&self.views);
         self.moved(argument, &views.get(&device.id)?.segments)
     }
 
-    /// An argument that lies in none of a device's segments, in the one that has its address.
+    /// An argument outside of the device's segments, in the segment with its address.
     pub(super) fn moved(
         &self,
         argument: &BufferView,

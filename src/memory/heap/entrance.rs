@@ -2,15 +2,14 @@
 //! it, and are let in before the next access.
 //!
 //! # How it works
-//! 1. A command that finds the host inside fails with [`HeapError::HostAccess`], with nothing recorded, and lets go of
-//!    every lock: whoever has the access may need them (the queue, to submit what it waits for; a buffer, to be asked
-//!    about).
+//! 1. A command that finds the host inside fails with [`HeapError::HostAccess`], with nothing recorded, and releases
+//!    every lock: the accessing thread may need them (the queue, to submit the awaited batch; a buffer, for questions).
 //! 2. It then waits here, with nothing held, and tries again when the access has ended.
-//! 3. As long as somebody waits, the next access lets those who wait have their try first, for at most [`COURTESY`]: two
-//!    threads that read one behind the other would keep launches out for ever. There is a bound because a command that is
-//!    trying may itself wait, and nobody must wait for somebody who waits for him.
+//! 3. While commands wait, the next access lets the waiting commands try first, for at most [`COURTESY`]: two threads
+//!    reading in alternation would keep launches out for ever. The bound exists because a trying command may itself
+//!    wait, and no thread may wait for its own waiter.
 //!
-//! A thread that has the access itself would wait for itself: that is told at once, whatever the policy.
+//! A thread with the access would wait for itself: such a command is refused at once, whatever the policy.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use crate::device::HostAccessPolicy;
 use crate::device::outcome::Outcome;
 use crate::device::wait::lock;
 
-/// The longest that a new access of the host stands back behind commands that have waited for the last one.
+/// The longest time for a new access of the host to stand back behind commands that have waited for the last one.
 const COURTESY: Duration = Duration::from_millis(10);
 /// The longest uninterrupted sleep.
 const SLICE: Duration = Duration::from_millis(20);

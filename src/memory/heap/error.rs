@@ -177,7 +177,7 @@ pub enum HeapError {
         /// Why not.
         why: String,
     },
-    /// A device that keeps a copy of the heap had no room for it, or refused to bring it up to date.
+    /// A device with a copy of the heap had no room for the copy, or refused to bring it up to date.
     #[error(
         "the mirror of the shared heap on {device} failed: {message}; free memory of the device, or \
          give the context a smaller HeapSize"

@@ -6,8 +6,8 @@ use crate::memory::pointer::{PointerKind, Ptr};
 use crate::memory::region::Allocation;
 
 impl HeapShared {
-    /// Checks that `bytes` bytes at `ptr` lie in one live allocation and are aligned for a `T`; gives
-    /// their offset from the heap's base.
+    /// Checks that `bytes` bytes at `ptr` lie in a live allocation and are aligned for a `T`; gives their offset from
+    /// the heap's base.
     pub(crate) fn check_live<T>(
         &self,
         what: &'static str,
@@ -57,8 +57,8 @@ impl HeapShared {
         }
     }
 
-    /// Checks that the host may borrow `bytes` bytes at `ptr`, as [`Self::check_live`] does, and that
-    /// nobody else has a claim to them.
+    /// Checks that the host may borrow `bytes` bytes at `ptr`, as [`Self::check_live`] does, and that there is no other
+    /// claim to them.
     pub(super) fn check_host<T>(
         &self,
         what: &'static str,

@@ -1,4 +1,4 @@
-//! Where a heap's memory is: pages of the host that devices import, or memory that one device has mapped.
+//! The memory of a heap: pages of the host imported by devices, or memory mapped by a single device.
 
 // Mapped memory is reached through pointers.
 #![allow(unsafe_code)]
@@ -19,14 +19,14 @@ const LIVE_ALIGNMENT: u64 = 2 << 20;
 pub(super) enum Memory {
     /// A span of address space at a multiple of 4 GiB; memory comes and goes in it.
     Window(Arc<Window>),
-    /// What one device has mapped for good, all of it from the beginning.
+    /// Memory mapped for good by a device, all of it from the beginning.
     Live(LiveMemory),
 }
 
 /// Mapped memory of a device.
 ///
-/// The device, or whatever wgpu destroys with it, may go at any time: the mapping stays until this is
-/// dropped (`device/live.rs`), which is not before the last borrow of the heap.
+/// The device, or objects destroyed together with it by wgpu, may go at any time: the mapping stays until this value is
+/// dropped (`device/live.rs`), not before the last borrow of the heap.
 pub(super) struct LiveMemory {
     buffer: LiveBuffer,
     /// Identity of the buffer, for the bind-group cache.
@@ -80,7 +80,7 @@ impl Memory {
     pub(super) fn commit(&self, range: Range<u64>) -> Result<(), WindowError> {
         match self {
             Self::Window(window) => window.commit(range),
-            // It has them from the beginning, and since it was last taken away.
+            // The device has them from the beginning, and since they were last taken away.
             Self::Live(_) => Ok(()),
         }
     }
@@ -151,7 +151,7 @@ impl LiveMemory {
         self.device == device.id
     }
 
-    /// What the device sees of it, for a heap that has grown to `covered` bytes.
+    /// The device's view of the memory, for a heap grown to `covered` bytes.
     pub(super) fn view(&self, device: &Arc<DeviceShared>, covered: u64) -> DeviceView {
         DeviceView {
             owner: Arc::downgrade(device),

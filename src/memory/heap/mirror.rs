@@ -1,19 +1,18 @@
 //! Devices that cannot use the host's memory in place: each keeps a copy of the heap, a *mirror*.
 //!
-//! Kernels on such a device see the mirror under the same addresses, so nothing else is different for
-//! them. What the host changed goes up before a launch that uses the heap; what the kernels changed
-//! comes down when somebody else wants to look: the host, or another device. Both ways only what
-//! changed travels. What that is, is found by comparing with a *shadow*, what host and device last
-//! agreed on: the host keeps one and compares page by page; the device keeps one and a kernel compares.
+//! Kernels on such a device see the mirror under the same addresses, so nothing else is different for them. The host's
+//! changes go up before a launch using the heap; the kernels' changes come down before another look: by the host, or
+//! another device. Both ways only what changed travels. Changes are found by comparison with a *shadow*, the last state
+//! common to host and device: the host keeps a shadow and compares page by page; the device keeps another and a kernel
+//! compares.
 //!
-//! Nobody has to say what he writes. It takes two rules:
+//! No side has to declare its writes. It takes two rules:
 //!
-//! - Devices take turns. At most one mirror has changes that did not come down, and while it has, no
-//!   other device works on the heap. Devices that share the host's memory work together as if they were
-//!   one ([`Turn`]).
-//! - While a mirror has such changes, the host writes only memory that it has just allocated: for
-//!   everything else it needs a [`HostAccess`](super::HostAccess), which brings the changes down first.
-//!   There the host's words win, whatever a launch once wrote when the memory was somebody else's.
+//! - Devices take turns. At most one mirror has changes not yet brought down, and meanwhile no other device works on
+//!   the heap. Devices sharing the host's memory work together as a single one ([`Turn`]).
+//! - While a mirror has such changes, the host writes only freshly allocated memory: everything else needs a
+//!   [`HostAccess`](super::HostAccess), which brings the changes down first. There the host's words win, whatever a
+//!   launch once wrote when the memory was somebody else's.
 //!
 //! Memory that the host changes at any time and without asking, behind an
 //! [`AtomicView`](super::AtomicView) or a [`HeapAllocator`](super::HeapAllocator), cannot be followed so:
@@ -121,7 +120,7 @@ impl Mirrors {
         self.lock.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` where somebody has it, possibly this very thread.
+    /// `None` while held, possibly by this very thread.
     pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, Table>> {
         match self.lock.try_write() {
             Ok(table) => Some(table),
@@ -132,7 +131,7 @@ impl Mirrors {
 }
 
 impl SharedHeap {
-    /// What has travelled between the heap and the devices that cannot use it in place.
+    /// Bytes moved between the heap and the devices that cannot use the heap in place.
     pub fn mirror_statistics(&self) -> MirrorStatistics {
         let table = self.shared.mirrors.read();
         MirrorStatistics {
@@ -155,8 +154,8 @@ impl HeapShared {
         }
     }
 
-    /// Waits until it is the device's turn, and makes it see what everybody else has written. The
-    /// launch is recorded while the turn is held.
+    /// Waits for the device's turn, and shows it all other writes. The launch is recorded while the
+    /// turn is held.
     pub(crate) fn turn(&self, device: &Arc<DeviceShared>) -> Result<Turn<'_>, HeapError> {
         let held = Held::new("a launch that uses the heap").map_err(Arc::new)?;
         self.contract();
@@ -182,7 +181,7 @@ impl HeapShared {
         }
         for batches in others {
             match batches.wait(None) {
-                // A device that was lost and runs nothing any more has left what it has left: the host is told when it asks.
+                // A lost device with nothing running any more keeps its results: the host is told when it asks.
                 Ok(()) => {}
                 Err(error) if error.is_loss() => {}
                 Err(error) => return Err(error),
@@ -192,7 +191,7 @@ impl HeapShared {
         Ok(Turn::Alone { table, _held: held })
     }
 
-    /// What the device sees of the heap, for one whose turn it is.
+    /// The device's view of the heap, during its turn.
     pub(crate) fn view_in(
         &self,
         turn: &Turn<'_>,
@@ -402,7 +401,7 @@ impl HeapShared {
         if at < end { at } else { mirror.buffers.covered }
     }
 
-    /// Brings down what the device whose turn it was has changed, once its launches are done.
+    /// Brings down the changes of the device whose turn it was, once its launches are done.
     fn bring_down(&self, table: &mut Table) -> Result<(), HeapError> {
         let Some(id) = table.ahead else {
             return Ok(());
@@ -419,7 +418,7 @@ impl HeapShared {
             }
             Err(error) => {
                 if matches!(error, HeapError::Execution(_)) {
-                    // The device is lost and its changes with it: the heap goes on without them.
+                    // The device is lost together with its changes: the heap goes on without them.
                     table.by_device.remove(&id);
                     table.ahead = None;
                     let mut state = lock(&self.state);

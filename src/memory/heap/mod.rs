@@ -1,10 +1,9 @@
 //! The shared heap: memory in which a value has one address, and Rust and WGSL both follow it.
 //!
-//! The heap is a span of host address space. Usually its base is a multiple of 4 GiB, so that the low word of
-//! a pointer is its byte offset. Each device of the context *imports* the part that is in use, and
-//! kernels on all of them see the same bytes. Memory is added to the end of that part as it is needed,
-//! given back from there when it is not, and no address ever changes. Where no device can import, the heap
-//! lies in memory that one device has mapped ([`memory`]).
+//! The heap is a span of host address space. Usually its base is a multiple of 4 GiB: the low word of a pointer is its
+//! byte offset. Each device of the context *imports* the part that is in use, and kernels on all of them see the same
+//! bytes. Memory is added to the end of that part as it is needed, given back from there when it is not, and no address
+//! ever changes. Where no device can import, the heap lies in memory that one device has mapped ([`memory`]).
 //!
 //! Who may look when: a kernel that follows pointers may touch any byte of the heap, so the host looks
 //! through a [`HostAccess`], which waits for the launches in flight and keeps new ones out while it

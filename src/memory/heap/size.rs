@@ -13,12 +13,12 @@ const LEAST_WINDOW: u64 = 64 << 20;
 /// How large a context's heap may grow: at most 4 GiB, less 64 KiB. Address space is reserved at once, memory
 /// comes as it is needed.
 ///
-/// Fractions are those of the *working set*: the smallest [`Capabilities::working_set_bytes`] among the
-/// devices of the context that have been opened and use the heap in place ([`Aspect::HostImport`]), and never more than the machine's memory. Where no such device tells, and for a heap of its own
-/// ([`SharedHeap::new`]), it is the machine's memory; where the system does not tell that (Windows), 8 GiB.
-/// A heap that lies in memory that a device has mapped ([`SharedHeap::tier`]) has that size, or one binding of
-/// the device if that is less, and all of its memory from the beginning.
-/// A device that is opened later may lower the bound, but not below what the heap has laid out already.
+/// Fractions are those of the *working set*: the smallest [`Capabilities::working_set_bytes`] among the devices of the
+/// context that have been opened and use the heap in place ([`Aspect::HostImport`]), and never more than the machine's
+/// memory. Where no such device reports a size, and for a heap outside of contexts ([`SharedHeap::new`]), this is the
+/// machine's memory; where the system does not report that (Windows), 8 GiB. A heap in memory mapped by a device
+/// ([`SharedHeap::tier`]) has that size, or the device's binding limit if smaller, and all of its memory from the
+/// beginning. A device that is opened later may lower the bound, but not below what the heap has laid out already.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum HeapSize {
@@ -80,7 +80,7 @@ impl HeapSize {
         }
     }
 
-    /// The least address space for it: all of what was asked for in bytes, and some where it depends on the machine.
+    /// The least address space for the size: all of a size in bytes, and some for a size dependent on the machine.
     pub(super) fn least_window(self) -> u64 {
         match self {
             Self::Bytes(bytes)

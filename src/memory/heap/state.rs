@@ -1,4 +1,4 @@
-//! What a heap knows at one moment, behind its lock.
+//! The state of a heap, behind its lock.
 
 use std::collections::{HashMap, HashSet, VecDeque, hash_map::Entry};
 use std::sync::{Arc, Weak};
@@ -27,8 +27,8 @@ pub(super) struct State {
     pub(super) laid_out: u64,
     /// Bytes from the start that are backed by memory, and that devices see.
     pub(super) committed: u64,
-    /// Bytes from the start that the window has memory for: more than `committed` while somebody still holds
-    /// what should have been given back.
+    /// Bytes from the start with memory in the window: more than `committed` while pages to be given back are still
+    /// held.
     pub(super) backed: u64,
     /// Since when most of the heap is free.
     pub(super) roomy_since: Option<Instant>,
@@ -66,11 +66,11 @@ pub(super) struct InFlight {
     pub(super) id: u64,
     /// Weak, since devices know the heap.
     pub(super) device: Weak<DeviceShared>,
-    /// It works on a copy of the heap, or has caches that do not follow what the host writes meanwhile.
+    /// The batch works on a copy of the heap, or its device has caches that do not follow the host's writes meanwhile.
     pub(super) is_apart: bool,
     /// The device's name.
     name: Arc<str>,
-    /// What its end can be seen by: launches go on when their device is dropped.
+    /// The witness of its end: launches go on when their device is dropped.
     submissions: Arc<Submissions>,
     end: Arc<QueueEnd>,
     batches: VecDeque<Arc<Batch>>,
@@ -130,14 +130,14 @@ impl InFlight {
         self.batches.is_empty()
     }
 
-    /// The first of them that was submitted, and where its end is seen.
+    /// The first submitted one, and the witness of its end.
     fn first(&self) -> Option<(Arc<Submissions>, Arc<Batch>)> {
         let sent = |batch: &&Arc<Batch>| batch.submission().is_some();
         let first = self.batches.iter().find(sent)?;
         Some((Arc::clone(&self.submissions), Arc::clone(first)))
     }
 
-    /// Sees to it that what was recorded is submitted.
+    /// Sees to the submission of recorded commands.
     pub(super) fn submit(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
         while let Some(unsent) = (self.batches.iter()).find(|batch| batch.submission().is_none()) {
             let Some(device) = self.device.upgrade() else {
@@ -176,7 +176,7 @@ impl InFlight {
         let mut lost = None;
         for batch in &self.batches {
             if batch.submission().is_none() {
-                // It has no commands, or its device has ended without it.
+                // The batch has no commands, or its device has ended without it.
                 continue;
             }
             if let Some(device) = self.device.upgrade() {
@@ -208,8 +208,8 @@ impl InFlight {
 }
 
 impl State {
-    /// Notes that the host has written a range of the heap, given by its offsets, without having had
-    /// access to all of it: mirrors get it whatever they hold, and their own bytes there are void.
+    /// Notes that the host has written a range of the heap, given by its offsets, without access to all of the heap:
+    /// mirrors get the range in any case, and their own bytes there are void.
     pub(super) fn host_wrote(&mut self, range: std::ops::Range<u64>) {
         if self.mirror_ahead {
             self.fresh.insert(range);
@@ -244,7 +244,7 @@ impl State {
             self.deferred.retain(|&id| {
                 let stays = holds.contains_key(&id);
                 if !stays {
-                    // It was live when it was put off, and nobody else frees by id.
+                    // The allocation was live when put off, and nothing else frees by id.
                     let _ = region.free(id);
                 }
                 stays
@@ -262,7 +262,7 @@ impl HeapShared {
             first.collect()
         };
         for (submissions, batch) in first {
-            // The first to end: what has ended behind it is learnt with it.
+            // The first to end: earlier ends are learnt along with it.
             let _ = submissions.wait_over(&batch, Some(Duration::ZERO));
         }
     }
@@ -297,7 +297,7 @@ impl HeapShared {
         if state.host.is_some() {
             return Err(HeapError::HostAccess { what });
         }
-        // Where the device has memory of its own, its caches do not follow what the host writes meanwhile.
+        // Where the device has memory of its own, its caches do not follow the host's writes meanwhile.
         let is_apart = self.is_mirrored(device) || !device.capabilities.unified_memory;
         if !state.in_flight.contains_key(&device.id) {
             // Devices that come and go leave nothing behind.

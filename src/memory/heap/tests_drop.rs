@@ -47,8 +47,8 @@ fn devices() -> Vec<(Context, Device)> {
     devices
 }
 
-/// Records a launch, and drops the device's last handle on another thread. That thread is stopped before it
-/// submits anything, and goes on when somebody has begun to wait for it, which `look` has to do.
+/// Records a launch, and drops the device's last handle on another thread. That thread is stopped before it submits
+/// anything, and goes on when another thread has begun to wait, which `look` has to do.
 fn look_while_dropped<T: Send>(
     device: Device,
     data: Ptr<u32>,

@@ -20,8 +20,8 @@ fn with_clock(size: HeapSize) -> (SharedHeap, Arc<AtomicU64>) {
     (heap, now)
 }
 
-/// A heap of up to 256 MiB that contracts after ten seconds: it holds one value, has grown to 64 MiB or more,
-/// and has just become mostly free.
+/// A heap of up to 256 MiB that contracts after ten seconds, holding a single value, grown to 64 MiB or more, and just
+/// become mostly free.
 fn mostly_free() -> (SharedHeap, Arc<AtomicU64>, Ptr<u64>) {
     let (heap, now) = with_clock(HeapSize::Adaptive {
         bound: HeapBound::Bytes(256 * MIB),
@@ -392,7 +392,7 @@ fn the_smallest_working_set_of_those_that_share_counts() {
     assert_eq!(room.heap().unwrap().bound(), machine);
 }
 
-/// The most that one segment has free in one piece, by a plain walk over what is held.
+/// The largest free range of a segment, by a plain walk over the held ranges.
 fn largest_gap(held: &[(u64, u64)], bound: u64) -> u64 {
     let mut held = held.to_vec();
     held.sort_unstable();
@@ -413,8 +413,8 @@ fn largest_gap(held: &[(u64, u64)], bound: u64) -> u64 {
 }
 
 proptest! {
-    /// Against a model that knows no more than sizes: whatever fits is granted as long as there is plenty,
-    /// nothing crosses a segment, and memory is behind all of it.
+    /// Against a model of sizes alone: every fitting request is granted as long as there is plenty, nothing crosses a
+    /// segment, and memory is behind all allocations.
     #[test]
     fn allocations_lie_in_segments_and_memory(
         steps in prop::collection::vec((0u8..4, 1u64..100, 0usize..64), 1..60),

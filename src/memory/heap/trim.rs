@@ -34,8 +34,8 @@ impl HeapShared {
             let needed = needed.max(state.first_bytes());
             let needed = needed.next_multiple_of(GUARD_BYTES);
             state.committed = old.min(needed);
-            // Empty segments at the end would only tempt allocations away from the start. Blocks lie one
-            // behind the other, so that only the last one may go.
+            // Empty segments at the end would only tempt allocations away from the start. Blocks lie in a row, so only
+            // the last one may go.
             loop {
                 let mut blocks: Vec<_> = state.region.blocks().collect();
                 let Some(last) = blocks.pop() else { break };
@@ -50,8 +50,8 @@ impl HeapShared {
         if new < old {
             self.let_go();
         }
-        // Polling may run callbacks that want the lock, so it was let go. Who allocated meanwhile has grown
-        // the heap again, and needs these bytes; nobody can while it is held here.
+        // Polling may run callbacks that want the lock, so it was let go. A thread that allocated meanwhile has grown
+        // the heap again, and needs these bytes; none can while the lock is held here.
         let mut state = lock(&self.state);
         let (from, to) = (state.committed, state.backed);
         if from >= to {
@@ -76,7 +76,7 @@ impl HeapShared {
         }
     }
 
-    /// Has the devices let go of what they have imported; what is left is imported anew when it is needed.
+    /// Has the devices release their imports; the rest is imported anew when needed.
     fn let_go(&self) {
         // The views stay, empty: the device is made to finish what uses an old import, which arguments may
         // hold, before there is a new one.
@@ -117,7 +117,7 @@ impl HeapShared {
                 return;
             }
         }
-        // Whoever frees may hold the turn himself; then the next who comes along contracts the heap.
+        // The freeing thread may hold the turn; then the next thread to come along contracts the heap.
         let Some(mut table) = self.mirrors.try_write() else {
             return;
         };

@@ -24,8 +24,8 @@ pub struct Movement {
     pub chunks: usize,
 }
 
-/// What a plan moves, from where to where and why, and what it avoids: as data and, with `Display`, as text of a
-/// line for each movement.
+/// The movements of a plan, from where to where and why, and the avoided ones: as data and, with `Display`, as text of
+/// a line for each movement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -37,7 +37,7 @@ pub struct Explanation {
     pub avoided: Avoided,
     /// Bytes that would move if buffers were always moved whole.
     pub whole_buffer: u64,
-    /// The places that are mentioned, with what the caller calls them.
+    /// The mentioned places, with the caller's names.
     names: Vec<(Place, String)>,
 }
 

@@ -14,12 +14,12 @@
 //!   plan       | 1 -> 2    | current   | current   | undefined  |      256 bytes move
 //! ```
 //!
-//! - **[`Residency::plan`]** is pure: wants and [`Routes`] in, [`Plan`] out. What is copied is exactly what a want
-//!   reads, what was ever written, and what the place does not have; the source is the cheapest one.
+//! - **[`Residency::plan`]** is pure: wants and [`Routes`] in, [`Plan`] out. A copy consists of exactly the bytes read
+//!   by a want, ever written, and missing at the place; the source is the cheapest place.
 //! - **[`Residency::commit`]** is called when the copies are enqueued, [`Residency::wrote`] when the command is.
 //!   So decisions are made at enqueue time, and the order of enqueuing is the order of versions.
-//! - **Sub-buffers** are ranges of their root buffer and have no state: there is one residency for each root, so that
-//!   a parent and all its parts always agree.
+//! - **Sub-buffers** are ranges of their root buffer and have no state: each root has a single residency, so a parent
+//!   and all its parts always agree.
 //! - **Hazards**: events of unfinished commands are remembered for each range ([`Residency::begin`]), so that the
 //!   runtime can ask what a copy or a command has to wait for. Memory of different places never conflicts: a
 //!   kernel may go on reading an old version on one device while another device writes the next one.
@@ -86,7 +86,7 @@ pub enum Access {
     Write,
     /// It reads, and writes some of the range.
     ReadWrite,
-    /// It writes every byte of the range and reads none that it has not written: the content before is undefined.
+    /// The command writes every byte of the range and reads none of the old ones: the content before is undefined.
     Overwrite,
 }
 

@@ -1,8 +1,8 @@
-//! A whole machine, simple-minded: an array of values for each memory, and plain loops over bytes. It runs what the
-//! planner decides and panics where that was wrong, or where more was copied than had to be.
+//! A whole machine, simple-minded: an array of values for each memory, and plain loops over bytes. The model runs the
+//! planner's decisions and panics on a wrong one, or on more copies than necessary.
 //!
-//! It shares no decision with the planner. Every value that is ever written is another one, so that no wrong byte can
-//! look right, and memory that nobody wrote holds values that appear nowhere else.
+//! It shares no decision with the planner. Every written value is a new one, so no wrong byte can look right, and
+//! unwritten memory holds values that appear nowhere else.
 
 use std::ops::Range;
 
@@ -137,7 +137,7 @@ impl Machine {
             .collect()
     }
 
-    /// Commands that use ranges, all at once: whatever they read, they read before they write.
+    /// Commands using ranges, all at once: all reads come before all writes.
     pub fn launch(&mut self, wants: &[Want]) {
         let before = self.residency.clone();
         let plan = self.residency.plan(wants, &self.routes);
@@ -207,10 +207,10 @@ impl Machine {
             if all || self.random.below(2) == 0 {
                 self.values[memory][byte] = self.value();
             }
-            // What the command did not write is what was there: content, even where it was undefined.
+            // Bytes not written by the command stay: content, even where undefined.
             self.truth[byte] = Some(self.values[memory][byte]);
             self.lost[byte] = false;
-            // A version that nobody else had is as if it had never been.
+            // A version held nowhere else is as if never written.
             if !self.only_at(memory, byte) {
                 self.version[byte] += 1;
             }
@@ -266,8 +266,8 @@ impl Machine {
         }
     }
 
-    /// No place gets a byte twice, none gets what nobody wants there but the host on the way, and what is wanted
-    /// costs what the cheapest way costs.
+    /// No place gets a byte twice, none but the host on the way gets an unwanted byte, and wanted bytes cost as much as
+    /// the cheapest way.
     fn check_minimal(&self, plan: &Plan, needs: impl Fn(usize, usize, &Self) -> bool) {
         for byte in 0..LEN {
             let here: Vec<&Step> = plan

@@ -13,11 +13,11 @@ use super::{Access, MigrateError, Place, Places, Want};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Why {
-    /// A command uses the bytes somewhere. That is where the copy goes, or where one goes that waits for it.
+    /// A command uses the bytes somewhere. The target of the copy, or of a copy waiting for it.
     Wanted {
         /// Where the command is.
         at: Place,
-        /// What it does with them.
+        /// The command's use of the bytes.
         access: Access,
         /// What the place has instead of the latest version.
         held: Held,
@@ -43,7 +43,7 @@ pub struct Step {
     pub route: Route,
     /// What for.
     pub why: Why,
-    /// The earlier step of the plan, by its index, that brings these bytes to where this one reads them.
+    /// The earlier step of the plan, by its index, that brings these bytes to this step's source.
     pub after: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ impl Avoided {
     }
 }
 
-/// The copies that commands need, in an order in which they can be made one by one.
+/// The copies needed by commands, in an order possible step by step.
 ///
 /// A plan that needs none allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Plan {
     }
 }
 
-/// What was copied for one buffer and what was not, since it was made.
+/// Counts of copied and avoided bytes for a buffer, since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {
@@ -143,10 +143,10 @@ fn count(counter: &mut u64, bytes: u64, times: u32) {
 }
 
 impl Residency {
-    /// The copies that must come before commands that want these ranges. Nothing changes.
+    /// The copies that must come before commands using these ranges. Nothing changes.
     ///
-    /// Wants may overlap, and be at several places: all of them see the contents of now, so the writes of one are
-    /// not what another reads.
+    /// Wants may overlap, and be at several places: all see the current contents, so no want reads the writes of
+    /// another.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Residency {
     }
 }
 
-/// One copy of a solution for bytes that are at the same places and wanted at the same ones.
+/// A copy of a solution for bytes at the same places and wanted at the same places.
 #[derive(Debug, Clone, Copy)]
 struct Move {
     from: Place,
@@ -281,7 +281,7 @@ impl<'a> Planner<'a> {
         count(&mut self.plan.avoided.undefined, undefined, wanted.len());
     }
 
-    /// Adds the steps that bring bytes from where they are to all places that miss them.
+    /// Adds the steps that bring bytes from their places to all places missing them.
     pub(super) fn copy(
         &mut self,
         range: Range<u64>,
@@ -304,7 +304,7 @@ impl<'a> Planner<'a> {
                 moves
             }
         };
-        // Copies that wait for one another go chunk by chunk, so that they can overlap.
+        // Copies waiting for each other go chunk by chunk, and so can overlap.
         let cut = moves.iter().any(|step| step.after.is_some()) && self.routes.chunk() > 0;
         let chunk = if cut { self.routes.chunk() } else { u64::MAX };
         let mut start = range.start;
@@ -315,7 +315,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The cheapest copies, one place after the other: each source is one that has the bytes by then.
+    /// The cheapest copies, place by place: each source has the bytes by then.
     fn solve(&self, have: Places, missing: Places) -> Moves {
         let mut moves = Moves::new();
         let mut have = have;
@@ -414,7 +414,7 @@ impl<'a> Planner<'a> {
         self.previous_cut = cut;
     }
 
-    /// What a scheme that knows one version for each place and buffer would do.
+    /// The result of a scheme with a single version for each place and buffer.
     fn count_whole(&mut self, wants: &[Want]) {
         let len = self.residency.len();
         for want in wants.iter().filter(|want| !want.range.is_empty()) {
@@ -437,7 +437,7 @@ impl<'a> Planner<'a> {
 }
 
 impl Why {
-    /// The reason of two copies that become one, if they are made for the same place.
+    /// The joint reason of two copies that are joined, if made for the same place.
     pub(super) fn and(self, other: Self) -> Option<Self> {
         match (self, other) {
             (

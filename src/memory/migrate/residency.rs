@@ -13,14 +13,13 @@ use super::{MigrateError, Place, Places};
 
 /// For one root buffer: which places have the latest bytes of which ranges, and how far others are behind.
 ///
-/// A plain value without locks. A plan, its commit and the writes that follow belong together: hold a lock around
-/// them.
+/// A plain value without locks. A plan, its commit and the writes behind belong together: hold a lock around them.
 #[derive(Debug, Clone)]
 pub struct Residency {
     len: u64,
     /// What was never written, or was discarded, is not in it.
     pub(super) extents: RangeMap<u64, Extent>,
-    /// Sets of places that are one memory, of two places or more each, with no place in two of them.
+    /// Sets of places with the same memory, of two places or more each, with no place in two sets.
     memories: SmallVec<[Places; 1]>,
     /// The places that would be current if buffers were moved whole.
     pub(super) whole: Places,
@@ -104,7 +103,7 @@ impl Residency {
         Ok(())
     }
 
-    /// Nobody needs the bytes any more: they are undefined until they are written.
+    /// The bytes are not needed any more: undefined until written.
     ///
     /// # Errors
     ///
@@ -135,8 +134,8 @@ impl Residency {
         self.lose(place, Places::of(place), 0..self.len)
     }
 
-    /// A copy to `place`, or a command that wrote there, has failed, so that its bytes are not what was promised.
-    /// Returns the ranges whose latest bytes were to be there alone, which are lost as in [`lost`](Self::lost).
+    /// A copy to `place`, or a writing command there, has failed, so its bytes are not as promised. Returns the ranges
+    /// whose latest bytes were to be there alone, which are lost as in [`lost`](Self::lost).
     ///
     /// # Errors
     ///
@@ -182,8 +181,8 @@ impl Residency {
         self.stamp = stamp();
     }
 
-    /// From now on the two places are one memory for this buffer: what is current at one is at the other, and nothing
-    /// is copied between them. Say so when the memory is made, before anything is written to it.
+    /// From now on the two places are the same memory for this buffer: bytes current at either are current at the
+    /// other, and nothing is copied between them. Say so when the memory is made, before anything is written to it.
     pub fn share(&mut self, a: Place, b: Place) {
         let both = self.memory_of(a).union(self.memory_of(b));
         self.memories
@@ -206,8 +205,8 @@ impl Residency {
         self.stamp = stamp();
     }
 
-    /// Whether the place has the latest bytes of the whole range. What was never written has no latest bytes, and
-    /// every place is current there; nobody is where they were lost, or beyond the end.
+    /// Whether the place has the latest bytes of the whole range. Bytes never written have no latest version, and every
+    /// place is current there; no place is where bytes were lost, or beyond the end.
     #[must_use]
     pub fn is_current(&self, place: Place, range: Range<u64>) -> bool {
         self.check(&range).is_ok()

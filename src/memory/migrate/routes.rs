@@ -1,4 +1,4 @@
-//! How bytes get from one place to another, and what that costs.
+//! The ways of bytes from place to place, and their costs.
 
 use super::{Place, Places};
 
@@ -6,7 +6,7 @@ use super::{Place, Places};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Route {
-    /// A copy on one device: both places are devices of this crate that share one device of wgpu.
+    /// A copy on a single device: both places are devices of this crate sharing a device of wgpu.
     SameDevice,
     /// One hop through host memory that both places see.
     SharedHost,
@@ -23,8 +23,8 @@ struct Link {
 
 /// A table of routes between places.
 ///
-/// Every device can export to the host and import from it. Two devices with no direct route of their own, or with
-/// one that costs more, exchange bytes in these two hops.
+/// Every device can export to the host and import from it. Two devices without a direct route of their own, or with a
+/// more expensive one, exchange bytes in these two hops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routes {
     /// Places in the table; others have no direct route but to and from the host.
@@ -80,8 +80,8 @@ impl Routes {
         }
     }
 
-    /// Sets the bytes of a chunk: copies that wait for one another, as the two hops through the host do, are cut at
-    /// multiples of it, so that one hop can begin while the other goes on. 0 cuts nowhere.
+    /// Sets the bytes of a chunk: dependent copies, such as the two hops through the host, are cut at multiples of a
+    /// chunk, so a hop can begin while the other goes on. 0 cuts nowhere.
     #[must_use]
     pub fn with_chunk(mut self, bytes: u64) -> Self {
         self.chunk = bytes;
@@ -94,9 +94,9 @@ impl Routes {
         self.chunk
     }
 
-    /// Sets the direct route from one place to another, and what a byte costs on it beside others.
+    /// Sets the direct route from a place to another, and its cost of a byte in relation to others.
     ///
-    /// Between two devices, [`Route::ThroughHost`] takes the direct route away; that costs what its two hops do.
+    /// Between two devices, [`Route::ThroughHost`] takes the direct route away; the cost is that of the two hops.
     pub fn set(&mut self, from: Place, to: Place, route: Route, cost: u32) {
         let (row, column) = (from.index() as usize, to.index() as usize);
         let needed = row.max(column) + 1;

@@ -66,7 +66,7 @@ fn the_host_keeps_what_goes_through_it() {
 fn disjoint_sub_buffers_are_processed_in_parallel_without_the_parent_bouncing() {
     let mut buffer = written(0);
     let routes = Routes::new();
-    // Four parts on four devices, the last one with an end that is aligned to nothing, and a rest that nobody uses.
+    // Four parts on four devices, the last with an unaligned end, and an unused rest.
     let ends = [0, 1000, 2000, 3000, 3999];
     let parts: Vec<Range<u64>> = ends.windows(2).map(|pair| pair[0]..pair[1]).collect();
     let mut moved = 0;
@@ -79,7 +79,7 @@ fn disjoint_sub_buffers_are_processed_in_parallel_without_the_parent_bouncing() 
         }
     }
     assert_eq!(moved, 3999);
-    // The parent collects what each has; what nobody touched was at the host all the time.
+    // The parent collects the parts; untouched bytes were at the host all the time.
     assert!(buffer.is_current(Place::HOST, 3999..LEN));
     let all = [want(0, 0..LEN, Access::Read)];
     let plan = buffer.plan(&all, &routes).expect("a plan");
@@ -251,7 +251,7 @@ fn memory_that_places_share_needs_no_copies() {
         let wants = [want(at, 3..LEN - 3, Access::ReadWrite)];
         assert_eq!(launch(&mut buffer, &routes, &wants), 0);
     }
-    // A device with memory of its own takes one hop, and gives back in one.
+    // A device with memory of its own takes one hop, and gives back in another.
     let third = [want(3, 3..LEN - 3, Access::ReadWrite)];
     assert_eq!(launch(&mut buffer, &routes, &third), LEN - 6);
     let plan = buffer.plan(&[want(2, 0..LEN, Access::Read)], &routes);

@@ -95,7 +95,7 @@ fn wires() -> impl Strategy<Value = Wires> {
         .prop_map(|(cost, chunk)| Wires { cost, chunk })
 }
 
-/// As devices really are: some are one device of wgpu, some of these see one memory of the host, and a kind of hop
+/// Like real devices: some are the same device of wgpu, some of these share a memory of the host, and a kind of hop
 /// costs the same everywhere.
 fn real_wires() -> impl Strategy<Value = Wires> {
     let groups = prop::array::uniform5((0..3usize, 0..2usize));
@@ -106,7 +106,7 @@ fn real_wires() -> impl Strategy<Value = Wires> {
         for from in 0..PLACES {
             for to in 0..PLACES {
                 let (a, b) = (groups[from], groups[to]);
-                // A device of wgpu is in one group of those that share memory.
+                // A device of wgpu is in a single group sharing memory.
                 cost[from][to] = match (from, to) {
                     (0, _) | (_, 0) => Some(host),
                     _ if a == b => Some(same),

@@ -11,7 +11,7 @@ use super::*;
 
 enum Action {
     Copy(usize, usize, Range<usize>),
-    /// Where, the bytes that it must find, and those that it writes.
+    /// The place, the bytes it must find, and the bytes it writes.
     Kernel(usize, Vec<(usize, u32)>, Vec<(usize, u32)>),
 }
 
@@ -117,7 +117,7 @@ impl Queues {
         }
     }
 
-    /// Runs one command that waits for nothing any more, and sometimes tells that it has finished.
+    /// Runs a command without pending dependencies, and sometimes reports its end.
     fn run_one(&mut self) {
         let ready: Vec<usize> = (0..self.pending.len())
             .filter(|&i| {
@@ -260,7 +260,7 @@ fn writers_on_two_devices_without_order_are_told() {
     };
     let both = (HazardKind::WriteAfterWrite, 1, 16..24);
     assert_eq!(conflicts(2, 16..32, Access::Write, |_| false), [both]);
-    // Behind it, beside it, and on the same device, where the queue orders them.
+    // Behind it, beside it, and on the same device, in the queue's order.
     assert_eq!(conflicts(2, 16..32, Access::Write, |token| token == 1), []);
     assert_eq!(conflicts(2, 24..40, Access::Write, |_| false), []);
     assert_eq!(conflicts(1, 16..32, Access::Write, |_| false), []);

@@ -249,8 +249,8 @@ impl Region {
         self.search(size, align)
     }
 
-    /// A fitting range of the lowest bin that has one, and the smallest there if placement is tight:
-    /// exact, and linear in what it visits.
+    /// A fitting range of the lowest non-empty bin, and the smallest there if placement is tight: exact, and linear in
+    /// the visited ranges.
     #[cold]
     #[inline(never)]
     fn search(&self, size: u64, align: u64) -> Option<Place> {

@@ -45,8 +45,8 @@ pub(super) fn bin_above(size: u64) -> usize {
 /// `(59 - MANTISSA) * SMALL + 2 * SMALL`, and positions are what [`Bins::insert`] noted. This is why
 /// no index into the tables can be out of range.
 ///
-/// A bin is an array, and each of its ranges knows its position: unlike in a linked list, putting a
-/// range in touches no other range, and taking one out touches one at most.
+/// A bin is an array, and each of its ranges knows its position: unlike in a linked list, inserting
+/// a range touches no other range, and removing a range touches at most a single other.
 #[derive(Debug)]
 pub(super) struct Bins {
     /// A bit for each bin: whether it holds ranges.

@@ -1,8 +1,8 @@
 //! The region allocator: it hands out ranges of addresses and touches no memory.
 //!
-//! A [`Region`] manages any number of [`Block`]s of address space (a mapped heap, the bytes of a GPU
-//! buffer, whatever has addresses or offsets). All it knows about them is kept here on the host, so
-//! the memory itself may be out of reach, and nothing that a kernel writes can harm the allocator.
+//! A [`Region`] manages any number of [`Block`]s of address space (a mapped heap, the bytes of a GPU buffer, whatever
+//! has addresses or offsets). All knowledge about blocks is kept here on the host: the memory itself may be out of
+//! reach, and no write of a kernel can harm the allocator.
 //!
 //! ```text
 //!  block 0                                                                    block 1 (growth)
@@ -27,13 +27,13 @@
 //! - **Allocation** looks for the first non-empty bin all of whose ranges are large enough: two bit
 //!   scans. What is left of the range before (because of the alignment) and behind stays free; nothing
 //!   is lost but the rounding to [`GRANULE`]. O(1).
-//! - When no such bin is left, the bins that *may* hold a fitting range are searched one by one, so
-//!   that an allocation fails only if no free range fits. That costs as much as those bins have
-//!   ranges, and only happens where the allocation would have failed else.
+//! - When no such bin is left, the bins that *may* hold a fitting range are searched in turn: an
+//!   allocation fails only if no free range fits. That costs as much as those bins have ranges, and
+//!   only happens where the allocation would have failed else.
 //! - **Freeing** joins the range with both neighbours. O(1).
 //! - **Look-up** by any address inside an allocation ([`Region::find`]) goes through the pages, if
-//!   [`RegionOptions::lookup`] is on. It walks over at most the allocations that start in one page of
-//!   4 KiB (of a 2^20th of the block, if that is more).
+//!   [`RegionOptions::lookup`] is on. The walk covers at most the allocations starting in a page of 4 KiB (or of a
+//!   2^20th of the block, if larger).
 //!
 //! A region is a plain value without locks: share it behind a mutex.
 //!
@@ -88,9 +88,9 @@ pub enum Placement {
     /// Some range of the first bin all of whose ranges are large enough: O(1).
     #[default]
     GoodFit,
-    /// The smallest range that fits in the lowest bin that has one: takes as long as the bins around
-    /// the size have ranges. In a region that is 95 % full it costs about twice the time, and refuses
-    /// about a third less for want of a large enough range.
+    /// The smallest fitting range in the lowest non-empty bin: takes time linear in the ranges of the bins around the
+    /// size. In a region that is 95 % full it costs about twice the time, and refuses about a third less for want of a
+    /// large enough range.
     TightFit,
 }
 

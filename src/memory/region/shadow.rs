@@ -1,7 +1,7 @@
 //! A second, simple-minded allocator that checks the real one: sorted vectors and plain loops.
 //!
-//! It decides nothing. It is told what the region did and panics if that was wrong, or if the region
-//! refused what a free range could have held. Property tests and the fuzzer drive it from bytes.
+//! It decides nothing. The shadow is told the region's results and panics on a wrong one, or on a refusal despite a
+//! large enough free range. Property tests and the fuzzer drive it from bytes.
 
 use super::{
     Allocation, AllocationId, BlockId, Placement, Region, RegionError, RegionOptions, RegionStats,

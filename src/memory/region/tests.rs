@@ -1,4 +1,4 @@
-//! What the region promises, each promise on its own, and all of them against the shadow.
+//! The promises of the region, each by itself, and all against the shadow.
 
 use proptest::prelude::*;
 

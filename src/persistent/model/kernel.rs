@@ -5,7 +5,7 @@ use super::steps::seal;
 use crate::rpc::port::model::{ANSWER, HEAD, MAILBOX, PAYLOAD, SEAL};
 use crate::rpc::port::protocol::Side;
 
-/// A lease: what the kernel does next, and what its lane knows.
+/// A lease: the kernel's next step, and its lane's knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lease {
     pub granted: u32,
@@ -15,7 +15,7 @@ pub(super) struct Lease {
     out_of_budget: bool,
     /// It has yet to read the bell for the first time.
     pub unread: bool,
-    /// Steps that it has taken since it was told to leave.
+    /// Steps taken since the request to leave.
     overdue: u8,
     pub next: Next,
 }
@@ -42,8 +42,8 @@ pub(super) struct Call {
     request: u32,
 }
 
-/// The words of the server beside its ports are those of a port behind them: the bell, and the word that says who has
-/// asked for the queue.
+/// The words of the server beside its ports are those of a port behind them: the bell, and the word for requests of the
+/// queue.
 pub(super) const BELL: usize = MAILBOX;
 /// See [`BELL`].
 pub(super) const YIELD: usize = PAYLOAD;
@@ -67,7 +67,7 @@ impl Lease {
         }
     }
 
-    /// What the lease is next, with what it has done in `state`; a second way where there are two. Nothing while it waits.
+    /// The lease's next state, after its step in `state`; a second way where there are two. Nothing while it waits.
     pub fn steps(self, setup: &Setup, state: &State) -> Result<Vec<(Self, State)>, String> {
         let ports = setup.ports;
         let words = state.shared.memory.ports[ports].client_seen;

@@ -1,5 +1,5 @@
-//! The hand-over from lease to lease, step by step in random order: a kernel that does what `shaders/server_lane.wgsl`
-//! does, one access of memory at a time; callers; a relay that interrupts, and leases that die anywhere.
+//! The hand-over from lease to lease, step by step in random order: a kernel like `shaders/server_lane.wgsl`, access by
+//! access; callers; a relay that interrupts, and leases dying anywhere.
 
 use crate::kernel::server::FAILED;
 use crate::persistent::frame::{Frame, places};
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// A lease: what the kernel does next, and what its lane knows.
+/// A lease: the kernel's next step, and its lane's knowledge.
 #[derive(Debug, Clone, Copy)]
 struct Lease {
     granted: u32,

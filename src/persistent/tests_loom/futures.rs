@@ -1,6 +1,6 @@
-//! Futures that come while the thread that wakes them ends, since nobody has come for so long.
+//! Futures arriving while the waker thread ends for lack of futures.
 
-/// As loom's, but that every wait ends by the time, after others have had the lock if they wanted it.
+/// As loom's, but every wait ends by its time limit, after other threads have had the lock if wanted.
 mod sync {
     use std::ops::{Deref, DerefMut};
     use std::sync::LockResult;
@@ -149,7 +149,7 @@ fn no_thread_leaves_nobody() {
         let count = std::sync::Arc::new(Count::default());
         let waker = Waker::from(std::sync::Arc::clone(&count));
         assert!(wakers.register(0, &waker, |_, _| false));
-        // A second one counts on the thread that the first one was to start.
+        // The second future relies on the thread to be started by the first.
         assert!(!wakers.register(1, &waker, |_, _| false));
         let waiting = wakers.drain().into_iter();
         waiting.for_each(|(_, waker)| waker.wake());

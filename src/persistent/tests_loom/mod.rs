@@ -1,5 +1,5 @@
-//! What threads of the host do beside each other, under loom: the files that decide it, compiled once more with loom's
-//! atomics, locks and condition variables, whose waits never end by the time. With each, what goes wrong otherwise.
+//! Interleavings of host threads, under loom: the deciding files, compiled once more with loom's atomics, locks and
+//! condition variables, whose waits never end by their time limit. With each, what goes wrong otherwise.
 
 // What the files find in their parent.
 use loom::sync;
@@ -34,7 +34,7 @@ use stage::{Stage, StageWord};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A word that one thread writes and another one sees.
+/// A word written by a thread and seen by another.
 #[derive(Debug, Default)]
 struct Word(AtomicU32);
 
@@ -125,7 +125,7 @@ fn without_fences_neither_sees_the_other() {
     });
 }
 
-/// A relay that sleeps until the server is to stop, and whoever stops it.
+/// A relay that sleeps until the server is to stop, and the stopping thread.
 fn sleep_and_stop(stop: fn(&Parker, &StageWord)) {
     loom::model(move || {
         let shared = Arc::new((Parker::default(), StageWord::default()));

@@ -6,7 +6,7 @@ use super::protocol::{CallStatus, Side, next};
 use super::seal::{mixed, mixed_all};
 use super::words::ClientWords;
 
-/// A call that is on its way: its port is locked until it is collected or left.
+/// A call on its way: the port is locked until the call is collected or left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub port: usize,
@@ -108,7 +108,7 @@ impl<W: ClientWords> Client<W> {
         outbox != posted.request || self.is_answered(posted)
     }
 
-    /// Leaves a call alone: nobody will ask for its answer, and its port is free when it has been served.
+    /// Leaves a call alone: the answer will not be asked for, and the port is free once the call is served.
     pub fn leave(&self, posted: Posted) {
         self.words.store(self.layout.lock(posted.port), 0);
     }

@@ -3,7 +3,7 @@
 //! - [`protocol`]: whose turn it is, as a pure function. Its page is the specification.
 //! - [`layout`]: where everything lies in the shared words, and what it costs.
 //! - [`words`]: the shared words, whatever memory they are.
-//! - [`seal`]: what tells that all words of a call have arrived, where they may come in any order.
+//! - [`seal`]: proves that all words of a call have arrived, where words may come in any order.
 //! - [`client`]: the calling side, for threads of the host. `shaders/rpc.wgsl` is the same for kernels.
 //! - [`server`]: the answering side, which trusts nothing that it reads.
 //!

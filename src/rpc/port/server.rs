@@ -1,6 +1,6 @@
-//! The answering side. It trusts nothing: everything that decides where it reads and writes is its own (the sizes,
-//! its locks, what it answered last); of what the other side wrote it copies the header once, checks the copy and
-//! uses the copy. A word that makes no sense is answered with a status, and costs one look at one port.
+//! The answering side. The server trusts nothing: everything that decides its reads and writes is its own (the sizes,
+//! its locks, its last answers); of the other side's writes the server copies the header once, checks the copy and uses
+//! the copy. A senseless word is answered with a status, at the cost of a single look at a single port.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -99,7 +99,7 @@ impl Private for HostPrivate {
     }
 }
 
-/// The server's end of a set of ports. Any number of threads may sweep one, unless it was made for one alone.
+/// The server's end of a set of ports. Any number of threads may sweep a server, except one made for a single thread.
 #[derive(Debug)]
 pub(crate) struct Server<W, P = HostPrivate> {
     words: W,
@@ -168,8 +168,8 @@ struct Answers {
 }
 
 impl<W: Words> Server<W> {
-    /// The server of ports that nobody has used yet, and whose words are zero; writes their header. `is_alone`: one
-    /// thread at most will ever serve them.
+    /// The server of unused ports with zeroed words; writes their header. `is_alone`: one thread at most will ever
+    /// serve them.
     pub fn new(words: W, layout: PortLayout, is_alone: bool) -> Self {
         for (index, value) in layout.header() {
             words.store(index, value);
@@ -239,7 +239,7 @@ impl<W: Words, P: Private> Server<W, P> {
         served
     }
 
-    /// Serves what is posted at those ports of a line that have a bit in `among`.
+    /// Serves the posts at the ports of a line with a bit in `among`.
     fn sweep_line(
         &self,
         line: usize,
@@ -337,7 +337,7 @@ impl<W: Words, P: Private> Server<W, P> {
         }
         let is_quick = dispatch.is_quick(opcode);
         if !is_quick {
-            // Whoever waits for the others is not to wait for this one.
+            // A waiter for the others must not wait for this one.
             self.publish(first, answers);
         }
         sweeper.results.clear();

@@ -254,7 +254,7 @@ fn busy_ports_are_looked_at_between_sweeps() {
     call(40, 0);
     call(99, 1);
     assert_eq!(server.sweep(&mut sweeper, &sums), 2);
-    // Neighbours of those that called, and somebody else.
+    // Neighbours of the callers, and an outsider.
     call(41, 2);
     call(96, 3);
     call(70, 4);

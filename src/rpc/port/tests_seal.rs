@@ -1,5 +1,5 @@
-//! Memory in which each word arrives by itself: what one side writes the other one sees later, every word in its own
-//! order and no two in the order of each other, as host memory was seen to behave that a device writes over a bus.
+//! Memory in which each word arrives separately: the writes of a side reach the other side later, every word in its own
+//! order and no two in a common order, as was seen of host memory written by a device over a bus.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -95,7 +95,7 @@ const PAYLOAD: usize = 6;
 /// Looks after which everything must have arrived.
 const LOOKS: usize = 10_000;
 
-/// Calls as a kernel makes them, one after the other through one port; what was served.
+/// Calls like a kernel's, in a row through a single port; returns the calls served.
 fn served(calls: &[(u32, Vec<u32>)], seed: u64, sealed: bool) -> Vec<(u32, Vec<u32>)> {
     let layout = PortLayout::new(1, PAYLOAD);
     let words = Late::new(layout.words(), layout.clients(), seed, sealed);
@@ -115,7 +115,7 @@ fn served(calls: &[(u32, Vec<u32>)], seed: u64, sealed: bool) -> Vec<(u32, Vec<u
     notes.0.into_inner()
 }
 
-/// Calls as a thread makes them of a kernel that answers with `answers`; what the thread got.
+/// Calls like a thread's to a kernel answering with `answers`; returns the thread's results.
 fn taken(answers: &[(u32, [u32; PAYLOAD])], seed: u64, sealed: bool) -> Vec<(u32, [u32; PAYLOAD])> {
     let layout = PortLayout::new(1, PAYLOAD);
     let words = Late::new(layout.words(), layout.servers(), seed, sealed);

@@ -1,8 +1,8 @@
 //! Packets of streams that nobody should send: in any order, of any length, at any port. The driver is shared with the
 //! fuzz target `streams`.
 //!
-//! What is served must be what a model of the streams says, port by port, and an honest client at the last port gets
-//! on with its own stream and calls between every two of them.
+//! The served calls must match a model of the streams, port by port, and an honest client at the last port gets on with
+//! its own stream and calls between every two of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

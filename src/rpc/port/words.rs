@@ -1,4 +1,4 @@
-//! The shared words, whatever memory they are: live memory that a kernel sees, or memory of the host.
+//! The shared words, in any memory: live memory seen by a kernel, or memory of the host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,10 +7,10 @@ use super::layout::LINE;
 
 /// Words that both sides of a port see.
 ///
-/// Words beyond the end read as 0 and are not written: indices are computed from sizes that this side keeps to
-/// itself, so that none is beyond it, and nothing that the other side writes can change that.
+/// Words beyond the end read as 0 and are not written: indices are computed from sizes private to this side, so none is
+/// beyond the end, whatever the other side writes.
 pub(crate) trait Words {
-    /// Reads a word, and acquires what its writer wrote before it.
+    /// Reads a word, and acquires its writer's earlier writes.
     fn load(&self, index: usize) -> u32;
     /// Writes a word, and releases what this thread wrote before.
     fn store(&self, index: usize, value: u32);

@@ -81,15 +81,15 @@ impl HostServicesBuilder {
     /// | `file_next_block(file: u32) -> FileBlock` | from the cursor on |
     /// | `file_put_block(file: u32, block: FileBlock) -> FileReply` | at the cursor |
     ///
-    /// The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an argument or
-    /// one that the kernel has made ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard streams,
-    /// where they are granted; they have no positions, and reads of them may give less than was wanted.
-    /// A read that ends early, at the end of the file, is no error.
+    /// The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an
+    /// argument or one that the kernel has made ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard
+    /// streams, where granted; standard streams have no positions, and reads may give less than asked for. A read that
+    /// ends early, at the end of the file, is no error.
     ///
-    /// Functions with a pointer need [`HostServicesBuilder::heap`], and a device that uses the heap in place and has no
-    /// memory of its own: the caches of others do not follow what the host writes while kernels run, and such a call
-    /// gets [`FileStatus::NoPointers`]. Blocks go everywhere. What was written is there when the call returns, but
-    /// drivers may give a kernel what an earlier load of the same place gave: load each place once, or as an atomic.
+    /// Functions with a pointer need [`HostServicesBuilder::heap`], and a device using the heap in place without memory
+    /// of its own: the caches of other devices do not follow the host's writes during launches, and such a call gets
+    /// [`FileStatus::NoPointers`]. Blocks go everywhere. What was written is there when the call returns, but drivers
+    /// may give a kernel what an earlier load of the same place gave: load each place once, or as an atomic.
     ///
     /// Files that are still open when the services end are closed then.
     pub fn files(self, access: FileAccess) -> Self {
@@ -250,7 +250,7 @@ impl Files {
         #[cfg(unix)]
         {
             use cap_std::fs::OpenOptionsExt;
-            // A pipe that somebody has put there would keep the server thread until its other end is opened.
+            // A pipe put there would keep the server thread until its other end is opened.
             options.custom_flags(libc::O_NONBLOCK);
         }
         let failed = |error: std::io::Error| FileStatus::of(&error);

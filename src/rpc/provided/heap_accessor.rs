@@ -25,7 +25,7 @@ pub(super) struct Place {
 }
 
 impl HeapAccessor {
-    /// The bytes that a kernel means: all of them within one live allocation, or what `malloc` has given.
+    /// The bytes meant by a kernel: all inside a live allocation, or memory from `malloc`.
     pub(super) fn place(&self, at: Ptr<u32>, bytes: u32) -> Result<Place, FileStatus> {
         if bytes == 0 {
             return Ok(Place {
@@ -56,8 +56,8 @@ impl Place {
         words.get(start / 4..).unwrap_or_default()
     }
 
-    /// Writes `bytes` from byte `start` on, a multiple of four. What is beyond the place is left out, and bytes behind
-    /// the last one stay as they are.
+    /// Writes `bytes` from byte `start` on, a multiple of four. Bytes beyond the place are left out, and bytes behind
+    /// the last one are unchanged.
     pub fn write(&self, start: usize, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(self.bytes.saturating_sub(start))];
         let (whole, rest) = bytes.as_chunks::<4>();

@@ -49,7 +49,7 @@ impl HostServicesBuilder {
 }
 
 impl HostServices {
-    /// What the first kernel that called `exit` ([`HostServicesBuilder::exit`]) has said, if there was one.
+    /// The code of the first kernel that called `exit` ([`HostServicesBuilder::exit`]), if any.
     pub fn exit_status(&self) -> Option<u32> {
         *lock(&self.shared.provided.exit.0)
     }

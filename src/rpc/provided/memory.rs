@@ -1,8 +1,7 @@
 //! `malloc` and `free` for kernels.
 //!
-//! A launch sees the part of the heap that it was bound to when it was made. What kernels allocate comes therefore
-//! from one allocation that the services make when they are put together: whoever can call them was launched later,
-//! and sees it.
+//! A launch sees the part of the heap bound at its creation. So memory for kernels comes from a single allocation, made
+//! when the services are built: every kernel able to call them was launched later, and sees the allocation.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,10 +36,10 @@ impl HostServicesBuilder {
     /// null where there is no room, and `free(p: usm_ptr) -> u32`, whose statuses are those of
     /// [`FreeStatus`](crate::FreeStatus).
     ///
-    /// All of it is one allocation of `heap`, made now: what kernels that run could not see would be of no use to them.
-    /// The host finds in it what it gets pointers to. What kernels leave there when they end is there for the next one,
-    /// and lives until the services, and launches that have them, are dropped. What
-    /// `malloc` gives is not zeroed, and what was freed may be given to others at once, as in C.
+    /// All of this is a single allocation of `heap`, made now: memory invisible to running kernels would be of no use
+    /// to them. The host finds the targets of received pointers there. Memory left allocated by a kernel is there for
+    /// the next kernel, and lives until the services, and launches using them, are dropped. What `malloc` gives is not
+    /// zeroed, and what was freed may be given to others at once, as in C.
     ///
     /// That is so on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
     /// pointer are refused while kernels run ([`FileStatus::NoPointers`](crate::FileStatus::NoPointers)), what was

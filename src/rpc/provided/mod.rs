@@ -1,15 +1,15 @@
 //! Services that come with the runtime: files, texts, arguments, the clock, random seeds, the exit status, and memory
-//! that kernels allocate. They are registered functions like a program's own; what is special about them is that
-//! the constants and structures that they need are appended to programs (`kernel::calls::prelude`), and that
-//! string literals stand for texts (`kernel::calls::texts`).
+//! that kernels allocate. Provided services are registered functions like a program's own; their specialty is that
+//! their constants and structures are appended to programs (`kernel::calls::prelude`), and that string literals stand
+//! for texts (`kernel::calls::texts`).
 //!
 //! - [`heap_accessor`]: the one way from services into the shared heap.
 //! - [`slab`]: handles that are not valid again once they were given back.
-//! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is what the program grants,
-//!   [`quota`] how much of it, and [`folder`] what the system has of folders.
+//! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is the program's
+//!   grants, [`quota`] their amount, and [`folder`] the system's view of folders.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
-//! Everything that a kernel gives is checked, whatever it is, and answered with a status.
+//! Every input from a kernel is checked, and answered with a status.
 
 mod access;
 mod files;

@@ -28,8 +28,8 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// How a function for files or texts fared: the `status` of its reply, and in WGSL one of the constants
-    /// that are named here. 0 is no status: that is what a call gives that was never answered.
+    /// The result of a function for files or texts: the `status` of its reply, and in WGSL a constant with the name
+    /// given here. 0 is no status, but the value of a call never answered.
     FileStatus {
         /// It was done, as far as the reply says: fewer bytes than wanted were read where the file ends.
         Ok = 1, "FILE_OK";
@@ -59,8 +59,8 @@ statuses! {
         BadLength = 13, "FILE_BAD_LENGTH";
         /// The pointer is not aligned to four bytes, or the bytes do not lie in one live allocation.
         BadPointer = 14, "FILE_BAD_POINTER";
-        /// The services have no heap, or the host is looking at it, or a kernel that uses it runs on a device that
-        /// has a copy of it, or memory of its own: blocks go there.
+        /// The services have no heap, or the host is looking at the heap, or a kernel using the heap runs on a device
+        /// with a copy, or with memory of its own: blocks go there.
         NoPointers = 15, "FILE_NO_POINTERS";
         /// A stream, or a file that is appended to, has no positions.
         NotSeekable = 16, "FILE_NOT_SEEKABLE";

@@ -1,6 +1,6 @@
-//! The ledger against a model of a queue in which everything that may go wrong does: submissions that are refused,
-//! callbacks that submit, threads that ask in between, wgpu calling a device lost whose kernels run on, and drivers that
-//! give devices up. Every sequence of steps up to a length is tried, and long ones at random.
+//! The ledger against a model of a queue in which everything that may go wrong does: refused submissions, callbacks
+//! that submit, threads asking in between, wgpu calling a device lost whose kernels run on, and drivers giving devices
+//! up. Every sequence of steps up to a length is tried, and long ones at random.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -289,7 +289,7 @@ fn what_was_never_given_a_number_is_not_over() {
     assert_eq!([ledger.end(0), ledger.end(1)], [None, Some(End::Lost)]);
 }
 
-/// What ends while somebody asks has not been lost: the answer is one look, not two.
+/// A submission ending during a question has not been lost: the answer is a single look, not two.
 #[test]
 fn what_ends_while_others_ask_is_not_lost() {
     const SUBMISSIONS: u64 = 20_000;

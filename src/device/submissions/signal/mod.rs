@@ -12,11 +12,11 @@
 //! | Metal | an `MTLSharedEvent` | by looking, at growing distances |
 //! | others | nothing | by polling wgpu, at growing distances |
 //!
-//! A signal proves nothing. What is staged is taken by whichever submission reaches the driver next, which may be one of
-//! the program's own, made on another thread: then the signal comes too early, and the thread goes on to ask wgpu. So a
-//! signal that is wrong, or not there, costs time and nothing else. It is a witness of three other things: that a
-//! submission has *not* reached the driver (what was staged is still there); that the device is gone as its driver sees
-//! it; and, by that, that wgpu may be polled without a panic.
+//! A signal proves nothing. What is staged is taken by whichever submission reaches the driver next, which may be one
+//! of the program's own, made on another thread: then the signal comes too early, and the thread goes on to ask wgpu.
+//! So a signal that is wrong, or not there, costs time and nothing else. The signal is a witness of three other things:
+//! a submission has *not* reached the driver (its staged data is still there); the device is gone in its driver's eyes;
+//! and, by the latter, wgpu may be polled without a panic.
 //!
 //! Another backend of wgpu-hal plugs in by implementing `fence::SignalApi`, and with a line in [`open`].
 

@@ -87,7 +87,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Loads values of one node: scalars and vectors of 32 bits a component, at places that differ in their
+    /// Loads values of a single node: scalars and vectors of 32 bits a component, at places that differ in their
     /// constants alone.
     pub fn load_values(&mut self, values: &[(Place, Ty)]) -> Vec<Value> {
         let shapes = values.iter().map(|(_, ty)| match ty.shape(self.types) {
@@ -146,10 +146,9 @@ impl Builder<'_> {
         self.select(condition, all, nothing)
     }
 
-    /// The bits of `count` words that are in `mask`. In checked mode what a place holds is loaded before it is
-    /// known whether it may be: an address that waits for the test makes every step along a chain of nodes
-    /// wait for it. Where it may not be, the load is one of the binding's bytes, wherever the address leads,
-    /// and nobody sees them.
+    /// The bits of `count` words that are in `mask`. In checked mode the contents of a place are loaded before the
+    /// verdict on the place: an address waiting for the test makes every step along a chain of nodes wait. At a
+    /// forbidden place, the load is of the binding's bytes, wherever the address leads, and no code sees them.
     fn masked(&mut self, words: Value, count: u32, mask: Value) -> Value {
         let mask = match super::heap::vector_size(count) {
             Some(size) => self.add(naga::Expression::Splat { size, value: mask }),

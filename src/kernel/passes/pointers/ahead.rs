@@ -1,9 +1,9 @@
-//! Loads that can be made together: those of one node that follow each other with nothing in between that
-//! could change what they read. Together they take one choice of the binding, and one test.
+//! Loads made together: consecutive loads of a node with nothing in between able to change their values. Such loads
+//! share a single choice of the binding, and a single test.
 //!
-//! Pointers that are only followed come first, wherever the kernel reads them: the next node waits for them, and for
-//! nothing else. Where that pays ([`super::options::PointerOptions::pointers_apart`]) they also have a choice of their
-//! own.
+//! Pointers only to be followed come first, wherever the kernel reads them: the next node waits for such a pointer, and
+//! for nothing else. Where worthwhile ([`super::options::PointerOptions::pointers_apart`]) pointers also have a choice
+//! of their own.
 
 use naga::{Expression, Handle, Scalar, Statement};
 
@@ -75,7 +75,7 @@ impl Rewriter<'_> {
         self.scan.narrow.values.contains(&handle)
     }
 
-    /// The load `first` from `place`, and those behind it that can be made with it. None, if there are no others.
+    /// The load `first` from `place`, and later loads to be made together with the first. None, if there are no others.
     fn together(&self, first: Handle<Expression>, place: Place) -> Vec<Load> {
         let mut words = 0;
         let mut found = Vec::new();
@@ -148,7 +148,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Where a pointer points that was not reached yet, if it is a member of something that was.
+    /// The target of a pointer not yet reached, if the pointer is a member of a reached node.
     fn place_ahead(&self, pointer: Handle<Expression>) -> Option<Place> {
         if let Some(place) = self.place_of(pointer) {
             return Some(place);

@@ -31,9 +31,9 @@ pub(super) struct Builder<'a> {
     sums: Vec<HashMap<(Value, u32), Value>>,
     /// What was reported, for each open block: the conditions that were found to hold.
     reported: Vec<HashSet<Value>>,
-    /// Words of the uniform that describes the heap, as far as the function loaded them at its start.
+    /// Words of the heap's uniform, as far as loaded by the function at its start.
     pub info_words: HashMap<u32, Value>,
-    /// Per condition, what it means that it does not hold.
+    /// Per condition, the meaning of its failure.
     pub causes: HashMap<Value, Cause>,
     /// Variables in which checked mode notes the function's first fault: code (0 for none), low and high word of
     /// the address.
@@ -104,7 +104,7 @@ impl<'a> Builder<'a> {
         std::mem::take(&mut self.out)
     }
 
-    /// Ends the block that [`open`](Self::open) began, and goes on with the one around it.
+    /// Ends the block begun by [`open`](Self::open), and goes on with the block around.
     pub fn close(&mut self, outer: Block) -> Block {
         self.flush();
         self.sums.pop();
@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
         self.out.append(&mut block);
     }
 
-    /// Notes that `condition` is about to be reported; `false` if that was done in this block or around it.
+    /// Notes that `condition` is about to be reported; `false` if already done in this block or around it.
     pub fn first_report(&mut self, condition: Value) -> bool {
         if self.reported.iter().any(|r| r.contains(&condition)) {
             return false;

@@ -1,5 +1,4 @@
-//! Rewrites what has to do with pointers: roots, steps behind them, atomics, and calls that take or give
-//! them.
+//! Rewrites uses of pointers: roots, steps behind them, atomics, and calls that take or return pointers.
 
 use naga::{Expression, Function, Handle, Span, Statement, Type, UniqueArena};
 
@@ -245,7 +244,7 @@ impl Rewriter<'_> {
                 Expression::CallResult(_) | Expression::FunctionArgument(_)
             )
         {
-            // Whoever gets it tests it for the same type, and can tell its address if it is wrong.
+            // The receiver tests the pointer for the same type, and can report a wrong address.
             return Ok(match brings_bytes {
                 true => self.builder.with_bytes(raw, &place),
                 false => raw,

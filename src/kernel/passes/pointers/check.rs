@@ -1,10 +1,9 @@
-//! Checked mode: what a pointer must satisfy, and how a kernel tells that one does not.
+//! Checked mode: the conditions for a pointer, and a kernel's report of a violation.
 //!
-//! A pointer is tested where it is translated, an index where it is applied; both tests are plain
-//! arithmetic. What failed is noted where memory is touched, for a pointer may be formed and then, being
-//! null, not be followed. In a block that touches it several times, and in the blocks inside that one,
-//! the first of them notes it for all. The host tells the reasons apart: it has the address and the
-//! alignment.
+//! A pointer is tested where it is translated, an index where it is applied; both tests are plain arithmetic. What
+//! failed is noted where memory is touched, for a pointer may be formed and then, being null, not be followed. In a
+//! block with several touches, and in the blocks inside, the first touch notes the pointer for all. The host tells the
+//! reasons apart: it has the address and the alignment.
 
 use naga::{
     AtomicFunction, BinaryOperator as Op, Block, BuiltIn, Expression, Function, FunctionArgument,
@@ -23,7 +22,7 @@ use super::place::{Checked, Place};
 pub(super) enum Cause {
     /// The pointer itself.
     Pointer { raw: Value, site: usize },
-    /// An index behind it, with the address that it leads to.
+    /// An index behind the pointer, with the resulting address.
     Index {
         parent: Value,
         address: (Value, Value),
@@ -72,7 +71,7 @@ impl Builder<'_> {
         self.rest(size, last)
     }
 
-    /// Computes limits for values of `bytes` bytes that all of the function can use: it is at its start.
+    /// Computes limits for values of `bytes` bytes at the start of the function, for use in all of the function.
     pub fn keep_limits(&mut self, bytes: u32) {
         if self.heap.status.is_none() || !self.heap.allocations.is_empty() {
             return;
@@ -266,7 +265,7 @@ impl Builder<'_> {
             let last = self.word(translation.device - 1);
             let segment = self.lesser(segment, last);
             let end = self.device_allocation_end(table, low, segment)?;
-            // What is beyond the segment may find the word of another one, whose end is an offset in that.
+            // An address beyond the segment may find the word of another segment, whose end is an offset there.
             let in_segment = self.binary(Op::Less, low, size);
             let fits = self.reaches(end, low, target);
             let fits = self.all(fits, in_segment);
@@ -367,8 +366,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Hands what the function noted to the invocation's own notes, which its callers and callees share:
-    /// before it ends, and before it calls another, so that the first fault stays the first.
+    /// Hands the function's notes to the invocation's own notes, shared with callers and callees: before the function
+    /// ends, and before it calls another, so the first fault stays the first.
     pub fn hand_over_notes(&mut self) {
         let Some((own, shared)) = self.notes.zip(self.heap.notes) else {
             return;
@@ -473,8 +472,8 @@ pub(in super::super) fn built_in(
     (arguments.len() as u32 - 1, None)
 }
 
-/// The function that writes what an invocation noted to the status record. The first invocation to claim
-/// the record writes all of it, so that its words belong together.
+/// The function that writes what an invocation noted to the status record. The first invocation to claim the record
+/// writes all of the record, so its words belong together.
 pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
     let (status, invocation) = heap.status.zip(heap.invocation)?;
     let notes = heap.notes?;
@@ -529,8 +528,8 @@ pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
     noted.push(Statement::Emit(e.range_from(start)), span);
     noted.push(only_if(is_first, write), span);
 
-    // Mesa looks for uniforms behind every condition, again for each way through the choices that made the code,
-    // unless the first thing it finds is none: this zero is loaded from storage, and comes first.
+    // Mesa looks for uniforms behind every condition, again for each way through the choices leading there, unless the
+    // first operand is not a uniform: this zero is loaded from storage, and comes first.
     let pointer = e.append(Expression::GlobalVariable(notes[0]), span);
     let start = e.len();
     let none = word(e, status::ALWAYS_ZERO);

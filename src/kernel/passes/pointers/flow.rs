@@ -54,7 +54,7 @@ impl Flow {
                 let body = &module.functions[*function];
                 flow.follow(module, Some(*function), body, in_table, &mut next);
             }
-            // What is known only grows, so that this ends.
+            // Knowledge only grows, so the loop ends.
             if next == flow {
                 return flow;
             }
@@ -133,8 +133,8 @@ impl Flow {
     }
 }
 
-/// The storage variables of which `entry`, or a function that it reaches, passes or returns pointers: no
-/// binding can be reached that way, so that they have to be in the argument table.
+/// The storage variables to which `entry`, or a reached function, passes or returns pointers: no binding can be reached
+/// in this way, so these have to be in the argument table.
 pub fn passed(module: &Module, entry: &Function) -> Vec<ResourceBinding> {
     let reached = reachable(module, entry);
     let mut found = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The variables that the pass adds to a module, and the types that its expressions need.
+//! The variables added to a module by the pass, and the types of its expressions.
 
 use naga::{
     AddressSpace, ArraySize, Expression, GlobalVariable, Handle, MemoryDecorations, Module,
@@ -186,7 +186,7 @@ fn segment_variables(
     let variables: Vec<_> = (order.into_iter())
         .map(|binding| variable(module, "tombolo_heap", space, Some(binding), array))
         .collect();
-    // What the program says of its variables holds for the memory that they have become.
+    // The program's decorations of its variables hold for the memory in their place.
     let decorations = (module.global_variables.iter())
         .filter(|(handle, _)| row_of(module, *handle, options).is_some())
         .fold(MemoryDecorations::empty(), |all, (_, variable)| {

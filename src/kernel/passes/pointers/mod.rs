@@ -13,14 +13,14 @@
 //!
 //! # What the heap is
 //!
-//! One array per binding, whose element type the kernel's accesses decide: pairs or quadruples of words
-//! where every access is aligned for them, words otherwise, atomic words as soon as one operation is
-//! atomic (one buffer may be bound only once where it is written).
+//! One array per binding, with an element type decided by the kernel's accesses: pairs or quadruples of words where
+//! every access is aligned for them, words otherwise, atomic words as soon as an operation is atomic (a buffer may be
+//! bound only once where written).
 //!
 //! # What is not the same as with a bound buffer
 //!
-//! - Outside checked mode an index beyond a fixed-size array reaches what lies behind that array, inside the
-//!   heap: there is nothing that could tell where an allocation ends.
+//! - Outside checked mode an index beyond a fixed-size array reaches the memory behind that array, inside the heap:
+//!   nothing there marks the end of an allocation.
 //! - A lone `f16` is stored by two atomic operations; its neighbour in the word is not disturbed.
 
 mod access;
@@ -79,9 +79,9 @@ pub fn reaches_stubs(module: &Module, entry: usize) -> bool {
 
 /// Lowers the pointers of entry point `entry` (its index in `module.entry_points`).
 ///
-/// `None`, and an untouched module, where the entry point is not there or reaches no stub. Otherwise the
-/// module is for this entry point alone: the others, and all functions that it does not reach, are removed,
-/// because those that use stubs could not be validated.
+/// `None`, and an untouched module, where the entry point is not there or reaches no stub. Otherwise the module is for
+/// this entry point alone: other entry points, and all unreached functions, are removed, because functions with stubs
+/// could not be validated.
 ///
 /// # Errors
 /// [`PointerError`], with the place in the source. The module is then no longer of use.

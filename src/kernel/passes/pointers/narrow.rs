@@ -1,11 +1,11 @@
 //! Finds the pointers of which only the low word matters.
 //!
-//! Where a kernel translates pointers by their low word alone, a pointer that is only followed, or kept to
-//! be followed, needs no high word: not in a variable, and not from memory. Drivers cannot find that out
-//! where a pointer goes round a loop as one vector, and each word that is loaded costs.
+//! Where a kernel translates pointers by their low word alone, a pointer that is only followed, or kept to be followed,
+//! needs no high word: not in a variable, and not from memory. Drivers cannot find this out where a pointer goes round
+//! a loop as a vector, and each loaded word costs.
 //!
-//! The analysis is a demand for high words, followed from where they are used (a comparison, a store, a
-//! call) back to where they come from, over the variables of one function.
+//! The analysis is a demand for high words, followed from each use (a comparison, a store, a call) back to the origin,
+//! over the variables of a single function.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the accesses of a kernel need of the heap: the element type that suits all of them.
+//! The needs of a kernel's accesses: the heap's element type suitable for all of them.
 
 use naga::{
     AtomicFunction, Block, Expression, Function, Handle, Module, Scalar, ScalarKind, Statement,
@@ -113,7 +113,7 @@ impl Needs {
     fn add_type(&mut self, module: &Module, ty: Ty, store: bool) {
         let mut vector = |count: u32, scalar: Scalar| {
             self.widest = self.widest.max(vector_bytes(count, scalar));
-            // Half a word is stored by two atomic operations, so that its neighbour stays as it is.
+            // Half a word is stored by two atomic operations, which keeps its neighbour.
             self.atomics |= store && scalar.width == 2 && count % 2 == 1;
         };
         match ty.shape(&module.types) {

@@ -1,4 +1,4 @@
-//! What the pass is told, what it tells, and what can be wrong with a kernel that uses pointers.
+//! Options and results of the pass, and its errors for kernels with pointers.
 
 use naga::valid::Capabilities;
 use naga::{ResourceBinding, Span};
@@ -72,8 +72,8 @@ pub struct PointerOptions {
 
 /// Storage variables of the program whose memory lies in the heap, and the variable that tells where.
 ///
-/// An index behind such a variable is limited to the last element, as wgpu limits it behind a bound one, also
-/// in functions that are given a pointer to it; nothing else is tested, because the runtime itself fills the
+/// An index behind such a variable is limited to the last element, as wgpu limits an index behind a bound variable,
+/// also in functions given a pointer to the variable; nothing else is tested, because the runtime itself fills the
 /// table. In checked mode an index is tested and reported instead, as behind any other pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArgumentTable {
@@ -89,8 +89,8 @@ pub struct ArgumentTable {
 pub struct TableRow {
     /// The binding that the program gives it.
     pub variable: ResourceBinding,
-    /// A power of two that its address is known to be a multiple of: 4 or more. Where its type asks for a larger
-    /// one, it is read and written in smaller pieces.
+    /// A power of two that its address is known to be a multiple of: 4 or more. Where the type asks for a larger
+    /// alignment, values are read and written in smaller pieces.
     pub align: u32,
 }
 
@@ -202,7 +202,7 @@ pub struct PointerFacts {
     pub follows: bool,
     /// The places that are checked, in checked mode.
     pub sites: Vec<PointerSite>,
-    /// Parts of the allocation table that the kernel asks, and whether it asks that of device memory.
+    /// Parts of the allocation table read by the kernel, and whether device memory's table is read, too.
     pub tables: (u32, bool),
 }
 
@@ -211,7 +211,7 @@ pub struct PointerFacts {
 pub struct PointerSite {
     /// The expression, in the source that the module was parsed from.
     pub span: Span,
-    /// The function that it is in, by its name in the module.
+    /// The function around it, by its name in the module.
     pub function: Option<String>,
     /// The type that the pointer was taken to point to.
     pub pointee: String,
@@ -226,8 +226,8 @@ pub enum FaultReason {
     Null,
     /// Its address is no multiple of the type's alignment.
     Misaligned,
-    /// The value that it points to does not lie in the heap; or, where the kernel asks what is allocated, not in one
-    /// live allocation.
+    /// The pointed-to value does not lie in the heap; or, where the kernel asks for allocations, not in a live
+    /// allocation.
     Outside,
     /// An index behind it was beyond the array, or beyond the heap for an array without a length.
     Index,
@@ -285,7 +285,7 @@ pub struct PointerError {
     pub kind: PointerErrorKind,
     /// Where, in the source that the module was parsed from.
     pub span: Span,
-    /// The function that it is in, by its name in the module.
+    /// The function around it, by its name in the module.
     pub function: Option<String>,
 }
 
@@ -331,7 +331,7 @@ pub enum PointerErrorKind {
         /// The pointee that was given.
         given: String,
     },
-    /// A write through a pointer that only reads, or such a pointer where one that writes is declared.
+    /// A write through a read-only pointer, or such a pointer where a writable one is declared.
     #[error(
         "this pointer to {pointee} only reads; declare the variable, and every pointer to it on the way here, read_write"
     )]

@@ -24,8 +24,7 @@ pub(super) struct Root {
     pub valid: Option<Value>,
     /// Indices behind it are limited to the last there is: it comes from the argument table.
     pub is_limited: bool,
-    /// Bytes from the pointer to the end of what it points to, where that has no fixed size and comes from the
-    /// argument table.
+    /// Bytes from the pointer to the end of its target, for targets without fixed size from the argument table.
     pub bytes: Option<Value>,
     /// Those bytes tell the length of an array.
     pub tells_length: bool,
@@ -49,7 +48,7 @@ pub(super) struct Place {
     pub constant: u32,
     /// In checked mode, whether it may be touched.
     pub valid: Option<Value>,
-    /// The array of its binding, inside code that was made for one binding.
+    /// The array of its binding, inside code made for a single binding.
     pub array: Option<Value>,
 }
 
@@ -362,8 +361,8 @@ impl Builder<'_> {
         }
     }
 
-    /// `at`, a place as it crosses a boundary, with the bytes that follow in its variable; for memory that is
-    /// no variable, as many as a number can tell.
+    /// `at`, a place in its boundary form, with the bytes that follow in its variable; for memory outside of variables,
+    /// the largest number.
     pub fn with_bytes(&mut self, at: Value, place: &Place) -> Value {
         let bytes = match self.rest_of_variable(place) {
             Some(bytes) => bytes,

@@ -1,5 +1,5 @@
-//! Rewrites one function: every expression and statement (`statements`) is copied into a new body, and those that
-//! have to do with pointers into the heap become arithmetic, loads and stores on the way.
+//! Rewrites a function: every expression and statement (`statements`) is copied into a new body, where uses of pointers
+//! into the heap become arithmetic, loads and stores.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -96,7 +96,7 @@ pub(super) struct Rewriter<'a> {
     pub scan: &'a FunctionScan,
     pub map: HashMap<Handle<Expression>, Mapped>,
     pub sites: &'a mut Vec<PointerSite>,
-    /// The statement at hand, and those behind it in its block.
+    /// The current statement, and the statements behind it in its block.
     pub rest: &'a [Statement],
     pub is_entry: bool,
 }

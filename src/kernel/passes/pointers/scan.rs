@@ -60,7 +60,7 @@ pub(super) struct FunctionScan {
     pub tabled: BTreeMap<Handle<Expression>, u32>,
     /// Its expressions of type `i32`.
     pub signed: BTreeSet<Handle<Expression>>,
-    /// The expressions that `narrow` asks for, and what it found: nothing where whole pointers are needed.
+    /// The expressions of interest to `narrow`, and its findings: none where whole pointers are needed.
     seen: narrow::Types,
     pub narrow: Narrow,
 }
@@ -82,8 +82,8 @@ pub(super) struct Scan {
     pub layouts: Layouts,
 }
 
-/// What `function` is. The stubs are the functions without a body that the text side appended: one
-/// written by a user cannot be without, for it would have to return something.
+/// What `function` is. The stubs are the functions without a body appended by the text side: a
+/// user's function of that type cannot be without a body, having to return something.
 pub(super) fn role(function: &Function, types: &naga::UniqueArena<Type>) -> Role {
     let name = function.name.as_deref().unwrap_or("");
     let empty = function

@@ -1,5 +1,5 @@
-//! Rewrites statements: those with blocks inside are taken apart, stores and atomics of the heap become what its binding
-//! understands, and the others are copied with what their operands have become.
+//! Rewrites statements: statements with blocks inside are taken apart, stores and atomics of the heap become operations
+//! on its binding, and others are copied with their rewritten operands.
 
 use std::collections::HashMap;
 
@@ -114,8 +114,8 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// A `return`, of `value` if there is one: pointers take the form in which they cross boundaries, and faults that the
-    /// function has noted are handed over, or written by the entry point.
+    /// A `return`, of `value` if there is one: pointers take their boundary form, and faults noted by the function are
+    /// handed over, or written by the entry point.
     fn leave(&mut self, statement: &Statement, value: Option<Handle<Expression>>) -> Outcomes<()> {
         if let (Some(value), true) = (value, self.scan.result.is_some()) {
             let expected = self.scan.result_parameter();

@@ -7,8 +7,8 @@ use super::options::PointerErrorKind;
 use super::place::{Base, Place};
 use super::shape::{Shape, Ty, vector_align};
 
-/// Words of a value that are loaded or stored one after the other in one statement. More would make
-/// modules that drivers take minutes to compile.
+/// Words of a value loaded or stored in order in a single statement. More would make modules that
+/// drivers take minutes to compile.
 const WORDS_AT_ONCE: u32 = 1024;
 
 const WIDE: Scalar = Scalar::U64;

@@ -53,7 +53,7 @@ impl<'m> Filler<'m> {
         self.function
     }
 
-    /// A record: what it holds is at consecutive words from where there is room for it.
+    /// A record: consecutive words from the start of the free room.
     fn record(&mut self, code: u32) {
         let values: usize = self.arguments.iter().map(|ty| ty.words()).sum();
         let words = self.literal(values as u32 + 3);

@@ -1,4 +1,4 @@
-//! What becomes of invocations whose launch has failed, and what they do first.
+//! Invocations of a failed launch: their early end, and their first steps.
 
 use std::collections::{HashMap, HashSet};
 
@@ -207,8 +207,8 @@ impl Tests<'_> {
     }
 }
 
-/// Has entry point `entry` keep the number of its invocation and, where it may leave, end at once in a launch that
-/// has failed. The size of its work-group must be known.
+/// Has entry point `entry` keep the number of its invocation and, where leaving is allowed, end at once in a failed
+/// launch. The size of its work-group must be known.
 pub(crate) fn begin(module: &mut Module, entry: usize, facts: &PrintFacts) {
     let span = Span::UNDEFINED;
     let global = |name: &str| {

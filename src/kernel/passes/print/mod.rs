@@ -1,10 +1,10 @@
-//! `print`, `assert` and `panic`: the calls that the text side has left (`kernel::print`) get parameters of the
-//! types that their arguments turned out to have, and bodies that leave a record for the host.
+//! `print`, `assert` and `panic`: the calls left by the text side (`kernel::print`) get parameters of the types of
+//! their arguments, and bodies that leave a record for the host.
 //!
-//! An assertion that fails raises a flag of the invocation. Behind every call of a function that may raise it, the
-//! caller tests the flag and returns; the entry point tests at its start whether the launch has failed already.
-//! A kernel with barriers gets neither: an invocation that went away would leave the others waiting, so it goes on
-//! to its end instead.
+//! An assertion that fails raises a flag of the invocation. Behind every call of a function that may raise the flag,
+//! the caller tests the flag and returns; the entry point tests at its start whether the launch has failed already. A
+//! kernel with barriers gets neither: an invocation leaving early would leave the others waiting, and so goes on to its
+//! end.
 
 mod fill;
 mod leave;

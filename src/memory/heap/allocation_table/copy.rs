@@ -1,12 +1,12 @@
-//! What one device has of an allocation table: buffers that its kernels bind, kept the same as the host's words.
+//! A device's copy of an allocation table: buffers bound by its kernels, kept the same as the host's words.
 //!
 //! # How it works
 //!
-//! 1. A range that is allocated is written at once where the host and running kernels use the same memory: a kernel may be
-//!    handed its address by a function that it calls. No kernel that runs knows of the range otherwise. The queue writes
-//!    it once more in front of the next launch: what says that the range was freed before may be recorded and still to come.
-//! 2. A range that is freed is written by the device's queue, behind the launches that were recorded before it was
-//!    freed, which may still use it, and in front of the next one. So are all ranges where the host cannot write at once.
+//! 1. An allocated range is written at once where the host and running kernels use the same memory: a kernel may get
+//!    the address from a called function. No kernel that runs knows of the range otherwise. The queue writes the range
+//!    once more in front of the next launch: the record of an earlier freeing may still be to come.
+//! 2. A freed range is written by the device's queue, behind the launches recorded before the freeing, which may still
+//!    use the range, and in front of the next launch. So are all ranges where the host cannot write at once.
 //! 3. A table that grows is made anew from the host's words; launches that were recorded go on with the old buffers.
 
 use std::ops::Range;
@@ -110,7 +110,7 @@ impl TableCopy {
         }
     }
 
-    /// Has the device hold all of `words`. Parts that were there before keep their place, the last one apart.
+    /// Has the device hold all of `words`. Existing parts keep their place, the last one apart.
     pub(in crate::memory::heap) fn cover(
         &mut self,
         device: &DeviceShared,

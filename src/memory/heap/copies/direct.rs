@@ -1,5 +1,5 @@
-//! Transfers between the host, or a buffer, and a part of an allocation that a pointer leads to, for rooms above that
-//! keep their own account of which bytes are good: they look at it, and change it, while the queue is held.
+//! Transfers between the host, or a buffer, and a part of an allocation behind a pointer, for higher modules with their
+//! own account of good bytes: such a module reads and changes its account while the queue is held.
 
 use std::ops::Range;
 use std::sync::Arc;

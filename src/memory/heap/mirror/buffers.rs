@@ -22,7 +22,7 @@ const ROW: u64 = 32_768;
 /// Bytes that travel at once: staging memory beyond this buys nothing.
 pub(super) const CHUNK: u64 = 16 << 20;
 
-/// One segment of the heap on a device that keeps a copy of it.
+/// A segment of the heap on a device with a copy.
 struct Part {
     /// Identity for the bind-group cache.
     id: u64,
@@ -135,8 +135,7 @@ impl MirrorBuffers {
         refused(&self.name, error)
     }
 
-    /// Puts `new` in the place of the parts from `kept` on. Launches that still name these are given what
-    /// stands in their place.
+    /// Puts `new` in the place of the parts from `kept` on. Launches still naming these are given the replacements.
     fn replace(&mut self, device: &DeviceShared, kept: usize, new: Vec<Part>) {
         for old in self.parts.drain(kept.min(self.parts.len())..) {
             if let Some(tell) = device.buffer_gone.get() {
@@ -227,14 +226,14 @@ impl MirrorBuffers {
         refused(&self.name, error)
     }
 
-    /// Sees to it that what was recorded on the device is submitted.
+    /// Sees to the submission of the device's recorded commands.
     pub(super) fn submit(&self, device: Option<&DeviceShared>) {
         match device {
             // Failures are the events' to tell; a batch that was refused has changed nothing.
             Some(device) => {
                 let _ = device.queue.lock(device).flush();
             }
-            // The last handle is gone: if another thread is just dropping it, that one submits.
+            // The last handle is gone: if another thread is just dropping the handle, that thread submits.
             None => {
                 self.end.wait(None);
             }
@@ -246,8 +245,8 @@ impl MirrorBuffers {
         Ok(device.queue.lock(device).flush()?)
     }
 
-    /// The pages that kernels have changed and [`Self::forget_changes`] does not know of, as runs, and
-    /// the bytes that had to travel to learn it. What was recorded has to be submitted before.
+    /// The pages changed by kernels and unknown to [`Self::forget_changes`], as runs, and the bytes moved for finding
+    /// them. What was recorded has to be submitted before.
     pub(super) fn changes(&mut self) -> Result<(Vec<Range<u64>>, u64), HeapError> {
         let total: u64 = self.parts.iter().map(|part| part.changed.size()).sum();
         let forget = std::mem::take(&mut self.heard);

@@ -27,7 +27,7 @@ impl HeapShared {
                     mirror.shadow.truncate((end / 4) as usize);
                     mirror.shadow.shrink_to_fit();
                 }
-                // It goes on as it is, and larger than it has to be.
+                // The mirror goes on unchanged, and larger than necessary.
                 Err(error) => log::debug!("a mirror keeps its size: {error}"),
             }
         }

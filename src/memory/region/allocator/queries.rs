@@ -6,7 +6,7 @@ use super::super::{Allocation, AllocationId, Block, BlockId, RegionStats};
 use super::{Region, handle};
 
 impl Region {
-    /// The live allocation that contains `address`: its first byte, or any other that it was granted.
+    /// The live allocation that contains `address`: its first byte, or any other granted byte.
     pub fn find(&self, address: u64) -> Option<Allocation> {
         let (_, &block) = self.by_address.range(..=address).next_back()?;
         let block = self.entry(block)?;

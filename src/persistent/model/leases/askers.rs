@@ -1,4 +1,4 @@
-//! Those who ask for the queue, who stops the server, and who starts it again.
+//! Requests for the queue, the stop of the server, and its restart.
 
 use super::relay::RelayAt;
 use super::{Flaw, OnDevice, Setup, State};
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// Those who ask for the queue, who stops the server, and who starts it again.
+    /// Requests for the queue, the stop of the server, and its restart.
     pub(super) fn others(&self, setup: &Setup, found: &mut Vec<State>) {
         if self.asks < setup.asks {
             let mut state = self.clone();

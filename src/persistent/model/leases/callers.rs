@@ -1,4 +1,4 @@
-//! Callers: they post a call, ring for it, and wait for what becomes of it.
+//! Callers: each posts a call, rings the bell, and waits for the outcome.
 
 use super::{Flaw, Setup, State};
 use crate::kernel::server::FAILED;
@@ -9,7 +9,7 @@ use crate::rpc::port::client::{Client, Posted};
 use crate::rpc::port::model::{ANSWER, MAILBOX};
 use crate::rpc::port::protocol::{CallStatus, Side};
 
-/// What a caller does next with the call that he is at.
+/// A caller's next step with the current call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CallerAt {
     /// `PortClient::refusal`.
@@ -160,7 +160,7 @@ impl State {
             CallerAt::Wait { lost } => {
                 if self.has_ended() && !lost {
                     let mut state = self.clone();
-                    // Only a look that begins when it is known tells that there is no answer.
+                    // Only a look begun after that is known proves the absence of an answer.
                     if known.is_empty() {
                         state.callers[index].at = CallerAt::Wait { lost: true };
                         if setup.flaw == Flaw::LossBehindLook {

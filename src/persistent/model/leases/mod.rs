@@ -1,11 +1,11 @@
-//! Callers, the relay, those who ask for the queue, and leases that end or die anywhere.
+//! Callers, the relay, requests for the queue, and leases ending or dying anywhere.
 //!
-//! In every reachable state: a call is served at most once, and not after its caller was told what became of it; a caller
-//! gets the answer to his own call, and is told of a failure only where a lease died or the server was stopped; a lease
-//! leaves within a few steps of being told to, and only then; no two leases are on the device. From every state the end can
-//! be reached at which each call is over, everything posted was answered, and the relay sleeps, or has ended, or has a
-//! lease on the device that waits for calls: no call and no wake-up is lost. Nothing is ever helped on by the time: sleeps last until the bell is rung, and leases, in
-//! most setups, until somebody asks.
+//! In every reachable state: a call is served at most once, and not after its caller was told of the outcome; a caller
+//! gets the answer to its own call, and is told of a failure only where a lease died or the server was stopped; a lease
+//! leaves within a few steps of the request, and only then; no two leases are on the device. From every state the end
+//! can be reached at which each call is over, everything posted was answered, and the relay sleeps, or has ended, or
+//! has a lease on the device that waits for calls: no call and no wake-up is lost. Nothing is ever helped on by the
+//! time: sleeps last until the bell is rung, and leases, in most setups, until somebody asks.
 
 mod askers;
 mod callers;
@@ -40,7 +40,7 @@ enum OnDevice {
 pub(super) struct State {
     pub shared: Shared,
     callers: Vec<Caller>,
-    /// For each call, from 1: what was told of it, how often it was served, whether a kernel has taken it.
+    /// For each call, from 1: the reported outcome, the count of servings, and whether a kernel has taken the call.
     reported: Vec<Reported>,
     served: Vec<u8>,
     pub took: Vec<bool>,
@@ -49,7 +49,7 @@ pub(super) struct State {
     asleep: bool,
     /// Since the relay has looked at the bell's count.
     rung: bool,
-    /// Asks so far, and those that are at it.
+    /// Requests so far, and requests in progress.
     interrupts: u32,
     asks: usize,
     askers: Vec<Ask>,
@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    /// One call more, the last one at `port`, where the host counts in the memory itself.
+    /// Counts another call, the last at `port`, where the host counts in the memory itself.
     fn ring(&mut self, setup: &Setup, port: u32) {
         let old = self.shared.memory.ports[setup.ports].client[BELL];
         let bell = (old & 0xffff_0000).wrapping_add(RING) | port;
@@ -173,8 +173,8 @@ impl State {
         Ok(())
     }
 
-    /// Lets arrive what makes no difference yet: before a launch, which brings what was written before; and words that
-    /// nobody reads before their mailbox, where a fence holds that back.
+    /// Delivers words that make no difference yet: before a launch, which brings all earlier writes; and words nobody
+    /// reads before their mailbox, where a fence holds the mailbox back.
     fn deliver_silently(&mut self, setup: &Setup) {
         let memory = &mut self.shared.memory;
         if !matches!(self.device, OnDevice::Running(_)) {

@@ -42,7 +42,7 @@ pub(super) enum RelayAt {
     Asking(u32, Ask),
     /// Calls that were taken by a lease that died.
     GiveUpTaken,
-    /// `Relay::run` at its end: what is left, the stage, and what came in between.
+    /// `Relay::run` at its end: the remaining calls, the stage, and late arrivals.
     CloseFirst,
     CloseStage,
     CloseLast,

@@ -1,4 +1,4 @@
-//! What is explored, and what may be wrong with it.
+//! The explored setup, and its possible flaws.
 
 use crate::persistent::model::steps::{Kind, Pace};
 use crate::rpc::port::layout::PortLayout;
@@ -42,7 +42,7 @@ pub(in super::super) enum Flaw {
     TwoLeases,
     /// The relay takes a dead lease for one that has taken nothing.
     TakenForgotten,
-    /// The relay gives up all calls where it should those that were taken.
+    /// The relay gives up all calls instead of the taken ones.
     AllGivenUp,
     /// A server is started again while its stuck lease is still there.
     RestartBesideLease,

@@ -3,7 +3,7 @@
 use super::{Flaw, Setup, State};
 use crate::rpc::port::model::explore;
 
-/// Two callers, one port; a server that leaves the device when nobody calls.
+/// Two callers, a single port; a server that leaves the device without calls.
 const PLAIN: Setup = Setup {
     ports: 1,
     callers: 2,

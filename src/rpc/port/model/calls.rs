@@ -1,12 +1,12 @@
-//! Clients and servers over one and two ports, servers that stop, and clients that leave.
+//! Clients and servers over one and two ports, stopping servers, and leaving clients.
 //!
-//! In every reachable state: no two clients and no two servers are at one port (exclusion); a server serves only
-//! what the client posted, once (no call duplicated), and a client reads only its own result (none mixed up). From
-//! every state in which the servers run, the end can be reached in which every call was made (progress, none lost),
-//! and at the end all locks are free and all mailboxes agree (return to quiescent).
+//! In every reachable state: no two clients and no two servers are at the same port (exclusion); a server serves only
+//! posted calls, once (no call duplicated), and a client reads only its own result (none mixed up). From every state in
+//! which the servers run, the end can be reached in which every call was made (progress, none lost), and at the end all
+//! locks are free and all mailboxes agree (return to quiescent).
 //!
-//! A server may keep answers back while it serves other ports, and tell the clients of all of them then; the lock (or,
-//! where one thread serves all, what it remembers to have answered) keeps everybody from serving them again.
+//! A server may keep answers back while serving other ports, and tell all the clients then; the lock (or, where a
+//! single thread serves all, the memory of answered requests) prevents a second serving.
 
 use super::super::protocol::{MOVES_PER_CALL, Side, next};
 use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD, SEAL, WORDS};
@@ -64,7 +64,7 @@ struct Setup {
     stops: bool,
     /// Servers may serve other calls before they tell the client of an answer.
     batches: bool,
-    /// The side that writes across a bus, and seals what it writes.
+    /// The side that writes across a bus, and seals its writes.
     bus: Option<Side>,
     flaw: Flaw,
 }
@@ -301,7 +301,7 @@ impl State {
                             go(s, ServerAt::Locked(port, early));
                         }));
                     } else if let (Some(_), Flaw::NoServerRecheck) = (early, setup.flaw) {
-                        // It goes on looking until the lock is free, and remembers what it saw.
+                        // The client goes on looking until the lock is free, and remembers the value seen.
                         found.push(with(&|s| go(s, ServerAt::Locked(port, early))));
                     }
                 }

@@ -1,10 +1,10 @@
-//! Calls that are begun: whoever has the ticket may collect the answer or leave it, while others want the port.
+//! Begun calls: the holder of the ticket may collect the answer or leave the call, while others want the port.
 //!
-//! A ticket lies in its port. Whoever exchanges it there for 0 has the port; a collector does so once it has seen an
-//! answer, or that the services are closed, and puts the ticket back if there is none for it. In every reachable state the lock is held by exactly one, somebody at the port or a ticket that lies
-//! there (no lock lost, none held twice); an answer is given at most once, and is that of the call that the ticket was
-//! given for. From every state the end can be reached at which the ticket was collected or left, all other calls were
-//! made, and the port is as at the start.
+//! A ticket lies in its port. The port belongs to the side that exchanges the ticket there for 0; a collector does so
+//! after seeing an answer, or closed services, and puts the ticket back without an answer for it. In every reachable
+//! state the lock has exactly one holder, a client at the port or a ticket lying there (no lock lost, none held twice);
+//! an answer is given at most once, and belongs to the call of the ticket. From every state the end can be reached at
+//! which the ticket was collected or left, all other calls were made, and the port is as at the start.
 //!
 //! Who is told that there is no answer yet comes again.
 
@@ -66,7 +66,7 @@ struct Setup {
     clients: &'static [&'static [Step]],
     /// The services may be stopped.
     closes: bool,
-    /// Whether it is watched who holds the lock, beside what clients are given.
+    /// Whether the holder of the lock is checked, too, beside the answers of clients.
     watched: bool,
     flaw: Flaw,
 }

@@ -8,7 +8,8 @@ const RACE: Setup = Setup {
     flaw: Flaw::None,
 };
 
-/// Who wants the port beside them: those who wait, those who do not, and those who leave tickets of their own there.
+/// The competitors for the port: clients that wait, clients that do not, and clients leaving tickets of their own
+/// there.
 const SETUPS: [&[&[Step]]; 4] = [
     RACE.clients,
     &[&[Hand], &[Collect], &[Collect], &[Call, Begin]],
