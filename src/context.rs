@@ -16,7 +16,7 @@ use crate::memory::{
     Buffer, BufferError, BufferStatistics, HeapError, HeapSize, Placement, Ptr, SharedHeap,
 };
 
-/// The backend of the adapter that is compiled in, if one is.
+/// The backend of the adapter compiled in, if one is.
 const EMBEDDED: wgpu::Backends = if cfg!(embedded) {
     wgpu::Backends::NOOP
 } else {
@@ -362,7 +362,7 @@ impl Context {
         Ok(device)
     }
 
-    /// What the adapter at `index` can do, measured by a scratch device that is closed again.
+    /// What the adapter at `index` can do, measured by a scratch device closed again.
     ///
     /// # Errors
     /// As [`Context::device_at`].

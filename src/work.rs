@@ -153,7 +153,7 @@ impl WorkQueue {
         self.slots
     }
 
-    /// Replaces whatever is in the queue, behind everything that was launched before.
+    /// Replaces whatever is in the queue, behind everything launched before.
     ///
     /// # Errors
     /// [`WorkError::TooMany`]; [`WorkError::Memory`].
@@ -180,7 +180,7 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// Items that are not done, behind everything that was launched before.
+    /// Items that are not done, behind everything launched before.
     ///
     /// # Errors
     /// [`WorkError::Read`].

@@ -1,8 +1,8 @@
 //! The abilities of a device: the adapter's report, and the measurements of the start-up probe.
 //!
-//! [`Capabilities`] is plain data with public fields, so that it can be printed, compared and logged.
-//! Two kinds of question are answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers,
-//! the form in which a capability of the runtime works on the device ([`Capabilities::tier`]).
+//! [`Capabilities`] is plain data with public fields, so it can be printed, compared and logged. Two kinds of question
+//! are answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers, the form in which a capability of the
+//! runtime works on the device ([`Capabilities::tier`]).
 
 use super::probe::ProbeReport;
 
@@ -156,7 +156,7 @@ impl Capabilities {
         }
     }
 
-    /// Whether ports lie in two memories, so that each side polls its own.
+    /// Whether ports lie in two memories, so each side polls its own.
     pub(crate) fn splits_ports(&self) -> bool {
         !self.unified_memory && self.live_calls()
     }
@@ -242,7 +242,7 @@ enum Make {
     Warp,
     Nvidia,
     Apple,
-    /// The adapter that is compiled in
+    /// The adapter compiled in
     Embedded,
     Other,
 }

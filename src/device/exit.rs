@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_micros(200);
 static SHUTDOWN: ShutdownGuard = ShutdownGuard::new();
 
 thread_local! {
-    /// Without a destructor, so that it is there when the process ends.
+    /// Without a destructor, so it is there when the process ends.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 

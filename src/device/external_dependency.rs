@@ -64,8 +64,8 @@ impl ExternalDependencies {
 }
 
 impl DeviceShared {
-    /// Completes the dependencies of what was recorded, without the queue in hand, so that others may go on recording. False if
-    /// `deadline` came first.
+    /// Completes the dependencies of what was recorded, without the queue in hand, so others may go on recording. False
+    /// if `deadline` came first.
     pub(crate) fn complete_dependencies(&self, deadline: Option<Instant>) -> bool {
         loop {
             let pending = self.queue.lock(self).dependencies().pending().to_vec();

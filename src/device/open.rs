@@ -169,12 +169,12 @@ pub enum DeviceError {
     /// The index is beyond the adapters that there are.
     #[error("adapter {index} does not exist: there are {count}, counted from 0")]
     AdapterIndex {
-        /// The index that was asked for.
+        /// The index asked for.
         index: usize,
         /// How many adapters there are.
         count: usize,
     },
-    /// The adapter lacks features that were asked for.
+    /// The adapter lacks features asked for.
     #[error("{adapter} lacks {}, asked for in DeviceOptions::features", names(.missing.iter_names()))]
     MissingFeatures {
         /// The adapter's name.

@@ -16,7 +16,7 @@ use super::{CallStatus, DeviceShared};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecutionError {
-    /// The adapter ended a loop before the kernel did, so that every result of the launch is wrong.
+    /// The adapter ended a loop before the kernel did, so every result of the launch is wrong.
     #[error(
         "kernel `{kernel}`: the loop at {file}:{line}:{column} was cut short by the adapter \
          (loop budget {budget} iterations per group of lanes): split the work over several launches, \
@@ -89,7 +89,7 @@ pub enum ExecutionError {
         /// The source line with a marker below it.
         excerpt: Box<str>,
     },
-    /// A call of the host failed, so that the kernel went on with a zero for its result.
+    /// A call of the host failed, so the kernel went on with a zero for its result.
     #[error(
         "kernel `{kernel}`: a call of `{function}` failed: {status}; call `{function}_try` where the kernel can go \
          on without the result"

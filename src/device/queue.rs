@@ -307,8 +307,8 @@ impl Recorder<'_> {
         &mut self.state.dependencies
     }
 
-    /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full. The last
-    /// that is done with a recorder, since it may let go of the queue.
+    /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full. The
+    /// last done with a recorder, since it may let go of the queue.
     pub(crate) fn commit(&mut self) {
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
         if commands >= full && self.state.dependencies.may_go(commands / full.max(1)) {

@@ -1,6 +1,6 @@
 //! Kernels that stay on a device: a thread needing the queue asks resident kernels to make room.
 //!
-//! The queue is in order, so that nothing else runs while a resident kernel does. Before a batch is submitted, every
+//! The queue is in order, so nothing else runs while a resident kernel does. Before a batch is submitted, every
 //! resident is asked to end; it is launched again behind the batch. The relay that launches a resident is in a module
 //! above this one.
 

@@ -34,7 +34,7 @@ impl LostFlag {
             .then(|| lock(&self.reason).clone())
     }
 
-    /// The error of everything that is asked of a device that is gone.
+    /// The error of everything asked of a device that is gone.
     pub(crate) fn check(&self) -> Result<(), ExecutionError> {
         match self.get() {
             Some(reason) => Err(ExecutionError::DeviceLost { reason }),

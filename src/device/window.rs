@@ -198,7 +198,7 @@ impl Window {
         for (done, gap) in gaps.iter().enumerate() {
             let stale = state.stale.overlaps(gap);
             // SAFETY: the gap lies in the window (checked above), is made of whole pages like all
-            // ranges here, and is not committed, so that nobody may use what is in it.
+            // ranges here, and is not committed, so nobody may use what is in it.
             if let Err(reason) = unsafe { system::commit(self.at(gap.start), gap, stale) } {
                 for gap in &gaps[..=done] {
                     // SAFETY: as above; the ranges were not recorded as committed.

@@ -29,7 +29,7 @@ pub enum GlobalError {
         /// Bytes of the variable.
         bytes: u64,
     },
-    /// A variable of image scope has an instance in several modules, so that the name alone says nothing: the seed's
+    /// A variable of image scope has an instance in several modules, so the name alone says nothing: the seed's
     /// `invalid`.
     #[error(
         "invalid: {what} of the device global `{name}`, which has image scope and an instance in each of {}: name it \
@@ -59,7 +59,7 @@ pub enum GlobalError {
         listed(available)
     )]
     Unknown {
-        /// The name that was asked for.
+        /// The name asked for.
         name: String,
         /// The names that there are.
         available: Vec<String>,

@@ -159,12 +159,12 @@ const BINDABLE: u32 = 256;
 /// What the device gets.
 #[derive(Debug)]
 pub(crate) enum Code {
-    /// A module that was validated here, and the index of its entry point.
+    /// A module validated here, and the index of its entry point.
     Naga {
         module: Box<naga::Module>,
         entry: usize,
     },
-    /// A module that was compiled elsewhere.
+    /// A module compiled elsewhere.
     SpirV(Vec<u32>),
 }
 
@@ -327,7 +327,7 @@ struct Instrumented {
     /// The loop guard, and the budget that it checks.
     guard: Option<(LoopGuard, u32)>,
     counts_turns: bool,
-    /// Anything was added, so that the module has to be validated again.
+    /// Anything was added, so the module has to be validated again.
     changed: bool,
 }
 

@@ -295,7 +295,7 @@ fn begins_character(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
-/// Bytes of a line that is shown as a whole.
+/// Bytes of a line shown as a whole.
 const LONG_LINE: usize = 1000;
 
 /// Whether one of the places is in a line, or over lines, that would fill screens.
@@ -332,8 +332,8 @@ fn render_part(diagnostic: &Diagnostic, lines: &Lines, label: &DiagnosticLabel) 
 }
 
 fn render(diagnostic: &Diagnostic, source: &str) -> String {
-    // Control characters would disturb the terminal. Each is replaced by a character of as many bytes, so that
-    // the spans still fit.
+    // Control characters would disturb the terminal. Each is replaced by a character of as many bytes, so the spans
+    // still fit.
     let printable = source
         .chars()
         .map(|c| match c {

@@ -186,7 +186,7 @@ mod tests {
             for (text, new) in &pieces {
                 let start = original.len();
                 original.push_str(text);
-                // Two bytes are added to each replaced piece so that no edit is empty.
+                // Two bytes are added to each replaced piece so no edit is empty.
                 match new {
                     Some(new) => {
                         original.push_str("--");

@@ -125,7 +125,7 @@ impl Fold<'_> {
         result
     }
 
-    /// The value of an expression that was evaluated as far as it can be.
+    /// The value of an expression evaluated as far as it can be.
     fn value(&self, handle: Handle<Expression>) -> Result<ConstantValue, Unevaluated> {
         let literal = match self.module.global_expressions[handle] {
             Expression::Literal(literal) => Some(literal),

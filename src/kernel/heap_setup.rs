@@ -53,7 +53,7 @@ pub(crate) struct HeapSetup {
     pub beside: Vec<Beside>,
 }
 
-/// A storage argument that is reached through the heap because it lies there.
+/// A storage argument reached through the heap because it lies there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Beside {
     /// Its index in the interface.

@@ -72,8 +72,8 @@ impl RustField {
         plain(self.name)
     }
 
-    /// The name of the member of the WGSL structure that the field is compared with; `None` for a field that is
-    /// declared as padding.
+    /// The name of the member of the WGSL structure that the field is compared with; `None` for a field declared as
+    /// padding.
     pub fn member_name(&self) -> Option<&'static str> {
         self.member.map(plain)
     }
@@ -153,7 +153,7 @@ pub trait NoLayout {
 impl<T> NoLayout for MaybeNested<T> {}
 
 /// The [`RustLayout`] of a structure, from the names of the structure and all its fields. It is a constant. A field
-/// that is left out, or that the structure does not have, is an error of the compiler.
+/// left out, or that the structure does not have, is an error of the compiler.
 ///
 /// | written | meaning |
 /// | --- | --- |
@@ -239,7 +239,7 @@ macro_rules! layout_of {
     };
 }
 
-/// Declares structures that host and kernels share: `#[repr(C)]` is added, and [`HostShareable`] implemented, so that a
+/// Declares structures that host and kernels share: `#[repr(C)]` is added, and [`HostShareable`] implemented, so a
 /// structure's layout is `Name::LAYOUT`. Fields of such structures, or arrays of them, are compared in full depth.
 /// Fields whose name begins with `_` are padding.
 ///

@@ -3,7 +3,7 @@
 //!
 //! - `print("x = {}", x);` becomes `tombolo_print_0(x);`
 //! - `panic("x = {}", x);` becomes the same; what differs is the function's body.
-//! - `assert(c, "x = {}", x);` becomes `if !(c) { tombolo_print_1(x); };`, so that the values of the message are only
+//! - `assert(c, "x = {}", x);` becomes `if !(c) { tombolo_print_1(x); };`, so the values of the message are only
 //!   computed when it is needed.
 //!
 //! The functions are appended behind the user's text, without parameters: naga's parser compares no numbers of
@@ -73,7 +73,7 @@ pub(crate) fn prints(source: &str) -> Result<Option<Prints>, FormatError> {
             _ => continue,
         };
         let before = at.checked_sub(1).map_or("", |before| stream.text(before));
-        // A name that is declared here, a member or an attribute, or that of a function of the program.
+        // A name declared here, a member or an attribute, or that of a function of the program.
         let is_own = matches!(before, "fn" | "." | "@") || functions.contains(stream.text(at));
         if stream.text(at + 1) == "(" && !is_own {
             found.add(&stream, at, kind)?;

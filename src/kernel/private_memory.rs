@@ -22,7 +22,7 @@ const ALIGNMENT_BOUND: i128 = i32::MAX as i128 / 8;
 /// Elements of an array that is not worth another parse.
 const SHORT: i128 = 1024;
 
-/// The name of a variable whose type is an array of the type that is asked for.
+/// The name of a variable whose type is an array of the type asked for.
 const ELEMENT: &str = "tombolo_element_";
 
 /// The largest type that naga takes, in bytes.
@@ -345,7 +345,7 @@ impl Sizes<'_> {
         within.find(|v| v.name == name)
     }
 
-    /// The alignments that are asked for, by where the variable's name begins.
+    /// The alignments asked for, by where the variable's name begins.
     fn alignments(&self) -> HashMap<usize, i128> {
         let inner = self.inner;
         let aligned: Vec<_> = inner.analysis.aligned().collect();

@@ -35,7 +35,7 @@ use super::text_limits::check_types;
 /// A specialized kernel.
 #[derive(Debug)]
 pub(crate) struct Specialized {
-    /// Without overrides. Valid for the capabilities that were asked for.
+    /// Without overrides. Valid for the capabilities asked for.
     pub module: Module,
     /// Index of the entry point in the module.
     pub entry: usize,
@@ -376,8 +376,8 @@ impl Inner {
             .collect()
     }
 
-    /// The declarations of the entry point's text: everything mentioned, except by initializers of overrides that are
-    /// replaced by values. Assertions stay unless they mention a size that is left out.
+    /// The declarations of the entry point's text: everything mentioned, except by initializers of overrides replaced
+    /// by values. Assertions stay unless they mention a size left out.
     fn kept(&self, entry: usize) -> Vec<bool> {
         let analysis = &self.analysis;
         let is_replaced = |i: usize| {
@@ -402,7 +402,7 @@ impl Inner {
                 .zip(types)
                 .for_each(|(mark, more)| *mark |= more);
         }
-        // What mentions a size that is left out. What only the initializers of sizes mention does not count.
+        // What mentions a size left out. What only the initializers of sizes mention does not count.
         let left_out = |i: usize| is_replaced(i) && kept.get(i) != Some(&true);
         let lacks = analysis.leads_to(left_out, is_replaced);
         let whole = others

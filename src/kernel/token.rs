@@ -1,5 +1,5 @@
-//! The tokenizer: splits WGSL text into tokens with byte spans, so that the conventions of the runtime
-//! can be found before naga sees the text.
+//! The tokenizer: splits WGSL text into tokens with byte spans, so the conventions of the runtime can be found before
+//! naga sees the text.
 //!
 //! It accepts every string and never fails: what is no WGSL stays for naga to reject, with naga's words. Two
 //! simplifications are sound for that reason. Every character outside ASCII that is not blank counts as part of an
@@ -208,7 +208,7 @@ impl<'a> TokenStream<'a> {
         self.tokens.len()
     }
 
-    /// The text of token `at`; empty beyond the end, so that look-ahead needs no bounds test.
+    /// The text of token `at`; empty beyond the end, so look-ahead needs no bounds test.
     pub fn text(&self, at: usize) -> &'a str {
         super::work::count(1);
         self.tokens
@@ -293,7 +293,7 @@ impl<'a> TokenStream<'a> {
             } else if let Some(kind) = KINDS.iter().position(|(_, closes)| *closes == text)
                 && count[kind] > 0
             {
-                // One is there, and each that is taken off here was put on once.
+                // One is there, and each taken off here was put on once.
                 while let Some((opened_at, other)) = open.pop() {
                     count[other] -= 1;
                     if other == kind {

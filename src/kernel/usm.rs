@@ -68,8 +68,8 @@ fn helpers() -> Vec<Helper> {
     found
 }
 
-/// The identifiers with the prefix that are called in `stream` (or, for `usm_ptr`, mentioned), each with its
-/// first place. Members (`x.usm_y`) and declarations do not count.
+/// The identifiers with the prefix called in `stream` (or, for `usm_ptr`, mentioned), each with its first place.
+/// Members (`x.usm_y`) and declarations do not count.
 fn mentions<'a>(stream: &TokenStream<'a>) -> BTreeMap<&'a str, Range<usize>> {
     let mut found = BTreeMap::new();
     for at in 0..stream.len() {

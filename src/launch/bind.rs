@@ -18,7 +18,7 @@ const CAPACITY: usize = 8192;
 #[derive(Default)]
 pub(crate) struct BindGroupCache {
     groups: HashMap<Box<[u64]>, wgpu::BindGroup>,
-    /// Which keys mention a buffer, so that its memory is not kept alive by the cache.
+    /// Which keys mention a buffer, so its memory is not kept alive by the cache.
     users: HashMap<u64, Vec<Box<[u64]>>>,
     counter: Counter,
 }

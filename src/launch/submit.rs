@@ -171,7 +171,7 @@ impl Launch {
             self.give_back_prints(prints.as_ref());
             return Ok(Attempt::Overtaken);
         }
-        // With the queue in hand, so that nobody else's launch comes between.
+        // With the queue in hand, so nobody else's launch comes between.
         let (mut inherits, touched) = self.inputs();
         if let Some(residency) = &mut residency {
             self.migratable_inputs(residency, &mut inherits);
@@ -407,7 +407,7 @@ impl Launch {
         Ok(turn)
     }
 
-    /// Whether an argument, or the grid, lies in the shared heap, so that the host has to keep out.
+    /// Whether an argument, or the grid, lies in the shared heap, so the host has to keep out.
     fn uses_heap(&self) -> bool {
         let in_heap = |given: &Option<Given>| matches!(given, Some(Given::Buffer { view, .. }) if view.shared.is_heap);
         let grid =

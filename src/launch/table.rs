@@ -213,7 +213,7 @@ impl Table {
         }
     }
 
-    /// The table of arguments that are copied into buffers of their own.
+    /// The table of arguments copied into buffers of their own.
     fn in_buffers(
         compiled: &Compiled,
         given: &[Option<Given>],

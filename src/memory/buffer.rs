@@ -105,7 +105,7 @@ pub enum MemoryError {
         /// The element's size, in bytes.
         element_bytes: usize,
     },
-    /// The element type has no size, so that no element has an address.
+    /// The element type has no size, so no element has an address.
     #[error("`{element}` has no size: buffers hold values of at least one byte")]
     ZeroSized {
         /// The element type.

@@ -14,7 +14,7 @@ use crate::device::{DeviceShared, Event, capture};
 const SOURCE: &str = include_str!("../../shaders/fill.wgsl");
 /// Words covered by a row of work-groups: WebGPU allows at least 65,535 groups.
 const WORDS_PER_ROW: u32 = 64 * 32_768;
-/// The most that is filled at once, so that all offsets fit words with much to spare.
+/// The most filled at once, so all offsets fit words with much to spare.
 const MOST_BYTES: u64 = 1 << 30;
 /// Patterns up to this many bytes go to the device with the batch's other small values.
 const SHORT_PATTERN: usize = 4 << 10;
@@ -104,7 +104,7 @@ pub(crate) fn fill_bytes(
             device: device.capabilities.name.clone(),
         });
     }
-    // Whole repetitions, so that each part begins with the pattern.
+    // Whole repetitions, so each part begins with the pattern.
     let most = most / length * length;
     let words = pattern_words(device, pattern)?;
     let mut start = range.start;

@@ -170,7 +170,7 @@ impl<T: Pod> DeviceBuffer<T> {
             queue.encode(|encoder| {
                 encoder.copy_buffer_to_buffer(&self.shared.raw, first, &buffer, 0, last - first);
             });
-            // With the queue in hand, so that nobody else's launch comes between.
+            // With the queue in hand, so nobody else's launch comes between.
             let depends_on = self.shared.depends_on(&bytes);
             let batch = queue.batch();
             queue.flush()?;

@@ -89,7 +89,7 @@ fn write_by_kernel(
         .get::<MemoryExtension>()
         .shift
         .get_or_init(|| pipeline(&device.raw));
-    // Only the words of the range are bound, so that the buffer may be larger than a binding.
+    // Only the words of the range are bound, so the buffer may be larger than a binding.
     let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment).max(4);
     let offset = bytes.target_at / alignment * alignment;
     let (first, end) = (

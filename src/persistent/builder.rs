@@ -34,7 +34,7 @@ const MAX_LANES: usize = 64;
 const TURNS: u32 = 1 << 25;
 /// Turns after which a lease ends on such an adapter: before the count comes to its end.
 const MOST: u32 = 1 << 31;
-/// Turns of a ration that are kept for the end of a lease and for what a compiler may add.
+/// Turns of a ration kept for the end of a lease and for what a compiler may add.
 const RESERVE: u32 = 4_096;
 
 /// A server in the making; from [`PersistentKernel::builder`].

@@ -71,7 +71,7 @@ pub(super) struct Core {
     /// the lease does not see later growth. The most there is where none is on the device.
     pub heap: Option<SharedHeap>,
     pub covered: AtomicU64,
-    /// The host has the heap, so that no lease can be launched.
+    /// The host has the heap, so no lease can be launched.
     pub held: AtomicBool,
     /// Has the next lease end without a word.
     #[cfg(test)]
@@ -190,7 +190,7 @@ impl Core {
     /// Sets up a lease before its launch, given its turns and its first port; returns the initial count of requests to
     /// leave.
     pub fn grant(&self, lease: u32, most: u32, start: usize) -> u32 {
-        // A lease that is asked to end before it begins looks at all ports once.
+        // A lease asked to end before it begins looks at all ports once.
         let granted = self.interrupts();
         self.frame.grant(lease, granted, most, start);
         self.granted.store(granted, Ordering::Release);

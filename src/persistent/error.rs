@@ -33,7 +33,7 @@ pub enum ServerError {
     /// The server has no such function.
     #[error("the server has no `{wanted}`; it has {available:?}")]
     NoHandler {
-        /// The name that was asked for.
+        /// The name asked for.
         wanted: String,
         /// What there is.
         available: Vec<String>,
@@ -114,7 +114,7 @@ pub enum ServerError {
     /// The polling kernel could not be launched.
     #[error("the polling kernel could not be launched: {0}")]
     Launch(#[from] LaunchError),
-    /// The lease that was found to be stuck has not ended yet, and nothing else runs on the device until it does.
+    /// The lease found to be stuck has not ended yet, and nothing else runs on the device until it does.
     #[error("the server on {device} cannot be started again: its last lease has not ended")]
     StillStuck {
         /// The device.
@@ -199,8 +199,8 @@ pub enum ServerFailure {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server was stopped or dropped before it had answered. A call that was posted before an orderly stop is served;
-    /// where the server had failed and was started again, whether the handler has run is not known.
+    /// The server was stopped or dropped before it had answered. A call posted before an orderly stop is served; where
+    /// the server had failed and was started again, whether the handler has run is not known.
     #[error("`{handler}` was not answered: its server has been stopped")]
     Stopped {
         /// The function that was called.
@@ -224,7 +224,7 @@ pub enum CallError {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// This thread has the heap ([`HostAccess`](crate::HostAccess)), so that the server, which follows pointers, cannot run.
+    /// This thread has the heap ([`HostAccess`](crate::HostAccess)), so the server, which follows pointers, cannot run.
     #[error(
         "`{handler}` cannot be served while this thread has access to the heap: drop the HostAccess first"
     )]

@@ -180,7 +180,7 @@ impl Frame {
                 let _ = bell.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
             }
             Memory::Split(..) => {
-                // Every value is written once, so that the kernel sees a change whatever comes last.
+                // Every value is written once, so the kernel sees a change whatever comes last.
                 let count = self.rings.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
                 self.store(place, count);
             }

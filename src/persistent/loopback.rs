@@ -27,7 +27,7 @@ const SLEEP: Duration = Duration::from_secs(1);
 
 type Serve = Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>;
 
-/// Rust functions that are called as functions on a device are ([`DeviceFunction`]): the loopback of
+/// Rust functions called as functions on a device are ([`DeviceFunction`]): the loopback of
 /// [`PersistentKernel`](crate::PersistentKernel).
 ///
 /// ```

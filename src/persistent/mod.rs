@@ -126,7 +126,7 @@ pub use statistics::ServerStatistics;
 ///
 /// What is longer than a call travels in packets. The state travels, too: a handler is given the state left by the
 /// packet before, and returns the state for the next. So a stream holds no port and nothing on the device, any number
-/// may be open, and one that is left in the middle leaves nothing behind.
+/// may be open, and one left in the middle leaves nothing behind.
 ///
 /// ```no_run
 /// # use tombolo::{Context, PersistentKernel, Program};

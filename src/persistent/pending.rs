@@ -112,7 +112,7 @@ impl<R: CallResult> PendingCall<R> {
     }
 
     fn over(&self, error: Option<CallError>) -> CallError {
-        // A future that is polled again after its end.
+        // A future polled again after its end.
         error.unwrap_or_else(|| CallError::Stopped {
             handler: self.handler.signature.name.clone(),
         })
@@ -214,8 +214,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     /// Calls the function with each of `arguments`, as many at a time as there are ports, and gives the results in the
-    /// same order. The server is told of all calls that were posted together at once. Where calls travel in slices, half as
-    /// many go together as there are ports, through a kernel of their own that the first batch of a function compiles.
+    /// same order. The server is told of all calls posted together at once. Where calls travel in slices, half as many
+    /// go together as there are ports, through a kernel of their own that the first batch of a function compiles.
     pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>> {
         let mut results = Vec::with_capacity(arguments.len());
         self.call_each(arguments, &mut results);

@@ -7,7 +7,7 @@ use crate::device::Capabilities;
 /// How a server takes turns with everything else on its device.
 ///
 /// A server is a relay of *leases*: launches of one polling kernel, each of which ends by itself and is followed by the
-/// next. All that is known of calls lies in the ports, so that callers do not notice.
+/// next. All that is known of calls lies in the ports, so callers do not notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeasePolicy {

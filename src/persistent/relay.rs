@@ -35,7 +35,7 @@ pub(super) struct Relay {
     pub buffers: Vec<DeviceBuffer<u32>>,
     /// Turns that a lease may begin calls in.
     pub most: u32,
-    /// A driver ends loops, so that a lease may end behind a few calls.
+    /// A driver ends loops, so a lease may end behind a few calls.
     pub has_loop_budget: bool,
     /// The port that the next lease may begin with.
     pub next: usize,
@@ -314,7 +314,7 @@ impl Relay {
         let mut beats = core.frame.beats();
         // Kernels call without a word to the host.
         let mut served = beats;
-        // Beats of a lease that was asked to leave: it looks at each port once more, and may be at a look just then.
+        // Beats of a lease asked to leave: it looks at each port once more, and may be at a look just then.
         let mut more = 2 * core.frame.all_ports();
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
         loop {

@@ -18,7 +18,7 @@
 //! A record is the code of the site, the number of the invocation, the words of the values, and a check of all of
 //! these. The check is what lets the host read while the kernel still runs: no fence of WGSL orders two stores of a
 //! diverged invocation, so a record counts as arrived when its words fit together. The host zeroes the buffer before it
-//! is used again, so that nothing old can pass for new.
+//! is used again, so nothing old can pass for new.
 //!
 //! The layout on the kernel's side is `shaders/print.wgsl`.
 

@@ -51,7 +51,7 @@ mod vulkan {
     use super::{Api, HalDevice, KeepAlive, LiveApi, hal};
     use hal::Device as _;
 
-    /// A hal buffer that is destroyed when its last holder lets go.
+    /// A hal buffer destroyed when its last holder lets go.
     struct Owned<A: Api> {
         device: HalDevice<A>,
         /// `None` only while being dropped.

@@ -166,7 +166,7 @@ impl Drop for Prints {
 
 impl Hub {
     fn wake(&self) {
-        // With the lock, so that a worker about to wait does not miss it.
+        // With the lock, so a worker about to wait does not miss it.
         let _jobs = lock(&self.jobs);
         self.changed.notify_all();
     }

@@ -148,7 +148,7 @@ impl DeviceShared {
         self.prints.deliver();
     }
 
-    /// Settles the launches that are known to have ended.
+    /// Settles the launches known to have ended.
     pub(crate) fn settle_ended(&self) {
         let mut pace = Pace::default();
         while self.queue.lock(self).settle() {

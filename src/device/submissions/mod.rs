@@ -120,7 +120,7 @@ impl std::fmt::Debug for Submissions {
     }
 }
 
-/// What wgpu lets go of when everything that was submitted before has ended.
+/// What wgpu lets go of when everything submitted before has ended.
 struct Marker {
     ledger: Arc<Ledger>,
     claim: u64,

@@ -142,9 +142,9 @@ mod implementation {
     /// Gives the pages' memory back to the system and forbids access; returns whether their contents
     /// are certain to be gone.
     ///
-    /// Neither call can make the addresses available to others, so that nothing else can ever get
-    /// mapped there. Should a step fail, memory or protection is lost, but no wrong data is seen:
-    /// the window counts the pages as not committed, and zeroes them at the next commit.
+    /// Neither call can make the addresses available to others, so nothing else can ever get mapped
+    /// there. Should a step fail, memory or protection is lost, but no wrong data is seen: the
+    /// window counts the pages as not committed, and zeroes them at the next commit.
     ///
     /// # Safety
     /// As for [`commit`], but the range may be committed; nobody may use it any more.

@@ -31,8 +31,8 @@ pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable
         .map(|(handle, _)| handle)
 }
 
-/// Completes a module that was parsed with a `CallAppendix`. Before anything looks at its bindings, and before
-/// validation: unbound variables would not pass.
+/// Completes a module parsed with a `CallAppendix`. Before anything looks at its bindings, and before validation:
+/// unbound variables would not pass.
 ///
 /// `barrier` says whether the fence becomes a barrier of memory. On lavapipe the barrier must be left out: that driver
 /// compiles a barrier as if all of the work-group met there, and a work-group ends when its first group of lanes does.

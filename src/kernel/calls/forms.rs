@@ -256,7 +256,7 @@ impl<'d> Forms<'d> {
             .replace("$results$", &self.loads)
     }
 
-    /// The type of what a call that is waited for gives back.
+    /// The type of what a call waited for gives back.
     fn reply_type(&self) -> String {
         let value = (self.declaration.signature.result.as_ref())
             .map_or(String::new(), |ty| format!(", value: {}", spelled(ty)));

@@ -93,7 +93,7 @@ fn mentions<'a>(stream: &TokenStream<'_>, calls: &'a CallSet) -> Vec<Mention<'a>
     found.into_values().collect()
 }
 
-/// A type with `usm_ptr` written out, so that it means something in every program.
+/// A type with `usm_ptr` written out, so it means something in every program.
 pub(crate) fn spelled(ty: &str) -> String {
     let stream = TokenStream::new(ty);
     let tokens = (0..stream.len()).map(|at| match stream.text(at) {
@@ -263,7 +263,7 @@ pub(super) fn transfers(
         check(&format!("`{name}`"), layout, bytes)?;
         let mut words = Vec::new();
         leaves(layout, &format!("{name}_"), 0, &mut words)?;
-        // Padding is zero, so that what the host gets depends on the arguments alone.
+        // Padding is zero, so what the host gets depends on the arguments alone.
         let mut next = 0;
         let mut zero = |until: usize, stores: &mut String| {
             for gap in next..until {

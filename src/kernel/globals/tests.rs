@@ -77,7 +77,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Mostly the size that goes with the name, so that not everything is a conflict.
+    // Mostly the size that goes with the name, so not everything is a conflict.
     let size = |name: usize| prop_oneof![9 => Just(name), 1 => 0usize..4];
     let named = (0usize..4).prop_flat_map(move |name| (Just(name), size(name)));
     let step = prop_oneof![

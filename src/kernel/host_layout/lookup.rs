@@ -19,7 +19,7 @@ use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::program::{Inner, Program};
 use crate::kernel::text_limits::check_types;
 
-/// The function that is appended to have naga resolve the type.
+/// The function appended to have naga resolve the type.
 const RESOLVER: &str = "tombolo_layout_of";
 
 impl Program {

@@ -114,8 +114,8 @@ pub enum LayoutFault {
         /// The type of the member.
         wgsl: String,
     },
-    /// The whole structure has another size, so that the elements of an array of it are apart by another stride. Where
-    /// a runtime-sized array follows, left out in Rust, the sizes are those of the part before.
+    /// The whole structure has another size, so the elements of an array of it are apart by another stride. Where a
+    /// runtime-sized array follows, left out in Rust, the sizes are those of the part before.
     Total {
         /// The structure: empty for the outermost, else the field that it is.
         field: String,

@@ -29,7 +29,7 @@ fn nested_structures_are_compared_too() {
         count,
         _pad,
     });
-    // The two nested structures are the same in WGSL, so that one of the names must be missing.
+    // The two nested structures are the same in WGSL, so one of the names must be missing.
     let source = "struct Inner { at: vec3<f32>, weight: f32 }
         struct Outer { body: Inner, more: array<Inner, 2>, count: atomic<u32> }";
     assert_eq!(

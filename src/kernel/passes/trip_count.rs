@@ -78,7 +78,7 @@ impl Scope<'_> {
             } => self
                 .block_cost(accept)
                 .saturating_add(self.block_cost(reject)),
-            // Some compilers make a loop of one pass from a switch, so that `break` has a target.
+            // Some compilers make a loop of one pass from a switch, so `break` has a target.
             Statement::Switch { ref cases, .. } => cases.iter().fold(1, |sum, case| {
                 sum.saturating_add(self.block_cost(&case.body))
             }),
@@ -303,7 +303,7 @@ impl Scope<'_> {
             }
             _ => {}
         });
-        // A pointer to the counter that is used for anything but a plain load or store.
+        // A pointer to the counter used for anything but a plain load or store.
         for (_, expression) in self.function.expressions.iter() {
             match *expression {
                 Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {

@@ -45,7 +45,7 @@ pub(super) fn remote_clients(shape: &ServerShape) -> Parts {
     let Some(places) = &shape.remote_clients else {
         return Parts::default();
     };
-    // Unrolled, so that a look is one turn. See `text::look` for the exchange that changes nothing.
+    // Unrolled, so a look is one turn. See `text::look` for the exchange that changes nothing.
     let sum = |load: &dyn Fn(usize) -> String| {
         let all = (0..places.areas).flat_map(|area| {
             let first = places.first + area * places.area + places.requests;

@@ -119,7 +119,7 @@ impl SharedHeap {
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
-        // From here on launches are refused, so that what is waited for does not grow.
+        // From here on launches are refused, so what is waited for does not grow.
         state.host = Some(this);
         let waiting: Vec<InFlight> = state.in_flight.drain().map(|(_, last)| last).collect();
         state.host_awaits = Some(waiting.clone());
@@ -133,7 +133,7 @@ impl SharedHeap {
             let is_lost = error.is_loss();
             lock(&self.shared.state).still_in_flight(waiting);
             if is_lost {
-                // A mirror that was lost with the device is the same news.
+                // A mirror lost with the device is the same news.
                 let _ = self.shared.bring_down_for_host();
             }
             return Err(error);

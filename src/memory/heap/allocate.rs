@@ -298,8 +298,8 @@ impl HeapShared {
         Ok(())
     }
 
-    /// Bytes from the start that are backed by memory: some, since a kernel that follows no pointer but
-    /// null needs something bound, too.
+    /// Bytes from the start backed by memory: some, since a kernel that follows no pointer but null needs something
+    /// bound, too.
     pub(super) fn committed(&self) -> Result<u64, HeapError> {
         let mut state = lock(&self.state);
         self.back(&mut state, 1)?;

@@ -3,7 +3,7 @@
 //! # How it works
 //!
 //! The heap hands out granules of 16 bytes. The table has a word for each: where the allocation ends that the granule
-//! belongs to, as the byte offset behind the last byte that was asked for, or 0 where nothing is allocated.
+//! belongs to, as the byte offset behind the last byte asked for, or 0 where nothing is allocated.
 //!
 //! ```text
 //! heap     | 20 bytes asked for  | free | 32 bytes            |

@@ -72,7 +72,7 @@ impl HeapShared {
         }
     }
 
-    /// The device's view of everything that is backed by memory now.
+    /// The device's view of everything backed by memory now.
     ///
     /// A heap that has grown since is imported anew from the start of its last segment, after the device has finished
     /// its work: two buffers over the same bytes are unrelated to wgpu, and nothing else would order the commands using
@@ -145,7 +145,7 @@ impl HeapShared {
         self.grown.load(Ordering::SeqCst)
     }
 
-    /// A number that has changed if a view that was taken since may be out of date.
+    /// A number that has changed if a view taken since may be out of date.
     pub(crate) fn imports(&self) -> u64 {
         self.imports.load(Ordering::SeqCst)
     }

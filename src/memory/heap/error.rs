@@ -12,7 +12,7 @@ pub enum HeapError {
     /// The system cannot reserve address space for a heap.
     #[error("no address space for a shared heap: {0}; use device buffers instead")]
     NoWindow(String),
-    /// No heap can have the size that was asked for.
+    /// No heap can have the size asked for.
     #[error(transparent)]
     Size(#[from] HeapSizeError),
     /// The allocation could never fit this heap, even if everything else were freed.
@@ -71,7 +71,7 @@ pub enum HeapError {
     Layout {
         /// Bytes that were asked for.
         bytes: u64,
-        /// The alignment that was asked for.
+        /// The alignment asked for.
         align: u64,
     },
     /// The pointer is null.

@@ -65,7 +65,7 @@ use state::{Hold, InFlight, State};
 /// null pointer to a structure would reach. Memory comes and goes in multiples of it, which are whole pages
 /// on every system.
 pub(crate) const GUARD_BYTES: u64 = 64 << 10;
-/// The first part of the heap that is backed by memory; it doubles when it is full.
+/// The first part of the heap backed by memory; it doubles when it is full.
 const FIRST_BYTES: u64 = 16 << 20;
 /// The smallest segment in which a device binds the heap: the storage binding that WebGPU guarantees.
 const SEGMENT_BYTES: u64 = 128 << 20;
@@ -226,7 +226,7 @@ impl SharedHeap {
         lock(&self.shared.state).bound
     }
 
-    /// Bytes at the start of the heap that are backed by memory and seen by devices: what it has grown to.
+    /// Bytes at the start of the heap backed by memory and seen by devices: what it has grown to.
     pub fn committed(&self) -> u64 {
         lock(&self.shared.state).committed
     }

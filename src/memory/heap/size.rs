@@ -194,7 +194,7 @@ impl ContextHeap {
         if let Some(known) = self.heap.get() {
             return known.clone();
         }
-        // Held, so that no device joins between the question and the answer.
+        // Held, so no device joins between the question and the answer.
         let wishes = lock(&self.wishes);
         let size = wishes.size.unwrap_or(HeapSize::Default);
         let system = system_memory();

@@ -25,7 +25,7 @@ pub(super) struct State {
     pub(super) part: u64,
     /// Bytes from the start that the region hands out: whole segments, or up to the bound.
     pub(super) laid_out: u64,
-    /// Bytes from the start that are backed by memory, and that devices see.
+    /// Bytes from the start backed by memory, and that devices see.
     pub(super) committed: u64,
     /// Bytes from the start with memory in the window: more than `committed` while pages to be given back are still
     /// held.
@@ -97,7 +97,7 @@ impl InFlight {
         self.batches.push_back(Arc::clone(batch));
     }
 
-    /// Those of a device that was taken out of the books and comes back.
+    /// Those of a device taken out of the books and comes back.
     fn add_earlier(&mut self, earlier: Self) {
         for batch in earlier.batches.into_iter().rev() {
             if !self.batches.iter().any(|known| Arc::ptr_eq(known, &batch)) {
@@ -124,7 +124,7 @@ impl InFlight {
         }
     }
 
-    /// Whether none of them runs any more, as far as is known. Asks wgpu nothing, so that any lock may be held.
+    /// Whether none of them runs any more, as far as is known. Asks wgpu nothing, so any lock may be held.
     pub(super) fn is_done(&mut self) -> bool {
         self.forget_ended();
         self.batches.is_empty()
@@ -311,7 +311,7 @@ impl HeapShared {
             state.version += 1;
         }
         if !outcomes.is_empty() {
-            // Now and then, so that a long batch does not look at all of them each time.
+            // Now and then, so a long batch does not look at all of them each time.
             if state.outcomes.len().is_power_of_two() {
                 state.outcomes.retain(|known| !known.succeeded());
             }

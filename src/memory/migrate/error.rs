@@ -61,7 +61,7 @@ pub enum MigrateError {
     },
 }
 
-/// The most ranges that are written out.
+/// The most ranges written out.
 const SHOWN: usize = 4;
 
 /// Writes ranges for people.

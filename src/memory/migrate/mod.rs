@@ -20,9 +20,9 @@
 //!   So decisions are made at enqueue time, and the order of enqueuing is the order of versions.
 //! - **Sub-buffers** are ranges of their root buffer and have no state: each root has a single residency, so a parent
 //!   and all its parts always agree.
-//! - **Hazards**: events of unfinished commands are remembered for each range ([`Residency::begin`]), so that the
-//!   runtime can ask what a copy or a command has to wait for. Memory of different places never conflicts: a
-//!   kernel may go on reading an old version on one device while another device writes the next one.
+//! - **Hazards**: events of unfinished commands are remembered for each range ([`Residency::begin`]), so the runtime
+//!   can ask what a copy or a command has to wait for. Memory of different places never conflicts: a kernel may go on
+//!   reading an old version on one device while another device writes the next one.
 //!
 //! ```
 //! use tombolo::migrate::{Access, Place, Residency, Routes, Want};

@@ -304,7 +304,7 @@ fn a_copy_that_failed_leaves_what_is_elsewhere() {
     launch(&mut buffer, &routes, &[want(2, 0..LEN, Access::Read)]);
     assert_eq!(buffer.failed(place(2), 10..20), Ok(vec![]));
     assert!(!buffer.is_current(place(2), 9..11));
-    // The source is lost, and the copies that were enqueued from it never arrive.
+    // The source is lost, and the copies enqueued from it never arrive.
     assert_eq!(buffer.lost(place(1)), []);
     assert_eq!(buffer.failed(place(2), 0..LEN), Ok(vec![]));
     assert_eq!(buffer.failed(place(0), 5..LEN), Ok(one(5..LEN)));

@@ -156,7 +156,7 @@ fn apply_all(
 }
 
 proptest! {
-    /// Nothing goes wrong here, so that whole buffers can be compared with, too.
+    /// Nothing goes wrong here, so whole buffers can be compared with, too.
     #[test]
     fn the_right_bytes_and_never_more_than_whole_buffers(
         wires in real_wires(),

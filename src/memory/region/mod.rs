@@ -105,9 +105,8 @@ pub struct RegionOptions {
     pub growth: u64,
     /// The capacity, in bytes, that [`Region::trim`] leaves.
     pub keep: u64,
-    /// Whether blocks added from now on are indexed, so that [`Region::find`] is fast in them. Costs a
-    /// few nanoseconds in each operation and one byte in a thousand; without it, `find` goes through
-    /// all allocations.
+    /// Whether blocks added from now on are indexed, so [`Region::find`] is fast in them. Costs a few nanoseconds in
+    /// each operation and one byte in a thousand; without it, `find` goes through all allocations.
     pub lookup: bool,
 }
 

@@ -193,7 +193,7 @@ impl Shadow {
         }
     }
 
-    /// Frees a handle that was freed before.
+    /// Frees a handle freed before.
     pub fn free_stale(&mut self, n: usize) {
         if !self.stale.is_empty() {
             let id = self.stale[n % self.stale.len()];

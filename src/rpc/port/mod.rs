@@ -7,7 +7,7 @@
 //! - [`client`]: the calling side, for threads of the host. `shaders/rpc.wgsl` is the same for kernels.
 //! - [`server`]: the answering side, which trusts nothing that it reads.
 //!
-//! The room needs nothing of the rest of the crate, so that model, fuzzer and loom run it alone.
+//! The room needs nothing of the rest of the crate, so model, fuzzer and loom run it alone.
 
 pub(crate) mod client;
 pub(crate) mod layout;

@@ -107,7 +107,7 @@ pub(crate) struct Server<W, P = HostPrivate> {
     layout: PortLayout,
 }
 
-/// Lines of ports that are looked at more often than the others.
+/// Lines of ports looked at more often than the others.
 const BUSY: usize = 8;
 
 /// How long the words of a call may take to arrive. They take microseconds; what is not whole by then is no call.
@@ -116,7 +116,7 @@ const LATEST: Duration = Duration::from_secs(1);
 /// What a sweeping thread keeps from one sweep to the next.
 #[derive(Debug)]
 pub(crate) struct Sweeper {
-    /// The port served last; the next sweep begins behind it, so that no port starves.
+    /// The port served last; the next sweep begins behind it, so no port starves.
     last: usize,
     /// The lines in which calls were found last.
     busy: Vec<usize>,

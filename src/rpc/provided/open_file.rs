@@ -73,7 +73,7 @@ impl Handle<'_> {
                 return (status, 0);
             }
             let mut chunk = vec![0; bytes.min(CHUNK)];
-            // Filled as far as this chunk goes, so that the places of chunks are whole words.
+            // Filled as far as this chunk goes, so the places of chunks are whole words.
             let mut filled = 0;
             while done + filled < bytes {
                 let end = chunk.len().min(bytes - done);

@@ -62,7 +62,7 @@ statuses! {
         /// The services have no heap, or the host is looking at the heap, or a kernel using the heap runs on a device
         /// with a copy, or with memory of its own: blocks go there.
         NoPointers = 15, "FILE_NO_POINTERS";
-        /// A stream, or a file that is appended to, has no positions.
+        /// A stream, or a file appended to, has no positions.
         NotSeekable = 16, "FILE_NOT_SEEKABLE";
         /// The position is before the file's beginning or beyond 2^63.
         BadPosition = 17, "FILE_BAD_POSITION";

@@ -15,7 +15,7 @@ use super::shape::{Shape, Ty};
 /// Words that are loaded together: more would keep many registers busy.
 const WORDS_TOGETHER: u32 = 16;
 
-/// A load that is made with others.
+/// A load made with others.
 struct Load {
     handle: Handle<Expression>,
     place: Place,
@@ -139,7 +139,7 @@ impl Rewriter<'_> {
         Some(Load { handle, place, ty })
     }
 
-    /// Words of a value that is loaded in one piece.
+    /// Words of a value loaded in one piece.
     fn words(&self, ty: Ty) -> Option<u32> {
         match ty.shape(self.builder.types) {
             Shape::Scalar(scalar) if scalar.width == 4 => Some(1),

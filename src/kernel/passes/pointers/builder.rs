@@ -29,7 +29,7 @@ pub(super) struct Builder<'a> {
     variables: HashMap<Handle<naga::GlobalVariable>, Value>,
     /// Sums of a value and a constant, for each open block: an outer block's are in scope in an inner one.
     sums: Vec<HashMap<(Value, u32), Value>>,
-    /// What was reported, for each open block: the conditions that were found to hold.
+    /// What was reported, for each open block: the conditions found to hold.
     reported: Vec<HashSet<Value>>,
     /// Words of the heap's uniform, as far as loaded by the function at its start.
     pub info_words: HashMap<u32, Value>,

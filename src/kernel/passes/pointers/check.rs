@@ -329,7 +329,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Notes a place that is about to be touched and may not be, unless that was done before on every way here.
+    /// Notes a place that is about to be touched and may not be, unless done before on every way here.
     ///
     /// The note is kept in variables of the function, which drivers keep in registers. It is taken without a
     /// branch: drivers that run several invocations at once on a CPU execute both sides of each.
@@ -386,7 +386,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Code and address for a place that is known to be invalid.
+    /// Code and address for a place known to be invalid.
     fn cause(&mut self, valid: Value) -> Option<[Value; 3]> {
         match *self.causes.get(&valid)? {
             Cause::Pointer { raw, site } => {

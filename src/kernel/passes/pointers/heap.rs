@@ -63,7 +63,7 @@ pub(super) struct Heap {
     pub types: Types,
 }
 
-/// Handles of types that are needed again and again.
+/// Handles of types needed again and again.
 #[derive(Clone, Copy)]
 pub(super) struct Types {
     pub u32: Handle<Type>,

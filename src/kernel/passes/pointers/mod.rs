@@ -1,9 +1,9 @@
 //! Pointers: lowers what lies behind `usm_<Type>(p)` to loads, stores and atomics on the heap binding.
 //!
-//! The text side (`kernel::usm`) declares a function without a body for each type that pointers are
-//! followed to. Its calls are the *roots*; everything reached from one, through members, indices, `let`,
-//! arguments and results of functions, is a *place* in the heap. A place is an element index and a
-//! constant offset, so that a pointer is translated once and a member costs nothing but its load.
+//! The text side (`kernel::usm`) declares a function without a body for each type that pointers are followed to. Its
+//! calls are the *roots*; everything reached from one, through members, indices, `let`, arguments and results of
+//! functions, is a *place* in the heap. A place is an element index and a constant offset, so a pointer is translated
+//! once and a member costs nothing but its load.
 //!
 //! # What a pointer is
 //!
@@ -67,7 +67,7 @@ use heap::Heap;
 use rewrite::{Callee, Invocation, Parameter, Plan};
 use scan::{Role, Scan};
 
-/// Whether entry point `entry` reaches a stub, so that [`run`] has to lower it.
+/// Whether entry point `entry` reaches a stub, so [`run`] has to lower it.
 pub fn reaches_stubs(module: &Module, entry: usize) -> bool {
     let Some(point) = module.entry_points.get(entry) else {
         return false;

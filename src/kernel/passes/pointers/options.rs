@@ -46,7 +46,7 @@ pub struct PointerOptions {
     /// Bytes of each segment of the shared heap but the last: a power of two. One allocation lies
     /// within one segment. Without meaning for a single segment.
     pub segment_bytes: u32,
-    /// The shared heap begins at a multiple of 4 GiB, so that the low word of a pointer is its offset.
+    /// The shared heap begins at a multiple of 4 GiB, so the low word of a pointer is its offset.
     pub window_aligned: bool,
     /// The uniform that tells where the heap lies ([`HeapInfo`]). Needed where the heap is not
     /// window-aligned, and in checked mode.
@@ -60,7 +60,7 @@ pub struct PointerOptions {
     pub allocations: Vec<ResourceBinding>,
     /// The same for device memory, with a word for each [`DEVICE_GRANULE`] bytes of all its segments.
     pub device_allocations: Option<ResourceBinding>,
-    /// Storage variables that are reached through the heap, because the adapter has no bindings left for them.
+    /// Storage variables reached through the heap, because the adapter has no bindings left for them.
     pub arguments: Option<ArgumentTable>,
     /// Where a pointer chooses its binding, the pointers in a node have a choice of their own, apart from the rest
     /// of the node. Faster where every branch is executed on both sides, and loads are what a step waits for
@@ -117,8 +117,8 @@ pub(super) const ZERO_WORD: u32 = 3;
 
 /// The contents of the uniform at [`PointerOptions::info`]: `array<vec4<u32>>` as words.
 ///
-/// Word 0 and 1: the address of the shared heap, low word first; not 0, so that null lies outside. Word 2: its size in bytes. Word 3:
-/// zero. From word 4: the size in bytes of each segment of device memory, padded to a multiple of four
+/// Word 0 and 1: the address of the shared heap, low word first; not 0, so null lies outside. Word 2: its size in
+/// bytes. Word 3: zero. From word 4: the size in bytes of each segment of device memory, padded to a multiple of four
 /// words; then, padded the same way, the word of the allocation table with which each segment begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapInfo {

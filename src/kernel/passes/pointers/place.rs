@@ -117,7 +117,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Translates a pointer that is given as it lies in memory.
+    /// Translates a pointer given as it lies in memory.
     pub fn root_of_pointer(&mut self, raw: Value, align: u32, checked: Option<Checked>) -> Root {
         let translation = self.heap.translation;
         let low = self.member(raw, 0);

@@ -66,7 +66,7 @@ impl<'m> Filler<'m> {
         let invocation = self.load(invocation);
         let mut record = vec![code, invocation];
         record.extend(self.value_words());
-        // The seed of an empty check at place 0, so that the place can be added here.
+        // The seed of an empty check at place 0, so the place can be added here.
         let seed = self.literal(check(0, []));
         let mut hash = self.binary(BinaryOperator::ExclusiveOr, seed, at);
         for word in &record {

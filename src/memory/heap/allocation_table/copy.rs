@@ -168,7 +168,7 @@ impl TableCopy {
     }
 }
 
-/// Records `uploads` behind everything that was recorded on the device so far.
+/// Records `uploads` behind everything recorded on the device so far.
 pub(in crate::memory::heap) fn record(
     device: &DeviceShared,
     uploads: Vec<Upload>,

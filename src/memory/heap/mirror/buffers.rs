@@ -240,7 +240,7 @@ impl MirrorBuffers {
         }
     }
 
-    /// Sends off what is recorded, so that an upload's staging memory is not kept for long.
+    /// Sends off what is recorded, so an upload's staging memory is not kept for long.
     pub(super) fn flush(device: &DeviceShared) -> Result<(), HeapError> {
         Ok(device.queue.lock(device).flush()?)
     }

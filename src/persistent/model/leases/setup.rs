@@ -95,7 +95,7 @@ impl Setup {
         }
     }
 
-    /// The most steps of a lease that was told to leave: two looks at all ports with a call of five steps at each, and what
+    /// The most steps of a lease told to leave: two looks at all ports with a call of five steps at each, and what
     /// stands between.
     pub fn leaves_within(&self) -> usize {
         2 * 5 * self.ports + 3

@@ -112,7 +112,7 @@ impl Memory {
             return;
         }
         let index = side as usize;
-        // Only the order counts, so that the numbers stay small when nothing is on its way.
+        // Only the order counts, so the numbers stay small when nothing is on its way.
         self.epochs[index] = match self.flying[index].iter().map(|write| write.epoch).max() {
             Some(last) => last + 1,
             None => 0,
@@ -197,7 +197,7 @@ pub(crate) trait Machine: Clone + Debug + Eq + Hash {
     /// Whether everybody is through, and all is as at the start.
     fn is_over(&self, setup: &Self::Setup) -> bool;
 
-    /// Whether nobody is left to serve, so that the end need not be reached.
+    /// Whether nobody is left to serve, so the end need not be reached.
     fn is_deserted(&self) -> bool {
         false
     }

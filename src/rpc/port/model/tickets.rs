@@ -53,7 +53,7 @@ enum Step {
     Begin,
     /// Begins a call, and hands its ticket to the others.
     Hand,
-    /// Collects by the ticket that was handed over.
+    /// Collects by the ticket handed over.
     Collect,
     /// Leaves by it.
     Leave,
@@ -132,7 +132,7 @@ struct State {
     clients: Vec<(usize, At)>,
     server: ServerAt,
     is_closed: bool,
-    /// The ticket that was handed over, 0 for none, and its call.
+    /// The ticket handed over, 0 for none, and its call.
     handed: Option<(u32, u32)>,
     /// How often each call was served, and its answer given.
     served: Vec<u8>,
