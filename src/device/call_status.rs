@@ -18,11 +18,11 @@ pub enum CallStatus {
     Panicked,
     /// The call was begun and has not been answered yet: ask again, in a later launch at the latest.
     Pending,
-    /// No call with that ticket is under way: it was collected or left, or is another function's.
+    /// No call with that ticket is under way: the call was collected or left, or belongs to another function.
     NoTicket,
     /// The stream has nothing more to give.
     End,
-    /// The function, on a device, gave up: an `assert` of it did not hold, or it came to a `panic`.
+    /// The function, on a device, gave up: an `assert` failed, or a `panic` was reached.
     Failed,
     /// The function, on a device, took more turns of its loops than a call may take.
     TooManyTurns,

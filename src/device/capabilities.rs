@@ -26,13 +26,13 @@ pub struct Capabilities {
     /// Host and device use the same memory. The rule: software adapters, integrated GPUs, and all
     /// of Apple's own GPUs do; discrete, virtual and unknown ones are taken not to.
     pub unified_memory: bool,
-    /// Bytes that kernels can have in memory at once, where the interface tells: the largest heap of
-    /// device-local memory, within its budget (Vulkan), or the recommended working set (Metal). Software
-    /// adapters answer with memory of the host.
+    /// Bytes of memory that kernels can reach at once, where the interface reports them: the largest heap of
+    /// device-local memory, within its budget (Vulkan), or the recommended working set (Metal). Software adapters
+    /// answer with memory of the host.
     pub working_set_bytes: Option<u64>,
-    /// Storage buffers that one kernel can bind.
+    /// The most storage buffers in a kernel's bindings.
     pub storage_bindings_per_stage: u32,
-    /// Uniform buffers that one kernel can bind.
+    /// The most uniform buffers in a kernel's bindings.
     pub uniform_bindings_per_stage: u32,
     /// Bytes of one storage binding.
     pub storage_binding_bytes: u64,
@@ -42,7 +42,7 @@ pub struct Capabilities {
     pub buffer_bytes: u64,
     /// Bind groups of one kernel.
     pub bind_groups: u32,
-    /// Bytes of workgroup memory that one work-group can use.
+    /// The most bytes of workgroup memory in a work-group.
     pub workgroup_storage_bytes: u32,
     /// Invocations of one work-group, over all dimensions.
     pub workgroup_invocations: u32,
@@ -58,7 +58,7 @@ pub struct Capabilities {
     pub subgroup_min_size: u32,
     /// The most invocations that a subgroup has.
     pub subgroup_max_size: u32,
-    /// Bytes that one invocation's arrays in private and function space may have together.
+    /// The most bytes of arrays in private and function space, per invocation.
     ///
     /// No graphics interface reports the size, hence a rule by driver: a quarter of the documented
     /// size (NVIDIA) or of the measured one (SwiftShader, where more ends the process), as much as
@@ -161,7 +161,7 @@ impl Capabilities {
         !self.unified_memory && self.live_calls()
     }
 
-    /// Whether this is Mesa's software adapter, whose compiler has ways of its own.
+    /// Whether this is Mesa's software adapter, whose compiler has limits of its own.
     pub(crate) fn is_lavapipe(&self) -> bool {
         let text = format!("{} {} {}", self.name, self.driver, self.driver_info).to_lowercase();
         ["llvmpipe", "lavapipe"]
@@ -234,7 +234,7 @@ pub(crate) fn names<T>(flags: impl Iterator<Item = (&'static str, T)>) -> String
     }
 }
 
-/// Who made the adapter, as far as it decides anything here.
+/// The vendor of the adapter, as far as relevant here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Make {
     Lavapipe,

@@ -3,7 +3,7 @@
 use std::task::Waker;
 use std::time::Duration;
 
-/// Something that follows a launch to its end.
+/// A hook that follows a launch to its end.
 pub(crate) trait CompletionHook: Send + Sync {
     /// The launch's batch was submitted to this device. Called once, with nothing locked, and before
     /// [`CompletionHook::ended`].

@@ -1,4 +1,4 @@
-//! The adapter of this project's own, which runs kernels on the processors of the host: no driver, one memory for both
+//! The adapter of this project, which runs kernels on the host's processors: no driver, and the same memory for both
 //! sides.
 
 // Memory of the host is handed to the adapter; the blocks say why it is sound.
@@ -12,13 +12,13 @@ use tombolo_cpu::Api;
 use super::import::{IMPORTED_USAGE, ImportError, ImportLimits};
 use super::window::Window;
 
-/// The backend of the adapter in wgpu's eyes: none of the known ones has it.
+/// The backend of the adapter in wgpu's eyes: none of the known backends.
 pub(crate) const BACKEND: wgpu::Backend = wgpu::Backend::Noop;
 
 /// What ranges of host memory are aligned to: whole pages of any system, which is more than the adapter asks for.
 const IMPORT_ALIGNMENT: u64 = 4096;
 
-/// An instance of wgpu that has this adapter and no other.
+/// An instance of wgpu with this adapter and no other.
 pub(crate) fn instance() -> wgpu::Instance {
     let instance = tombolo_cpu::Instance::default();
     // SAFETY: the instance is fresh and belongs to wgpu from here on.

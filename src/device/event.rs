@@ -1,4 +1,4 @@
-//! Events: the handle by which a program learns that a command is done, and how it ended.
+//! Events: the handle by which a program learns of the end of a command, and of its result.
 
 use std::any::Any;
 use std::future::{Future, IntoFuture};
@@ -44,9 +44,9 @@ pub enum WaitError {
 
 /// The end of a command, as a value: wait, ask for the status, or `.await`.
 ///
-/// Waiting for an event first submits the batch that its command is in. Events are cheap to clone and
-/// may outlive everything but the device, which they keep alive. An event may be ignored: a failure
-/// of its command is also the answer of every read of what the command would have written.
+/// Waiting for an event first submits the batch of its command. Events are cheap to clone and may outlive everything
+/// but the device, which they keep alive. An event may be ignored: a failure of its command is also the answer of every
+/// read of the command's results.
 #[derive(Clone)]
 pub struct Event {
     device: Arc<DeviceShared>,
@@ -288,7 +288,7 @@ impl Device {
     pub fn after(&self, events: &[&Event]) -> Result<&Self, WaitError> {
         let foreign = |event: &&&Event| !Arc::ptr_eq(&event.device, &self.shared);
         for event in events.iter().filter(foreign) {
-            // What goes wrong here is what waiting tells.
+            // Errors found here are reported by the wait.
             let _ = event.submitted(None);
         }
         let ends: Vec<_> = events.iter().filter(foreign).map(|e| e.wait()).collect();

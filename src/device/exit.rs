@@ -5,8 +5,8 @@
 //! driver at that time, or unloading one, brings the process down: of programs ending right after a device was dropped,
 //! one in a hundred crashed. So dropping a device waits for the threads of the device where possible ([`Worker`]); and
 //! each thread passes a [`ShutdownGuard`] before touching a device. The end of the process closes that guard first, as
-//! soon as all threads inside have come out. Servers and services have threads of their own, which end where those are
-//! stopped or dropped.
+//! soon as all threads inside have come out. Servers and services have threads of their own, ending when the server or
+//! service is stopped or dropped.
 
 use std::cell::Cell;
 #[cfg(any(unix, test))]
@@ -65,7 +65,7 @@ impl ShutdownGuard {
         work()
     }
 
-    /// Closes the guard for good; `false` if some are still inside after `most`, or this thread is itself.
+    /// Closes the guard for good; `false` if threads are still inside after `most`, or this thread is inside.
     #[cfg(any(unix, test))]
     fn close(&self, most: Duration) -> bool {
         let begun = Instant::now();
@@ -117,7 +117,7 @@ impl Worker {
 
     /// Waits for the thread, except on the thread itself. It must have been told to end.
     ///
-    /// Threads that are inside wait for nobody, since two might wait for each other; and behind a closed guard no thread ends.
+    /// Threads inside never wait, since two might wait for each other; and behind a closed guard no thread ends.
     pub(crate) fn join(&self) {
         self.join_unless(&SHUTDOWN);
     }
@@ -146,7 +146,7 @@ mod system {
     #[allow(unsafe_code)]
     pub(super) fn watch() {
         // SAFETY: `close` is a function for good, takes nothing, does not unwind, and neither allocates nor touches
-        // anything that ends before it.
+        // anything ending earlier.
         if unsafe { libc::atexit(close) } != 0 {
             log::debug!("the end of the process will not wait for threads of the runtime");
         }
@@ -184,7 +184,7 @@ mod tests {
             assert!(guard.close(Duration::from_secs(60)));
             inside.join().unwrap();
         });
-        // Nobody comes in any more, and it is closed once.
+        // No thread comes in any more, and the guard is closed once.
         assert!(guard.lock.try_read().is_err());
         assert!(guard.close(Duration::ZERO));
     }
@@ -212,7 +212,7 @@ mod tests {
         leave.send(()).unwrap();
         worker.join_unless(&guard);
         has_left.try_recv().unwrap();
-        // From inside, and when the process ends, nobody waits for threads that may not end.
+        // From inside, and at the end of the process, there is no wait for threads that may not end.
         let (worker, leave, has_left) = start();
         guard.inside(|| worker.join_unless(&guard));
         has_left.try_recv().unwrap_err();

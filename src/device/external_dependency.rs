@@ -1,4 +1,4 @@
-//! External dependencies: what a batch waits for before it is submitted. No interface of wgpu lets a device wait for
+//! External dependencies of a batch, to be completed before its submission. No interface of wgpu lets a device wait for
 //! another, so the host holds back a batch that needs another device's bytes or order: the recording thread goes on,
 //! and the batch is submitted by the first thread to ask for the batch, or by the thread completing the last
 //! dependency.
@@ -14,11 +14,11 @@ use super::submissions::Batch;
 /// Something that has to be over before a batch is submitted.
 pub(crate) trait ExternalDependency: Send + Sync {
     /// Completes the dependency, also by failure: the failure travels with everything that depends on it. Never asks
-    /// for a queue, since who calls may hold one. False if `deadline` came first.
+    /// for a queue, since the caller may hold one. False if `deadline` came first.
     fn complete(&self, deadline: Option<Instant>) -> bool;
     /// Whether it is over.
     fn is_complete(&self) -> bool;
-    /// Wakes `waker` when it is over and the batch was submitted, or now if it is over already.
+    /// Wakes `waker` when the dependency is complete and the batch was submitted, or now if already complete.
     fn wake(&self, waker: &Waker);
 }
 
@@ -44,18 +44,18 @@ impl ExternalDependencies {
         self.held
     }
 
-    /// What it still waits for.
+    /// The remaining dependencies.
     pub(crate) fn pending(&mut self) -> &[Arc<dyn ExternalDependency>] {
         self.pending.retain(|dependency| !dependency.is_complete());
         &self.pending
     }
 
-    /// Whether a batch with so many times the commands that it should have is better submitted now.
+    /// Whether a batch with so many times the usual number of commands is better submitted now.
     pub(super) fn may_go(&mut self, times: u32) -> bool {
         times >= MAX_HELD_MULTIPLE || self.pending().is_empty()
     }
 
-    /// Sees to it that nothing is waited for, and makes a new beginning.
+    /// Completes all dependencies, and makes a new beginning.
     pub(super) fn complete(&mut self) {
         for dependency in std::mem::take(self).pending {
             dependency.complete(None);
@@ -81,10 +81,10 @@ impl DeviceShared {
         }
     }
 
-    /// Submits a batch whose dependencies are complete, and waits for the verdict on that: another thread may be at it. There is none
-    /// inside a callback that its submission runs, and for a batch without commands.
+    /// Submits a batch with complete dependencies, and waits for the verdict on the submission, possibly by another
+    /// thread. There is no verdict inside a callback of that very submission, and for a batch without commands.
     pub(crate) fn submit(&self, batch: &Batch) {
-        // What goes wrong is what the batch says.
+        // Errors are reported by the batch.
         let _ = self.queue.lock(self).flush();
         self.submissions.drive(&self.queue_raw, batch);
     }
@@ -107,7 +107,7 @@ mod tests {
 
     impl ExternalDependency for Switch {
         fn complete(&self, deadline: Option<Instant>) -> bool {
-            // Whoever is in no hurry opens it.
+            // A patient caller completes the dependency.
             deadline.is_none() && !self.0.swap(true, Ordering::Relaxed) || self.is_complete()
         }
 

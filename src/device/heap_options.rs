@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// What a launch, or a transfer on a device, does while another thread has the shared heap
-/// ([`HostAccess`](crate::HostAccess)), and so keeps it from being recorded. Reads and writes of the heap, and of
-/// buffers in the heap, hold the heap for their duration.
+/// The behaviour of a launch, or a transfer on a device, while another thread has the shared heap
+/// ([`HostAccess`](crate::HostAccess)), and so prevents the recording. Reads and writes of the heap, and of buffers in
+/// the heap, hold the heap for their duration.
 ///
 /// A command of the *same* thread is refused at once in any case
-/// ([`HeapError::HostAccess`](crate::HeapError::HostAccess)): it would wait for itself.
+/// ([`HeapError::HostAccess`](crate::HeapError::HostAccess)): waiting would be for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum HostAccessPolicy {

@@ -7,7 +7,7 @@ use super::wait::lock;
 /// A place in the code, and what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// The last handle of this device is gone, and nothing else of it yet.
+    /// The last handle of this device is gone, and nothing else of the device yet.
     DeviceDropped(u64),
     /// A thread waits for commands recorded by a device that is being dropped.
     EndAwaited,

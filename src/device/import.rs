@@ -8,9 +8,9 @@
 //!
 //! # Who keeps what alive
 //!
-//! An imported buffer holds its pages ([`Window::pin`]) until wgpu has let go of the buffer *and* no
-//! submission uses it; wgpu calls back then. Hence pages under a device's memory cannot be given
-//! back, and it does not matter whether the program, wgpu or a lost device ends the buffer first.
+//! An imported buffer holds its pages ([`Window::pin`]) until wgpu has let go of the buffer *and* the last submission
+//! using the buffer; wgpu calls back then. Hence pages under a device's memory cannot be given back, and it does not
+//! matter whether the program, wgpu or a lost device ends the buffer first.
 //!
 //! # What wgpu does not know
 //!
@@ -53,7 +53,7 @@ pub enum ImportError {
         /// The backend that was asked.
         backend: wgpu::Backend,
     },
-    /// The device was opened without the extension: the driver lacks it, it was turned off
+    /// The device was opened without the extension: missing in the driver, turned off
     /// ([`DeviceOptions::import_host_memory`](crate::DeviceOptions::import_host_memory)), or the
     /// device was opened by other code.
     #[error(
@@ -77,7 +77,7 @@ pub enum ImportError {
         /// What the driver asks for, in bytes.
         alignment: u64,
     },
-    /// The range is longer than one buffer or one allocation of the device may be.
+    /// The range is longer than the device's limit for a buffer or an allocation.
     #[error(
         "importing {len} bytes of host memory: the device takes {limit} bytes at once; \
          import several shorter ranges"
@@ -97,7 +97,7 @@ pub enum ImportError {
          not see each other's writes; use memory of the device's own instead"
     )]
     NotCoherent,
-    /// The driver refuses these pages: it imports no such memory, or not once more.
+    /// The driver refuses these pages: no import of such memory, or no second import.
     #[error(
         "importing bytes {start}..{end} of an address window: the driver refuses these pages \
          ({reason}); some drivers import the same pages only once per adapter"
@@ -138,7 +138,8 @@ pub(crate) const IMPORTED_USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAG
     .union(wgpu::BufferUsages::COPY_DST);
 
 /// Opens a device as `wgpu::Adapter::request_device` does, and with the import of host memory where
-/// `import` asks for it and the driver has it. [`import_limits`] tells whether it has become so.
+/// `import` asks for the import and the driver supports it. [`import_limits`] tells whether it has
+/// become so.
 ///
 /// # Errors
 /// Those of `request_device`.

@@ -7,7 +7,7 @@
 //!
 //! # Who owns the memory
 //!
-//! wgpu destroys *every* buffer of a device that was lost or destroyed, whoever still holds the
+//! wgpu destroys *every* buffer of a lost or destroyed device, regardless of holders of the
 //! `wgpu::Buffer`, and `wgpu::Buffer::destroy` may be called through any clone. If wgpu owned the
 //! memory, the pointer held here would then dangle, and reading it from safe code would be
 //! undefined behaviour. Each backend therefore keeps something alive that wgpu cannot destroy:
@@ -22,13 +22,13 @@
 //!
 //! OpenGL copies on mapping, and WebGPU has no memory of this kind.
 //!
-//! This room provides memory that is mapped coherently. Mutual visibility of writes between a
-//! *running* kernel and the host is up to the driver (Metal, for example, promises visibility only
-//! between command buffers), and is measured at the opening of a device.
+//! This module provides coherently mapped memory. Mutual visibility of writes between a *running*
+//! kernel and the host is up to the driver (Metal, for example, promises visibility only between
+//! command buffers), and is measured at the opening of a device.
 
 // Every block says why it is sound.
 #![allow(unsafe_code)]
-// Where no backend of the build has live memory, nobody makes one.
+// Without a backend with live memory in the build, no value is ever made.
 #![cfg_attr(not(live_memory), allow(dead_code))]
 
 #[cfg(live_memory)]
@@ -78,7 +78,7 @@ pub enum LiveError {
     Hal(String),
 }
 
-/// What keeps the mapped memory alive when wgpu has destroyed its buffer.
+/// The owner of the mapped memory after wgpu has destroyed its buffer.
 type KeepAlive = Box<dyn Any + Send + Sync>;
 
 /// Host-coherent memory, mapped for good: both sides see it while kernels run.

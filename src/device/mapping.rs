@@ -1,4 +1,4 @@
-//! Memory on its way to the host: mapping of copies that a batch leaves behind.
+//! Memory on its way to the host: mapping of copies left by a batch.
 //!
 //! wgpu tells by a callback that memory is mapped. The callback may be late, on a thread kept busy by another callback,
 //! perhaps this very thread further up; and wgpu drops the callback after a panic in an earlier one. A question for the
@@ -14,7 +14,7 @@ use super::capture;
 use super::submissions::{Pace, Submissions};
 use super::wait::lock;
 
-/// Memory that wgpu was asked to map for reading, unmapped when this is dropped.
+/// Memory to be mapped by wgpu for reading, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     device: wgpu::Device,
@@ -70,14 +70,14 @@ impl Mapping {
 
     /// Where it stands. The batch that fills the memory has ended.
     pub(crate) fn state(&self) -> Mapped {
-        // Held while wgpu is asked, since memory must not be unmapped while somebody looks at it.
+        // Held during questions to wgpu, since memory must not be unmapped during a look.
         let state = lock(&self.report.0);
         match &state.result {
             _ if state.is_taken => Mapped::Failed("its bytes were taken before".to_owned()),
             Some(Ok(())) => Mapped::Ready,
             Some(Err(message)) => Mapped::Failed(message.clone()),
             None => {
-                // In this order: a callback that is gone now has not reported, and never will.
+                // In this order: a callback that is gone by now has not reported, and never will.
                 let is_gone = self.callback.strong_count() == 0;
                 match self.buffer.get_mapped_range(self.range.clone()) {
                     Ok(_) => Mapped::Ready,
@@ -88,7 +88,7 @@ impl Mapping {
         }
     }
 
-    /// Waits until the memory is mapped, and until `deadline`. The batch that fills it has ended.
+    /// Waits until the memory is mapped, and until `deadline`. The batch with the copy has ended.
     pub(crate) fn wait(&self, submissions: &Submissions, deadline: Option<Instant>) -> Mapped {
         let mut pace = Pace::default();
         loop {
@@ -136,7 +136,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         let is_taken = lock(&self.report.0).is_taken;
         if !is_taken {
-            // Mapped or not: wgpu tells a callback that is left that the mapping was given up.
+            // Mapped or not: wgpu tells a remaining callback that the mapping was given up.
             let _ = capture(&self.device, || self.buffer.unmap());
         }
     }
@@ -211,7 +211,7 @@ mod tests {
             let again = Mapping::begin(raw, &mapped, 0..16);
             assert!(matches!(again.state(), Mapped::Failed(_)));
             drop((begun, again));
-            // Memory that nobody wants any more can be mapped again.
+            // Unwanted memory can be mapped again.
             drop(Mapping::begin(raw, &memory, 0..16));
             let last = Mapping::begin(raw, &memory, 0..16);
             assert_eq!(last.wait(submissions, None), Mapped::Ready);

@@ -83,12 +83,12 @@ pub(crate) struct DeviceShared {
     pub(crate) shader_capabilities: naga::valid::Capabilities,
     pub(crate) options: DeviceOptions,
     pub(crate) queue: queue::Queue,
-    /// Kernels that make room for whatever is submitted.
+    /// Kernels that make room for submissions.
     pub(crate) residents: resident::Residents,
     pub(crate) prints: prints::Prints,
     pub(crate) queue_end: Arc<end::QueueEnd>,
     pub(crate) lost: Arc<LostFlag>,
-    /// What was submitted, and when it has ended.
+    /// The submissions, and their ends.
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
@@ -116,15 +116,15 @@ pub(crate) struct DeviceShared {
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A number that no other object of this process has: keys of caches must not be reused addresses.
+/// A number unique in this process: keys of caches must not be reused addresses.
 pub(crate) fn unique_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Runs `work` and returns with the result the first wgpu error raised by `work`, of any kind.
 ///
-/// wgpu reports errors to the innermost scope of the calling thread; without one they would reach the
-/// device's handler, which by default ends the process.
+/// wgpu reports errors to the innermost scope of the calling thread; without a scope errors would reach the device's
+/// handler, which by default ends the process.
 pub(crate) fn capture<T>(
     device: &wgpu::Device,
     work: impl FnOnce() -> T,
@@ -214,7 +214,7 @@ impl Drop for DeviceShared {
 }
 
 impl Device {
-    /// What the device reported and what the start-up probe measured.
+    /// The device's reports and the measurements of the start-up probe.
     pub fn capabilities(&self) -> &Capabilities {
         &self.shared.capabilities
     }
@@ -224,7 +224,7 @@ impl Device {
         self.shared.capabilities.has(aspect)
     }
 
-    /// The adapter's name, as its driver gives it.
+    /// The adapter's name, given by its driver.
     pub fn name(&self) -> &str {
         &self.shared.capabilities.name
     }
@@ -234,9 +234,9 @@ impl Device {
     ///
     /// Callbacks given to wgpu run inside the next call that polls or submits, calls of the runtime included, on the
     /// calling thread. Callbacks may record, launch and flush; resources held by the surrounding call are refused with
-    /// [`ExecutionError::InCallback`]. One should not wait for other threads that use the device. A panic in a callback
-    /// is logged, and goes no further than the call running the callback. Poll with `PollType::Poll`: wgpu's own
-    /// `PollType::Wait` panics in a race with other polls and submissions, which the runtime makes.
+    /// [`ExecutionError::InCallback`]. A callback should not wait for other threads using the device. A panic in a
+    /// callback is logged, and goes no further than the call running the callback. Poll with `PollType::Poll`: wgpu's
+    /// own `PollType::Wait` panics in a race with other polls and submissions, which the runtime makes.
     pub fn raw(&self) -> &wgpu::Device {
         &self.shared.raw
     }
@@ -253,7 +253,7 @@ impl Device {
         &self.shared.options
     }
 
-    /// Submits everything recorded so far. Waiting for an event does this by itself.
+    /// Submits everything recorded so far. Waiting for an event flushes automatically.
     ///
     /// # Errors
     /// [`ExecutionError::Refused`] when wgpu refused the commands, [`ExecutionError::DeviceLost`]; the
@@ -271,7 +271,7 @@ impl Device {
     }
 
     /// Writes the pipelines compiled so far to the disk cache of [`DeviceOptions::pipeline_cache`].
-    /// This happens by itself when the last handle of the device is dropped.
+    /// Also happens when the last handle of the device is dropped.
     ///
     /// # Errors
     /// [`PipelineCacheError`] when the device has no such cache or the file cannot be written.

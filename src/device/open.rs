@@ -25,7 +25,7 @@ pub struct DeviceOptions {
     /// Name for the device in graphics debuggers and logs.
     pub label: Option<String>,
     /// Measure the adapter's real abilities with tiny kernels before the device is used (default: yes for opened
-    /// devices, no for adopted ones). Without it everything that only measurement can show counts as absent, and loops
+    /// devices, no for adopted ones). Without the probe everything that takes a measurement counts as absent, and loops
     /// are guarded.
     pub probe: Option<bool>,
     /// The longest time that probing may take (default: 2 s). Reached, the rest counts as absent.
@@ -42,17 +42,17 @@ pub struct DeviceOptions {
     pub max_batch: u32,
     /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the
     /// file: only a file written by this crate is used (a checksum shows that), but anyone with write access to the
-    /// folder may write such a file, too. So give a folder that only trusted programs write to; on Unix a file that
-    /// everybody may write is left alone.
+    /// folder may write such a file, too. So give a folder with trusted writers only; on Unix a world-writable file is
+    /// left alone.
     pub pipeline_cache: Option<PathBuf>,
     /// Bytes of private arrays per invocation (default: the size known to be safe on the adapter, see
     /// [`Capabilities::private_memory_bytes`]).
     pub private_memory_bytes: Option<u32>,
-    /// Bytes of a single storage binding at most (default: the adapter's limit). A smaller number shows how a program
-    /// fares on a smaller adapter: buffers bound at once are no longer than this, nor are the segments in which kernels
-    /// reach shared memory and memory of the device ([`Device::malloc`]): the largest power of two in it. More than the
-    /// adapter allows is what the adapter allows; less than 1 MiB is 1 MiB. The shared heap keeps its allocations
-    /// within segments of less than 128 MiB only if the device is opened before the first of them.
+    /// Bytes of a single storage binding at most (default: the adapter's limit). A smaller number shows a program's
+    /// behaviour on a smaller adapter: buffers bound at once are no longer than this, nor are the segments in which
+    /// kernels reach shared memory and memory of the device ([`Device::malloc`]): the largest power of two within the
+    /// number. More than the adapter allows is what the adapter allows; less than 1 MiB is 1 MiB. The shared heap keeps
+    /// its allocations within segments of less than 128 MiB only if the device is opened before the first allocation.
     pub storage_binding_bytes: Option<u64>,
     /// Whether host and device share all memory (default: what the adapter's kind says, see
     /// [`Capabilities::unified_memory`]). `false` gives the device memory of its own behind
@@ -62,14 +62,15 @@ pub struct DeviceOptions {
     /// [`Capabilities::working_set_bytes`]). The context's heap is sized by it.
     pub working_set_bytes: Option<u64>,
     /// Bytes of the device's memory that buffers of the context ([`Buffer`](crate::Buffer)) may have together (default:
-    /// no limit but the driver's). Beyond it buffers that were not used for longest move to the host; a launch whose own
-    /// buffers need more is refused. What counts is what the device has given: small buffers share blocks
+    /// no limit but the driver's). Beyond the limit the least recently used buffers move to the host; a launch whose
+    /// own buffers need more is refused. The limit counts memory given by the device: small buffers share blocks
     /// ([`BufferMemory::reserved`](crate::BufferMemory::reserved)).
     pub buffer_bytes: Option<u64>,
-    /// What launches and transfers of the device do while another thread has the shared heap (default: they wait).
+    /// The behaviour of launches and transfers of the device while another thread has the shared heap (default:
+    /// waiting).
     pub host_access: HostAccessPolicy,
-    /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
-    /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.
+    /// Test every pointer followed by kernels, and fail the launch on a dangling one (default: in debug builds).
+    /// Without it such a pointer reads or writes some other place of the shared heap.
     pub checked_pointers: bool,
     /// The tests of checked pointers: with this option (default: without), for a whole value inside a live allocation,
     /// and an index inside that allocation; so pointers to freed memory are found, as are pointers past an end and
@@ -77,13 +78,12 @@ pub struct DeviceOptions {
     /// much on the device; and storage bindings, one for each segment of the heap and one for the device's own memory,
     /// so a kernel may need more than the device has ([`KernelError::Limit`](crate::KernelError::Limit)). Memory
     /// allocated by a host function for the calling kernel may be found freed, if other memory was freed at the same
-    /// place before the launch. Not every driver bears with it: lavapipe of Mesa 22.3 crashes in its own code on a
-    /// kernel with variables in two bind groups. Without the option, pointers are tested for the bounds of the grown
-    /// heap.
+    /// place before the launch. Not every driver copes: lavapipe of Mesa 22.3 crashes in its own code on a kernel with
+    /// variables in two bind groups. Without the option, pointers are tested for the bounds of the grown heap.
     pub checked_allocations: bool,
-    /// When loops are guarded against adapters that end them silently.
+    /// The policy for guarding loops against adapters that end loops silently.
     pub loop_guard: LoopGuardPolicy,
-    /// Where and how kernels print, for launches that do not say it themselves.
+    /// Where and how kernels print, for launches without a setting of their own.
     pub print: PrintOptions,
     /// Features to ask for in addition to the runtime's own; opening fails where the adapter lacks a feature.
     pub features: wgpu::Features,
@@ -92,11 +92,11 @@ pub struct DeviceOptions {
 /// When kernels are checked for loops that the adapter ended before the kernel did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoopGuardPolicy {
-    /// On adapters whose probe found a loop budget, and on those that were not probed, for kernels
+    /// On adapters whose probe found a loop budget, and on adapters without a probe, for kernels
     /// whose loops are not provably short.
     #[default]
     WhereNeeded,
-    /// As if the adapter had this budget, in iterations for all loops of one group of lanes together.
+    /// As if the adapter had this budget, in iterations for all loops of a group of lanes together.
     Budget(u32),
     /// Never: a loop that is cut short gives wrong results without an error.
     Off,
@@ -127,8 +127,8 @@ impl Default for DeviceOptions {
     }
 }
 
-/// The least that [`DeviceOptions::storage_binding_bytes`] may be: room for the part of the shared heap
-/// that is never handed out, and for a good deal more.
+/// The minimum of [`DeviceOptions::storage_binding_bytes`]: room for the reserved part of the shared heap, and for a
+/// good deal more.
 const LEAST_BINDING_BYTES: u64 = 1 << 20;
 
 impl DeviceOptions {
@@ -179,7 +179,7 @@ pub enum DeviceError {
     MissingFeatures {
         /// The adapter's name.
         adapter: String,
-        /// What it lacks.
+        /// The missing features.
         missing: wgpu::Features,
     },
     /// The driver refused to open the device.
@@ -281,7 +281,7 @@ pub(crate) fn open(
     ))
 }
 
-/// Builds a device around one that exists.
+/// Builds a device around an existing one.
 pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
     let info = raw.adapter_info();
     let report = if options.probe.unwrap_or(false) {
@@ -294,8 +294,8 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
     };
     let extensions = ContextExtensions::default();
     let lost = Arc::default();
-    // What wgpu does not tell of a device is assumed: native backends have all downlevel flags that
-    // matter to compute shaders.
+    // Properties of a device that wgpu does not report are assumed: native backends have all
+    // downlevel flags relevant to compute shaders.
     let downlevel = wgpu::DownlevelFlags::all();
     assemble(
         raw, queue, &info, options, extensions, report, lost, downlevel,

@@ -59,7 +59,7 @@ pub enum ExecutionError {
         /// program. Empty where the kernel does not ask what is allocated
         /// ([`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
         found: std::sync::Arc<String>,
-        /// The type that it was taken to point to.
+        /// The type of the pointee, as declared.
         pointee: Box<str>,
         /// The invocation, counted with x fastest.
         invocation: u32,
@@ -107,7 +107,7 @@ pub enum ExecutionError {
     Inherited {
         /// The entry point of the launch that inherited the failure.
         kernel: String,
-        /// The failure that it inherited.
+        /// The inherited failure.
         #[source]
         cause: Arc<ExecutionError>,
     },
@@ -129,7 +129,7 @@ pub enum ExecutionError {
     /// The device is gone; nothing on it can be read any more.
     #[error("the device was lost: {reason}; open it again to go on")]
     DeviceLost {
-        /// The driver's reason, as far as it gave one.
+        /// The driver's reason, if any.
         reason: String,
     },
 }
@@ -138,9 +138,9 @@ pub enum ExecutionError {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     kernel: Arc<str>,
-    /// What the launch itself reported.
+    /// The launch's own report.
     own: OnceLock<Result<(), Arc<ExecutionError>>>,
-    /// With what it inherits; known once both are.
+    /// With inherited failures; known once both are.
     verdict: OnceLock<Result<(), Arc<ExecutionError>>>,
     inherits: Vec<Arc<Outcome>>,
     /// The device that settles inherited outcomes, where different from the launch's device.
@@ -158,7 +158,7 @@ impl Outcome {
         })
     }
 
-    /// The outcome of bytes that leave `device` for another one, and depend on `inherits` there.
+    /// The outcome of bytes on their way from `device` to another one, dependent on `inherits` there.
     pub(crate) fn of_transfer(
         device: &Arc<DeviceShared>,
         inherits: Vec<Arc<Outcome>>,
@@ -176,12 +176,12 @@ impl Outcome {
     /// come first. Settling twice keeps the first verdict.
     pub(crate) fn settle(&self, own: Result<(), ExecutionError>) {
         let _ = self.own.set(own.map_err(Arc::new));
-        // Inputs from another device may not be settled yet: whoever settles here holds a queue, and must not ask for
-        // another one.
+        // Inputs from another device may not be settled yet: the settling thread holds a queue here, and must not ask
+        // for another one.
         let _ = self.verdict();
     }
 
-    /// What is known of the launch, with its inputs: `None` until all of it is.
+    /// The known outcome of the launch, with its inputs: `None` until all of it is.
     fn verdict(&self) -> Option<&Result<(), Arc<ExecutionError>>> {
         if let Some(known) = self.verdict.get() {
             return Some(known);
@@ -197,7 +197,7 @@ impl Outcome {
         let inherited = inherited.map(|cause| match &**cause {
             // Nothing was done with the bytes on the way.
             _ if self.foreign.is_some() => Arc::clone(cause),
-            // A chain of launches reports the launch that broke it, not the chain's length.
+            // A chain of launches reports the failed launch, not the chain's length.
             ExecutionError::Inherited { cause, .. } => self.inherited(Arc::clone(cause)),
             _ => self.inherited(Arc::clone(cause)),
         });
@@ -238,7 +238,7 @@ impl Outcome {
         self.verdict().is_some()
     }
 
-    /// True once the launch is known to have done what it was asked to.
+    /// True once the launch is known to have succeeded.
     pub(crate) fn succeeded(&self) -> bool {
         matches!(self.verdict(), Some(Ok(())))
     }
@@ -251,7 +251,7 @@ impl Outcome {
     }
 }
 
-/// The byte ranges of one buffer that launches of uncertain or bad outcome have written.
+/// The byte ranges of a buffer written by launches of uncertain or bad outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Taint {
     ranges: Vec<(std::ops::Range<u64>, Arc<Outcome>)>,

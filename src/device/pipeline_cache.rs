@@ -1,8 +1,8 @@
 //! The pipeline cache on disk, where wgpu has one (Vulkan): compiled pipelines survive the process.
 //!
 //! Drivers take the given data for their own: wgpu checks the header of the data, and not the rest. A file therefore
-//! carries a checksum of its contents and of the adapter's key, which the runtime compares before wgpu sees a byte: a
-//! file that is cut short, damaged, of another adapter, or no cache at all starts an empty cache. The checksum is no
+//! carries a checksum of its contents and of the adapter's key, compared by the runtime before wgpu sees a byte: a file
+//! cut short, damaged, of another adapter, or without a cache at all starts an empty cache. The checksum is no
 //! signature. Write access to the folder is the program's concern, as the option's doc says; a file writable by
 //! everybody is not read.
 
@@ -165,7 +165,7 @@ impl DiskCache {
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(fail)?;
         }
-        // Nobody else's, and new: what has the name already may lead somewhere else.
+        // Owned by this user, and new: an existing file of the name may lead somewhere else.
         let name = format!("{}.{}.part", std::process::id(), unique_id());
         let scratch = self.path.with_extension(name);
         let mut options = OpenOptions::new();
@@ -202,7 +202,7 @@ mod tests {
     fn whatever_else_lies_there_is_not() {
         let data: Vec<u8> = (0..200).collect();
         let file = seal(KEY, &data);
-        // The driver's data without more, as an earlier release or somebody else has left them.
+        // The driver's bare data, left by an earlier release or another program.
         assert_eq!(unseal(KEY, &data), None);
         assert_eq!(unseal("an_adapter_8", &file), None);
         assert_eq!(unseal(KEY, &seal("", &data)), None);

@@ -1,9 +1,10 @@
-//! GPU time of launches: each profiled launch runs in a compute pass of its own, between two
-//! timestamps at the pass's boundaries (the only place where every adapter with timestamps has them).
+//! GPU time of launches: each profiled launch runs in a separate compute pass, between two timestamps at the pass's
+//! boundaries (the only place for timestamps on every adapter with timestamps).
 //!
 //! lavapipe hands a timestamp to the drawing threads, which take the time when something has them catch up: perhaps a
-//! barrier behind the first dispatch, whose time is missing then. The next timestamp makes it wait for them. So there
-//! the launch lies between two passes of nothing, each between two timestamps, the first of which counts.
+//! barrier behind the first dispatch, whose time is missing then. The next timestamp makes lavapipe wait for the
+//! threads. So there the launch lies between two passes of nothing, each between two timestamps, the first of which
+//! counts.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub enum ProfilingError {
 /// The timestamps of a set of queries, on their way to the host: the place where the batch will put them when closed.
 type Ticks = OnceLock<Mirror>;
 
-/// One set of queries, filled by at most one batch at a time.
+/// A set of queries, filled by at most one batch at a time.
 #[derive(Debug)]
 struct Set {
     queries: wgpu::QuerySet,
@@ -145,7 +146,7 @@ impl Profiler {
         }
     }
 
-    /// Records the copies that bring the batch's timestamps home, to be mapped when it was submitted.
+    /// Records the copies of the batch's timestamps for the host, to be mapped after submission.
     pub(crate) fn resolve(
         &mut self,
         device: &wgpu::Device,

@@ -1,4 +1,4 @@
-//! The in-order queue: commands are recorded into one open batch, and a batch is one submission.
+//! The in-order queue: commands are recorded into an open batch, and a batch is a single submission.
 //!
 //! Consecutive launches share a compute pass: a batch of launches costs as much as the same dispatches in raw wgpu, and
 //! state already bound is not bound again. Small uniform values of a batch are gathered on the host and written with a
@@ -109,8 +109,8 @@ impl Queue {
     }
 }
 
-/// The queue, held: everything recorded through one recorder is consecutive, but for what [`Recorder::flush`] and
-/// [`Recorder::commit`] let in between, which let go of the queue while wgpu submits.
+/// The queue, held: everything recorded through a recorder is consecutive, except for commands let in by
+/// [`Recorder::flush`] and [`Recorder::commit`], which release the queue while wgpu submits.
 pub(crate) struct Recorder<'d> {
     device: &'d DeviceShared,
     state: MutexGuard<'d, State>,
@@ -234,7 +234,7 @@ impl Recorder<'_> {
         self.state.commands += 1;
     }
 
-    /// Opens a pass of its own for the launches until [`Self::end_timed`], with timestamps around it.
+    /// Opens a separate pass for the launches until [`Self::end_timed`], with timestamps around the pass.
     pub(crate) fn begin_timed(&mut self) -> TimingSlot {
         self.end_pass();
         let device = self.device;
@@ -307,15 +307,15 @@ impl Recorder<'_> {
         &mut self.state.dependencies
     }
 
-    /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full. The
-    /// last done with a recorder, since it may let go of the queue.
+    /// Ends a command: submits the batch when full, unless the batch has pending dependencies and is not far too full.
+    /// The last done with a recorder, since it may let go of the queue.
     pub(crate) fn commit(&mut self) {
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
         if commands >= full && self.state.dependencies.may_go(commands / full.max(1)) {
             // The batch's events carry what went wrong.
             let _ = self.flush();
         } else if let Some(closed) = self.device.submissions.last_waiting() {
-            // It was closed because it had too many values.
+            // The batch was closed for having too many values.
             self.submit_until(&closed);
         }
     }
@@ -338,7 +338,7 @@ impl Recorder<'_> {
         }
         let own = self.close();
         if own.is_none() {
-            // Values of launches that were refused: nothing recorded uses them.
+            // Values of refused launches: no recorded command uses them.
             self.state.uniforms.data.clear();
         }
         let Some(last) = own

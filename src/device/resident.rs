@@ -11,20 +11,20 @@ use std::sync::{Arc, Mutex, Weak};
 use super::queue::Batch;
 use super::wait::lock;
 
-/// A kernel that stays on the device until somebody wants the queue.
+/// A kernel that stays on the device until a thread needs the queue.
 pub(crate) trait Resident: Send + Sync {
     /// Its number, as given to [`as_relay`].
     fn id(&self) -> u64;
     /// Asks it to end soon. Called with the queue in hand; never waits.
     fn interrupt(&self);
-    /// Whether it runs, or will, as a part of this batch.
+    /// Whether the kernel runs, or will run, as a part of this batch.
     fn is_in(&self, batch: &Arc<Batch>) -> bool;
 }
 
 /// The residents of a device.
 #[derive(Default)]
 pub(crate) struct Residents {
-    /// So that devices without any pay one load.
+    /// So devices without residents pay a single load.
     count: AtomicUsize,
     all: Mutex<Vec<Weak<dyn Resident>>>,
 }
@@ -65,7 +65,7 @@ impl Residents {
         self.each(|resident| resident.interrupt());
     }
 
-    /// Somebody waits for the end of this batch.
+    /// A thread waits for the end of this batch.
     pub(crate) fn awaited(&self, batch: &Arc<Batch>) {
         self.each(|resident| {
             if resident.is_in(batch) {

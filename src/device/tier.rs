@@ -109,10 +109,10 @@ impl fmt::Display for Capability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Tier {
-    /// It works in its only form.
+    /// Works in its only form.
     Full,
-    /// One memory for both sides, without copies; what either writes while kernels run reaches the other as far as the
-    /// reason says.
+    /// The same memory for both sides, without copies; either side's writes during launches reach the other as far as
+    /// the reason says.
     FineGrained,
     /// Memory that is brought up to date between launches.
     CoarseGrained,
@@ -120,7 +120,7 @@ pub enum Tier {
     Live,
     /// Answers come between launches.
     Sliced,
-    /// The device has no use for it, and it costs nothing.
+    /// The device has no use for the capability, which costs nothing.
     NotNeeded,
     /// The device does not have it.
     Unsupported,
@@ -155,7 +155,7 @@ pub struct TierReport {
     pub capability: Capability,
     /// The form in which the capability works, or will work once this runtime has it.
     pub tier: Tier,
-    /// Whether this version of the runtime has it. If not, nothing of it can be used yet.
+    /// Whether this version of the runtime has the capability. If not, nothing of it can be used yet.
     pub available: bool,
     /// The reason for the tier, in one sentence.
     pub why: String,
@@ -267,7 +267,7 @@ impl Capabilities {
         (Tier::Full, why.to_owned())
     }
 
-    /// Calls between host and kernels, in either direction; `sliced` says what they are where none can be answered
+    /// Calls between host and kernels, in either direction; `sliced` describes the calls where none can be answered
     /// while a kernel runs.
     fn calls(&self, sliced: &str) -> (Tier, String) {
         if !self.live_calls() {

@@ -102,7 +102,7 @@ impl Waiter {
             waker: waker.clone(),
         };
         if let Err(unsent) = lock(sender).send(request) {
-            // Without the thread the future would sleep for ever: let its executor poll it again.
+            // Without the thread the future would sleep for ever: the executor polls again.
             unsent.0.waker.wake();
         }
     }

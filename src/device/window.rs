@@ -9,7 +9,7 @@
 //! must not lose its memory, holds a [`Pinned`] range: pinned pages cannot be given back, and the
 //! window outlives them.
 
-// Mapping memory is done by the operating system, and what it maps is reached through pointers.
+// Mapping memory is done by the operating system, and mapped memory is reached through pointers.
 #![allow(unsafe_code)]
 
 mod ranges;
@@ -236,10 +236,10 @@ impl Window {
         Ok(())
     }
 
-    /// Ends access to `range`, and records it as stale unless the system has dropped its contents.
+    /// Ends access to `range`, and records the range as stale unless the system has dropped its contents.
     ///
     /// # Safety
-    /// The range is made of whole pages of the window, and nobody uses it.
+    /// The range is made of whole pages of the window, and is unused.
     unsafe fn give_back(&self, state: &mut State, range: &Range<u64>) {
         // SAFETY: the caller's promise.
         if unsafe { system::decommit(self.at(range.start), range) } {
@@ -302,7 +302,7 @@ impl Drop for Window {
     }
 }
 
-/// A committed range of a window that is not given back while this lives.
+/// A committed range of a window, not given back during the life of this value.
 pub(crate) struct Pinned {
     window: Arc<Window>,
     range: Range<u64>,

@@ -1,4 +1,4 @@
-//! Does imported memory really join host and device? Tried once, with a kernel that ends by itself.
+//! Does imported memory really join host and device? Tried once, with a bounded kernel.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,15 +10,14 @@ use crate::device::window::{Pinned, Window, WindowError};
 use crate::device::words::Words;
 use crate::device::{capture, fence};
 
-/// What was seen in host memory that a device had imported.
+/// Observations in host memory imported by a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportFinding {
     /// A kernel computed with what the host had written, and the host saw the result once the kernel
     /// had ended.
     pub shared: bool,
-    /// Both saw each other's writes while the kernel ran. `false` means that it was not *observed* in
-    /// several attempts.
+    /// Both saw each other's writes while the kernel ran. `false`: not *observed* in several attempts.
     pub live: bool,
     /// Both ends of imported ranges must be multiples of this many bytes.
     pub alignment: u64,
@@ -73,7 +72,7 @@ impl<E: Into<ImportError>> From<E> for Stop {
 
 /// Imports a few pages into `device`, which must be idle, and lets host and kernel talk through them.
 ///
-/// No wgpu error leaves this function, and no wait in it is without bound.
+/// No wgpu error leaves this function, and every wait inside is bounded.
 pub(crate) fn probe_import(
     device: &wgpu::Device,
     queue: &wgpu::Queue,

@@ -131,7 +131,7 @@ fn all_drivers_and_two_devices_of_each_work_on_one_memory() {
                 assert_eq!(words.load_u32(word), Some(expected), "{}", port.name);
             }
         }
-        // One device after the other, with no host between them.
+        // Device after device, with no host between them.
         for (port, buffer) in ports.iter().zip(&buffers) {
             port.add(buffer, 0, MIB / 4, 1000);
             expected = expected.wrapping_add(1000);
@@ -208,7 +208,7 @@ fn growing_by_blocks_leaves_earlier_imports_valid() {
                 port.import(&window, range.clone()).unwrap(),
                 window.pin(range).unwrap(),
             ));
-            // Every block so far, at its beginning and its end.
+            // Every block so far, at both ends.
             for (buffer, _) in &blocks {
                 port.add(buffer, 0, 1024, 1);
                 port.add(buffer, BLOCK - 4096, 1024, 1);
@@ -282,7 +282,7 @@ fn pages_are_free_when_a_device_is_gone() {
         let buffer = port.import(&window, 0..16 * MIB).unwrap();
         let commands = (0..5).map(|_| port.adding(&buffer, 0, 4 * MIB, 1));
         port.queue.submit(commands.collect::<Vec<_>>());
-        // Nobody waits for the launches, and nobody polls.
+        // The launches have no waiter, and no thread polls.
         drop((buffer, port));
         window.decommit(0..16 * MIB).unwrap();
     }

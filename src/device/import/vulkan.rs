@@ -12,7 +12,7 @@ use wgpu::hal::{self, api::Vulkan};
 use super::{IMPORTED_USAGE, ImportError, ImportLimits};
 use crate::device::window::{Pinned, Window};
 
-/// The hal device, kept alive together with the wgpu device that it belongs to.
+/// The hal device, kept alive together with its wgpu device.
 type HalDevice = Box<dyn Deref<Target = hal::vulkan::Device> + Send + Sync>;
 
 const EXTENSION: &str = "VK_EXT_external_memory_host";
@@ -28,8 +28,8 @@ fn buffer_usage() -> vk::BufferUsageFlags {
         | vk::BufferUsageFlags::TRANSFER_DST
 }
 
-/// Opens a device with the extension. `None` where that is not to be had, or where wgpu itself has
-/// something to say about the descriptor: the caller then asks wgpu for a plain device.
+/// Opens a device with the extension. `None` where imports are unavailable, or where wgpu itself
+/// refuses the descriptor: the caller then asks wgpu for a plain device.
 pub(super) fn open(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
@@ -95,7 +95,7 @@ fn has_vulkan_1_1(instance: &hal::vulkan::InstanceShared, physical: vk::Physical
     properties.api_version.min(instance.instance_api_version()) >= vk::API_VERSION_1_1
 }
 
-/// Whether the driver says that it makes buffers over host memory. Needs Vulkan 1.1.
+/// Whether the driver reports that buffers can be made over host memory. Needs Vulkan 1.1.
 fn importable(adapter: &hal::vulkan::Adapter) -> bool {
     let question = vk::PhysicalDeviceExternalBufferInfo::default()
         .usage(buffer_usage())
@@ -224,7 +224,7 @@ pub(super) fn import(
         .sharing_mode(vk::SharingMode::EXCLUSIVE)
         .push_next(&mut external);
     // SAFETY: the device is alive; the size is neither zero nor above the device's limit, and
-    // `open` has asked the driver whether it makes buffers of this kind.
+    // `open` has asked the driver for buffers of this kind.
     let buffer = unsafe { hal.raw_device().create_buffer(&info, None) }.map_err(refused)?;
     let mut imported = Imported {
         device: hal,

@@ -1,7 +1,7 @@
 //! The prints of the launches of a device: the buffers for kernels' records, and the delivery of the records.
 //!
-//! Each launch that prints owns a buffer until everything in it is delivered. Launches of one device run in order, and
-//! so they are delivered. Where the buffer is live memory, a thread looks for records while the kernel runs; elsewhere
+//! Each printing launch owns a buffer until all of its contents are delivered. Launches of a device run in order, and
+//! are delivered in order. Where the buffer is live memory, a thread looks for records while the kernel runs; elsewhere
 //! the batch copies the buffer behind the launch. The thread that settles the launch (in a wait, a read-back, the next
 //! submission) notes the launch's end; from then on the contents of the buffer are final, and are delivered by a
 //! waiting thread or by the runtime's own, whichever comes first.
@@ -32,7 +32,7 @@ pub(crate) use memory::Memory;
 
 /// Buffers kept for the next launches.
 const SPARE: usize = 8;
-/// Launches whose records may be under way; one more waits for the first of them.
+/// Launches with records under way at most; a further launch waits for the first of them.
 const IN_FLIGHT: usize = 64;
 /// How long the delivering thread sleeps between two looks at a running kernel's records: the first time, and at
 /// most. The mean delay of a line is half of it, the cost a load of two words for each look.
@@ -99,7 +99,7 @@ impl Prints {
         Ok(Arc::new(Job::new(sites, options, memory)))
     }
 
-    /// Gives back what a launch that was refused had taken.
+    /// Gives back the resources of a refused launch.
     pub(crate) fn give_back(&self, job: &Job) {
         if let Some(memory) = lock(&job.state).memory.take() {
             self.hub.keep(memory);
@@ -157,7 +157,7 @@ impl Drop for Prints {
     fn drop(&mut self) {
         self.hub.is_closed.store(true, Ordering::Release);
         self.hub.wake();
-        // A sink of this thread may be what the worker waits for.
+        // A sink of this thread may be waited for by the worker.
         if !IN_SINK.get() {
             self.worker.join();
         }
@@ -200,7 +200,7 @@ impl Hub {
             lock(&self.jobs).pop_front();
             let mut state = lock(&job.state);
             let memory = state.memory.take();
-            // A copy that never came may still be on its way.
+            // A copy that never arrived may still be on its way.
             if let (Some(memory), Phase::Ended(_)) = (memory, &state.phase) {
                 self.keep(memory);
             }
@@ -272,8 +272,8 @@ fn sleep<'a, T>(
 }
 
 thread_local! {
-    /// Whether this thread delivers, and so may be in a sink. It counts for all devices: sinks may be shared by
-    /// them, and two threads in the sinks of two devices may each wait for the other device.
+    /// Whether this thread delivers, and so may be in a sink. The mark counts for all devices: sinks may be shared, and
+    /// two threads in the sinks of two devices may each wait for the other device.
     static IN_SINK: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -305,7 +305,7 @@ impl DeviceShared {
             }
             if let Some(first) = first {
                 if first.submission().is_none() {
-                    // Inside a callback that its submission runs.
+                    // Inside a callback of the batch's own submission.
                     return;
                 }
                 let _ = self.submissions.wait(&first, None);

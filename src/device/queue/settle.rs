@@ -1,4 +1,4 @@
-//! Settling: what has become of the launches of batches that have ended.
+//! Settling: the outcomes of launches whose batches have ended.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct Unsettled {
 }
 
 impl Unsettled {
-    /// What becomes of the batch when it was submitted.
+    /// The hooks after the submission of the batch.
     pub(super) fn hooks(&self, device: &DeviceShared) -> impl Iterator<Item = Hook> {
         let prints = (self.prints.as_ref()).map(|job| device.prints.submission(job));
         let completion = self.completion.clone().map(|completion| {
@@ -31,7 +31,7 @@ impl Unsettled {
         prints.into_iter().chain(completion)
     }
 
-    /// What the launch itself has to say, whose batch has ended; `None` while copies for the host are not mapped.
+    /// The launch's own report, after the end of its batch; `None` while copies for the host are not mapped.
     fn report(&self, status: Option<&StatusPool>) -> Option<Result<(), ExecutionError>> {
         let is_ready = (self.prints.as_ref()).is_none_or(|job| job.is_readable())
             && (self.completion.as_ref()).is_none_or(|completion| completion.is_readable());
@@ -91,8 +91,8 @@ impl Recorder<'_> {
             .map(|oldest| Arc::clone(&oldest.batch))
     }
 
-    /// Settles the outcomes of all launches whose batch is known to have ended, and returns whether the copies of one that
-    /// has are not mapped yet. Asks wgpu nothing: whoever needs to know has waited, or polls ([`DeviceShared::settle`]).
+    /// Settles the outcomes of all launches of ended batches, and returns whether any of their copies are not mapped
+    /// yet. Asks wgpu nothing: whoever needs to know has waited, or polls ([`DeviceShared::settle`]).
     pub(crate) fn settle(&mut self) -> bool {
         let device = self.device;
         let state = &mut *self.state;
@@ -152,7 +152,7 @@ impl DeviceShared {
     pub(crate) fn settle_ended(&self) {
         let mut pace = Pace::default();
         while self.queue.lock(self).settle() {
-            // What a launch has left for the host is mapped by the first poll behind its end.
+            // Copies for the host are mapped by the first poll behind the end of their launch.
             self.submissions.collect();
             pace.rest(None);
         }

@@ -1,4 +1,4 @@
-//! Batches: what is submitted together, and where it stands.
+//! Batches: groups of commands submitted together, and their state.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,11 +13,11 @@ use super::super::status::PendingMirror;
 pub(crate) enum Standing {
     /// Open, or waiting in line.
     Recorded,
-    /// wgpu has it, and it has not ended as far as is proven.
+    /// Submitted to wgpu, without proof of the end.
     Submitted,
     /// wgpu has refused it; something submitted before may still run.
     Refused,
-    /// It has ended, and so has everything before it.
+    /// Ended, along with everything before.
     Ended,
     /// The device is gone, and the batch with it: perhaps unfinished, but no part of the batch runs any more.
     Lost,
@@ -30,14 +30,14 @@ impl Standing {
     }
 }
 
-/// One submission: open while commands are recorded, then on its way, then over.
+/// A submission: open while commands are recorded, then on its way, then over.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// The verdict on its submission.
     submitted: OnceLock<Result<(), Arc<ExecutionError>>>,
     /// The number in the ledger; 0 before a number is given.
     number: AtomicU64,
-    /// What the signal reaches when it has ended.
+    /// The value of the signal at its end.
     signal: AtomicU64,
     sent: OnceLock<Instant>,
     closed: AtomicBool,
@@ -49,7 +49,7 @@ impl Batch {
         self.submitted.get()
     }
 
-    /// Whether nothing is added to it any more. One that is open and has no commands is never submitted.
+    /// Whether nothing is added to it any more. An open batch without commands is never submitted.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -66,7 +66,7 @@ impl Batch {
         self.signal.load(Ordering::Acquire)
     }
 
-    /// When the call that submitted it has returned.
+    /// When the submitting call has returned.
     pub(super) fn sent(&self) -> Option<Instant> {
         self.sent.get().copied()
     }
@@ -78,22 +78,22 @@ impl Batch {
         let _ = self.sent.set(Instant::now());
     }
 
-    /// The verdict on its submission; the first one stays. Its number is known by then.
+    /// The verdict on the submission; the first verdict stays. Its number is known by then.
     pub(super) fn submitted(&self, verdict: Result<(), Arc<ExecutionError>>) {
         let _ = self.submitted.set(verdict);
     }
 }
 
-/// What happens when a batch was submitted, with no lock held and before its end can be known.
+/// Hooks to run after the submission of a batch, with no lock held and before its end can be known.
 pub(crate) type Hook = Box<dyn FnOnce(&wgpu::Device) + Send>;
 
 /// A batch that nothing is added to any more.
 pub(crate) struct ClosedBatch {
     pub(crate) batch: Arc<Batch>,
     pub(crate) commands: wgpu::CommandBuffer,
-    /// Values that are written in front of it.
+    /// Values to write in front of the batch.
     pub(crate) uniforms: Option<(wgpu::Buffer, Vec<u8>)>,
-    /// What it waits for.
+    /// The dependencies of the batch.
     pub(crate) dependencies: ExternalDependencies,
     /// Copies for the host, mapped as soon as it is submitted.
     pub(crate) mirrors: Vec<PendingMirror>,

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::super::outcome::ExecutionError;
 
-/// How wgpu begins the panics of its own with which it answers where a poll fails.
+/// The beginning of wgpu's own panics for a failed poll.
 const POLL_FAILED: &str = "Error in Device::poll";
 /// wgpu-hal's word for a device called lost by the driver, as wgpu formats the word.
 const LOST: &str = "Parent device is lost";
@@ -31,13 +31,13 @@ pub(super) enum Panicked {
 }
 
 thread_local! {
-    /// How many calls of wgpu this thread is in that run callbacks.
+    /// The depth of wgpu calls on this thread that run callbacks.
     static CALLS: Cell<u32> = const { Cell::new(0) };
-    /// How many things this thread has in hand that a callback might ask for.
+    /// The number of resources held by this thread that a callback might ask for.
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// One more, until this is dropped.
+/// Another such call or resource, until dropped.
 struct Counted(&'static std::thread::LocalKey<Cell<u32>>);
 
 impl Counted {
@@ -63,7 +63,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// # Errors
-    /// [`ExecutionError::InCallback`] in a callback, where the call that runs it has something in hand.
+    /// [`ExecutionError::InCallback`] in a callback, where the surrounding call holds a resource.
     pub(crate) fn new(what: &'static str) -> Result<Self, ExecutionError> {
         if CALLS.get() > 0 && HELD.get() > 0 {
             return Err(ExecutionError::InCallback { what });
@@ -108,7 +108,7 @@ fn forget(panic: Box<dyn Any + Send>) {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, unless that happens while another panic unwinds.
+    /// Panics when dropped, except during the unwinding of another panic.
     struct Bomb;
 
     impl Drop for Bomb {

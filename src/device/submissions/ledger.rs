@@ -6,11 +6,11 @@
 //! 2. When the submitting call has returned, the number is *sent*. wgpu runs callbacks of the program behind the
 //!    current submission and inside its call: a submission made by a callback comes behind the current one, and is sent
 //!    before.
-//! 3. A marker is registered with wgpu behind what is sent. wgpu lets go of the marker when everything submitted before
-//!    has ended, and the ledger notes the number that the marker stands for. The queue of a device is in order, so this
-//!    number stands for all earlier ones.
+//! 3. A marker is registered with wgpu behind sent submissions. wgpu lets go of the marker when everything submitted
+//!    before has ended, and the ledger notes the marker's number. The queue of a device is in order, so this number
+//!    stands for all earlier ones.
 //! 4. A device declared gone by its driver runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean that
-//!    nothing of the device is in use. That is noted apart, since what was in flight then has not ended well.
+//!    nothing of the device is in use. The loss is noted apart, since submissions in flight have not ended well.
 //!
 //! Nothing else counts as an end: neither a submission refused by wgpu (an earlier one may run), nor a panic in a
 //! callback, nor a device called lost by wgpu (which also happens where memory has run out, while kernels run on).
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// What is known of the submissions of one device.
+/// The known state of a device's submissions.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     given: Mutex<Given>,
@@ -32,7 +32,7 @@ pub(super) struct Ledger {
 /// How a submission has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// By itself, whatever has become of the device since.
+    /// A proper end, whatever has become of the device since.
     Run,
     /// With the device: nothing of it runs any more.
     Lost,
@@ -42,7 +42,7 @@ pub(super) enum End {
 #[derive(Debug, Default)]
 struct Given {
     last: u64,
-    /// Those whose calls have not returned, in order: more than one where a callback submits inside a submission.
+    /// Numbers whose calls have not returned, in order: several where a callback submits inside a submission.
     open: SmallVec<[u64; 2]>,
 }
 
@@ -93,7 +93,7 @@ impl Ledger {
     /// The only question about an end: two questions in turn, "has the submission run" and "is the submission over",
     /// would take a submission ending between them for a lost one.
     pub(super) fn end(&self, number: u64) -> Option<End> {
-        // Before the count: what has run is not lost, whatever becomes of the device.
+        // Before the count: a finished submission is not lost, whatever becomes of the device.
         let is_dead = self.is_dead();
         if number == 0 {
             None

@@ -1,10 +1,10 @@
 //! The line: closed batches on their way to wgpu, in the order of their closing, by a single thread at a time.
 //!
 //! wgpu runs callbacks of the program inside `Queue::submit`. So nothing is locked while a batch is submitted: the
-//! thread whose turn it is says so, and others wait for their batch's verdict. A callback may itself record commands
-//! and flush them; the callback runs on the thread whose turn it is, behind a submission that has reached the driver,
-//! and so may submit the next batch in line at once. Only for the batch whose submission runs the callback there is no
-//! verdict yet.
+//! thread whose turn it is marks the turn, and others wait for their batch's verdict. A callback may itself record
+//! commands and flush them; the callback runs on the thread whose turn it is, behind a submission that has reached the
+//! driver, and so may submit the next batch in line at once. Only for the batch whose submission runs the callback
+//! there is no verdict yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Submissions {
         self.line.state.lock().waiting.push_back(closed);
     }
 
-    /// The last batch that was closed, if it has no verdict yet.
+    /// The last closed batch, if still without a verdict.
     pub(crate) fn last_in_line(&self) -> Option<Arc<Batch>> {
         let state = self.line.state.lock();
         let current = state.turn.as_ref().map(|turn| &turn.batch);
@@ -77,7 +77,7 @@ impl Submissions {
             && !(state.waiting.iter()).any(|closed| std::ptr::eq(&*closed.batch, batch))
     }
 
-    /// Whether this thread is inside a submission, and so in a callback that runs there.
+    /// Whether this thread is inside a submission, and so in a callback there.
     pub(super) fn is_submitting(&self) -> bool {
         let state = self.line.state.lock();
         let this = std::thread::current().id();
@@ -115,7 +115,7 @@ impl Submissions {
         }
     }
 
-    /// Hands a batch to wgpu. It has a verdict and a number afterwards, whatever happens.
+    /// Hands a batch to wgpu. The batch has a verdict and a number afterwards, whatever happens.
     fn send(&self, queue: &wgpu::Queue, closed: ClosedBatch) {
         let ClosedBatch {
             batch,
@@ -182,7 +182,7 @@ impl Submissions {
             return Err(ExecutionError::DeviceLost { reason });
         }
         match (evidence, called, error) {
-            // Errors that come behind the submission are those of callbacks.
+            // Errors behind the submission are those of callbacks.
             (Evidence::Sent, _, error) => {
                 if let Some(error) = error {
                     log::error!("wgpu reported an error in a callback of the program: {error}");
@@ -214,13 +214,13 @@ impl Submissions {
         self.refusal(String::new())
     }
 
-    /// Whether a buffer that was just made, and reported no error, is one.
+    /// Whether a buffer just made without an error is valid.
     ///
     /// # Errors
     /// [`ExecutionError::DeviceLost`].
     pub(crate) fn made(&self, buffer: &wgpu::Buffer) -> Result<(), ExecutionError> {
-        // What wgpu says of the bytes of a buffer that is not mapped is another thing where there is no buffer. The
-        // words only show when a question is worthwhile; the question decides.
+        // wgpu's error for the bytes of an unmapped buffer differs from its error for an invalid buffer. The words only
+        // show when a question is worthwhile; the question decides.
         let usual = self.unmapped.get_or_init(|| {
             let (buffer, _) = capture(&self.raw, || self.question());
             unmapped(&buffer)

@@ -4,16 +4,17 @@
 //!
 //! 1. A closed batch stands in *line* ([`line`]) and goes to wgpu at its turn, with no lock held: wgpu runs callbacks
 //!    of the program while submitting, and callbacks may use the device.
-//! 2. It gets a number, and behind it a *marker* is registered with wgpu ([`ledger`]). wgpu's release of the marker
-//!    proves the end of the batch, and of everything before. There is no other: host access to shared memory, the reuse
-//!    of freed memory, transfers between devices, futures and events all ask [`Submissions::standing`].
+//! 2. The batch gets a number, and behind the batch a *marker* is registered with wgpu ([`ledger`]). wgpu's release of
+//!    the marker proves the end of the batch, and of everything before. There is no other: host access to shared
+//!    memory, the reuse of freed memory, transfers between devices, futures and events all ask
+//!    [`Submissions::standing`].
 //! 3. A waiting thread ([`waiting`]) polls the backend's [`signal`] for a moment, then parks on the signal, and asks
 //!    wgpu when the signal announces an end. The runtime polls with `PollType::Poll` alone, which cannot race.
 //! 4. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
-//!    whatever the runtime was doing.
+//!    the runtime's current work.
 //!
-//! All of it works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): what was submitted runs on
-//! when the last handle of a device is dropped.
+//! All of this works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): submissions run on
+//! after the drop of the last handle of a device.
 
 mod batch;
 mod contained;
@@ -38,14 +39,14 @@ use ledger::Ledger;
 use line::Line;
 use signal::Signal;
 
-/// How long a thread looks at the signal of a batch that was just submitted before it parks: about as long as a short
-/// launch takes on a graphics processor, from which a parked thread is woken by an interrupt.
+/// How long a thread looks at the signal of a fresh batch before parking: about as long as a short launch takes on a
+/// graphics processor, from which a parked thread is woken by an interrupt.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// The submissions of one wgpu device.
 pub(crate) struct Submissions {
     raw: wgpu::Device,
-    /// Until the device is dropped: whoever drops wgpu's last handle of a queue waits for all that was submitted.
+    /// Until the device is dropped: dropping wgpu's last handle of a queue waits for all submissions.
     queue: Mutex<Option<wgpu::Queue>>,
     lost: Arc<LostFlag>,
     ledger: Arc<Ledger>,
@@ -85,7 +86,7 @@ impl Submissions {
         })
     }
 
-    /// Submits commands behind everything that is in line, and returns their batch, which has a verdict.
+    /// Submits commands behind everything in line, and returns their batch, which has a verdict.
     pub(crate) fn send_now(&self, queue: &wgpu::Queue, closed: ClosedBatch) -> Arc<Batch> {
         let batch = Arc::clone(&closed.batch);
         self.enqueue(closed);
@@ -124,7 +125,7 @@ impl std::fmt::Debug for Submissions {
 struct Marker {
     ledger: Arc<Ledger>,
     claim: u64,
-    /// Submissions that have not ended may still signal it.
+    /// Unfinished submissions may still signal the fence.
     _signal: Option<Arc<dyn Signal>>,
 }
 

@@ -9,7 +9,7 @@ use super::contained::{Panicked, contained};
 use super::ledger::End;
 use super::{Marker, Submissions};
 
-/// The longest stay inside a wait of the driver: between two of them it is seen whether the device was lost.
+/// The longest stay inside a wait of the driver: between two waits the loss of the device is checked.
 const SLICE: Duration = Duration::from_millis(100);
 /// Looks at wgpu after a signal that came too early, or while a callback is in the way, before there is a marker more.
 const LOOKS: u32 = 3;
@@ -20,7 +20,7 @@ pub(crate) enum Progress {
     /// The batch has ended, and so has everything before it.
     Done,
     Pending,
-    /// The device is lost. That says nothing about what runs: see [`Submissions::standing`].
+    /// The device is lost. This says nothing about running work: see [`Submissions::standing`].
     Lost(String),
 }
 
@@ -77,8 +77,8 @@ impl Submissions {
         self.wait_while(batch, timeout, false)
     }
 
-    /// Waits until nothing of the batch runs any more, or `timeout` has passed. [`Progress::Lost`] means that the device
-    /// is lost: then [`Self::standing`] says whether the batch is over, or nobody will ever know.
+    /// Waits until nothing of the batch runs any more, or `timeout` has passed. [`Progress::Lost`]: the device is lost;
+    /// then [`Self::standing`] says whether the batch is over, or unknowable.
     pub(crate) fn wait_over(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
         self.wait_while(batch, timeout, true)
     }
@@ -170,7 +170,7 @@ impl Submissions {
         if self.ledger.is_dead() || self.is_mute() {
             return;
         }
-        // wgpu panics when it asks the driver for a device that is gone.
+        // wgpu panics when asking the driver for a device that is gone.
         if let Some(signal) = &self.signal
             && signal.reached().is_err()
         {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{End, Ledger};
 
-/// What a ledger would be told by a runtime that takes something else for an end. Each has to be caught.
+/// The reports to a ledger from a runtime with a wrong notion of an end. Each has to be caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutant {
     /// A refused submission is over at once.
@@ -83,7 +83,7 @@ struct Model {
     /// How many of them have ended by themselves.
     ended: usize,
     call: Option<Call>,
-    /// What each marker claims, and how many accepted submissions lie before it.
+    /// The number claimed by each marker, and the accepted submissions before.
     markers: Vec<(u64, usize)>,
     /// Numbers whose calls have returned.
     returned: Vec<u64>,
@@ -296,7 +296,7 @@ fn what_ends_while_others_ask_is_not_lost() {
     let (ledger, asked) = (Ledger::default(), AtomicU64::new(0));
     let mut lost = 0;
     std::thread::scope(|scope| {
-        // Each ends when it is being asked for, wherever in the question that is.
+        // Each ends at some point during a question, whichever point that is.
         scope.spawn(|| {
             for number in 1..=SUBMISSIONS {
                 while asked.load(Ordering::Acquire) < number {
