@@ -47,23 +47,23 @@ struct Slot {
     probe: Mutex<Option<(Duration, ProbeReport)>>,
 }
 
-/// What there is to know of an adapter before a device is opened on it.
+/// The known properties of an adapter before a device is opened.
 #[derive(Debug, Clone)]
 pub struct AdapterDescription {
     /// The adapter's place in its context, for [`Context::device_at`].
     pub index: usize,
     /// The driver's name for the adapter.
     pub name: String,
-    /// The backend that reaches it.
+    /// The backend of the adapter.
     pub backend: wgpu::Backend,
     /// Discrete, integrated, virtual, or a processor.
     pub device_type: wgpu::DeviceType,
-    /// The driver's name and version, as far as it gives them.
+    /// The driver's name and version, as far as known.
     pub driver: String,
 }
 
 impl Context {
-    /// Finds the adapters of all backends that `WGPU_BACKEND` allows (all, when it is not set).
+    /// Finds the adapters of all backends allowed by `WGPU_BACKEND` (all, when not set).
     ///
     /// # Errors
     /// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::Environment`] when `WGPU_BACKEND`
@@ -149,7 +149,7 @@ impl Context {
         })
     }
 
-    /// The adapters that were found, in the order of their indices.
+    /// The adapters found, in the order of their indices.
     pub fn adapters(&self) -> Vec<AdapterDescription> {
         let describe = |(index, slot): (usize, &Slot)| AdapterDescription {
             index,
@@ -176,8 +176,8 @@ impl Context {
         self.shared.extensions.heap.get::<ContextHeap>().heap()
     }
 
-    /// A buffer of `len` zeroed values that every device of this context can use. Nothing is allocated before the first
-    /// command uses it.
+    /// A buffer of `len` zeroed values for every device of this context. Nothing is allocated before the first command
+    /// uses it.
     ///
     /// # Errors
     /// [`BufferError::ZeroSized`].
@@ -268,8 +268,8 @@ impl Context {
         self.shared.backends
     }
 
-    /// Opens the device that `WGPU_ADAPTER_NAME` names (a part of the name, in any case), or else the
-    /// best one: discrete before integrated before virtual before software; among equals the first.
+    /// Opens the device named by `WGPU_ADAPTER_NAME` (a part of the name, in any case), or else the best device:
+    /// discrete before integrated before virtual before software; among equals the first.
     ///
     /// # Errors
     /// [`DeviceError::UnknownAdapter`] when the variable names none; the driver's refusal.

@@ -40,8 +40,8 @@
 //!
 //! Memory that kernels and host share is a [`SharedHeap`], or, a few words at a time, a [`LiveBuffer`]. A
 //! [`DeviceGlobal`] stays on its device between launches. Prints of kernels go to a [`PrintTarget`], and calls of
-//! kernels to [`HostServices`] given to a [`Launch`]. A [`PersistentKernel`] stays on its device, and threads call its
-//! functions.
+//! kernels to [`HostServices`] given to a [`Launch`]. A [`PersistentKernel`] stays on its device, for threads to call
+//! its functions.
 //!
 //! # Private arrays sized at run time
 //!
@@ -70,9 +70,9 @@
 //!
 //! # Pointers
 //!
-//! [`Context::heap`] is a [`SharedHeap`]: a value in it has one address, a [`Ptr`], in Rust and in WGSL on every
-//! device of the context. Kernels follow it with `usm_<Type>(p)`, and the host looks through
-//! [`SharedHeap::host`]. [`Program::check_layout`] compares what both sides declare of a structure.
+//! [`Context::heap`] is a [`SharedHeap`]: a value there has the same address, a [`Ptr`], in Rust and in WGSL on every
+//! device of the context. Kernels follow it with `usm_<Type>(p)`, and the host looks through [`SharedHeap::host`].
+//! [`Program::check_layout`] compares what both sides declare of a structure.
 //!
 //! What WGSL has for pointers (`p` and `q` are of type `usm_ptr`, which is an alias of `vec2<u32>`, the low word in `x`):
 //!
@@ -123,8 +123,8 @@
 //! # Device globals
 //!
 //! A storage variable without `@group` and `@binding` is a variable of the device: a single instance, shared by every
-//! kernel naming the variable, alive between launches. [`DeviceGlobal`] is its declaration in Rust, usually a `static`:
-//! typed and byte-wise copies, properties as types, initial values, its address. [`Device::global`] finds it by name
+//! kernel naming the variable, alive between launches. [`DeviceGlobal`] is the declaration in Rust, usually a `static`:
+//! typed and byte-wise copies, properties as types, initial values, the address. [`Device::global`] finds it by name
 //! alone.
 //!
 //! # Printing
@@ -168,8 +168,8 @@
 //! [`Aspect::LiveMemory`]; elsewhere, and on Metal, calls leave behind a launch and answers arrive in front of the next
 //! one, and a kernel that would have to wait inside is refused ([`LaunchError::NeedsLiveMemory`]). Files
 //! ([`HostServicesBuilder::files`]), texts and string literals ([`HostServicesBuilder::texts`]), `malloc`
-//! ([`HostServicesBuilder::memory`]), arguments, the clock, seeds and an exit status come with the runtime; kernels
-//! have what a program grants them.
+//! ([`HostServicesBuilder::memory`]), arguments, the clock, seeds and an exit status come with the runtime; a program
+//! grants them to kernels.
 //!
 //! # No silent wrong answers
 //!
@@ -250,7 +250,7 @@ pub use rpc::{
 };
 pub use work::{WorkError, WorkQueue};
 
-/// What the macros need and nobody else.
+/// Internals of the macros.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::kernel::host_layout::{MaybeNested, NoLayout};

@@ -11,8 +11,8 @@ use crate::memory::{DeviceBuffer, MemoryError, ReadError};
 const WORK: &str = include_str!("../shaders/work.wgsl");
 /// The variable of the queue.
 const NAME: &str = "tombolo_work";
-/// Attempts at a ticket, each of which fails only because somebody else has drawn one: more than there are invocations
-/// at a time.
+/// Attempts at a ticket, each failing only because another invocation has drawn a ticket: more than there are
+/// invocations at a time.
 const TURNS: usize = 1 << 20;
 /// Words of the header, in which the head, the tail and the count lie apart.
 const HEADER: usize = 64;
@@ -35,8 +35,8 @@ const MOST: usize = 1 << 24;
 ///
 /// - `work_take() -> WorkItem`: takes an item if one is ready (`found`), which is `item`.
 /// - `work_done()`: marks a taken item as done, behind the last `work_put` for the item.
-/// - `work_put(item) -> bool`: puts an item; `false` if there is no room. What to do then is up to the kernel: work on it
-///   at once, for example.
+/// - `work_put(item) -> bool`: puts an item; `false` if there is no room. The reaction is then up to the kernel:
+///   working on the item at once, for example.
 /// - `work_left() -> u32`: items that are not done. Not 0 while anybody works.
 ///
 /// Every item is taken exactly once. No invocation waits for another: no graphics processor promises that a work-group
@@ -195,7 +195,7 @@ impl WorkQueue {
         Ok((word(HEAD), word(LEFT)))
     }
 
-    /// Launches the kernel, which has this queue, until nothing is left; how often that was.
+    /// Launches the kernel, which has this queue, until nothing is left; returns the number of launches.
     ///
     /// # Errors
     /// [`WorkError::Stalled`], [`WorkError::Deadline`] behind the launch in which `time` was over, and what a launch fails

@@ -24,7 +24,7 @@ pub enum GlobalError {
         what: &'static str,
         /// First byte that was meant.
         start: u64,
-        /// One past the last byte that was meant.
+        /// The position behind the last byte of the range.
         end: u64,
         /// Bytes of the variable.
         bytes: u64,
@@ -53,7 +53,7 @@ pub enum GlobalError {
         /// What the declaration allows.
         access: GlobalAccess,
     },
-    /// Nobody has declared a variable of that name yet.
+    /// No declaration of a variable of that name is known yet.
     #[error(
         "there is no device global `{name}` yet; there are: {}",
         listed(available)
@@ -88,7 +88,7 @@ pub enum GlobalError {
         /// The variable's name.
         name: String,
     },
-    /// A copy on the device of a variable of image scope that no program names yet: its value is kept on the host.
+    /// A copy on the device of a variable of image scope not yet named by any program: its value is kept on the host.
     #[error(
         "{what} of the device global `{name}`, which has image scope and is named by no kernel yet, so that it is not \
          on the device: copy through the host, or make the kernel first"
@@ -115,7 +115,7 @@ pub enum GlobalError {
         /// What the buffer said.
         source: MemoryError,
     },
-    /// The values cannot be read: the launch that should have written them failed, or the device was lost.
+    /// The values cannot be read: the writing launch failed, or the device was lost.
     #[error("device global `{name}`: {source}")]
     Read {
         /// The variable's name.

@@ -1,5 +1,5 @@
-//! Where a device keeps its instances: memory for each chunk of the context's table, allocated when the first
-//! variable in it is used, and freed with the device.
+//! A device's instances: memory for each chunk of the context's table, allocated for the first variable used there, and
+//! freed with the device.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ struct State {
     heap: Option<SharedHeap>,
 }
 
-/// One instance in the memory of one device.
+/// An instance in the memory of a device.
 pub(crate) struct Placed {
     pub address: Ptr<u8>,
     pub bytes: u64,
@@ -53,7 +53,7 @@ impl Drop for State {
     fn drop(&mut self) {
         let Some(heap) = &self.heap else { return };
         for chunk in self.chunks.values() {
-            // Allocated here and freed once; the heap waits for what is in flight by itself.
+            // Allocated here and freed once; the heap waits for commands in flight.
             let _ = heap.free(Ptr::<u8>::from_address(chunk.address() & ADDRESS_MASK));
         }
     }
@@ -67,7 +67,7 @@ impl Placed {
         }
     }
 
-    /// The launches of uncertain or bad outcome that wrote it.
+    /// The launches of uncertain or bad outcome among its writers.
     pub fn depends_on(&self, range: &std::ops::Range<u64>) -> Vec<Arc<Outcome>> {
         let mut taint = lock(&self.taint);
         match taint.is_empty() {
@@ -216,7 +216,7 @@ pub(crate) fn with_host_value<R>(
     work(value)
 }
 
-/// Gives every variable of that init mode its initial value again.
+/// Resets every variable of that init mode to its initial value.
 pub(crate) fn initialise_all(
     device: &Arc<DeviceShared>,
     mode: InitMode,

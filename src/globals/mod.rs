@@ -45,7 +45,7 @@ pub mod host_access {
     pub struct NoAccess;
 }
 
-/// Of what a device global has one instance, as a type; see [`DeviceGlobal`].
+/// The unit with an instance of a device global, as a type; see [`DeviceGlobal`].
 pub mod scope {
     /// One instance for each device.
     #[derive(Debug, Clone, Copy)]
@@ -93,12 +93,12 @@ impl<A: sealed::Access> AccessKind for A {}
 pub trait ScopeKind: sealed::Scope {}
 impl<S: sealed::Scope> ScopeKind for S {}
 
-/// Those of [`host_access`] that let the host read.
+/// The types of [`host_access`] with reads by the host.
 pub trait HostReads: AccessKind {}
 impl HostReads for host_access::Read {}
 impl HostReads for host_access::ReadWrite {}
 
-/// Those of [`host_access`] that let the host write.
+/// The types of [`host_access`] with writes by the host.
 pub trait HostWrites: AccessKind {}
 impl HostWrites for host_access::Write {}
 impl HostWrites for host_access::ReadWrite {}
@@ -173,14 +173,14 @@ impl HostWrites for host_access::ReadWrite {}
 ///
 /// # Which instance
 ///
-/// Without image scope a device has one instance. Names are known to a [`Context`](crate::Context): its devices agree on
-/// the type, and each has an instance of its own. The memory is a device allocation ([`Device::malloc`]), made when the
+/// Without image scope a device has one instance. Names are known to a [`Context`](crate::Context): its devices agree
+/// on the type, and each has a separate instance. The memory is a device allocation ([`Device::malloc`]), made when the
 /// host or a launch first uses the variable, and freed when the last handle of the device is dropped.
 ///
 /// With image scope each *module* has its own instance on each device. Programs of equal name, text and prefix are the
-/// same module, whatever the values of their constants. The instance goes when the last kernel of the module does,
-/// those in the cache ([`Device::trim_caches`]) included. Until a kernel names the variable its value is kept on the
-/// host, and then becomes that of the first such module. In more than one module, the host's commands are
+/// same module, regardless of constants. The instance goes when the last kernel of the module does, those in the cache
+/// ([`Device::trim_caches`]) included. Until a kernel names the variable its value is kept on the host, and then
+/// becomes that of the first such module. In more than one module, the host's commands are
 /// [`GlobalError::SeveralModules`].
 pub struct DeviceGlobal<T: 'static, A = host_access::ReadWrite, S = scope::PerDevice> {
     name: &'static str,
@@ -247,7 +247,7 @@ impl<T, A, S> DeviceGlobal<T, A, S> {
         self
     }
 
-    /// When it gets its initial value again (`init_mode`; default: [`InitMode::Reset`]).
+    /// The time of a reset to the initial value (`init_mode`; default: [`InitMode::Reset`]).
     #[must_use]
     pub const fn init_mode(mut self, mode: InitMode) -> Self {
         self.init = mode;
@@ -284,8 +284,9 @@ impl<T: HostShareable> DeviceGlobal<T> {
 }
 
 impl<T: Pod, A: AccessKind, S: ScopeKind> DeviceGlobal<T, A, S> {
-    /// Makes the declaration known to the context of `device`, as any use by the host does. Properties that decide how
-    /// kernels are made (image scope, an initial value) must be known before the first kernel that names the variable.
+    /// Makes the declaration known to the context of `device`, as any use by the host does. Properties that decide
+    /// about the making of kernels (image scope, an initial value) must be known before the first kernel naming the
+    /// variable.
     ///
     /// # Errors
     /// [`GlobalError::Conflict`] where the name is known with another type or other properties.
@@ -331,8 +332,8 @@ impl<T, A, S> std::fmt::Debug for DeviceGlobal<T, A, S> {
 struct WaitList<'a>(Vec<&'a Event>);
 
 impl Device {
-    /// Gives every device global of this device whose init mode is [`InitMode::Reset`] its initial value again, in the
-    /// order of the queue; the others keep theirs. Addresses stay as they are.
+    /// Resets every device global of this device with init mode [`InitMode::Reset`] to its initial value, in the order
+    /// of the queue; other globals keep their values. Addresses stay as they are.
     ///
     /// # Errors
     /// [`GlobalError::Heap`] where the memory cannot be written now.
@@ -362,7 +363,7 @@ impl Device {
         NamedGlobal::find(self, name)
     }
 
-    /// Bytes of memory that this device has allocated for device globals.
+    /// Bytes of memory allocated by this device for device globals.
     pub fn global_bytes(&self) -> u64 {
         memory::chunk_bytes(&self.shared)
     }

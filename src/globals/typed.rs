@@ -17,7 +17,7 @@ use crate::memory::{DeviceBuffer, MemoryError, Ptr, ReadBack};
 ///
 /// Commands go into the device's open batch, in the order of its queue, and come back at once with an [`Event`] or a
 /// [`ReadBack`]; `wait()` on either makes them blocking. Copies to and from a [`DeviceBuffer`] stay in the batch.
-/// Ranges are checked before anything is recorded: one that reaches beyond the variable is [`GlobalError::Invalid`].
+/// Ranges are checked before anything is recorded: a range reaching beyond the variable is [`GlobalError::Invalid`].
 ///
 /// | SYCL | here |
 /// | --- | --- |
@@ -59,8 +59,8 @@ impl<'a, T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'a, T, A, S> {
     }
 
     /// Lets the following commands wait for these events too, as [`Device::after`] does: the queue's order covers
-    /// events of the same device, and the calling thread waits for events of other devices. One of another device that
-    /// has failed makes the command [`GlobalError::Dependency`].
+    /// events of the same device, and the calling thread waits for events of other devices. A failed event of another
+    /// device makes the command [`GlobalError::Dependency`].
     pub fn after(mut self, events: impl IntoIterator<Item = &'a Event>) -> Self {
         self.after.0.extend(events);
         self
@@ -72,9 +72,9 @@ impl<'a, T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'a, T, A, S> {
 }
 
 impl<T: Pod, A: AccessKind> GlobalOn<'_, T, A, scope::PerDevice> {
-    /// Where the variable lies on the device: a pointer that kernels of this device follow (`usm_<Type>(p)`), may be
-    /// stored in shared structures, and may be given to [`Launch::pointer`](crate::Launch::pointer). It stays the same as
-    /// long as the device lives. Kernels get the same with `usm_address(&variable)`.
+    /// The variable's place on the device: a pointer for kernels of this device to follow (`usm_<Type>(p)`), for shared
+    /// structures, and for [`Launch::pointer`](crate::Launch::pointer). It stays the same as long as the device lives.
+    /// Kernels get the same with `usm_address(&variable)`.
     ///
     /// # Errors
     /// [`GlobalError::Conflict`]; [`GlobalError::Heap`] where the device has no room for it.
@@ -96,7 +96,7 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
     /// Reads the whole variable; waits until everything recorded before is done.
     ///
     /// # Errors
-    /// [`GlobalError::Read`] with the failure of the launch that should have written it; [`GlobalError::Conflict`],
+    /// [`GlobalError::Read`] with the failure of the writing launch; [`GlobalError::Conflict`],
     /// [`GlobalError::SeveralModules`], [`GlobalError::Heap`].
     pub fn read(&self) -> Result<T, GlobalError> {
         let values = self.values::<T>("reading", 0, size_of::<T>() as u64)?;
@@ -266,7 +266,7 @@ impl<T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'_, T, A, S> {
         }
     }
 
-    /// A range of elements in bytes, and where it lies unless it is empty.
+    /// A range of elements in bytes, and its place unless empty.
     fn buffer_range<E: Pod>(
         &self,
         what: &'static str,

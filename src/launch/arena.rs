@@ -1,8 +1,8 @@
 //! Memory only for arguments, for a launch with more arguments than bindings: buffers of the device in the place of the
 //! heap, for kernels without other use of the heap.
 //!
-//! There is one set of them for each device. Every launch copies its arguments in at its start and its results out at
-//! its end, all in a single step and in the queue's order, so the next launch may use the same buffers, of whichever
+//! Each device has a set of such buffers. Every launch copies its arguments in at its start and its results out at its
+//! end, all in a single step and in the queue's order, so the next launch may use the same buffers, of whichever
 //! kernel.
 
 use std::sync::{Arc, Mutex};
@@ -33,8 +33,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Places arguments of these sizes in buffers of at most `step` bytes, each in the first that has room.
-    /// The error is the size of the one that fits into none.
+    /// Places arguments of these sizes in buffers of at most `step` bytes, each in the first with room. The error is
+    /// the size of an argument without a fitting buffer.
     fn of(arguments: impl Iterator<Item = u64>, step: u64) -> Result<Self, u64> {
         let mut all = Self::default();
         for bytes in arguments {

@@ -1,4 +1,4 @@
-//! Arguments: what a launch was given, checked against what the kernel declares.
+//! Arguments: the values given to a launch, checked against the kernel's declarations.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::memory::buffers::residency_guard::PartView;
 use crate::memory::places::{check_words, needed_of_target};
 use crate::memory::{BufferView, HeapError};
 
-/// One argument as the program gave it.
+/// An argument as given by the program.
 #[derive(Debug, Clone)]
 pub(crate) enum Given {
     Buffer {
@@ -19,7 +19,7 @@ pub(crate) enum Given {
         view: BufferView,
         /// The launch promises to overwrite the whole buffer.
         overwrites: bool,
-        /// What is bound in its place while the launch runs.
+        /// The memory bound in its place during the launch.
         staging: Option<Arc<BufferShared>>,
     },
     /// A part of a buffer of the context, before it was brought to the device.
@@ -63,7 +63,7 @@ impl Given {
     }
 }
 
-/// What is known of a buffer wherever it lies.
+/// Properties of a buffer in any memory.
 struct Span {
     bytes: u64,
     element_bytes: usize,
@@ -99,7 +99,7 @@ pub(crate) enum Way {
     Copied,
 }
 
-/// Checks one argument against its declaration.
+/// Checks an argument against its declaration.
 pub(crate) fn check(
     device: &Arc<DeviceShared>,
     kernel: &str,
@@ -247,7 +247,7 @@ fn check_placement(
     }
     let size = view.shared.raw.size();
     if view.shared.is_heap && view.range().end > size {
-        // It was freed, and its memory given back.
+        // The buffer was freed, and its memory given back.
         return Err(HeapError::NotAllocated {
             what: "a pointer argument",
             address: view.address,
@@ -416,7 +416,7 @@ pub(crate) fn check_aliases(
             });
         }
     }
-    // Those that the kernel writes anyway need no other form.
+    // Arguments written by the kernel anyway need no other form.
     for index in 0..interface.arguments.len().min(64) {
         if use_of(index) == 2 {
             written &= !(1 << index);

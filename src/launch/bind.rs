@@ -13,7 +13,7 @@ use crate::memory::staging;
 /// Bind groups held at most; beyond this the cache is emptied, since so many different bindings do not repeat.
 const CAPACITY: usize = 8192;
 
-/// Bind groups by what they bind: the layout's identity, then identity, offset and size of each
+/// Bind groups by their contents: the layout's identity, then identity, offset and size of each
 /// resource.
 #[derive(Default)]
 pub(crate) struct BindGroupCache {
@@ -23,7 +23,7 @@ pub(crate) struct BindGroupCache {
     counter: Counter,
 }
 
-/// What this room keeps for each device.
+/// State of this module for each device.
 #[derive(Default)]
 pub(super) struct LaunchExtension {
     groups: Mutex<BindGroupCache>,
@@ -31,7 +31,7 @@ pub(super) struct LaunchExtension {
 }
 
 impl BindGroupCache {
-    /// The group, made if it is new. One that wgpu refuses is not kept.
+    /// The group, made if it is new. A group refused by wgpu is not kept.
     pub(crate) fn get(
         &mut self,
         key: &[u64],
@@ -54,7 +54,7 @@ impl BindGroupCache {
         self.groups.insert(key.into(), made.clone());
         for &buffer in buffers {
             let keys = self.users.entry(buffer).or_default();
-            // Now and then, since groups also go with the other buffers that they bind.
+            // Now and then, since groups also go with their other buffers.
             if keys.len().is_power_of_two() {
                 keys.retain(|known| self.groups.contains_key(known));
             }
@@ -104,10 +104,9 @@ impl Device {
         }
     }
 
-    /// Empties the device's caches of kernels and bind groups, and the cache of modules that the
-    /// devices of its context share, and gives back the memory through which arguments without bindings travel, and the idle staging memory of
-    /// transfers. Kernels that the program holds go on working. For programs that
-    /// specialize without end; others need not bother.
+    /// Empties the device's caches of kernels and bind groups, and the cache of modules shared by the devices of the
+    /// context, and gives back the memory for arguments without bindings, and the idle staging memory of transfers.
+    /// Kernels that the program holds go on working. For programs that specialize without end; others need not bother.
     pub fn trim_caches(&self) {
         let shared = &self.shared;
         Arena::clear(shared);

@@ -9,7 +9,7 @@ use crate::device::completion_hook::CompletionHook;
 use crate::kernel::calls::CallSet;
 use crate::rpc::Backoff;
 
-/// The ports of a device, as its kernels are given them.
+/// The ports of a device, in the form for its kernels.
 #[derive(Debug)]
 pub(crate) struct KernelPorts {
     /// For the bind-group cache.
@@ -25,7 +25,7 @@ pub(crate) struct KernelPorts {
 pub(crate) struct Caller<'c> {
     pub device: &'c Arc<DeviceShared>,
     pub kernel: &'c str,
-    /// It waits for answers while it runs.
+    /// The kernel waits for answers during the launch.
     pub waits: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) trait Callee: Send + Sync + Debug {
     fn ports(&self, caller: &Caller<'_>) -> Result<Arc<KernelPorts>, LaunchError>;
     /// Whether calls of a launch would be served now.
     fn ready(&self, kernel: &str) -> Result<(), LaunchError>;
-    /// What follows a launch of a kernel of that device.
+    /// The follow-up of a launch of a kernel of that device.
     fn completion_hook(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn CompletionHook>>;
     /// A launch of that device has been recorded: serves its posted calls behind the launch, where serving is a launch
     /// as well.
@@ -63,7 +63,7 @@ impl Launch {
         Some(((mailbox.id, mailbox.buffer()?), mailbox.posts()))
     }
 
-    /// The memory to bind for kernels that let time go by while they wait.
+    /// The memory to bind for kernels that read memory for delays.
     pub(super) fn backoff(&self) -> Option<(u64, &wgpu::Buffer)> {
         let backoff = match (&self.kernel_ports, &self.mailbox) {
             (Some(ports), _) => ports.backoff.as_ref(),
@@ -73,7 +73,7 @@ impl Launch {
         backoff.map(|backoff| (backoff.id, &backoff.buffer))
     }
 
-    /// Whether the callee has what the kernel calls, and ports for it.
+    /// Whether the callee has the called functions, and ports for the kernel.
     pub(super) fn check_callee(
         &mut self,
         callee: &Arc<dyn Callee>,

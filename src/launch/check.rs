@@ -1,4 +1,4 @@
-//! What can be known of a launch before it is submitted.
+//! The checks of a launch before submission.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::memory::BufferView;
 use crate::memory::heap::heap_of;
 use crate::print::record::HEADER_WORDS;
 
-/// The most dispatches that one launch is cut into: more would be gigabytes of commands.
+/// The most dispatches of a launch: more would be gigabytes of commands.
 pub(super) const MOST_DISPATCHES: u64 = 1 << 20;
 
 impl Launch {
@@ -37,7 +37,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Checks what does not change by itself; once, until the launch is changed.
+    /// Checks the constant properties; once, until the launch is changed.
     pub(crate) fn validate(&mut self) -> Result<(), LaunchError> {
         if !self.checked {
             self.validate_arguments()?;

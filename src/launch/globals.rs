@@ -16,7 +16,7 @@ type Placements = Arc<[(Arc<Placed>, bool)]>;
 /// What messages call the binding of the globals.
 const WHAT: &str = "its device globals";
 
-/// The variables of a kernel, where they lie on its device.
+/// The variables of a kernel, at their places on its device.
 #[derive(Debug, Clone)]
 pub(super) struct LaunchGlobals {
     /// Each with whether the kernel may write it.
@@ -31,14 +31,14 @@ pub(super) struct LaunchGlobals {
 struct Known(OnceLock<Placements>);
 
 impl LaunchGlobals {
-    /// The variables of `kernel`; `None` for one that has none.
+    /// The variables of `kernel`; `None` for a kernel without any.
     pub(super) fn of(kernel: &Kernel) -> Result<Option<Self>, LaunchError> {
         let Some(globals) = &kernel.shared.compiled.globals else {
             return Ok(None);
         };
         let placed = placed(kernel, globals)?;
         let Some(binding) = globals.binding else {
-            // A kernel that follows pointers may have handed their addresses out.
+            // A kernel following pointers may have handed their addresses out.
             placed.iter().for_each(|(placed, _)| placed.escape());
             return Ok(Some(Self {
                 placed,

@@ -14,7 +14,7 @@ use crate::memory::buffers::{BufferError, LaunchExplanation, Root};
 
 /// The slot of the buffer that an indirect grid is read from, which is no argument.
 pub(super) const INDIRECT: usize = usize::MAX;
-/// What messages call it.
+/// The name in messages.
 pub(super) const INDIRECT_NAME: &str = "the indirect buffer";
 
 /// An argument that is a part of a buffer of the context.
@@ -74,7 +74,7 @@ impl Launch {
     /// allocated. What a submission has moved is [`Event::explanation`](crate::Event::explanation).
     ///
     /// # Errors
-    /// What [`Launch::submit`] would refuse before it asks for memory.
+    /// Errors of [`Launch::submit`] before any request for memory.
     pub fn explain(&mut self) -> Result<LaunchExplanation, LaunchError> {
         self.validate()?;
         self.check_parts()?;
@@ -87,7 +87,7 @@ impl Launch {
         told.map_err(|(at, error)| self.buffer_error(&uses[at].argument, error))
     }
 
-    /// Brings the buffers of the context to the device and binds them where they are.
+    /// Brings the buffers of the context to the device and binds them there.
     pub(super) fn acquire_buffers<'r>(
         &mut self,
         device: &Arc<DeviceShared>,

@@ -33,7 +33,7 @@ use crate::rpc::{Mailbox, Services};
 use arguments::{Given, describe};
 
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
-/// variables and checked against what the kernel declares.
+/// variables and checked against the kernel's declarations.
 ///
 /// A launch can be submitted again and again; [`Launch::set_value`] and [`Launch::set_buffer`] change
 /// it in between. Whatever has not changed is neither checked nor bound anew.
@@ -80,7 +80,7 @@ enum Grid {
     Indirect {
         buffer: BufferView,
         offset: u64,
-        /// Where the counts go before the launch, if the device cannot read them where they are.
+        /// The place for the counts before the launch, if the device cannot read the counts in place.
         staging: Option<wgpu::Buffer>,
     },
     /// From a buffer of the context, before it was brought to the device.
@@ -185,10 +185,10 @@ impl Launch {
         self.pass(argument, buffer.into(), true)
     }
 
-    /// Gives the `len` values at `ptr`, in the shared heap of the kernel's device, for a storage or
-    /// uniform variable: the kernel reaches them through a binding of its own, as fast as any buffer.
-    /// Where the adapter cannot bind at the address, or the values end inside a word of 4 bytes with something else behind
-    /// them, the launch works on a copy, and exactly their bytes come back.
+    /// Gives the `len` values at `ptr`, in the shared heap of the kernel's device, for a storage or uniform variable:
+    /// the kernel reaches the values through a separate binding, as fast as any buffer. Where the adapter cannot bind
+    /// at the address, or the values end inside a word of 4 bytes with other data behind, the launch works on a copy,
+    /// and exactly the values' bytes come back.
     ///
     /// A kernel that also follows pointers reaches a storage variable through its binding of the heap, and so sees the
     /// same memory both ways, unless the values begin or end inside a word; a uniform variable is a copy, made at the
@@ -257,8 +257,9 @@ impl Launch {
         self.grid_checked = false;
     }
 
-    /// Reads the three work-group counts from `buffer`, at byte `offset`, when the launch runs: what was written there by
-    /// whatever was recorded before, on whichever device. Counts beyond the adapter's limit run nothing, as wgpu defines it.
+    /// Reads the three work-group counts from `buffer`, at byte `offset`, at the start of the launch: the counts
+    /// written by earlier commands, on whichever device. Counts beyond the adapter's limit run nothing, as wgpu defines
+    /// it.
     pub fn indirect(mut self, buffer: impl Into<BufferArgument>, offset: u64) -> Self {
         match buffer.into().0 {
             Passing::Here(buffer) => self.set_grid(Grid::Indirect {

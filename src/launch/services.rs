@@ -22,7 +22,7 @@ impl Launch {
         self
     }
 
-    /// Whether what the kernel calls is there, and finds its ports.
+    /// Whether the called functions are there, with ports for the kernel.
     pub(super) fn check_services(&mut self) -> Result<(), LaunchError> {
         let Some(calls) = &self.kernel.shared.compiled.calls else {
             return Ok(());

@@ -5,9 +5,9 @@
 //! One decision for slices of device buffers, parts of buffers of the context, and pointers into the heap
 //! ([`Launch::is_staged`]). An argument is staged where
 //!
-//! - it begins at an offset that the adapter does not bind;
+//! - the argument begins at an offset the adapter does not bind;
 //! - it ends inside a word of 4 bytes in which something else follows: kernels write whole words;
-//! - it is a uniform in the heap of a kernel that reaches the heap, which wgpu would see bound twice;
+//! - the argument is a uniform in the heap of a kernel that reaches the heap, a double binding in wgpu's eyes;
 //! - the argument is a part of a buffer of the context, and another argument is a part of the same buffer and written:
 //!   to wgpu that is a single buffer, with a single use in a dispatch.
 //!
@@ -154,7 +154,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Records the copies of what the kernel may have written to where it belongs.
+    /// Records the copies of the kernel's possible writes to their home.
     pub(super) fn stage_out(
         &self,
         queue: &mut Recorder<'_>,

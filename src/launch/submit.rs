@@ -35,13 +35,13 @@ enum Attempt {
 impl Launch {
     /// Records the launch into the device's open batch and returns its event.
     ///
-    /// A grid of no invocations is no error and runs nothing. A launch that has to do with the shared heap waits while
-    /// another thread has it ([`Launch::host_access`]).
+    /// A grid of no invocations is no error and runs nothing. A launch using the shared heap waits while another thread
+    /// has the heap ([`Launch::host_access`]).
     ///
     /// # Errors
     /// [`LaunchError`] for everything that can be known beforehand; [`LaunchError::Heap`] with
-    /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::HostAccess) of a heap that the launch has to
-    /// do with. What goes wrong later is the event's error.
+    /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::HostAccess) of a heap used by the
+    /// launch. What goes wrong later is the event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
         if self.kernel.shared.compiled.prints.is_some() {
             // Before anything is locked: sinks may run.
@@ -416,8 +416,7 @@ impl Launch {
         grid || globals || self.given.iter().any(in_heap)
     }
 
-    /// Whether the launch has to do with the shared heap, as far as that is known before its buffers are brought to the
-    /// device.
+    /// Whether the launch uses the shared heap, as far as known before its buffers are brought to the device.
     pub(super) fn needs_heap(&self) -> bool {
         let parts = || {
             self.migratable
@@ -435,7 +434,7 @@ impl Launch {
         lost
     }
 
-    /// The work-groups to dispatch, or the buffer that holds their number.
+    /// The work-groups to dispatch, or the buffer with their number.
     #[allow(clippy::type_complexity)] // an either of two private things
     pub(super) fn dispatches(
         &self,

@@ -1,14 +1,14 @@
-//! The argument table: storage arguments without a binding of their own are reached through the bindings of
-//! the heap, and a uniform tells the kernel where each of them lies.
+//! The argument table: storage arguments without a separate binding are reached through the bindings of the heap, and a
+//! uniform tells the kernel the place of each.
 //!
 //! Arguments have no binding because the adapter has too few, because the kernel passes pointers to the arguments to
 //! functions, or because the arguments lie in the heap, which the kernel reaches anyway, and written memory may be
 //! bound only once. What takes the place of the heap depends on the launch ([`Reach`]):
 //!
 //! - The heap itself, for kernels following pointers, and where arguments lie in a heap used in place by the device.
-//!   They are named where they are. Other arguments travel: a copy goes into memory of the heap, or of the device
-//!   behind the heap ([`Scratch`]), before the launch, and back at its end where the kernel may have written, in the
-//!   queue's order.
+//!   The table names their place. Other arguments travel: a copy goes into memory of the heap, or of the device behind
+//!   the heap ([`Scratch`]), before the launch, and back at its end where the kernel may have written, in the queue's
+//!   order.
 //! - Buffers with copies of the arguments and nothing else ([`Arena`]): a kernel without pointers in its author's eyes
 //!   then has nothing to do with the heap, and runs on every device.
 
@@ -53,8 +53,8 @@ pub(super) enum Memory {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MemoryId {
     Nothing,
-    /// The last segment of the heap and of the device's own memory, and the last parts of their tables, which change
-    /// whenever one grows.
+    /// The last segment of the heap and of the device's own memory, and the last parts of their tables, all of which
+    /// change with growth.
     Heap([u64; 4]),
     /// All buffers.
     Arguments(Vec<u64>),
@@ -100,7 +100,7 @@ impl Memory {
     }
 }
 
-/// Room behind the heap for an argument, freed with the launch that holds it.
+/// Room behind the heap for an argument, freed with its launch.
 #[derive(Debug)]
 pub(super) struct Scratch {
     device: Device,
@@ -142,7 +142,7 @@ pub(super) type Scratches = HashMap<usize, Arc<Scratch>>;
 /// An argument that is copied.
 struct Copied {
     home: BufferView,
-    /// Where it goes, and where in it.
+    /// The target buffer, and the place inside.
     to: (wgpu::Buffer, u64),
     writable: bool,
 }
@@ -247,7 +247,7 @@ impl Table {
         Ok(())
     }
 
-    /// Records the copies of what the kernel may have written: exactly the bytes that were given.
+    /// Records the copies of the kernel's possible writes: exactly the given bytes.
     pub(super) fn copy_out(
         &self,
         queue: &mut Recorder<'_>,

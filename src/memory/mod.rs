@@ -30,7 +30,7 @@ pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
 pub use staging::TransferStatistics;
 
-/// What this room keeps for each device.
+/// State of this module for each device.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryExtension {
     staging: staging::Staging,

@@ -1,4 +1,5 @@
-//! Pages of the host that several devices use in place, as the memory of a server that kernels of other devices call.
+//! Pages of the host used in place by several devices, as the memory of a server for calls from kernels of other
+//! devices.
 //!
 //! ```text
 //!      0   the words of the server, as in `frame`
@@ -6,8 +7,8 @@
 //!  pages   areas   one for each device that may call, each with ports and a header of its own (`rpc::port::layout`)
 //! ```
 //!
-//! The server's device imports all of it, and each other device its own area alone. A word has a single writer, the
-//! locks of an area belong to its device, and no access needs atomics between devices.
+//! The server's device imports all areas, and each other device only its own. A word has a single writer, the locks of
+//! an area belong to its device, and no access needs atomics between devices.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Calls from kernels.
 //!
-//! A kernel of another device has ports in pages that both devices use in place ([`super::block`]), and waits for the
-//! polling kernel as it would for the host. On the server's own device kernels run in turn: there a kernel posts into
-//! ports in the device's memory, a dispatch behind the launch, in the same command buffer, serves the posts, and the
-//! next launch collects.
+//! A kernel of another device has ports in pages used in place by both devices ([`super::block`]), and waits for the
+//! polling kernel as for the host. On the server's own device kernels run in turn: there a kernel posts into ports in
+//! the device's memory, a dispatch behind the launch, in the same command buffer, serves the posts, and the next launch
+//! collects.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -52,7 +52,7 @@ pub(super) struct Callers {
     core: Arc<Core>,
     calls: CallSet,
     recipe: Recipe,
-    /// The areas that devices have, in their order.
+    /// The devices' areas, in order.
     areas: Mutex<Vec<(u64, Arc<KernelPorts>)>>,
     local: Mutex<Option<Local>>,
 }
@@ -304,7 +304,7 @@ impl Program {
     /// in the signatures are those of this program, and must have the server's layout in memory.
     ///
     /// # Errors
-    /// As [`Program::new`]; [`KernelError::HostCall`] when a function that the program calls does not fit it.
+    /// As [`Program::new`]; [`KernelError::HostCall`] when a called function does not fit the program.
     pub fn with_server(
         name: impl Into<String>,
         source: impl Into<Arc<str>>,
@@ -318,15 +318,15 @@ impl Program {
 impl Launch {
     /// Gives the server on a device that the kernel calls ([`Program::with_server`]).
     ///
-    /// - *On another device* the kernel's calls are served while it runs, if both devices use pages of the host in
-    ///   place and the server was started for it
+    /// - *On another device* the kernel's calls are served during the launch, if both devices use pages of the host in
+    ///   place and the server was started for this
     ///   ([`PersistentKernelBuilder::callers`](crate::PersistentKernelBuilder::callers)). Each device has 16 ports;
     ///   more callers wait for each other. On adapters with a loop budget a call waiting for too long has the status
     ///   `CALL_TIMED_OUT`, like a call of the host.
     /// - *On the server's own device*, where kernels run in turn, the calls posted by a kernel (`f_begin`, `f_post`)
     ///   are served behind the kernel in the same command buffer, without a way to the host and back, and the next
-    ///   launch collects the answers (`f_collect`). One launch can post as many calls as there are free ports of 512;
-    ///   what finds none is told so.
+    ///   launch collects the answers (`f_collect`). A launch can post as many calls as there are free ports of 512; a
+    ///   call without a port has a status for that.
     ///
     /// A handler that gives up, or takes too many turns, answers with `CALL_FAILED` or `CALL_TOO_MANY_TURNS`; once the server
     /// has been stopped calls have the status `CALL_STOPPED`. The launch does not keep the server running.

@@ -1,4 +1,4 @@
-//! What the callers of a server and its relay share.
+//! State shared by the callers of a server and its relay.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -43,12 +43,12 @@ pub(super) struct Core {
     pub frame: Frame,
     pub handlers: Vec<Arc<HandlerDeclaration>>,
     pub policy: LeasePolicy,
-    /// Turns that one call may take.
+    /// The most turns of a call.
     pub turns: u32,
     stage: StageWord,
     failure: Mutex<Option<Arc<ServerFailure>>>,
     interrupts: Interrupts,
-    /// The batch that the lease on its way is in.
+    /// The batch of the lease on its way.
     batch: Mutex<Option<Arc<Batch>>>,
     pub posted: AtomicU64,
     pub leases: AtomicU32,
@@ -56,7 +56,7 @@ pub(super) struct Core {
     pub ended: AtomicU32,
     /// The requests to leave that the lease on the device began with.
     granted: AtomicU32,
-    /// The first request to leave behind those, and the calls that the lease had served by then.
+    /// The first request to leave behind those, and the count of calls served by then.
     asked: AtomicU64,
     pub counters: Counters,
     pub parker: Parker,
@@ -82,7 +82,7 @@ pub(super) struct Core {
     /// What others do while the next slice is gathered.
     #[cfg(test)]
     pub meanwhile: Mutex<Option<Meanwhile>>,
-    /// Launches of other devices on their way that may call.
+    /// Launches of other devices with possible calls, on their way.
     pub remote_launches: AtomicUsize,
     /// Where calls travel in slices: the path for single calls, and the path for slices written by callers.
     pub packer: Option<Packer>,
@@ -197,8 +197,7 @@ impl Core {
         granted
     }
 
-    /// Notes the end of a lease, and the number of calls served after the request to leave. What it failed of was noted
-    /// before.
+    /// Notes the end of a lease, and the number of calls served after the request to leave. Its error was noted before.
     pub fn end_lease(&self, lease: u32, granted: u32) {
         let asked = self.asked.load(Ordering::Acquire);
         let (number, beats) = ((asked >> 32) as u32, asked as u32);
@@ -232,7 +231,7 @@ impl Core {
     pub fn loss(&self, handler: &str) -> Option<CallError> {
         match self.stage() {
             Stage::Running | Stage::Stopping => None,
-            // The relay answers what is left before it says so.
+            // The relay answers the remaining calls before announcing the end.
             Stage::Closed | Stage::Failed => self.refusal(handler),
         }
     }
@@ -270,7 +269,7 @@ impl Core {
             .map_or_else(|| "the host".to_owned(), |device| device.name().to_owned())
     }
 
-    /// Whether the next lease, and the one on the device, see all of the heap; asks the latter to end if it does not.
+    /// Whether the next lease, and the current lease, see all of the heap; asks the current lease to end if not.
     pub fn is_up_to_date(&self) -> bool {
         let Some(heap) = &self.heap else {
             return true;
@@ -282,7 +281,7 @@ impl Core {
         is_so
     }
 
-    /// Tells the server of so many calls that were posted, the last one at `port`.
+    /// Tells the server of so many posted calls, the last at `port`.
     pub fn rung(&self, port: usize, posts: usize) {
         // Whoever sees the count sees the calls.
         self.posted.fetch_add(posts as u64, Ordering::Release);
@@ -297,7 +296,7 @@ impl Core {
         self.parker.wake();
     }
 
-    /// A launch of another device is on its way that may call.
+    /// A launch of another device with possible calls is on its way.
     pub fn begin_remote_launch(&self) {
         self.remote_launches.fetch_add(1, Ordering::AcqRel);
         self.parker.bell.ring();
@@ -331,9 +330,9 @@ impl Core {
         self.fault_noted.notify_all();
     }
 
-    /// What a call failed of that a lease has served. A lease tells when it ends, and ends when a call has failed in it.
+    /// The failure of a call served by a lease. A lease reports at its end, and ends when a call has failed.
     pub fn fault(&self, lease: u32) -> Option<Arc<ExecutionError>> {
-        // Behind whatever a lease takes that does not end.
+        // Behind the calls of an endless lease.
         let most = FAULT_WAIT.saturating_add(self.policy.stuck);
         let deadline = Instant::now().checked_add(most);
         let mut faults = lock(&self.faults);
@@ -354,7 +353,7 @@ impl Core {
             }
             missed = is_past;
             if missed {
-                // One more look, since it may have been noted in between.
+                // Another look, for a note made in between.
                 continue;
             }
             let waited = self
@@ -374,7 +373,7 @@ impl Resident for Core {
         self.interrupts.ask(|number| {
             self.frame.yield_to(number);
             if number == self.granted.load(Ordering::Acquire).wrapping_add(1) {
-                // Behind the word: what is served later, the lease serves knowing of it.
+                // Behind the word: calls served later are served with knowledge of the word.
                 let asked = u64::from(number) << 32 | u64::from(self.frame.beats());
                 self.asked.store(asked, Ordering::Release);
             }

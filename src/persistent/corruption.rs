@@ -1,9 +1,9 @@
-//! What a device has written that no server writes.
+//! Corruption: writes of a device that no server makes.
 //!
-//! Nothing that lies in memory of a device is believed: a driver, or another kernel, may have written over it. A wrong
-//! answer cannot be told from a right one; but corruption that would have callers wait for ever, or leases follow each
-//! other without end, is found here, between two leases, when nothing writes. Kernels of other devices write their half
-//! of their ports themselves, and could make the server look at fault: each such kernel is told of its own misses.
+//! Memory of a device is never trusted: a driver, or another kernel, may have written there. A wrong answer cannot be
+//! told from a right one; but corruption that would have callers wait for ever, or leases follow each other without
+//! end, is found here, between two leases, when nothing writes. Kernels of other devices write their half of their
+//! ports themselves, and could make the server look at fault: each such kernel is told of its own misses.
 
 use super::frame::Frame;
 use super::settle::{self, Calls};
@@ -17,7 +17,7 @@ impl<T> Missed<T> {
 }
 
 impl<T: PartialEq + Copy> Missed<T> {
-    /// Notes what the last one has left; how many have.
+    /// Notes the finding of the last lease; returns how many leases in a row have the same.
     pub fn note(&mut self, left: Option<T>) -> u32 {
         self.0 = left.map(|left| match self.0 {
             Some((known, leases)) if known == left => (left, leases.saturating_add(1)),
@@ -31,7 +31,7 @@ impl<T: PartialEq + Copy> Missed<T> {
 pub(super) type Corruption = (usize, &'static str);
 
 impl Frame {
-    /// What a lease has left that no server leaves. `first`: a call seen and answerable by the lease, if there was one.
+    /// A lease's traces that no server leaves. `first`: a call seen and answerable by the lease, if there was one.
     pub fn corruption(&self, first: Option<(usize, u32)>) -> Option<Corruption> {
         let corruption_at = |port| Some((port, self.corruption_at(port)?));
         (0..self.layout().ports)

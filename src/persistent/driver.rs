@@ -43,7 +43,7 @@ impl SlicedRelay {
                     Stage::Failed => return self,
                     // Since before the last look.
                     _ if stage == Stage::Stopping => break,
-                    // Whoever posts a call wakes it.
+                    // The poster of a call wakes the relay.
                     _ => core.sleep(Duration::MAX),
                 }
             }
@@ -51,7 +51,7 @@ impl SlicedRelay {
         let stopped = CallStatus::Stopped.code();
         core.frame.give_up(false, stopped, 0);
         core.set_stage(Stage::Closed);
-        // Posted by callers who had looked before that.
+        // Posted by callers whose look came before.
         core.frame.give_up(false, stopped, 0);
         self
     }
@@ -60,11 +60,11 @@ impl SlicedRelay {
 /// The slices in one's hands.
 struct Turn<'c> {
     slices: MutexGuard<'c, Slices>,
-    /// Behind that: it is given back first.
+    /// Behind the end of the turn: the slices are given back first.
     _hand_over: HandOver<'c>,
 }
 
-/// Wakes a caller who found the slices in somebody else's hands. The caller may sleep for long, and be the only driver.
+/// Wakes a caller that found the slices taken. The caller may sleep for long, and be the only driver.
 struct HandOver<'c>(&'c Core);
 
 impl Drop for HandOver<'_> {
@@ -102,14 +102,14 @@ impl<'c> Turn<'c> {
         })
     }
 
-    /// If the server runs: what ends it is the relay's. With the slices in hand, since the relay ends when it finds none
-    /// after the server was asked to stop.
+    /// If the server runs: the end of the server is up to the relay. With the slices in hand, since the relay ends when
+    /// it finds none after the server was asked to stop.
     fn while_running(self, core: &Core) -> Option<Self> {
         (core.stage() == Stage::Running).then_some(self)
     }
 }
 
-/// A caller who moves slices while he waits.
+/// A waiting caller as the driver of slices.
 pub(super) struct Driver<'c>(&'c Core);
 
 impl<'c> Driver<'c> {
@@ -118,7 +118,7 @@ impl<'c> Driver<'c> {
         Self(core)
     }
 
-    /// Sends the caller's slice, if the device has room. Otherwise whoever is at it does.
+    /// Sends the caller's slice, if the device has room. Otherwise the current driver does.
     pub fn send(&self) {
         let turn = Turn::unless_taken(self.0);
         if let Some(mut turn) = turn.and_then(|turn| turn.while_running(self.0)) {
@@ -189,7 +189,7 @@ mod tests {
             assert!(!waiting.drive());
             asked.send(()).unwrap();
             has_given.recv_timeout(minute).unwrap();
-            // Far longer than the other one waits, unless it was rung since.
+            // Far longer than the other side waits, unless the bell was rung since.
             waiting.landed.sleep(known, minute * 60);
             woken.send(waiting.landed.count() - known).unwrap();
         });
@@ -197,7 +197,7 @@ mod tests {
         drop(turn);
         given.send(()).unwrap();
         assert_eq!(is_woken.recv_timeout(minute).unwrap(), 1);
-        // Without anybody who asked there is nobody to wake.
+        // Without a request there is no one to wake.
         let known = core.landed.count();
         drop(Turn::or_ask(&core));
         assert_eq!(core.landed.count(), known);

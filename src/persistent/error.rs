@@ -8,7 +8,7 @@ use crate::kernel::KernelError;
 use crate::launch::LaunchError;
 use crate::memory::MemoryError;
 
-/// Why a persistent kernel could not be started, or one of its functions could not be had.
+/// Why a persistent kernel could not be started, or a function of the kernel not be had.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -38,7 +38,7 @@ pub enum ServerError {
         /// What there is.
         available: Vec<String>,
     },
-    /// The handlers follow pointers, and a running kernel of the device does not see what the host writes into the heap:
+    /// The handlers follow pointers, and a running kernel of the device does not see the host's writes into the heap:
     /// the device has memory of its own, or works on a copy.
     #[error(
         "a running kernel of {device} does not see what the host writes into the shared heap: hand values over as \
@@ -48,7 +48,7 @@ pub enum ServerError {
         /// The device.
         device: String,
     },
-    /// Kernels of other devices cannot call: there is no memory that both see while they run.
+    /// Kernels of other devices cannot call: no memory is visible to both during launches.
     #[error(
         "kernels of other devices cannot call a server on {device}: {why}; start it without callers"
     )]
@@ -65,12 +65,12 @@ pub enum ServerError {
     TooLong {
         /// The handler.
         handler: String,
-        /// Bytes of its arguments or of its result.
+        /// Bytes of the arguments or of the result.
         bytes: usize,
         /// The limit.
         limit: usize,
     },
-    /// The server was given no handler: nobody could ever call it.
+    /// The server was given no handler, and could never be called.
     #[error("the server has no handlers: name at least one function of the program")]
     NoHandlers,
     /// More devices than can be are to call.
@@ -159,7 +159,7 @@ pub enum ServerFailure {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// A lease failed as a launch: what it answered may be wrong.
+    /// A lease failed as a launch: its answers may be wrong.
     #[error("lease {lease} of the server failed: {error}")]
     LeaseFailed {
         /// The lease, counted from 1.
@@ -168,8 +168,8 @@ pub enum ServerFailure {
         #[source]
         error: Arc<ExecutionError>,
     },
-    /// A lease ended and had written what no server writes: the device, its driver, or another kernel has written over the
-    /// ports. No answer of it is to be trusted.
+    /// A lease left traces that no server leaves: the device, its driver, or another kernel has written over the ports.
+    /// No answer of it is to be trusted.
     #[error(
         "lease {lease} of the server on {device} has written what no server writes, at port {port}: {what}; the memory of \
          its ports was written over"

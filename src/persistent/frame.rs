@@ -1,4 +1,4 @@
-//! The memory of a server: its ports, and around them the words by which leases begin and end.
+//! The memory of a server: the ports, and around them the words for the begin and end of leases.
 //!
 //! ```text
 //!      0        the ports (`rpc::port::layout`), of which threads of the host are the clients
@@ -28,7 +28,7 @@ use crate::rpc::port::words::{ClientWords, HostWords, Words, host_words};
 /// Where the words are.
 enum Memory {
     Live(LiveBuffer),
-    /// What the host writes, and what the kernel writes.
+    /// The buffers of the host's writes, and of the kernel's.
     Split(LiveBuffer, LiveBuffer),
     /// The host's own: of a loopback, whose server is a thread, or for calls that travel in slices.
     Host(Arc<HostWords>),
@@ -190,7 +190,7 @@ impl Frame {
     /// Has the lease end that was granted another number.
     pub fn yield_to(&self, number: u32) {
         self.store(self.places().yielded, number);
-        // The last hint that there is: the kernel looks at all ports before it leaves.
+        // The last hint available: the kernel looks at all ports before leaving.
         self.ring(0xffff, 1);
     }
 
@@ -213,7 +213,7 @@ impl Frame {
         (0..self.lanes).all(|lane| self.up().load(done + lane) == lease)
     }
 
-    /// The calls that the lanes have served, as a number that changes with each.
+    /// The calls served by the lanes, as a number that changes with each call.
     pub fn beats(&self) -> u32 {
         let beat = self.places().beat;
         (0..self.lanes).fold(0, |sum, lane| sum.wrapping_add(self.up().load(beat + lane)))
@@ -267,8 +267,8 @@ impl Frame {
         self.layout.ports + self.block().map_or(0, Calls::ports)
     }
 
-    /// Answers in the kernel's place: every call without an answer, or those alone that the kernel had taken. Only
-    /// while no lease runs.
+    /// Answers in the kernel's place: every unanswered call, or only those taken by the kernel. Only while no lease
+    /// runs.
     pub fn give_up(&self, taken_only: bool, status: u32, word: u32) {
         settle::give_up(self, taken_only, [status, word]);
         if let Some(block) = self.block() {
@@ -372,7 +372,8 @@ impl Words for Frame {
             Memory::Host(words) => words.store(index, value),
             Memory::Block(block) => block.words().store(index, value),
             Memory::Split(down, _) => {
-                // Windows over the bus combine writes, and keep no order without a fence; the second one sends this.
+                // Windows over the bus combine writes, and keep no order without a fence; the second fence sends the
+                // word.
                 fence(Ordering::SeqCst);
                 down.words().store(index, value);
                 fence(Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! A server of the host behind the same ports: what is written for a server on a device can be tried, and measured,
-//! without one.
+//! A server of the host behind the same ports: programs for a server on a device can be tried, and measured, without a
+//! device.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -2,25 +2,26 @@
 //!
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
-//!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end; [`settle`]:
-//!   what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases ended; [`corruption`]:
-//!   what a device has written that no server writes.
+//!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end;
+//!   [`settle`]: what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases
+//!   ended; [`corruption`]: writes of a device that no server makes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
-//! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
+//! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: a single call at
+//!   a single port.
 //! - `model` explores how leases hand over, step by step; `tests_loom` what threads of the host do beside each other.
-//! - [`pending`]: calls that are on their way, as futures and in sequences; [`waker_thread`]: the thread that wakes futures; [`waker_set`]: those
-//!   that wait.
+//! - [`pending`]: calls on their way, as futures and in sequences; [`waker_thread`]: the thread that wakes futures;
+//!   [`waker_set`]: the waiting futures.
 //! - [`callers`]: calls from kernels, of the same device and of others; [`block`]: pages that several devices use in place.
 //! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
 //!
 //! # Forward progress
 //!
-//! A server is one work-group, which waits for threads of the host alone and ends by itself. No assumption is made
+//! A server is a single work-group, which waits for threads of the host alone and always ends. No assumption is made
 //! about work-groups that have not begun, nor about two side by side; a started work-group goes on running. A kernel
-//! that waits for a server on another device waits for another queue, which is the one exception. The probe sees
-//! whether a running kernel and the host see each other's writes, both ways; where they do calls are live, elsewhere
-//! they travel in slices. ARCHITECTURE.md (*Forward progress*) has the list, and what holds on a GPU.
+//! waiting for a server on another device waits for another queue, the only exception. The probe tests whether a
+//! running kernel and the host see each other's writes, both ways; with visibility calls are live, without calls travel
+//! in slices. ARCHITECTURE.md (*Forward progress*) has the list, and what holds on a GPU.
 //!
 //! The polling kernel around the handlers is written by `kernel::server`, the protocol and the layout of ports are
 //! those of calls in the other direction (`rpc::port`), with the roles exchanged. This module uses the launch module;
@@ -89,8 +90,8 @@ pub use policy::LeasePolicy;
 pub use signature::{CallArguments, CallResult};
 pub use statistics::ServerStatistics;
 
-/// A kernel that stays on a device as a server: threads of the host call its functions at the speed of memory rather than
-/// of launches.
+/// A kernel that stays on a device as a server: threads of the host call the server's functions at the speed of memory
+/// rather than of launches.
 ///
 /// ```no_run
 /// use tombolo::{Context, PersistentKernel, Program};
@@ -110,12 +111,12 @@ pub use statistics::ServerStatistics;
 ///
 /// Handlers are ordinary functions of the program. Handlers take and return host-shareable types without atomics,
 /// `usm_ptr` among them, and may use everything kernels may: device globals, private arrays, `print`, `assert`, and
-/// functions of the host. They follow pointers where a running kernel sees what the host writes into the heap;
+/// functions of the host. Handlers follow pointers where a running kernel sees the host's writes into the heap;
 /// elsewhere such a server is refused ([`ServerError::Pointers`]).
 ///
 /// The server makes room for other work: commands submitted to the device during its life run within the time of the
-/// calls currently served, and the server goes on behind them ([`LeasePolicy`]). A server that nobody calls leaves the
-/// device, and costs nothing until the next call.
+/// calls currently served, and the server goes on behind them ([`LeasePolicy`]). An idle server leaves the device, and
+/// costs nothing until the next call.
 ///
 /// # Streams
 ///
@@ -182,7 +183,7 @@ pub use statistics::ServerStatistics;
 /// posted to must not wait for a call of the same server: that call is in a later slice, and the server is found to be
 /// stuck. [`PersistentKernel::tier`] tells.
 ///
-/// Dropping it stops it.
+/// Dropping the handle stops the server.
 pub struct PersistentKernel {
     device: Device,
     core: Arc<Core>,
@@ -238,14 +239,14 @@ impl PersistentKernel {
         }
     }
 
-    /// Why the server has stopped by itself, if it has.
+    /// Why the server has stopped without a request, if so.
     pub fn failure(&self) -> Option<Arc<ServerFailure>> {
         self.core.failure()
     }
 
-    /// Stops the server. What was posted before is served; calls made later fail with [`CallError::Stopped`]. Returns when
-    /// the last lease has ended, or was found to be stuck; a device with a stuck lease cannot be dropped before that has ended,
-    /// since wgpu waits for it. Stopping twice does nothing.
+    /// Stops the server. What was posted before is served; calls made later fail with [`CallError::Stopped`]. Returns
+    /// when the last lease has ended, or was found to be stuck; a device with a stuck lease cannot be dropped before
+    /// the lease's end, since wgpu waits for that. Stopping twice does nothing.
     pub fn stop(&self) {
         let mut state = lock(&self.relay);
         self.core.begin_stop();
@@ -294,7 +295,7 @@ impl PersistentKernel {
             lock(slices).reset(core);
         }
         core.set_stage(Stage::Running);
-        // Without a thread it is closed again, or callers would wait for it.
+        // Without a thread the server is closed again, or callers would wait for an answer.
         *state = State::Running(spawn(*relay).inspect_err(|_| core.set_stage(Stage::Closed))?);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The kernels that serve slices of calls of one function, which batches travel in. Each is compiled when the first batch of
-//! its function comes, on the thread that calls.
+//! The kernels that serve slices of calls of a single function, as used by batches. Each is compiled for the first
+//! batch of its function, on the calling thread.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -26,7 +26,7 @@ impl Parker {
     pub fn sleep(&self, look: impl FnOnce() -> Option<Duration>) -> bool {
         let known = self.bell.count();
         self.asleep.store(true, Ordering::Relaxed);
-        // Either the caller sees that, or this look sees the call.
+        // Either the caller sees the flag, or this look sees the call.
         fence(Ordering::SeqCst);
         let time = look();
         if let Some(time) = time {

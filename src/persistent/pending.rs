@@ -1,4 +1,4 @@
-//! Calls that are on their way.
+//! Calls on their way.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ use crate::rpc::port::client::Posted;
 /// Looks of a poll before the poll wakes its own task: a call takes about as long.
 const LOOKS: u32 = 128;
 
-/// A call that is on its way; from [`DeviceFunction::begin`]. Wait for it, or `.await` it.
+/// A call on its way; from [`DeviceFunction::begin`]. Wait, or `.await`.
 ///
 /// Dropping the future cancels the call: the answer is not asked for any more, and the port is given back when the
 /// server has answered. A call that the server has not taken yet is served all the same.
@@ -214,16 +214,16 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     /// Calls the function with each of `arguments`, as many at a time as there are ports, and gives the results in the
-    /// same order. The server is told of all calls posted together at once. Where calls travel in slices, half as many
-    /// go together as there are ports, through a kernel of their own that the first batch of a function compiles.
+    /// same order. The server is told of all calls posted together at once. Where calls travel in slices, up to half as
+    /// many calls as there are ports go together, through a separate kernel compiled for the first batch of a function.
     pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>> {
         let mut results = Vec::with_capacity(arguments.len());
         self.call_each(arguments, &mut results);
         results
     }
 
-    /// As [`DeviceFunction::call_many`], for callers who need all results or none: that takes a tenth of the memory where
-    /// results are small. All calls are made, whatever becomes of some.
+    /// As [`DeviceFunction::call_many`], for callers in need of all results or none: takes a tenth of the memory for
+    /// small results. All calls are made, whatever becomes of some.
     ///
     /// # Errors
     /// [`CallError`], the first in the order of the calls.
@@ -290,8 +290,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
 
     /// Calls the function with what `arguments` gives, a `window` of calls ahead of the results, which come in order: a
     /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are pulled as
-    /// there are ports for them. Dropping the sequence cancels the calls on their way. Sequences that one thread takes
-    /// turns with should fit into the ports together.
+    /// there are ports for them. Dropping the sequence cancels the calls on their way. Sequences used in turns by a
+    /// thread should fit into the ports together.
     pub fn sequence<I: IntoIterator<Item = A>>(
         &self,
         arguments: I,
@@ -325,7 +325,7 @@ impl<R> Extend<Result<R, CallError>> for All<R> {
     }
 }
 
-/// Results in the order of their calls, some of which are on their way; from [`DeviceFunction::sequence`].
+/// Results in the order of their calls, some still on their way; from [`DeviceFunction::sequence`].
 pub struct CallSequence<A, R, I> {
     function: DeviceFunction<A, R>,
     arguments: I,

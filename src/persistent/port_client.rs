@@ -20,7 +20,7 @@ const ROUND: u32 = 64;
 /// The first and the longest sleep between two looks.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
-/// The longest sleep of a caller whose slice is on its way, which is woken when it has been answered.
+/// The longest sleep of a caller with a slice on its way, woken by the answer.
 const LANDING: Duration = Duration::from_millis(20);
 
 thread_local! {
@@ -95,8 +95,8 @@ impl Drop for Spinner<'_> {
 /// The time for words to arrive after the lease that wrote them: over a bus words come in any order.
 pub(super) const ARRIVAL: Duration = Duration::from_millis(100);
 
-/// How many leases had ended when an answer was first seen whose words do not fit together, and since when the lease is over
-/// that has written them.
+/// How many leases had ended when an answer with inconsistent words was first seen, and since when the lease that wrote
+/// the answer is over.
 #[derive(Debug, Default)]
 pub(super) struct PendingVerification {
     ended: Option<u32>,
@@ -137,19 +137,19 @@ impl<'c> PortClient<'c> {
 
     /// Posts a call, if a port is free, of which the server has yet to be told.
     pub fn try_post_silently(&self, arguments: &[u32]) -> Option<Posted> {
-        // Pointers into memory that the lease on the device does not see are for the next one.
+        // Pointers into memory not seen by the current lease are for the next lease.
         if !self.core.is_up_to_date() {
             return None;
         }
         let posted = self.client().try_post(self.handler.opcode(), arguments);
         if let Some(posted) = &posted {
-            // Many calls at a time take one port after the other, and do not look at those before.
+            // Many calls at a time take port after port, without looking at earlier ones.
             START.set(posted.port);
         }
         posted
     }
 
-    /// Leaves a call alone: its port is free when it has been answered.
+    /// Leaves a call alone: the port is free after the answer.
     pub fn leave(&self, posted: Posted) {
         self.client().leave(posted);
     }
@@ -208,7 +208,7 @@ impl<'c> PortClient<'c> {
             .is_some_and(|over| over.elapsed() >= ARRIVAL)
     }
 
-    /// What becomes of a call whose answer cannot be taken; its port is given back.
+    /// The outcome of a call whose answer cannot be taken; the port is given back.
     pub fn garbled(&self, posted: Posted) -> CallError {
         self.leave(posted);
         CallError::Garbled {
@@ -328,7 +328,7 @@ impl<'c> PortClient<'c> {
         self.core.is_sliced().then(|| self.core.landed.count())
     }
 
-    /// Sleeps for a while, or until another slice has been answered than those that were known.
+    /// Sleeps for a while, or until a further slice has been answered.
     fn rest(&self, naps: &mut Naps, landed: Option<u64>, left: Option<Duration>) {
         match landed {
             Some(known) => {

@@ -27,7 +27,7 @@ const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 /// How often the relay looks after a lease.
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
 
-/// What the relay thread has to itself.
+/// State of the relay thread alone.
 pub(super) struct Relay {
     pub core: Arc<Core>,
     pub launch: Launch,
@@ -100,8 +100,8 @@ impl Relay {
                     core.held.store(true, Ordering::Release);
                     std::thread::sleep(HELD);
                 }
-                // All that was posted before it has been served. A lease out of turns, or with a failed call, has
-                // served the first of them.
+                // All earlier posts have been served. A lease out of turns, or with a failed call, has served the first
+                // of them.
                 Attempt::Over(cause)
                     if last > 0 && cause != Cause::Fault && !self.has_loop_budget =>
                 {
@@ -113,13 +113,13 @@ impl Relay {
         let stopped = CallStatus::Stopped.code();
         core.frame.give_up(false, stopped, 0);
         core.set_stage(Stage::Closed);
-        // Posted by callers who had looked before that.
+        // Posted by callers whose look came before.
         core.frame.give_up(false, stopped, 0);
         self
     }
 
-    /// Whether another lease follows that nobody has called for. Others are not to make way again and again for a server
-    /// without calls, unless it was said never to leave.
+    /// Whether another lease follows without a call. Others are not to make way again and again for a server without
+    /// calls, unless it was said never to leave.
     fn renews(&self, cause: Cause) -> bool {
         let idle = self.core.policy.idle;
         match cause {
@@ -209,12 +209,12 @@ impl Relay {
         if block.taken(call.0) == call.1 {
             settle::give_up_at(block, call, [FAILED, 0]);
         } else if missed >= most {
-            // It looks at none of them.
+            // The lease looks at none of them.
             settle::give_up(block, false, [FAILED, 0]);
         }
     }
 
-    /// What the lease that is over has corrupted. Over a bus words may arrive behind it.
+    /// Corruption left by the finished lease. Over a bus words may arrive behind it.
     fn corruption(core: &Core, first: Option<(usize, u32)>) -> Option<Corruption> {
         let begun = Instant::now();
         loop {

@@ -37,13 +37,13 @@ pub(super) fn is_left(calls: &impl Calls, (port, request): (usize, u32)) -> bool
     calls.request(port) == request && calls.reply(port) != request
 }
 
-/// Answers every call without an answer, or those alone that the kernel had taken. Only while no lease runs.
+/// Answers every unanswered call, or only those taken by the kernel. Only while no lease runs.
 pub(super) fn give_up(calls: &impl Calls, taken_only: bool, head: [u32; 2]) {
     for port in 0..calls.ports() {
         let request = calls.request(port);
         let is_taken = calls.taken(port) == request;
         if !taken_only {
-            // Nothing that is noted of a later one is true.
+            // Notes about later calls are void.
             calls.take(port, request);
         }
         if !taken_only || is_taken {
@@ -52,7 +52,7 @@ pub(super) fn give_up(calls: &impl Calls, taken_only: bool, head: [u32; 2]) {
     }
 }
 
-/// The same for one call, if it still has no answer.
+/// The same for a single call, if still without an answer.
 pub(super) fn give_up_at(calls: &impl Calls, (port, request): (usize, u32), head: [u32; 2]) {
     if is_left(calls, (port, request)) {
         calls.take(port, request);

@@ -44,7 +44,7 @@ fn what_comes_while_a_slice_is_gathered_is_taken_with_it_and_looked_for_once() {
     };
     assert!(taken().is_empty());
     assert_eq!(core.post_at(3, true), 3);
-    // In front of the first one, and behind it.
+    // In front of the first slice, and behind.
     *lock(&core.meanwhile) = Some(Box::new(|core: &Core| {
         assert_eq!(core.post_at(1, true), 1);
         assert_eq!(core.post_at(4, true), 4);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// Whom to wake, by what each one waits for.
+/// The wakers, by the condition waited for.
 #[derive(Debug)]
 pub(super) struct WakerSet<K> {
     state: Mutex<State<K>>,
@@ -41,7 +41,7 @@ impl<K> WakerSet<K> {
         self.changed.notify_all();
     }
 
-    /// Notes whom to wake, in place of the one that is `same`; whether the caller has to start the thread.
+    /// Notes a waker, in place of the `same` one; returns whether the caller has to start the thread.
     #[must_use]
     pub fn register(&self, key: K, waker: &Waker, same: impl Fn(&K, &Waker) -> bool) -> bool {
         let mut state = self.state();
@@ -63,7 +63,7 @@ impl<K> WakerSet<K> {
         std::mem::take(&mut state.waiting)
     }
 
-    /// Waits until somebody waits; `false` if nobody has come for so long, and the thread is to end: the next one to come
+    /// Waits until somebody waits; `false` after so long without futures, when the thread is to end: the next future
     /// starts another.
     pub fn wait(&self, timeout: Duration) -> bool {
         let mut state = self.state();

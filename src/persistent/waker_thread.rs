@@ -41,7 +41,7 @@ pub(super) fn wake_after(core: &Arc<Core>, posted: Option<Posted>, waker: &Waker
 
 fn run(core: &Weak<Core>, wakers: &PendingWakers) {
     let (mut looks, mut naps) = (0, 0u32);
-    // Since those that wait for a port were woken.
+    // Since the futures waiting for a port were woken.
     let mut ports = 0;
     loop {
         if !wakers.wait(IDLE_TIMEOUT) {
@@ -79,7 +79,7 @@ impl Core {
                 || match posted {
                     // Of a future that was dropped the port may have been taken again.
                     Some(posted) => client.is_over(*posted),
-                    // Not at once, or whoever wants a port keeps this thread.
+                    // Not at once, or a future in need of a port keeps this thread.
                     None => long,
                 }
         });

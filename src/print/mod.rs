@@ -4,7 +4,7 @@
 //!
 //! # The record buffer
 //!
-//! Each launch of a kernel that prints owns one buffer of 32-bit words:
+//! Each launch of a printing kernel owns a buffer of 32-bit words:
 //!
 //! | words | meaning |
 //! | --- | --- |
@@ -16,9 +16,9 @@
 //! | 72 and on | records |
 //!
 //! A record is the code of the site, the number of the invocation, the words of the values, and a check of all of
-//! these. The check is what lets the host read while the kernel still runs: no fence of WGSL orders two stores of a
-//! diverged invocation, so a record counts as arrived when its words fit together. The host zeroes the buffer before it
-//! is used again, so nothing old can pass for new.
+//! these. The check lets the host read while the kernel still runs: no fence of WGSL orders two stores of a diverged
+//! invocation, so a record counts as arrived when its words fit together. The host zeroes the buffer before it is used
+//! again, so nothing old can pass for new.
 //!
 //! The layout on the kernel's side is `shaders/print.wgsl`.
 

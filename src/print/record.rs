@@ -1,6 +1,5 @@
-//! Records: the words that a kernel leaves behind, checked before anything is made of them. A kernel may have
-//! written anything, so sizes come from the program and never from the buffer, and what does not fit together
-//! ends the reading.
+//! Records: the words left behind by a kernel, checked before any use. A kernel may have written anything, so sizes
+//! come from the program and never from the buffer, and what does not fit together ends the reading.
 
 use std::fmt;
 
@@ -17,9 +16,9 @@ pub(crate) const DROPPED: [usize; 2] = [1, 2];
 pub(crate) const FAILED_SITE: usize = 4;
 /// Word of the header: its invocation.
 pub(crate) const FAILED_INVOCATION: usize = 5;
-/// First word of the header that holds values of its message.
+/// First word of the header with values of its message.
 pub(crate) const FAILED_VALUES: usize = 8;
-/// Words that the values of one record may have.
+/// The most words for the values of a record.
 pub(crate) const MAX_VALUES: usize = 64;
 /// Words of a record beside its values: code, invocation, check.
 pub(crate) const EXTRA_WORDS: usize = 3;
@@ -54,7 +53,7 @@ impl Site {
         self.arguments.iter().map(|ty| ty.words()).sum()
     }
 
-    /// The text that the words of its values make.
+    /// The text of its values.
     pub fn text(&self, words: &[u32]) -> String {
         let mut out = String::new();
         for piece in &self.template.pieces {
@@ -82,7 +81,7 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// The site with that code: its number, counted from 1.
+    /// The site with that code: a number, counted from 1.
     pub fn site(&self, code: u32) -> Option<&Site> {
         let index = (code as usize).checked_sub(1)?;
         self.sites.get(index)?.as_ref()
@@ -95,7 +94,7 @@ pub(crate) fn mix(hash: u32, word: u32) -> u32 {
     mixed ^ (mixed >> 15)
 }
 
-/// The check of a record: over its words, and where it lies.
+/// The check of a record: over its words, and its place.
 pub(crate) fn check(at: u32, words: impl IntoIterator<Item = u32>) -> u32 {
     words.into_iter().fold(CHECK_SEED ^ at, mix)
 }
@@ -107,7 +106,7 @@ pub(crate) enum Step {
     Next(usize),
     /// Nothing (more) is there.
     End,
-    /// Something is there that is no whole record: it is still being written, or was overwritten.
+    /// Not a whole record: still being written, or overwritten.
     Torn,
 }
 
@@ -198,7 +197,7 @@ impl PrintRecord<'_> {
         self.words
     }
 
-    /// The text, without a line break at its end unless the format has one.
+    /// The text, without a line break at its end unless in the format.
     pub fn text(&self) -> String {
         self.site.text(self.words)
     }

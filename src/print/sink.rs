@@ -16,7 +16,7 @@ pub trait PrintSink: Send {
     /// Takes a line.
     fn record(&mut self, record: &PrintRecord<'_>);
 
-    /// Is told what a launch printed that did not arrive. By default that is a warning in the log.
+    /// Receives the loss of a launch's prints. By default that is a warning in the log.
     fn lost(&mut self, loss: &PrintLoss) {
         log::warn!("{loss}");
     }
@@ -28,7 +28,7 @@ impl<F: FnMut(&PrintRecord<'_>) + Send> PrintSink for F {
     }
 }
 
-/// What a launch printed that did not arrive.
+/// The loss of a launch's prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PrintLoss {
@@ -109,7 +109,7 @@ impl PrintTarget {
         }
     }
 
-    /// The target for some lines that follow each other: a sink is locked once for all of them.
+    /// The target for some consecutive lines: a sink is locked once for all.
     pub(crate) fn open(&self) -> OpenTarget<'_> {
         match &self.kind {
             TargetKind::Own(sink) => OpenTarget::Own(hold(sink)),
@@ -186,8 +186,8 @@ pub struct PrintOptions {
     /// Where lines go (default: the standard output).
     pub target: PrintTarget,
     /// Bytes for the lines of one launch (default: 1 MiB). A line takes 12 bytes and 4 for each 32-bit word of its
-    /// arguments. Up to this no line is lost; what does not fit is counted, and reported as
-    /// [`PrintSink::lost`] and by [`Event::dropped_prints`](crate::Event::dropped_prints).
+    /// arguments. Up to this size no line is lost; further lines are counted, and reported as [`PrintSink::lost`] and
+    /// by [`Event::dropped_prints`](crate::Event::dropped_prints).
     pub capacity: u64,
     /// Put file, line, column and invocation in front of each line (default: no). The program's own sinks find
     /// them in the [`PrintRecord`].

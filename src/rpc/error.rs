@@ -29,7 +29,7 @@ pub enum ServiceError {
     TooLong {
         /// The function.
         name: String,
-        /// Bytes of its arguments or of its result.
+        /// Bytes of the arguments or of the result.
         bytes: usize,
         /// The limit.
         limit: usize,

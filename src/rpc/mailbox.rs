@@ -73,7 +73,8 @@ impl Words for Memory {
     fn store(&self, index: usize, value: u32) {
         match self {
             Self::Split(split) => {
-                // Windows over the bus combine writes, and keep no order without a fence; the second one sends this.
+                // Windows over the bus combine writes, and keep no order without a fence; the second fence sends the
+                // word.
                 fence(Ordering::SeqCst);
                 split.answers.words().store(index, value);
                 fence(Ordering::SeqCst);

@@ -1,7 +1,6 @@
 //! Ports of devices whose running kernels see no writes of the host: a device owns the ports during a launch. Requests
-//! leave with a copy behind the launch, are served when it has ended, and answers arrive with a copy in front of the
-//! next launch that is submitted. Everything else is as in live memory: the same words, the same protocol, the same
-//! WGSL.
+//! leave with a copy behind the launch, are served after its end, and answers arrive with a copy in front of the next
+//! submitted launch. Everything else is as in live memory: the same words, the same protocol, the same WGSL.
 //!
 //! The clients' writes and the servers' writes are two ranges of the layout, and each travels a single way only, so
 //! launches overtaking the answers do no harm: the protocol is made for late mailboxes.
@@ -41,7 +40,7 @@ fn bytes(words: &std::ops::Range<usize>) -> std::ops::Range<u64> {
 }
 
 impl Sliced {
-    /// Ports that nobody has used yet; an error in wgpu's own words.
+    /// Unused ports; an error in wgpu's own words.
     pub(super) fn new(device: &DeviceShared, layout: PortLayout) -> Result<Self, String> {
         use wgpu::BufferUsages as Usage;
         let usage = Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST;
@@ -76,7 +75,7 @@ impl Sliced {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// The words that the host has for the device: of the header, then those of the servers.
+    /// The host's words for the device: of the header, then those of the servers.
     fn answers(&self) -> Vec<u32> {
         let servers = self.layout.servers();
         // In this order: an answer is complete when its mailbox says so, and mailboxes come first.
@@ -110,7 +109,7 @@ impl Sliced {
     }
 }
 
-/// The ports of one launch on their way.
+/// The ports of a launch on their way.
 pub(crate) struct Slice {
     services: Arc<Shared>,
     mailbox: Arc<Mailbox>,
@@ -120,7 +119,7 @@ pub(crate) struct Slice {
     down: wgpu::Buffer,
     mirror: Mutex<Option<Mirror>>,
     is_submitted: AtomicBool,
-    /// What the launch has posted, once it has ended.
+    /// The posts of the launch, after its end.
     posted: Mutex<Vec<(usize, u32)>>,
 }
 
@@ -246,7 +245,7 @@ impl CompletionHook for Slice {
         let Some(sliced) = self.mailbox.as_sliced() else {
             return true;
         };
-        // A function of the host that waits for a launch must not wait for itself.
+        // A function of the host waiting for a launch must not wait for its own thread.
         if is_server_thread() {
             return true;
         }
@@ -294,7 +293,7 @@ impl Drop for Slice {
     }
 }
 
-/// A new buffer that holds what `write` puts there; an error in wgpu's own words.
+/// A new buffer with the contents from `write`; an error in wgpu's own words.
 fn mapped(
     device: &DeviceShared,
     label: &str,

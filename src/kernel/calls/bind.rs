@@ -101,7 +101,7 @@ pub(crate) struct CallUse {
     pub calls: bool,
     /// It reports calls that failed.
     pub reports: bool,
-    /// It waits for answers while it runs.
+    /// The kernel waits for answers during the launch.
     pub waits: bool,
     /// It visits memory to let time go by.
     pub backs_off: bool,

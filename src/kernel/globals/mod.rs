@@ -24,7 +24,7 @@ pub(crate) use table::{GlobalTable, HostView, Instance};
 use super::host_layout::RustLayout;
 use super::layout::TypeLayout;
 
-/// Of what there is one instance.
+/// The unit with an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GlobalScope {
     /// One instance for each device, shared by all its kernels.

@@ -11,7 +11,7 @@ pub(super) struct Lease {
     pub granted: u32,
     pub seen: u32,
     leaving: bool,
-    /// It has reached its ration of turns.
+    /// The lease has reached its loop budget.
     out_of_budget: bool,
     /// It has yet to read the bell for the first time.
     pub unread: bool,

@@ -7,7 +7,7 @@
 //!   counterpart.
 //! - [`walks`]: the same with more of everybody, in random order, through the frame itself.
 //!
-//! What is left out in turn, or done in another order, must be noticed: each has its mutants.
+//! Every step left out, or done in another order, must be noticed: each has its mutants.
 
 mod kernel;
 mod leases;

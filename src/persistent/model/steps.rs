@@ -37,7 +37,7 @@ pub(super) struct Kind {
     pub pace: Pace,
 }
 
-/// The words of a server as its host's code finds them.
+/// The words of a server as seen by its host's code.
 struct Steps<'m> {
     kind: Kind,
     shared: RefCell<&'m mut Shared>,
@@ -50,7 +50,7 @@ struct Steps<'m> {
     beyond: Cell<bool>,
 }
 
-/// Runs `code`, which has read what `known` tells, by one more step. The result of the finished code; values read go
+/// Runs `code`, whose earlier reads are in `known`, by another step. The result of the finished code; values read go
 /// into `known`.
 pub(super) fn step<T>(
     kind: Kind,
@@ -148,7 +148,7 @@ impl Words for StepWords<'_> {
         self.access(notice, 0, |shared| {
             match place {
                 Place::Lock(port) => shared.memory.ports[port].client_lock = value != 0,
-                // Arguments are seen by nobody before their mailbox.
+                // Arguments stay unread before their mailbox.
                 Place::Word(side, port, PAYLOAD) => shared.memory.write(side, port, PAYLOAD, value),
                 // `Frame::store`.
                 Place::Word(side, port, word) => shared.write_fenced(side, port, word, value),

@@ -60,11 +60,11 @@ struct Device<'f> {
     frame: &'f Frame,
     lease: Option<Lease>,
     served: Vec<u32>,
-    /// Steps that the lease has taken since it was asked to end.
+    /// Steps taken by the lease since the request to end.
     overdue: u32,
 }
 
-/// The most of these: what stands in front of the next look at the word, and two looks at all ports.
+/// The most of these: the steps before the next look at the word, and two looks at all ports.
 const OVERDUE: u32 = 8 * PORTS as u32 + 8;
 
 impl Device<'_> {

@@ -29,7 +29,7 @@ pub(crate) const SEAL: usize = 3;
 
 /// Words of the header.
 pub(crate) const PORTS: usize = 0;
-/// Turns that a client waits for one call.
+/// Turns a client waits for a call.
 pub(crate) const WAIT_BUDGET: usize = 1;
 /// Turns an invocation may wait in all its calls together; 0 for no limit.
 pub(crate) const BUDGET: usize = 2;
@@ -42,7 +42,7 @@ pub(crate) const CLOSED: usize = 4;
 pub(crate) const TICKET: usize = 13;
 /// Words of payload in each direction.
 pub(crate) const PAYLOAD: usize = 6;
-/// Words from the arguments, or the results, of one port to those of the next.
+/// Words from the arguments, or the results, of a port to those of the next.
 pub(crate) const STRIDE: usize = 7;
 /// First words of the tables.
 pub(crate) const LOCKS: usize = 8;
@@ -82,7 +82,7 @@ impl PortLayout {
         self.ports.next_multiple_of(LINE)
     }
 
-    /// Words of one direction of one port.
+    /// Words of a port in a single direction.
     fn half(self) -> usize {
         (PREFIX + self.payload).next_multiple_of(LINE)
     }
@@ -122,7 +122,7 @@ impl PortLayout {
         self.request(0)..self.reply(0)
     }
 
-    /// Words that servers write and clients read, beside those of the header.
+    /// Words written by servers and read by clients, beside those of the header.
     pub fn servers(self) -> std::ops::Range<usize> {
         self.reply(0)..self.words()
     }
@@ -132,7 +132,7 @@ impl PortLayout {
         self.words() as u64 * 4
     }
 
-    /// The words of the header that say where things lie, by their index.
+    /// The words of the header with places, by their index.
     pub fn header(self) -> [(usize, u32); 8] {
         [
             (PORTS, self.ports as u32),

@@ -1,8 +1,8 @@
 //! The protocol of a port: a client, a server, and for each a mailbox with a single writer.
 //!
-//! A side's own mailbox is its *outbox*, the other side's is its *inbox*. Seen from both sides, with two bits a
-//! state, a call goes through the states of the seed (specification: "Shared memory remote procedure calls", table
-//! "If the mailbox delay is made explicit"):
+//! A side's own mailbox is its *outbox*, the other's is the *inbox*. Seen from both sides, with two bits a state, a
+//! call goes through the states of the seed (specification: "Shared memory remote procedure calls", table "If the
+//! mailbox delay is made explicit"):
 //!
 //! | name | client in, out | server in, out |
 //! | --- | --- | --- |

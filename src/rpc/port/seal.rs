@@ -1,4 +1,4 @@
-//! Seals: what tells that all words of a call, or of an answer, have arrived.
+//! Seals: proofs that all words of a call, or of an answer, have arrived.
 //!
 //! Where a kernel writes memory of the host over a bus, a fence orders its writes for other invocations, and not for
 //! the host: on an NVIDIA H200 about one call in five million was seen posted with the arguments of the previous call

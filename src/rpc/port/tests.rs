@@ -134,7 +134,7 @@ fn calls_in_flight_fill_the_ports_and_no_more() {
     let mut sweeper = Sweeper::default();
     assert_eq!(server.sweep(&mut sweeper, &sums), 5);
     assert_eq!(server.sweep(&mut sweeper, &sums), 0);
-    // A call that is left frees its port without being collected.
+    // A left call frees its port without being collected.
     client.leave(posted[4]);
     assert!(client.try_post(7, &[10]).is_some());
     for (index, call) in posted.iter().enumerate().take(4) {

@@ -13,7 +13,7 @@ use super::seal::{mixed, mixed_all};
 use super::server::{Dispatch, Server, Sweeper};
 use super::words::{ClientWords, Words};
 
-/// Words with what was written to each, the first of which may not have been passed by whoever reads.
+/// Words with the values written to each, the first of which may not have been passed by the reader.
 struct Late {
     written: RefCell<Vec<Vec<u32>>>,
     seen: RefCell<Vec<usize>>,
@@ -80,7 +80,7 @@ impl ClientWords for Late {
     }
 }
 
-/// Notes what it serves.
+/// Notes served calls.
 #[derive(Default)]
 struct Notes(RefCell<Vec<(u32, Vec<u32>)>>);
 
@@ -143,7 +143,7 @@ fn taken(answers: &[(u32, [u32; PAYLOAD])], seed: u64, sealed: bool) -> Vec<(u32
     got
 }
 
-/// Many calls that differ, with words that come back.
+/// Many different calls, with recurring words.
 fn many(seed: u32) -> Vec<(u32, Vec<u32>)> {
     let call = |i: u32| {
         let word = |k: u32| (i * 31 + k * 7 + seed) % 5;
@@ -195,7 +195,7 @@ fn every_single_word_counts() {
             for b in words {
                 assert_eq!(mixed(at, a) == mixed(at, b), a == b);
             }
-            // Exchanged with its neighbour it is another packet.
+            // Exchanged with its neighbour the word makes another packet.
             let b = a ^ 1;
             assert_ne!(mixed_all(at, &[a, b]), mixed_all(at, &[b, a]));
         }
@@ -221,7 +221,7 @@ fn packets_that_are_never_whole_are_no_calls() {
     assert_eq!(server.sweep(&mut sweeper, &notes), 1);
     assert_eq!(notes.0.take(), [(7, vec![42])]);
     assert_eq!(words.load(layout.reply(0)), 0);
-    // After a while what is not whole is no call, and its port is free again.
+    // After a while an incomplete packet is no call, and its port is free again.
     let mut sweeper = Sweeper::waiting(Duration::ZERO);
     assert_eq!(server.sweep(&mut sweeper, &notes), 1);
     assert!(notes.0.take().is_empty());

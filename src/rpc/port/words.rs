@@ -12,7 +12,7 @@ use super::layout::LINE;
 pub(crate) trait Words {
     /// Reads a word, and acquires its writer's earlier writes.
     fn load(&self, index: usize) -> u32;
-    /// Writes a word, and releases what this thread wrote before.
+    /// Writes a word, and releases this thread's earlier writes.
     fn store(&self, index: usize, value: u32);
 
     /// Whether what the other side writes may arrive in any order, and is sealed ([`super::seal`]).
@@ -34,7 +34,7 @@ pub(crate) trait Words {
         }
     }
 
-    /// Which words of the cache line at `index` differ from those of `known`, as bits: a look that decides nothing.
+    /// The words of the cache line at `index` differing from those of `known`, as bits: a look without consequences.
     fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
         let differs = |(word, known): (usize, &AtomicU32)| {
             let differs = self.load(index + word) != known.load(Ordering::Relaxed);
@@ -46,7 +46,7 @@ pub(crate) trait Words {
 
 /// Words whose memory the clients share, for their locks.
 pub(crate) trait ClientWords: Words {
-    /// Writes a word and tells what it was. Only for words of the clients: never across the bus.
+    /// Writes a word and returns the old value. Only for words of the clients: never across the bus.
     fn swap(&self, index: usize, value: u32) -> u32;
 }
 

@@ -1,4 +1,4 @@
-//! What a program grants of its files.
+//! A program's grants of its files.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -143,9 +143,9 @@ impl FileAccess {
         self
     }
 
-    /// How many bytes may be written to files, all together and for as long as the services live (default: no limit); then
-    /// the status is [`FileStatus::Full`](crate::FileStatus::Full). What is written over counts, too, and nothing is given
-    /// back for what is truncated. Streams do not count.
+    /// How many bytes may be written to files, all together and for as long as the services live (default: no limit);
+    /// then the status is [`FileStatus::Full`](crate::FileStatus::Full). Overwriting counts, too, and truncation gives
+    /// nothing back. Streams do not count.
     pub fn quota(mut self, bytes: u64) -> Self {
         self.quota = bytes;
         self

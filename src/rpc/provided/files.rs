@@ -33,7 +33,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Of up to [`BLOCK`] bytes; what is beyond them is left out.
+    /// Of up to [`BLOCK`] bytes; further bytes are left out.
     pub fn new(status: u32, bytes: &[u8]) -> Self {
         let bytes = &bytes[..bytes.len().min(BLOCK)];
         let mut block = Self {
@@ -82,14 +82,14 @@ impl HostServicesBuilder {
     /// | `file_put_block(file: u32, block: FileBlock) -> FileReply` | at the cursor |
     ///
     /// The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an
-    /// argument or one that the kernel has made ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard
+    /// argument or a text made by the kernel ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard
     /// streams, where granted; standard streams have no positions, and reads may give less than asked for. A read that
     /// ends early, at the end of the file, is no error.
     ///
     /// Functions with a pointer need [`HostServicesBuilder::heap`], and a device using the heap in place without memory
     /// of its own: the caches of other devices do not follow the host's writes during launches, and such a call gets
-    /// [`FileStatus::NoPointers`]. Blocks go everywhere. What was written is there when the call returns, but drivers
-    /// may give a kernel what an earlier load of the same place gave: load each place once, or as an atomic.
+    /// [`FileStatus::NoPointers`]. Blocks go everywhere. The read bytes are there when the call returns, but drivers
+    /// may repeat an earlier load of the same place for a kernel: load each place once, or as an atomic.
     ///
     /// Files that are still open when the services end are closed then.
     pub fn files(self, access: FileAccess) -> Self {

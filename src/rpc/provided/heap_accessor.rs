@@ -10,7 +10,7 @@ use crate::memory::{AtomicView, HeapError, Ptr, SharedHeap};
 /// Bytes that go through the host's own memory at once; whole words.
 pub(super) const CHUNK: usize = 64 << 10;
 
-/// The heap that kernels point into, if the services have been given one.
+/// The heap for kernels' pointers, if the services have been given one.
 #[derive(Default)]
 pub(crate) struct HeapAccessor {
     pub(super) heap: OnceLock<SharedHeap>,

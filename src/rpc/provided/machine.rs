@@ -7,7 +7,7 @@ use super::narrow;
 use crate::device::wait::lock;
 use crate::rpc::{HostServices, HostServicesBuilder};
 
-/// What kernels have said that the program should exit with.
+/// The exit codes given by kernels for the program.
 #[derive(Default)]
 pub(crate) struct Exit(Mutex<Option<u32>>);
 

@@ -23,7 +23,7 @@ pub(super) struct Arena {
 impl HostServicesBuilder {
     /// Gives kernels pointers to hand over: into this heap. [`HostServicesBuilder::files`] and
     /// [`HostServicesBuilder::texts`] read and write there, in live allocations alone, where
-    /// [`HostServicesBuilder::files`] says that they can. The first heap counts.
+    /// [`HostServicesBuilder::files`] allows. The first heap counts.
     pub fn heap(self, heap: &SharedHeap) -> Self {
         self.provided
             .heap_accessor
@@ -38,12 +38,12 @@ impl HostServicesBuilder {
     ///
     /// All of this is a single allocation of `heap`, made now: memory invisible to running kernels would be of no use
     /// to them. The host finds the targets of received pointers there. Memory left allocated by a kernel is there for
-    /// the next kernel, and lives until the services, and launches using them, are dropped. What `malloc` gives is not
-    /// zeroed, and what was freed may be given to others at once, as in C.
+    /// the next kernel, and lives until the services, and launches using them, are dropped. Memory from `malloc` is not
+    /// zeroed, and freed memory may be given out again at once, as in C.
     ///
-    /// That is so on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
-    /// pointer are refused while kernels run ([`FileStatus::NoPointers`](crate::FileStatus::NoPointers)), what was
-    /// allocated is for kernels to read and write, and for the host once they have ended, and not to read files into.
+    /// This holds on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
+    /// pointer are refused during launches ([`FileStatus::NoPointers`](crate::FileStatus::NoPointers)), allocated
+    /// memory is for kernels to read and write, and for the host after their end, and not for reading files.
     ///
     /// Implies [`HostServicesBuilder::heap`].
     pub fn memory(mut self, heap: &SharedHeap, bytes: u64) -> Self {
@@ -118,7 +118,7 @@ impl Arena {
         (offset < self.bytes).then_some(offset)
     }
 
-    /// Whether bytes may be touched: they lie elsewhere, or in what was allocated here.
+    /// Whether bytes may be touched: outside of the arena, or allocated here.
     pub fn allows(&self, address: u64, bytes: u64) -> bool {
         let Some(at) = self.offset(address) else {
             // From elsewhere into here would be across two allocations of the heap.

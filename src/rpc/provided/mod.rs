@@ -1,11 +1,11 @@
 //! Services that come with the runtime: files, texts, arguments, the clock, random seeds, the exit status, and memory
-//! that kernels allocate. Provided services are registered functions like a program's own; their specialty is that
+//! for kernels to allocate. Provided services are registered functions like a program's own; their specialty is that
 //! their constants and structures are appended to programs (`kernel::calls::prelude`), and that string literals stand
 //! for texts (`kernel::calls::texts`).
 //!
 //! - [`heap_accessor`]: the one way from services into the shared heap.
-//! - [`slab`]: handles that are not valid again once they were given back.
-//! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is the program's
+//! - [`slab`]: handles, invalid after their return.
+//! - [`files`], the [`streams`] beside them, and the operations of [`open_file`] on either; [`access`] is the program's
 //!   grants, [`quota`] their amount, and [`folder`] the system's view of folders.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
@@ -41,7 +41,7 @@ pub(super) use self::quota::outlive_file_size_limit;
 pub use self::access::{FileAccess, RootMode};
 pub use self::status::{FileStatus, FreeStatus};
 
-/// What these services share.
+/// State shared by these services.
 #[derive(Default)]
 pub(crate) struct Provided {
     pub(super) heap_accessor: Arc<HeapAccessor>,

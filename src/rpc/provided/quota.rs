@@ -17,7 +17,7 @@ impl Quota {
         let left = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             Some(left - left.min(most))
         });
-        // The update never refuses; it gives what was there before. No more than `wanted`, which is a `usize`.
+        // The update never refuses, and returns the earlier value. No more than `wanted`, which is a `usize`.
         left.unwrap_or_default().min(most) as usize
     }
 

@@ -35,15 +35,15 @@ statuses! {
         Ok = 1, "FILE_OK";
         /// The handle was never given out, or its file is closed.
         UnknownHandle = 2, "FILE_UNKNOWN_HANDLE";
-        /// The number stands for no text, or for one that was dropped.
+        /// The number of no text, or of a dropped one.
         UnknownText = 3, "FILE_UNKNOWN_TEXT";
-        /// The text is no file name: it is empty, has a zero in it, or is no UTF-8.
+        /// The text is no file name: empty, with a zero inside, or not UTF-8.
         BadName = 4, "FILE_BAD_NAME";
         /// There is no such file.
         NotFound = 5, "FILE_NOT_FOUND";
-        /// There is one, and a new one was wanted.
+        /// The file exists, and a new file was wanted.
         Exists = 6, "FILE_EXISTS";
-        /// The name leads out of the granted folder: it is absolute, or goes up too far, or is a link that does.
+        /// The name leads out of the granted folder: an absolute name, too many steps up, or a link leading out.
         Outside = 7, "FILE_OUTSIDE";
         /// No folder was granted for that name, or none for writing.
         NotGranted = 8, "FILE_NOT_GRANTED";
@@ -78,9 +78,9 @@ statuses! {
     FreeStatus {
         /// It is free, or the pointer was null.
         Done = 1, "FREE_DONE";
-        /// `malloc` has not given it, or it was freed before. Nothing was done.
+        /// The pointer is not from `malloc`, or was freed before. Nothing was done.
         Unknown = 2, "FREE_UNKNOWN";
-        /// It leads into the middle of something that `malloc` has given. Nothing was done.
+        /// The pointer leads into the middle of a block from `malloc`. Nothing was done.
         Interior = 3, "FREE_INTERIOR";
     }
 }

@@ -1,4 +1,4 @@
-//! Standard streams, or what stands in for them.
+//! Standard streams, or their replacements.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Mutex;

@@ -47,9 +47,9 @@ impl HostServicesBuilder {
     /// Lets kernels look into texts and put some together. Comes with [`HostServicesBuilder::files`] and
     /// [`HostServicesBuilder::arguments`].
     ///
-    /// WGSL has no strings. In programs made by [`Program::with_services`](crate::Program::with_services) a literal such as `"a.txt"` is a `u32`
-    /// that stands for the text, which stays on the host; so do arguments and texts that a kernel makes. 0 stands
-    /// for none.
+    /// WGSL has no strings. In programs made by [`Program::with_services`](crate::Program::with_services) a literal
+    /// such as `"a.txt"` is a `u32` for the text, which stays on the host; so are arguments and texts made by a kernel.
+    /// 0 stands for no text.
     ///
     /// | in WGSL | |
     /// | --- | --- |
@@ -154,9 +154,8 @@ impl HostServices {
         intern(text)
     }
 
-    /// The text of a literal, or of what [`HostServices::text`] gave a number: for functions of the program's own that
-    /// kernels call with texts, `note("done", 3u)`. `None` for other numbers, also those of texts that kernels have
-    /// put together.
+    /// The text of a literal, or of a number from [`HostServices::text`]: for the program's own functions called with
+    /// texts by kernels, `note("done", 3u)`. `None` for other numbers, also those of texts put together by kernels.
     pub fn text_of(number: u32) -> Option<Arc<str>> {
         literal(number)
     }

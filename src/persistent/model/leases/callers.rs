@@ -26,7 +26,7 @@ pub(super) enum CallerAt {
     RingDrawn(u32),
     /// `Parker::wake`.
     Wake,
-    /// `PortClient::wait`: `Client::try_take` again and again. Whether it was seen before that the server has ended.
+    /// `PortClient::wait`: `Client::try_take` again and again. Whether the end of the server was seen before.
     Wait { lost: bool },
 }
 
@@ -35,7 +35,7 @@ pub(super) enum CallerAt {
 pub(super) enum Reported {
     Nothing,
     Done,
-    /// A lease died that had taken it.
+    /// A lease with the call died.
     Failed,
     /// The server was stopped, or has ended.
     Stopped,
@@ -52,7 +52,7 @@ pub(super) struct Caller {
     pub call: u32,
     /// Port and request of the call that was posted.
     pub posted: (usize, u32),
-    /// What the code that runs has read.
+    /// The reads of the running code.
     pub known: Vec<u32>,
 }
 
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// Whether a caller may be told that his server has ended.
+    /// Whether a caller may be told of the end of its server.
     pub(super) fn check_lost(&self, id: usize) -> Result<(), String> {
         match self.served[id] == 0 || self.unknown {
             true => Ok(()),

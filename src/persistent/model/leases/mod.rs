@@ -30,7 +30,7 @@ enum OnDevice {
     Nothing,
     Running(Lease),
     Left,
-    /// It died; whether the launch tells of what.
+    /// The lease died; whether the launch reports a cause.
     Dead {
         reported: bool,
     },
@@ -63,9 +63,9 @@ pub(super) struct State {
     stucks: u8,
     stop: StopAt,
     restarts: u8,
-    /// What the code has read that starts the server again.
+    /// The reads of the code that restarts the server.
     restarting: Option<Vec<u32>>,
-    /// A lease has died, or is stuck: what it has done for calls without an answer is not known.
+    /// A lease has died, or is stuck: its effects on unanswered calls are unknown.
     unknown: bool,
 }
 
@@ -87,7 +87,7 @@ impl State {
         matches!(self.stage(), Stage::Closed | Stage::Failed)
     }
 
-    /// Whether somebody has asked since the last grant, or is just telling of what was asked before.
+    /// Whether there was a request since the last grant, or an earlier request is just being announced.
     pub fn was_asked(&self, setup: &Setup) -> bool {
         !setup.watched || self.asked || self.is_telling(setup)
     }
@@ -101,7 +101,7 @@ impl State {
             || flying.any(|write| (write.port, write.word) == (setup.ports, YIELD))
     }
 
-    /// A handler runs with what lies at a port; the number of its call.
+    /// A handler runs with the words at a port; the number of its call.
     pub fn serve(&mut self, port: usize) -> Result<u32, String> {
         let port = &self.shared.memory.ports[port];
         let id = port.client_seen[PAYLOAD];
@@ -346,7 +346,7 @@ impl Machine for State {
                     && self.has_ended()
                     && self.restarts == setup.restarts
             }
-            // Nobody calls, and nobody asks.
+            // No calls, and no requests.
             RelayAt::Watch(granted) => {
                 let bell = memory.ports[setup.ports].client_seen[BELL];
                 let is_quiet = granted == self.interrupts && !setup.timed && !setup.idles;

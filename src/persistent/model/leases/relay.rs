@@ -1,4 +1,4 @@
-//! The relay: it sleeps, launches leases, looks after them, and ends.
+//! The relay: sleeping, launching leases, looking after leases, and ending.
 
 use super::askers::Ask;
 use super::{Flaw, OnDevice, Setup, State};
@@ -17,7 +17,7 @@ pub(super) enum Purpose {
     Sleep,
     /// `Relay::run` when the server is to stop.
     Stop,
-    /// `Parker::sleep`, with the word that it sleeps.
+    /// `Parker::sleep`, with the flag for sleeping.
     Park,
     /// `Relay::watch`.
     Idle(u32),
@@ -28,19 +28,19 @@ pub(super) enum RelayAt {
     /// `Relay::run`, the look at the stage.
     Top,
     Looking(Purpose),
-    /// `Parker::sleep`: takes the bell's count, and says that it sleeps.
+    /// `Parker::sleep`: takes the bell's count, and sets the flag for sleeping.
     LieDown,
     /// Looks at the stage.
     StageBeforeSleep,
     Asleep,
     WakeUp,
-    /// `Relay::lease`: what the lease is granted, and its launch.
+    /// `Relay::lease`: the grant of the lease, and its launch.
     Grant,
     Launch(u32),
     /// `Relay::watch`.
     Watch(u32),
     Asking(u32, Ask),
-    /// Calls that were taken by a lease that died.
+    /// Calls taken by a dead lease.
     GiveUpTaken,
     /// `Relay::run` at its end: the remaining calls, the stage, and late arrivals.
     CloseFirst,

@@ -18,7 +18,7 @@ pub(in super::super) enum Flaw {
     BellBehindLook,
     /// The kernel does not look at the yield word before it waits.
     NoYieldLook,
-    /// The kernel takes no note of what it has taken.
+    /// The kernel takes no note of taken calls.
     NotTaken,
     /// The kernel answers, and writes the results then.
     AnswerBeforeResult,
@@ -30,17 +30,17 @@ pub(in super::super) enum Flaw {
     LooksAgain,
     /// The kernel takes the ports in the bell for a part of the count.
     PortsInDifference,
-    /// Who asks for the queue does not look whether somebody was faster.
+    /// A requester does not check for a faster one.
     LateAsker,
-    /// The relay has looked for calls, and says that it sleeps then.
+    /// The relay looks for calls first, and sets the flag for sleeping then.
     NoLookBeforeSleep,
     /// The relay grants a lease something else than the last count.
     OldGrant,
-    /// The relay takes a dead lease for one that has ended well.
+    /// The relay takes a dead lease for a well-ended one.
     DeadEndedWell,
-    /// The relay launches the next lease when it has asked the last one to leave.
+    /// The relay launches the next lease right after asking the last one to leave.
     TwoLeases,
-    /// The relay takes a dead lease for one that has taken nothing.
+    /// The relay takes a dead lease for a lease without taken calls.
     TakenForgotten,
     /// The relay gives up all calls instead of the taken ones.
     AllGivenUp,
@@ -53,7 +53,7 @@ pub(in super::super) struct Setup {
     pub ports: usize,
     pub callers: usize,
     pub calls: u32,
-    /// Callers may drop a call that they have posted.
+    /// Callers may drop a posted call.
     pub drops: bool,
     /// The kernel writes across a bus, and seals its answers; the bell has no ports.
     pub bus: bool,
@@ -77,7 +77,7 @@ pub(in super::super) struct Setup {
     pub stops: bool,
     /// How often a server is started again that has ended.
     pub restarts: u8,
-    /// Whether it is watched when leases leave, beside what callers are told.
+    /// Whether the time of leaving is checked, beside the callers' outcomes.
     pub watched: bool,
     pub flaw: Flaw,
 }

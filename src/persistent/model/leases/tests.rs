@@ -1,4 +1,4 @@
-//! Every setup, and every flaw in one in which it can be noticed.
+//! Every setup, and every flaw in a setup that shows the flaw.
 
 use super::{Flaw, Setup, State};
 use crate::rpc::port::model::explore;
@@ -24,7 +24,7 @@ const PLAIN: Setup = Setup {
     flaw: Flaw::None,
 };
 
-/// One lease, until somebody asks.
+/// A single lease, until a request.
 const STAYS: Setup = Setup {
     idles: false,
     ..PLAIN

@@ -38,7 +38,7 @@ enum Flaw {
     NoSeal,
     /// Seals are of the payload alone, and not of its request.
     SealWithoutRequest,
-    /// Mailboxes are single bits, and the client looks at its inbox before it takes the lock.
+    /// Mailboxes are single bits, and the client looks at its inbox before taking the lock.
     BitsWithEarlyLook,
 }
 
@@ -58,7 +58,7 @@ struct Setup {
     calls: u32,
     servers: usize,
     look: Look,
-    /// Clients may stop waiting, and leave their call to itself.
+    /// Clients may stop waiting, and leave their call alone.
     leaves: bool,
     /// Servers may stop for good between two calls.
     stops: bool,
@@ -85,7 +85,7 @@ impl Setup {
         }
     }
 
-    /// Whether what is seen of a side is all that belongs to a request.
+    /// Whether the visible words of a side are all the words of a request.
     fn is_whole(&self, side: Side, seen: [u32; WORDS], request: u32) -> bool {
         self.bus != Some(side)
             || self.flaw == Flaw::NoSeal

@@ -1,15 +1,15 @@
 //! The protocol, explored exhaustively: every interleaving, with writes that reach the other side late.
 //!
-//! Each side has a memory of its own, in which its threads see each other at once (locks, outboxes, tickets). Writes
-//! for the other side are delivered later: in the order of the fences, and in any order between two fences. Across a
-//! bus the writes of a side arrive in any order, whatever its fences, and are sealed. The model is weaker than any
-//! machine to run this protocol. The decisions are `next`'s, the same function that host and kernels follow.
+//! Each side has a separate memory, in which its threads see each other at once (locks, outboxes, tickets). Writes for
+//! the other side are delivered later: in the order of the fences, and in any order between two fences. Across a bus
+//! the writes of a side arrive in any order, whatever its fences, and are sealed. The model is weaker than any machine
+//! to run this protocol. The decisions are `next`'s, the same function that host and kernels follow.
 //!
 //! - [`calls`]: clients and servers over one and two ports, stopping servers, and leaving clients.
-//! - [`tickets`]: calls that are begun, and collected or left by whoever has the ticket.
+//! - [`tickets`]: calls begun, and collected or left by the holder of the ticket.
 //! - `persistent::model` explores servers on devices by the same means.
 //!
-//! What is left out in turn (a fence, a look, the order of two stores) must be noticed: each has its mutants.
+//! Every step left out (a fence, a look, the order of two stores) must be noticed: each has its mutants.
 
 mod calls;
 mod tickets;
@@ -19,12 +19,12 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::rc::Rc;
 
-// Its hashes take a fraction of the time of the standard ones here, where nothing is optimized.
+// These hashes take a fraction of the time of the standard ones here, in code without optimization.
 use hashbrown::HashMap;
 
 use super::protocol::Side;
 
-/// Calls are numbered from 1; the result of a call is its number and this.
+/// Calls are numbered from 1; the result of a call is its number plus this constant.
 pub(crate) const ANSWER: u32 = 100;
 
 /// The words written by a side at a port for the other side: the mailbox, the arguments or results, and their seal.
@@ -90,7 +90,7 @@ impl Memory {
         }
     }
 
-    /// A store of one side that the other is to see.
+    /// A store of a side for the other side to see.
     pub fn write(&mut self, side: Side, port: usize, word: usize, value: u32) {
         let index = side as usize;
         let own = match side {
@@ -231,8 +231,8 @@ pub(crate) fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
             predecessors[entry].push(index);
         }
     }
-    // Backwards from the end: whoever cannot reach it is stuck. Once all servers have stopped, clients, who may leave,
-    // only have to come to their end; calls may be lost then, but never served twice.
+    // Backwards from the end: a state without a way to the end is stuck. Once all servers have stopped, clients, who
+    // may leave, only have to come to their end; calls may be lost then, but never served twice.
     if over.is_empty() {
         return Err("the end is never reached".to_owned());
     }

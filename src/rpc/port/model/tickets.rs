@@ -6,7 +6,7 @@
 //! an answer is given at most once, and belongs to the call of the ticket. From every state the end can be reached at
 //! which the ticket was collected or left, all other calls were made, and the port is as at the start.
 //!
-//! Who is told that there is no answer yet comes again.
+//! A collector told that there is no answer yet comes again.
 
 use super::super::protocol::{Side, next};
 use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD};
@@ -24,7 +24,7 @@ enum Flaw {
     EarlyRelease,
     /// A ticket has one bit of the request.
     OneBit,
-    /// Collectors leave the ticket where it was when they have the answer.
+    /// Collectors with an answer leave the ticket in its place.
     TicketLeft,
     /// Leavers give the lock back, and the ticket stays.
     LeftWithTicket,
@@ -34,7 +34,7 @@ enum Flaw {
     NoServerFence,
 }
 
-/// The bits of a request that its ticket has.
+/// The bits of a request in its ticket.
 fn bits(flaw: Flaw) -> u32 {
     match flaw {
         Flaw::OneBit => 1,
@@ -42,7 +42,7 @@ fn bits(flaw: Flaw) -> u32 {
     }
 }
 
-/// What somebody does next.
+/// The next step of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Calls, and waits.
@@ -89,7 +89,7 @@ enum At {
     Asking(u32),
     /// Looked at the inbox with a ticket in hand.
     Asked(u32, u32),
-    /// Saw its ticket in the port, and has not taken it.
+    /// Saw its ticket in the port, still untaken.
     Saw(u32, u32),
     /// Took the ticket.
     Taken(u32, u32),
@@ -313,7 +313,7 @@ impl State {
                             done(s);
                         }));
                     }
-                    // Also where it is closed: that may have been seen too early.
+                    // Also where closed: the look may have come too early.
                     found.push(with(&|s| {
                         if flaw != Flaw::NotPutBack {
                             s.word = ticket;
@@ -338,7 +338,7 @@ impl State {
         Ok(())
     }
 
-    /// One server: what several do to each other is `calls`' matter.
+    /// A single server: several servers are the subject of `calls`.
     fn server_step(&self, flaw: Flaw) -> Result<Option<State>, String> {
         let own = &self.memory.ports[0];
         let mut state = self.clone();

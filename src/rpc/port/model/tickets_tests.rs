@@ -46,7 +46,7 @@ fn mutants_are_caught() {
         (Flaw::NoLook, "got 0"),
         (Flaw::NoServerFence, "got 0"),
     ] {
-        // By what clients are given alone, not by who holds the lock.
+        // By the answers of clients alone, not by the holder of the lock.
         let setups =
             (SETUPS.into_iter()).flat_map(|clients| [false, true].map(|closes| (clients, closes)));
         let caught: Vec<String> = setups
