@@ -17,7 +17,7 @@ pub(crate) struct RuntimeBindings {
 impl RuntimeBindings {
     /// Chooses the bindings for a module that has only the program's own variables.
     pub(crate) fn of(module: &Module, max_bind_groups: u32) -> Self {
-        // What is bound beyond all limits of devices is told as that, where the device is known.
+        // A binding beyond all limits of devices is reported as such where the device is known.
         const BEYOND: u32 = 1 << 31;
         let mut used: BTreeMap<u32, u32> = BTreeMap::new();
         let bindings = (module.global_variables.iter())
@@ -69,7 +69,7 @@ impl RuntimeBindings {
         self.at(2)
     }
 
-    /// Where the arguments lie that have no binding of their own.
+    /// The arena of the arguments without a separate binding.
     pub(crate) fn table(&self) -> ResourceBinding {
         self.at(3)
     }
@@ -94,7 +94,7 @@ impl RuntimeBindings {
         self.at(7)
     }
 
-    /// What the kernel visits to let time go by while it waits for an answer.
+    /// The memory read for delays while waiting for an answer.
     pub(crate) fn backoff(&self) -> ResourceBinding {
         self.at(8)
     }
@@ -104,7 +104,7 @@ impl RuntimeBindings {
         self.at(9 + index)
     }
 
-    /// Several segments of the heap, or what lies behind them: parts of the allocation table.
+    /// Several segments of the heap, or the buffers behind: parts of the allocation table.
     pub(crate) fn segments(&self, range: std::ops::Range<u32>) -> Vec<ResourceBinding> {
         range.map(|index| self.segment(index)).collect()
     }

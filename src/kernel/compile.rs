@@ -37,7 +37,7 @@ pub(crate) struct CompileOptions {
     pub(crate) loop_budget: Option<u32>,
     /// How deep control flow may be; `None`: as deep as a text can make it.
     pub(crate) nesting: Option<u32>,
-    /// Work-group size for kernels that leave it to the runtime.
+    /// Work-group size for kernels without a size of their own.
     pub(crate) auto_workgroup: u32,
     pub(crate) heap: HeapSetup,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Compiled {
     pub(crate) guarded: bool,
     /// How the kernel reports failures, if it can.
     pub(crate) report: Option<Report>,
-    /// What the kernel prints, if it does.
+    /// The prints of the kernel, if any.
     pub(crate) prints: Option<Arc<Sites>>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
     pub(crate) heap: Option<HeapUse>,
@@ -94,7 +94,7 @@ pub(crate) struct Compiled {
     pub(crate) globals: Option<KernelGlobals>,
     /// The functions of the host that the program calls, if the kernel calls any.
     pub(crate) calls: Option<CallSet>,
-    /// The kernel waits for their answers while it runs.
+    /// The kernel waits for answers during the launch.
     pub(crate) waits: bool,
     /// Functions that a server hands calls to have loops.
     pub(crate) counts_turns: bool,
@@ -106,7 +106,7 @@ pub(crate) struct Compiled {
     pub(crate) bindings: RuntimeBindings,
 }
 
-/// The device globals of a kernel, and how it reaches them.
+/// The device globals of a kernel, and their binding.
 #[derive(Debug)]
 pub(crate) struct KernelGlobals {
     /// Each with whether the kernel may write it.
@@ -138,7 +138,7 @@ pub(crate) struct GlobalsBinding {
 }
 
 impl Compiled {
-    /// The binding of the kernel's device globals, if it has one.
+    /// The binding of the kernel's device globals, if any.
     pub(crate) fn globals_binding(&self) -> Option<GlobalsBinding> {
         self.globals.as_ref()?.binding
     }
@@ -168,7 +168,7 @@ pub(crate) enum Code {
     SpirV(Vec<u32>),
 }
 
-/// What a kernel that follows pointers needs bound.
+/// The bindings for a kernel that follows pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeapUse {
     pub(crate) segments: u32,
@@ -180,7 +180,7 @@ pub(crate) struct HeapUse {
     pub(crate) reads_info: bool,
     /// Parts of the allocation table, bound behind the segments, and then that of the device's own memory.
     pub(crate) tables: (u32, bool),
-    /// The kernel follows pointers; if not, nothing but its arguments has to lie in what is bound for the heap.
+    /// The kernel follows pointers; if not, only its arguments have to lie in the heap's bindings.
     pub(crate) follows: bool,
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn compile(
     let guarded = guard.is_some();
     let heap = (pointers.as_ref()).map(|facts| HeapUse::of(facts, &options.heap));
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
-    // Also where nothing is followed: the variables that checks would need are there as soon as they could be.
+    // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());
     let has_status = (module.global_variables.iter()).any(|(_, v)| v.binding == status);
     let places = Places {
@@ -322,9 +322,9 @@ fn lower_globals(
     }
 }
 
-/// What the runtime has added to a module beside the lowering of its variables.
+/// The runtime's additions to a module beside the lowering of its variables.
 struct Instrumented {
-    /// The loop guard, and the budget that it checks.
+    /// The loop guard, and its budget.
     guard: Option<(LoopGuard, u32)>,
     counts_turns: bool,
     /// Anything was added, so the module has to be validated again.
@@ -404,7 +404,7 @@ fn check_shape(
 /// A form of a kernel that only some launches need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Variant {
-    /// The built-in ids are those of a grid larger than one dispatch.
+    /// The built-in ids are those of a grid larger than a dispatch.
     pub(crate) tiled: bool,
     /// Arguments (by index) bound for writing although the kernel only reads them: a buffer has a single use in a
     /// dispatch, and another argument writes to other bytes of the same buffer.

@@ -1,5 +1,5 @@
-//! Specialization constants: the values that a program's `override` declarations take, and the check of the
-//! values a caller sets against what the program declares.
+//! Specialization constants: the values of a program's `override` declarations, and the check of a caller's values
+//! against the declarations.
 //!
 //! WGSL section 7.2 "override Declarations". A constant is set by name or by `@id`, whichever the caller prefers, and
 //! the type must be the declared type: a `u32` is not converted to an `i32`. Rust integers without a WGSL type of the
@@ -126,7 +126,7 @@ impl From<usize> for ConstantValue {
 }
 
 impl ConstantValue {
-    /// Its type; none for an integer that has not been given to a constant yet.
+    /// The type; none for an integer not yet given to a constant.
     pub fn ty(&self) -> Option<ConstantType> {
         Some(match self {
             Self::Bool(_) => ConstantType::Bool,
@@ -154,7 +154,7 @@ impl ConstantValue {
         })
     }
 
-    /// Its value as naga and wgpu take it. Exact for every value that [`ConstantInfo::convert`] lets pass.
+    /// The value in the form for naga and wgpu. Exact for every value that [`ConstantInfo::convert`] lets pass.
     pub(crate) fn as_f64(&self) -> f64 {
         match *self {
             Self::F32(v) => v.into(),
@@ -169,7 +169,7 @@ impl ConstantValue {
         }
     }
 
-    /// Its value as a WGSL expression of its type, exactly.
+    /// The value as a WGSL expression of its type, exactly.
     pub(crate) fn to_wgsl(self) -> String {
         match self {
             Self::Bool(v) => v.to_string(),
@@ -203,7 +203,7 @@ impl ConstantValue {
         })
     }
 
-    /// A bit pattern that tells values of one type apart.
+    /// A bit pattern unique among values of a type.
     pub(crate) fn bits(&self) -> u64 {
         match *self {
             Self::F32(v) => v.to_bits().into(),
@@ -326,7 +326,7 @@ impl fmt::Display for OverrideKey {
     }
 }
 
-/// Values for a program's specialization constants; those not mentioned keep their defaults.
+/// Values for a program's specialization constants; unmentioned constants keep their defaults.
 ///
 /// ```
 /// # use tombolo::Constants;

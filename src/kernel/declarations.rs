@@ -59,7 +59,7 @@ pub(crate) enum Context {
     Plain,
     /// Work-group memory, where WGSL itself lets an `override` size an array.
     Workgroup,
-    /// That of the alias around it.
+    /// The template of the alias around.
     Inherited,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Declaration {
     pub name: String,
     /// From the first attribute to the closing `;` or `}`.
     pub span: Range<usize>,
-    /// Tokens that it has.
+    /// Tokens inside.
     pub tokens: usize,
     /// The keyword alone.
     pub keyword: Range<usize>,
@@ -211,7 +211,7 @@ pub(crate) fn names<'a>(stream: &TokenStream<'a>, heads: &[Head<'a>]) -> HashMap
     names
 }
 
-/// The compute entry point that `head` declares, if it does.
+/// The compute entry point declared by `head`, if any.
 pub(crate) fn entry_point(
     stream: &TokenStream<'_>,
     head: &Head<'_>,

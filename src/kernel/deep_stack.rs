@@ -12,7 +12,7 @@ use std::thread::Builder;
 
 use super::error::KernelError;
 
-/// Bytes of the stack. Only what is used of it takes memory.
+/// Bytes of the stack. Only the used part takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 20;
 
 thread_local! {

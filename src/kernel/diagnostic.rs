@@ -39,9 +39,9 @@ pub struct Diagnostic {
     pub line: u32,
     /// Column of the fault in characters, counted from 1; 0 if the fault has no place in the text.
     pub column: u32,
-    /// What is wrong, in one sentence.
+    /// The fault, in a sentence.
     pub message: String,
-    /// Places in the source; the first is the one that `line` and `column` name.
+    /// Places in the source; `line` and `column` are those of the first.
     pub labels: Vec<DiagnosticLabel>,
     /// Reasons and remedies.
     pub notes: Vec<String>,
@@ -57,7 +57,7 @@ impl fmt::Display for Diagnostic {
 
 impl Error for Diagnostic {}
 
-/// The file that diagnostics of one compilation speak of.
+/// The file of the diagnostics of a compilation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reporter<'a> {
     /// Name of the program.
@@ -102,7 +102,7 @@ impl Reporter<'_> {
         Box::new(diagnostic)
     }
 
-    /// A text that asks too much of its readers. Its place is one in the compiled text.
+    /// A text too demanding for its readers. The place is in the compiled text.
     pub fn excess(&self, excess: Excess) -> KernelError {
         let Excess {
             what,
@@ -218,7 +218,7 @@ pub(crate) struct Lines {
 /// Bytes of a block, within which characters are counted anew.
 const BLOCK: usize = 1024;
 
-/// Characters of a line that an excerpt shows on either side of its place.
+/// Characters of a line shown on either side of a place.
 const EXCERPT: usize = 100;
 
 impl Lines {
@@ -265,7 +265,8 @@ impl Lines {
             })
     }
 
-    /// The line of byte `at` with its number, and a marker below the place. Of a long line only what is around it.
+    /// The line of byte `at` with its number, and a marker below the place. Of a long line only the part around the
+    /// place.
     pub fn excerpt(&self, at: usize) -> String {
         let at = self.source.floor_char_boundary(at);
         let line = self.line(at);
@@ -298,7 +299,7 @@ fn begins_character(byte: u8) -> bool {
 /// Bytes of a line shown as a whole.
 const LONG_LINE: usize = 1000;
 
-/// Whether one of the places is in a line, or over lines, that would fill screens.
+/// Whether any of the places is in a line, or over lines, too long for a screen.
 fn has_long_line(source: &str, labels: &[DiagnosticLabel]) -> bool {
     let bytes = source.as_bytes();
     labels.iter().any(|label| {

@@ -67,8 +67,8 @@ impl EditedText {
         }
     }
 
-    /// Puts `appendix` behind the text. `origins` tells, for bytes of it, which bytes of the original made them
-    /// necessary.
+    /// Puts `appendix` behind the text. `origins` gives, for bytes of the text, the bytes of the original that caused
+    /// them.
     pub fn append(mut self, appendix: &str, origins: &[(Range<usize>, Range<usize>)]) -> Self {
         let start = self.text.len();
         self.text = format!("{}{appendix}", self.text).into();
@@ -127,7 +127,7 @@ impl EditedText {
     }
 }
 
-/// Blanks as many bytes as `text` has, keeping its line feeds: what removes text without moving anything.
+/// Blanks as many bytes as `text` has, keeping its line feeds: removes text without moving anything.
 pub(crate) fn blank(text: &str) -> String {
     text.bytes()
         .map(|b| if b == b'\n' { '\n' } else { ' ' })

@@ -1,5 +1,5 @@
-//! What can be wrong with a program, or with the values it is specialized with. Everything here is found on the
-//! host, before anything is submitted to a device.
+//! Errors of a program, or of the values for its specialization. Everything here is found on the host, before anything
+//! is submitted to a device.
 
 use thiserror::Error;
 
@@ -21,8 +21,8 @@ pub enum KernelError {
     /// The program breaks a rule of WGSL, or needs a feature that the device does not have.
     #[error("{0}")]
     Validation(Box<Diagnostic>),
-    /// The text asks more of its readers than they can be asked, such as brackets in each other without end
-    /// ([`Program::LIMITS`](super::Program::LIMITS)); or the kernel asks more of the device's compiler.
+    /// The text is too demanding for its readers, such as endlessly nested brackets
+    /// ([`Program::LIMITS`](super::Program::LIMITS)); or the kernel is too demanding for the device's compiler.
     #[error("{diagnostic}")]
     TooComplex {
         /// What there is too much of.
@@ -34,7 +34,7 @@ pub enum KernelError {
         /// The place in the source.
         diagnostic: Box<Diagnostic>,
     },
-    /// The program could not be read for a reason that does not lie in its text.
+    /// The program could not be read for a reason outside of its text.
     #[error("`{program}` could not be read: {message}")]
     Internal {
         /// Name of the program.
@@ -42,8 +42,8 @@ pub enum KernelError {
         /// What happened.
         message: String,
     },
-    /// A `print`, `assert` or `panic` is wrong: its format string does not fit its arguments, or an argument
-    /// cannot be shown.
+    /// A faulty `print`, `assert` or `panic`: the format string does not fit the arguments, or an argument cannot be
+    /// shown.
     #[error("{0}")]
     Print(Box<Diagnostic>),
     /// A pointer is used in a way that cannot be followed.
@@ -177,7 +177,7 @@ pub enum KernelError {
         /// What to do instead.
         instead: &'static str,
     },
-    /// A device global that the entry point names is another one elsewhere.
+    /// A device global named by the entry point differs from another declaration.
     #[error("`{program}`: {conflict}")]
     Global {
         /// Name of the program.
@@ -202,7 +202,7 @@ pub enum KernelError {
         program: String,
         /// What was asked for.
         what: String,
-        /// Why it cannot be had, and what to do instead.
+        /// The reason, and the remedy.
         why: String,
     },
     /// wgpu or the driver refused the finished module.
@@ -212,7 +212,7 @@ pub enum KernelError {
         program: String,
         /// The entry point.
         entry: String,
-        /// What they said.
+        /// Their messages.
         message: String,
     },
 }

@@ -22,9 +22,9 @@ struct Fold<'v> {
     values: &'v PipelineConstants,
     kinds: ExpressionKindTracker,
     layouter: Layouter,
-    /// What the expressions of the module have become, in their order.
+    /// The new handles of the module's expressions, in their order.
     folded: Vec<Folded>,
-    /// What the overrides stand for, once something has mentioned them.
+    /// The expressions in place of overrides, once mentioned.
     known: Vec<Option<Folded>>,
 }
 

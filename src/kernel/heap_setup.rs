@@ -30,7 +30,7 @@ pub(crate) struct HeapSetup {
     pub first_tag: u16,
     /// The heap begins where the low word of an address is zero.
     pub window_aligned: bool,
-    /// Storage bindings that a kernel may have; more go through the heap, if there is one.
+    /// The most storage bindings of a kernel; further ones go through the heap, if any.
     pub storage_bindings: Option<u32>,
     /// Which side of memory is reached first.
     pub mode: TranslationMode,
@@ -42,9 +42,9 @@ pub(crate) struct HeapSetup {
     pub barriers: bool,
     /// The device has a loop budget, so calls back off while waiting.
     pub has_loop_budget: bool,
-    /// Pointers in a node choose their binding apart from the rest of it.
+    /// Pointers in a node choose their binding apart from the rest of the node.
     pub pointers_apart: bool,
-    /// What calls post has memory of its own.
+    /// Posts of calls have separate memory.
     pub splits_ports: bool,
     /// The kernel may get a status record, which takes a binding.
     pub may_report: bool,
@@ -201,7 +201,7 @@ impl HeapSetup {
         self.with_beside(passed.into_iter().chain(bound.into_iter().skip(room)))
     }
 
-    /// The arguments, by index, that these rows are for.
+    /// The arguments of these rows, by index.
     pub fn in_rows(interface: &Interface, rows: &[TableRow]) -> Vec<usize> {
         storage(interface)
             .filter(|&argument| {
@@ -238,8 +238,8 @@ impl HeapSetup {
     }
 
     /// Moves the storage arguments without bindings into the heap, together with arguments already there, and all
-    /// device globals, which also move if `scattered`, when no single binding shows them. Gives the arguments that were
-    /// moved; the module is another one then.
+    /// device globals, which also move if `scattered`, when no single binding shows them. Returns the moved arguments;
+    /// the module has changed then.
     pub fn tabulate(
         &self,
         module: &mut Module,
@@ -300,7 +300,7 @@ fn storage(interface: &Interface) -> impl Iterator<Item = usize> {
         .map(|(index, _)| index)
 }
 
-/// A row for a variable that lies as its type asks for.
+/// A row for a variable with the alignment of its type.
 fn row(variable: naga::ResourceBinding) -> TableRow {
     TableRow {
         variable,

@@ -4,7 +4,7 @@
 //!
 //! - [`RustLayout`] says how the Rust side lies in memory; `layout_of!` and `shared!` make a layout, from the
 //!   compiler's own offsets and sizes.
-//! - [`Program::check_layout`] compares it with the type of that name in a program (`compare`), and tells every
+//! - [`Program::check_layout`] compares a layout with the type of that name in a program (`compare`), and reports every
 //!   difference at once, with both layouts side by side (`render`).
 
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct RustLayout {
     pub size: usize,
     /// Alignment in bytes.
     pub align: usize,
-    /// Its fields, in the order in which they were listed.
+    /// The fields, in the order of their listing.
     pub fields: &'static [RustField],
 }
 
@@ -42,7 +42,7 @@ pub struct RustField {
     size: usize,
     align: usize,
     nested: Option<&'static RustLayout>,
-    // The name of a type is no constant yet, but a function that gives it is.
+    // The name of a type is no constant yet, but a function returning the name is.
     type_name: fn() -> &'static str,
 }
 
@@ -93,12 +93,12 @@ impl RustField {
         self.align
     }
 
-    /// The layout of the structure that the field is, or is an array of, where it is known.
+    /// The layout of the structure in the field, or in an array there, where known.
     pub const fn nested(&self) -> Option<&'static RustLayout> {
         self.nested
     }
 
-    /// The type of the field, without the modules that its names lie in.
+    /// The type of the field, without the modules in its names.
     pub fn type_name(&self) -> String {
         render::without_modules((self.type_name)())
     }

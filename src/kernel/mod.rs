@@ -1,7 +1,7 @@
-//! The kernel room: from WGSL text to pipelines. Text is tokenized and rewritten where a convention of
-//! the runtime asks for it (`private_array`), parsed and specialized (`program`, `specialize`), changed
-//! by passes that need no device (`passes`), format strings kept on the host (`print`), reflected (`reflect`, `layout`), and made into pipelines
-//! (`compile`, `limits`, `plan`, `pipeline`), each step cached (`cache`).
+//! The kernel room: from WGSL text to pipelines. Text is tokenized and rewritten where a convention of the runtime asks
+//! for a rewriting (`private_array`), parsed and specialized (`program`, `specialize`), changed by passes without a
+//! device (`passes`), format strings kept on the host (`print`), reflected (`reflect`, `layout`), and made into
+//! pipelines (`compile`, `limits`, `plan`, `pipeline`), each step cached (`cache`).
 
 pub(crate) mod bindings;
 pub(crate) mod cache;

@@ -13,7 +13,7 @@ use super::token::TokenStream;
 
 /// Inputs of an ordinary run.
 const INPUTS: u64 = 300;
-/// The most that one input may take, in runs of more.
+/// The most for a single input, in runs of several.
 const MOST: Duration = Duration::from_secs(10);
 
 /// Sebastiano Vigna's SplitMix64.

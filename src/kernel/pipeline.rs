@@ -22,8 +22,8 @@ use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
 use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
 
-/// Invocations in a work-group for 1-D kernels that leave the size to the runtime: a multiple of every
-/// subgroup size in use, small enough for every adapter that WebGPU allows.
+/// Invocations in a work-group for 1-D kernels without a size of their own: a multiple of every subgroup size in use,
+/// small enough for every adapter allowed by WebGPU.
 const AUTO_WORKGROUP: u32 = 64;
 
 /// The loop budget of lavapipe, assumed for devices that were not probed.
@@ -32,7 +32,7 @@ const ASSUMED_LOOP_BUDGET: u32 = 65_535;
 /// Nested branches that lavapipe tells apart, 79, less some for Mesa's own.
 const LAVAPIPE_NESTING: u32 = 72;
 
-/// How one kernel is compiled, where the device's options do not say it.
+/// Options for compiling a kernel, in place of the device's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct KernelOptions {
@@ -40,8 +40,8 @@ pub struct KernelOptions {
     /// device share all memory the answer makes no difference; `Disabled` refuses kernels that follow
     /// pointers.
     pub pointers: TranslationMode,
-    /// Test every pointer that the kernel follows (default: what
-    /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers) says).
+    /// Test every pointer followed by the kernel (default:
+    /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers)).
     pub checked_pointers: Option<bool>,
     /// Compare tested pointers with the allocations (default:
     /// [`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
@@ -76,13 +76,13 @@ pub(crate) struct KernelShared {
     origin: Option<Origin>,
     /// The same kernel for other segments of the heap, or with other arguments in it.
     forms: Mutex<HashMap<Form, Arc<KernelShared>>>,
-    /// The forms that only some launches need, made when they are first needed.
+    /// The forms for only some launches, made when first needed.
     variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
     /// What the launch room keeps with the kernel.
     pub(crate) launch_extension: ExtensionSlot,
 }
 
-/// A program, an entry point of it and the values of its constants.
+/// A program, its entry point and the values of its constants.
 #[derive(Clone)]
 pub(crate) struct Origin {
     program: Program,
@@ -167,7 +167,7 @@ impl Form {
 }
 
 impl Segments {
-    /// Memory that holds nothing but arguments, in this many parts.
+    /// Memory for arguments alone, in this many parts.
     pub(crate) fn of_arguments(parts: u32) -> Self {
         Self {
             shared: parts,
@@ -256,7 +256,7 @@ fn checks_pointers(device: &DeviceShared, options: KernelOptions) -> bool {
     (options.checked_pointers).unwrap_or(device.options.checked_pointers)
 }
 
-/// Whether kernels with these options ask what is allocated.
+/// Whether kernels with these options check allocations.
 fn asks_allocations(device: &DeviceShared, options: KernelOptions) -> bool {
     let asks = (options.checked_allocations).unwrap_or(device.options.checked_allocations);
     asks && checks_pointers(device, options)
@@ -341,7 +341,7 @@ impl KernelShared {
         (self.compiled.heap).is_some_and(|heap| heap.tables != (0, false))
     }
 
-    /// The kernel as a launch needs it, which may be for fewer segments than it was made for.
+    /// The kernel for a launch, perhaps for fewer segments than at its making.
     pub(crate) fn form(
         self: &Arc<Self>,
         device: &DeviceShared,
@@ -356,7 +356,7 @@ impl KernelShared {
             window_aligned: heap.window_aligned,
             tables: heap.tables.0,
         };
-        // Not one more either: a heap that was trimmed has nothing to bind there.
+        // Not more either: a trimmed heap has nothing to bind there.
         if own == form.segments && form.beside.is_empty() {
             return Ok(Arc::clone(self));
         }

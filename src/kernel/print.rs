@@ -41,7 +41,7 @@ pub(crate) struct TextSite {
 #[derive(Clone, Debug)]
 pub(crate) struct Prints {
     pub sites: Vec<TextSite>,
-    /// What stands in their place.
+    /// The replacements.
     pub edits: Vec<Replacement>,
     /// The text to stand behind the user's.
     pub appendix: String,
@@ -190,7 +190,7 @@ impl Prints {
                 }
             }
         }
-        // naga orders functions by who calls whom: these calls put the helpers before the function.
+        // naga orders functions by calls: these calls put the helpers before the function.
         let helpers = match kind {
             SiteKind::Print => "_ = tombolo_print_reserve(0u); _ = tombolo_print_mix(0u, 0u);",
             SiteKind::Assert | SiteKind::Panic => "_ = tombolo_print_claim(0u);",
@@ -208,7 +208,7 @@ impl Prints {
         Ok(())
     }
 
-    /// What the pass found wrong, as an error at the argument or its placeholder.
+    /// The pass's finding, as an error at the argument or its placeholder.
     pub fn error(&self, fault: Fault, reporter: Reporter<'_>) -> KernelError {
         let site = self.sites.get(fault.site);
         let argument = fault.argument.and_then(|i| site?.arguments.get(i).cloned());
@@ -223,7 +223,7 @@ impl Prints {
     }
 }
 
-/// The text that naga gets of a program that uses no other convention.
+/// The text for naga of a program without other conventions.
 #[cfg(test)]
 pub(crate) fn edited(source: &str, prints: &Prints) -> String {
     let text = super::edit::EditedText::new(source.into(), prints.edits.clone());

@@ -26,33 +26,33 @@ use super::walk::{AlignAttribute, ArrayUse, MOST_MENTIONS, Variable, walk};
 pub struct PrivateArrayInfo {
     /// Name of the variable.
     pub name: String,
-    /// The function that declares it; none for a variable in private space.
+    /// The declaring function; none for a variable in private space.
     pub function: Option<String>,
     /// Number of elements; for a struct that contains such an array, 1.
     pub length: u32,
     /// Bytes per invocation, rounded up to `align`.
     pub bytes: u64,
-    /// Alignment in bytes: that of `@align`, or else that of the type.
+    /// Alignment in bytes: of `@align`, or else of the type.
     pub align: u32,
     /// Line of its declaration, counted from 1.
     pub line: u32,
 }
 
-/// What is known of a program's text before it is parsed.
+/// The known properties of a program's text before parsing.
 #[derive(Debug)]
 pub(crate) struct Analysis {
     pub declarations: Vec<Declaration>,
     /// Arrays whose length depends on an override and is not left to WGSL's own rules.
     pub arrays: Vec<ArrayUse>,
-    /// Variables that such an array decides the size of, or that are aligned.
+    /// Variables sized by such an array, or aligned.
     pub variables: Vec<Variable>,
-    /// Per declaration: whether it is a constant or override that sizes such an array.
+    /// Per declaration: whether a constant or override sizes such an array.
     pub sizing: Vec<bool>,
     /// Per declaration: whether its value depends on an override.
     pub overridden: Vec<bool>,
     /// Replacements that other conventions ask for.
     pub others: Vec<Replacement>,
-    /// The first local constant that depends on more declarations than may be: its bytes, and on how many.
+    /// The first local constant with too many dependencies: its bytes, and their number.
     pub excess: Option<(Range<usize>, usize)>,
 }
 
@@ -156,7 +156,7 @@ impl Analysis {
         reached
     }
 
-    /// Marks what mentions, directly or not, a declaration that `root` holds for.
+    /// Marks declarations that mention, directly or not, a declaration selected by `root`.
     pub fn depends_on(&self, root: impl Fn(usize) -> bool) -> Vec<bool> {
         self.leads_to(root, |_| false)
     }

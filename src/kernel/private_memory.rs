@@ -1,5 +1,5 @@
-//! The memory that private arrays take: lengths before the text is parsed (naga would refuse a bad one with less
-//! to say), bytes and alignments after.
+//! The memory of private arrays: lengths before the text is parsed (naga would refuse a bad length with fewer words),
+//! bytes and alignments after.
 
 use std::collections::HashMap;
 
@@ -60,8 +60,8 @@ impl Sizes<'_> {
                 Some(length) if length < 1 => {
                     return Err(self.bad_length(array, Some(length), None));
                 }
-                // The layout costs another parse. A short array whose type is still too large for naga is one whose
-                // element type is huge; that keeps naga's own message.
+                // The layout costs another parse. A short array with a type still too large for naga has a huge element
+                // type; that keeps naga's own message.
                 Some(length) if length > SHORT => long.push((*array, length)),
                 Some(_) => {}
                 // A length that is no integer: naga says so.
@@ -110,7 +110,7 @@ impl Sizes<'_> {
         found
     }
 
-    /// Refuses an array so long that its type could not even be parsed.
+    /// Refuses an array too long for parsing its type.
     fn check_extent(&self, array: &ArrayUse, length: i128, stride: u64) -> Result<(), KernelError> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         let bytes = length.saturating_mul(stride);
@@ -255,7 +255,7 @@ impl Sizes<'_> {
         }
     }
 
-    /// What naga's front end says of the text; where it speaks of an array's length, in our words.
+    /// The message of naga's front end; for an array's length, in our words.
     pub fn parse_error(&self, error: &ParseError) -> KernelError {
         let place = error
             .labels()
@@ -382,7 +382,7 @@ impl Sizes<'_> {
                 ..
             } => (length.get(), Some(base)),
             TypeInner::Struct { .. } => (1, None),
-            // Found by what its initializer mentions, but a value taken out of such an array.
+            // Found by the mentions of its initializer, but a value taken out of such an array.
             _ if variable.align.is_none() => return Ok(None),
             _ => (1, None),
         };
@@ -405,7 +405,7 @@ impl Sizes<'_> {
         Ok(Some((info, variable)))
     }
 
-    /// The alignment that `attribute` asks for, checked: a positive multiple of that of the element type.
+    /// The alignment of `attribute`, checked: a positive multiple of the element type's.
     fn alignment(
         &self,
         variable: &Variable,

@@ -54,18 +54,18 @@ pub(crate) struct Inner {
     /// The text that owns the device globals, where different.
     pub extends: Option<Arc<str>>,
     pub analysis: Analysis,
-    /// What the text needs for its pointers.
+    /// The appended text for pointers.
     pub pointers: Option<Appendix>,
-    /// What it prints.
+    /// The prints of the program.
     pub prints: Option<Prints>,
     /// The parts needed for calls of the host.
     pub calls: Option<CallAppendix>,
     pub evaluator: Evaluator,
     pub declared: Declared,
-    /// Per constant: the declaration that it is.
+    /// Per constant: its declaration.
     pub declaration_of: Vec<usize>,
     entry_points: Vec<String>,
-    /// The parsed text, where no convention changes it from one specialization to the next.
+    /// The parsed text, unless a convention changes the text for each specialization.
     pub module: Option<Module>,
 }
 
@@ -86,10 +86,10 @@ const TWICE: &str = "tombolo_declared_twice";
 const STAND_INS: [u32; 5] = [1, 2, 5, 64, 1000];
 
 impl Program {
-    /// What a text may ask of its readers.
+    /// The limits of a text.
     pub const LIMITS: TextLimits = text_limits::LIMITS;
 
-    /// Reads a program. `name` is what messages call it, usually a file name.
+    /// Reads a program. `name` is for messages, usually a file name.
     ///
     /// # Errors
     /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text,
@@ -227,7 +227,7 @@ impl Program {
         })
     }
 
-    /// The name that messages call it by.
+    /// The name in messages.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -251,7 +251,7 @@ impl Program {
         })
     }
 
-    /// What tells the program's device globals of image scope from those of others.
+    /// The identity of the program's device globals of image scope.
     pub(crate) fn identity(&self) -> ModuleIdentity {
         ModuleIdentity {
             name: self.name().into(),
@@ -281,7 +281,7 @@ impl Program {
         self.inner.declared.infos()
     }
 
-    /// A number that no other program of this process has.
+    /// A number unique among the programs of this process.
     pub fn id(&self) -> u64 {
         self.inner.id
     }
@@ -291,7 +291,7 @@ impl Program {
         self.inner.hash
     }
 
-    /// The key under which what is made of this program with `constants` may be cached.
+    /// The key for caching anything made of this program with `constants`.
     ///
     /// # Errors
     /// Those of the check of the constants against the program.
@@ -361,7 +361,7 @@ fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(
     }
 }
 
-/// What the program needs for its calls of the host. The types in the signatures are the program's: laid out with the
+/// The parts of the program for calls of the host. The types in the signatures are the program's: laid out with the
 /// program's types around them, and nothing else of the program, since the calls have no meaning yet.
 fn call_appendix(
     name: &str,
@@ -466,9 +466,9 @@ impl Inner {
     }
 
     /// Reports faults of the program independent of the sizes of its private arrays. A fault that may come from the
-    /// sizes (the defaults need not make sense) is left to specialization. A fault counts as independent of them if it
-    /// stands where no size is mentioned, or is the same, word for word and place for place, for all of a set of very
-    /// different sizes.
+    /// sizes (the defaults need not make sense) is left to specialization. A fault counts as independent of sizes if
+    /// its place mentions no size, or if the fault is the same, word for word and place for place, for all of a set of
+    /// very different sizes.
     fn check_early(&self) -> Result<(), KernelError> {
         let attempt = |stand_in: Option<u32>| {
             self.attempt(
@@ -508,7 +508,7 @@ impl Inner {
         }
     }
 
-    /// Gives what prints its form, for entry point `entry` of `module`.
+    /// Gives the printing sites their form, for entry point `entry` of `module`.
     pub fn lower_prints(
         &self,
         module: &mut Module,

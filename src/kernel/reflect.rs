@@ -16,7 +16,7 @@ pub struct Interface {
     pub workgroup_size: [u32; 3],
     /// The arguments that the entry point reaches, by group and binding.
     pub arguments: Vec<ArgumentInfo>,
-    /// The device globals that the entry point reaches, in the order of their declaration.
+    /// The device globals reached by the entry point, in the order of their declaration.
     pub globals: Vec<GlobalUse>,
     /// Layout of the `var<immediate>` that the entry point uses, if any.
     pub immediates: Option<TypeLayout>,
@@ -33,7 +33,7 @@ pub struct ArgumentInfo {
     pub group: u32,
     /// Its `@binding`.
     pub binding: u32,
-    /// What it is.
+    /// The kind.
     pub kind: ArgumentKind,
 }
 
@@ -71,7 +71,7 @@ pub enum ArgumentKind {
 }
 
 impl ArgumentKind {
-    /// What a message calls it.
+    /// The name in messages.
     pub(crate) fn noun(&self) -> String {
         match self {
             Self::Storage { writable, layout } => format!(
@@ -213,7 +213,7 @@ fn kind_of(module: &Module, variable: &GlobalVariable, sampled: bool) -> Argumen
     }
 }
 
-/// The binding type that wgpu itself derives for a texture; `None` for external textures.
+/// The binding type derived by wgpu itself for a texture; `None` for external textures.
 fn texture_binding(
     dim: ImageDimension,
     arrayed: bool,

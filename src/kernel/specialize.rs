@@ -41,7 +41,7 @@ pub(crate) struct Specialized {
     pub entry: usize,
     /// The text that was compiled, and the way back to the user's.
     pub text: EditedText,
-    /// The constants of the program that have a value in this specialization.
+    /// The constants of the program with a value in this specialization.
     pub values: Vec<(ConstantInfo, ConstantValue)>,
     /// Variables whose size was chosen at run time, and those with `@align`.
     pub private_arrays: Vec<PrivateArrayInfo>,
@@ -53,17 +53,17 @@ pub(crate) struct Specialized {
     pub prints: Option<PrintFacts>,
     /// What the kernel wants from a launch.
     pub interface: Interface,
-    /// The arguments, by index, that it reaches through the heap for want of bindings.
+    /// The arguments, by index, reached through the heap for want of bindings.
     pub table: Vec<usize>,
-    /// It reaches its device globals through the heap, too.
+    /// The kernel reaches its device globals through the heap, too.
     pub tabled_globals: bool,
-    /// What it does with functions of the host.
+    /// The use of functions of the host.
     pub calls: CallUse,
 }
 
 /// Specializes the entry point `entry` of `program`. `auto_workgroup` is the value for an override without default as
 /// the only size of a one-dimensional work-group, if not set by the caller; `capabilities` are those of the device;
-/// `private_limit` is the number of bytes that the private arrays of one invocation may have.
+/// `private_limit` is the most bytes of an invocation's private arrays.
 ///
 /// # Errors
 /// Every [`KernelError`].
@@ -213,7 +213,7 @@ pub(crate) fn specialize_in(
             Err(error) => return Err(inner.pipeline_error(reporter, entry_declaration, &error)),
         };
         let Some(index) = compute_entry(&module, entry) else {
-            // The scan found a function with `@compute` that naga does not take for an entry point of that stage.
+            // The scan found a function with `@compute`, but naga no such entry point.
             let message = format!("`{entry}` is no compute entry point");
             let place = inner.place(entry_declaration, "declared here");
             return Err(KernelError::Validation(reporter.at(
@@ -393,7 +393,7 @@ impl Inner {
             .filter(|(_, d)| d.kind == DeclarationKind::Assertion);
         let mut kept = analysis.reach([entry], is_replaced);
         if self.pointers.is_some() || self.calls.is_some() {
-            // What the appendix mentions is not in the text that was analysed.
+            // Mentions in the appendix are not in the analysed text.
             let types = analysis.declarations.iter().enumerate().filter(|(_, d)| {
                 matches!(d.kind, DeclarationKind::Struct | DeclarationKind::Alias)
             });

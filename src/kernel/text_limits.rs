@@ -5,10 +5,9 @@
 //!
 //! 1. Before naga sees a text, its tokens are counted, and walked over once. Every bracket is a level, every operator and every
 //!    `else` of a row a link; what the recursion of a reader is bounded by is the sum of both on the way to a place.
-//! 2. The declarations are walked over by what they mention, without recursion: how many depend on each other in a
-//!    row.
-//! 3. When naga has laid the types out, members are counted with those of the structures inside: a structure of two
-//!    structures of two structures has a text that is short.
+//! 2. The declarations are walked over by their mentions, without recursion: for the longest chain of dependencies.
+//! 3. After naga's layout of the types, members are counted with those of the structures inside: a structure of two
+//!    structures of two structures has a short text.
 //!
 //! The stack on which texts are read (`deep_stack`) is large enough for a text at all of these limits.
 
@@ -19,7 +18,7 @@ use naga::{Module, TypeInner};
 use super::declarations::{Declaration, DeclarationKind};
 use super::token::TokenStream;
 
-/// What a WGSL text may ask of its readers; more is a [`KernelError::TooComplex`](crate::KernelError::TooComplex).
+/// The limits of a WGSL text; more is a [`KernelError::TooComplex`](crate::KernelError::TooComplex).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TextLimits {
@@ -31,15 +30,15 @@ pub struct TextLimits {
     pub function_tokens: usize,
     /// Brackets of any kind (blocks, parentheses, indices, template lists) inside each other.
     pub nesting: usize,
-    /// Operators, members and indices on the way to a part of an expression, those of the expressions around it
-    /// included: `a + b + c` has 2.
+    /// Operators, members and indices on the way to a part of an expression, those of enclosing expressions included:
+    /// `a + b + c` has 2.
     pub expression_depth: usize,
     /// Blocks inside each other, where each `else` counts as one more: `if … else if … else if …` has 3.
     pub statement_depth: usize,
     /// Chains of dependent declarations: functions calling the next, structures in structures, constants mentioning
     /// constants.
     pub declaration_depth: usize,
-    /// Members of a type, with those of the structures in it.
+    /// Members of a type, with those of inner structures.
     pub members: u64,
 }
 
@@ -64,7 +63,7 @@ pub(crate) struct Excess {
     pub limit: u64,
     /// Bytes of the text.
     pub place: Option<Range<usize>>,
-    /// What to do about it.
+    /// The remedy.
     pub instead: &'static str,
 }
 
@@ -86,7 +85,7 @@ impl Excess {
     }
 }
 
-/// What to do about a text that is too long.
+/// The remedy for too long a text.
 const SHORTER: &str =
     "keep data in buffers, and make programs of the parts that are launched apart";
 
@@ -293,7 +292,7 @@ fn check_row(stream: &TokenStream<'_>, at: usize, depth: Depth) -> Result<(), Ex
     Ok(())
 }
 
-/// Checks how long functions are, and how many declarations depend on each other in a row. Those that depend on themselves are naga's to refuse.
+/// Checks how long functions are, and how many declarations depend on each other in a row. Cycles are naga's to refuse.
 pub(crate) fn check_declarations(declarations: &[Declaration]) -> Result<(), Excess> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -361,7 +360,7 @@ pub(crate) fn check_declarations(declarations: &[Declaration]) -> Result<(), Exc
     Ok(())
 }
 
-/// Checks how many members the types of a module have, with those of the structures in them.
+/// Checks the number of members of a module's types, with those of inner structures.
 pub(crate) fn check_types(module: &Module) -> Result<(), Excess> {
     let mut members: Vec<u64> = Vec::with_capacity(module.types.len());
     for (handle, ty) in module.types.iter() {

@@ -234,7 +234,7 @@ pub(in crate::kernel) fn text(what: &str, n: usize) -> String {
     }
 }
 
-/// Texts that are to be read in time near to linear, with the least `n` at which that is measured.
+/// Texts to be read in nearly linear time, with the least measured `n`.
 pub(in crate::kernel) const GROWING: &[(&str, usize)] = &[
     ("else if", 200),
     ("sum", 500),
@@ -296,7 +296,7 @@ fn options() -> CompileOptions {
     }
 }
 
-/// From a text to what a driver would get, for each of its kernels.
+/// From a text to the driver's input, for each of its kernels.
 pub(in crate::kernel) fn through(text: &str) -> Result<(), KernelError> {
     let program = Program::new("a.wgsl", text)?;
     for entry in program.entry_points() {
@@ -344,7 +344,7 @@ fn at_limits() -> Vec<(&'static str, String, String, &'static str)> {
     let limits = Program::LIMITS;
     let long = |tokens: usize| "const_assert true;".repeat(tokens / 3) + &";".repeat(tokens % 3);
     let padded = |bytes: usize| " ".repeat(bytes);
-    // Tokens of a function: `fn f ( ) { }`, and what stands in it.
+    // Tokens of a function: `fn f ( ) { }`, and its contents.
     let function = |tokens: usize| format!("fn f() {{ {} }}", ";".repeat(tokens - 6));
     // In a sum `out[1]` is an index and a bracket, and each further term adds an operator.
     vec![

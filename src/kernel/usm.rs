@@ -3,7 +3,8 @@
 //!
 //! - `usm_<Type>(p)` gets a function without a body returning `ptr<storage, <Type>, read_write>`. naga parses such a
 //!   function, and only its validator refuses it; the pass `passes::pointers` replaces the calls before.
-//! - `usm_address(&place)` gets one that takes a pointer of any type, for naga's parser does not compare.
+//! - `usm_address(&place)` gets a function with a pointer of any type as its parameter, for naga's parser does not
+//!   compare.
 //! - Helpers (`shaders/usm.wgsl`) are appended unchanged, with the helpers they call.
 //! - `usm_ptr` is an alias of `vec2<u32>`.
 //!
@@ -33,8 +34,8 @@ pub(crate) struct Appendix {
 }
 
 impl Appendix {
-    /// The user's bytes that the bytes `at` of the text with the appendix come from, where they lie in the
-    /// appendix, which begins at `start`.
+    /// The user's bytes behind the bytes `at` of the text with the appendix, where they lie in the appendix, beginning
+    /// at `start`.
     #[cfg(test)]
     pub fn origin(&self, start: usize, at: Range<usize>) -> Option<Range<usize>> {
         let within = at.start.checked_sub(start)?;
@@ -107,7 +108,7 @@ fn declared<'a>(stream: &TokenStream<'a>) -> HashSet<&'a str> {
     names
 }
 
-/// What `source` needs appended; `None` for one that uses no pointers.
+/// What `source` needs appended; `None` without pointers.
 pub(crate) fn appendix(source: &str) -> Option<Appendix> {
     if !source.contains(PREFIX) {
         return None;
@@ -151,7 +152,7 @@ pub(crate) fn appendix(source: &str) -> Option<Appendix> {
     Some(appendix)
 }
 
-/// What a text says of pointers that WGSL has no words for.
+/// A text's notions of pointers without words in WGSL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     /// The user's bytes.
@@ -160,7 +161,7 @@ pub(crate) struct Mistake {
     pub instead: String,
 }
 
-/// The first such mistake, which naga would tell in words that help nobody.
+/// The first such mistake, for which naga's message would be no help.
 pub(crate) fn mistake(source: &str) -> Option<Mistake> {
     if !source.contains(PREFIX) {
         return None;
@@ -199,7 +200,7 @@ pub(crate) fn mistake(source: &str) -> Option<Mistake> {
     })
 }
 
-/// Whether nothing but `*` and `(` stands between token `at` and the end of what is in front of its statement.
+/// Whether only `*` and `(` stand between the start of the statement and token `at`.
 fn begins_statement(stream: &TokenStream<'_>, at: usize) -> bool {
     let before = (0..at).rev().map(|at| stream.text(at));
     let mut before = before.skip_while(|text| matches!(*text, "*" | "("));

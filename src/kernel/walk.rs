@@ -12,7 +12,7 @@ use super::token::TokenStream;
 /// An `array<E, L>` in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrayUse {
-    /// Index of the declaration that it stands in.
+    /// Index of the surrounding declaration.
     pub declaration: usize,
     /// Bytes of the element type.
     pub element: Range<usize>,
@@ -28,8 +28,7 @@ pub(crate) struct ArrayUse {
     pub context: Context,
     /// Whether it stands in the result type of a function.
     pub in_result: bool,
-    /// Bytes of the name of the variable, member, parameter or alias that the array belongs to; its own where there is
-    /// none.
+    /// Bytes of the name of the array's variable, member, parameter or alias; the array's own where there is none.
     pub owner: Range<usize>,
 }
 
@@ -47,7 +46,7 @@ pub(crate) struct AlignAttribute {
 /// A variable in function or private space; or a `let` or a parameter, which may pass its type on to a variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
-    /// Index of the declaration that it stands in, or is.
+    /// Index of the declaration itself, or around it.
     pub declaration: usize,
     pub name: String,
     pub name_span: Range<usize>,
@@ -55,7 +54,7 @@ pub(crate) struct Variable {
     pub mentions: Vec<usize>,
     /// Local variables that the initializer mentions, if the type is not written out.
     pub locals: Vec<String>,
-    /// Indices of the arrays spelled out in its type, or else its initializer.
+    /// Indices of the arrays spelled out in the type, or else the initializer.
     pub arrays: Range<usize>,
     pub align: Option<AlignAttribute>,
     /// Whether it is a variable indeed.
@@ -69,7 +68,7 @@ pub(crate) struct Contents {
     pub result: Vec<usize>,
     pub arrays: Vec<ArrayUse>,
     pub variables: Vec<Variable>,
-    /// The first local constant that depends on too many others: its bytes, and how many.
+    /// The first local constant with too many dependencies: its bytes, and their number.
     pub excess: Option<(Range<usize>, usize)>,
 }
 
@@ -114,7 +113,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Declares a name in the scope of that depth; a closing bracket too many leaves no scope to declare it in.
+    /// Declares a name in the scope of that depth; a closing bracket too many leaves no scope for the declaration.
     fn declare(&mut self, depth: usize, local: Local<'a>) {
         if let Some(scope) = self.open.get_mut(depth) {
             scope.push(local.name);
@@ -140,13 +139,13 @@ struct Walk<'a, 's> {
     known: HashSet<Reference>,
     templates: Vec<Template>,
     scopes: Scopes<'a>,
-    /// One past the attributes that were read last.
+    /// The position behind the attributes read last.
     attributes_end: usize,
     /// The token of the local name declared last.
     declared: Option<usize>,
     /// A local declaration whose name counts from the given token on.
     pending: Option<(usize, Local<'a>)>,
-    /// The variable being declared, and the tokens that decide its type.
+    /// The variable being declared, and the tokens deciding its type.
     variable: Option<(usize, Range<usize>)>,
     /// The name of what is being declared, up to the given token.
     owner: Option<(Range<usize>, usize)>,
@@ -397,7 +396,7 @@ impl<'a> Walk<'a, '_> {
         let mut at = at;
         while at < end {
             match stream.text(at) {
-                // A type has no colon: what has one begins another member.
+                // A type has no colon: a colon begins another member.
                 ")" | "}" | "," | ":" => return at,
                 "<" => {
                     at = stream
@@ -503,7 +502,7 @@ impl<'a> Walk<'a, '_> {
         self.push_variable(name, align, stored, decisive);
     }
 
-    /// The `=` behind the type that begins at `at`, or `end`. What declares something again has no `=` in its type.
+    /// The `=` behind the type that begins at `at`, or `end`. A redeclaration has no `=` in its type.
     fn initializer(&self, at: usize, end: usize) -> usize {
         let declares = |text: &str| matches!(text, "=" | "let" | "var" | "const");
         let found = (at..end).find(|&i| declares(self.stream.text(i)));

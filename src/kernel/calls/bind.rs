@@ -1,4 +1,4 @@
-//! Gives the variables of appended calls their bindings, and functions the bodies that suit the device.
+//! Gives the variables of appended calls their bindings, and functions the bodies for the device.
 
 use naga::valid::ModuleInfo;
 use naga::{Block, Expression, GlobalVariable, Handle, Module, Span, Statement};
@@ -13,7 +13,7 @@ const WAITS: &str = "tombolo_call_waits";
 const FENCE: &str = "tombolo_call_fence";
 const PUBLISH: &str = "tombolo_call_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_call_publish_behind_fence";
-/// Functions with another body where what kernels post has memory of its own.
+/// Functions with another body where kernels' posts have separate memory.
 const SEALED: [&str; 4] = [
     "tombolo_call_store",
     "tombolo_call_seal",
@@ -97,9 +97,9 @@ pub(crate) fn complete(
 /// What an entry point does with functions of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CallUse {
-    /// It calls one.
+    /// The entry point calls such a function.
     pub calls: bool,
-    /// It reports calls that failed.
+    /// The entry point reports failed calls.
     pub reports: bool,
     /// The kernel waits for answers during the launch.
     pub waits: bool,

@@ -26,7 +26,7 @@ pub(super) enum Form {
     Post,
     /// `f_group`: the work-group waits together, and the launch fails where there is no result.
     Group,
-    /// `f_group_try`: the work-group waits together, and each is told what became of its call.
+    /// `f_group_try`: the work-group waits together, and each invocation is told the outcome of its call.
     GroupAttempt,
     /// `f_begin`, `f_collect` and `f_leave`: does not wait; the result is asked for later.
     Split,
@@ -94,7 +94,7 @@ const WAIT_BUDGET: &str = "most";
 /// Begun calls and streams hold a port until collected or closed, perhaps by the very invocation looking for a port
 /// here: the search looks at each port a few times, and not until one is free.
 const FEW_LOOKS: &str = "6u * ports + 64u";
-/// What stands in place of waiting where nobody waits: the port is given back, and is free once the call is served.
+/// The replacement of waiting in forms without waiting: the port is given back, and is free once the call is served.
 const LEAVE: &str = "
         if held {
             tombolo_call_fence();
@@ -119,7 +119,7 @@ const BEGUN: &str = "
             over = true;
         }";
 const WAITS: &str = "tombolo_call_waits = 1u;";
-/// Whoever gives up leaves the call to the server: the port is free once it has answered.
+/// A caller giving up leaves the call to the server: the port is free after the answer.
 const RELEASE: &str = "atomicStore(&tombolo_calls[locks + port], 0u);";
 
 impl Mention<'_> {
@@ -132,7 +132,7 @@ impl Mention<'_> {
         self.has(Form::Plain) || self.has(Form::Group)
     }
 
-    /// Whether work-groups call it as one.
+    /// Whether work-groups call the function jointly.
     pub(super) fn is_group(&self) -> bool {
         self.has(Form::Group) || self.has(Form::GroupAttempt)
     }
@@ -173,11 +173,11 @@ impl Mention<'_> {
     }
 }
 
-/// A form that does not wait, and answers with one word.
+/// A form without waiting, with a single word as its answer.
 struct Deferred {
     /// What stands behind the name of the function.
     ending: &'static str,
-    /// The members of the reply, and the one that is the answer.
+    /// The members of the reply, and the member with the answer.
     members: &'static str,
     answer: &'static str,
     search: &'static str,
@@ -202,10 +202,10 @@ const BEGIN: Deferred = Deferred {
 /// The forms of a function of the host, with their common texts.
 struct Forms<'d> {
     declaration: &'d CallDeclaration,
-    /// The parameters with their types, and their names alone.
+    /// The parameters with types, and the names alone.
     parameters: String,
     names: String,
-    /// What stores the arguments, and what loads the result.
+    /// The text storing the arguments, and the text loading the result.
     stores: String,
     loads: String,
 }

@@ -43,7 +43,7 @@ pub(super) fn declares(stream: &TokenStream<'_>, name: &str) -> bool {
     (0..stream.len()).any(|at| declares(stream.text(at)) && stream.text(at + 1) == name)
 }
 
-/// The declarations that a program needs which calls functions of these signatures.
+/// The declarations needed by a program that calls functions of these signatures.
 pub(crate) fn needed<'s>(
     program: &TokenStream<'_>,
     called: impl Iterator<Item = &'s Signature>,

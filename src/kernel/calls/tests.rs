@@ -93,7 +93,7 @@ fn every_type_travels_by_name_and_by_alias() {
             .unwrap_or_else(|error| panic!("{declarations}{error}"));
         let result = program.interface("main", &Constants::new());
         assert!(result.is_ok(), "{declarations}{:?}", result.err());
-        // A size that is not WGSL's is an error: so those of the list are compared.
+        // A size other than WGSL's is an error: so the sizes of the list are compared.
         let wrong: Vec<(&str, &[usize], usize)> = of
             .iter()
             .map(|(text, sizes, result)| (*text, *sizes, result + 4))
@@ -366,7 +366,7 @@ fn streams_have_functions_of_their_own() {
         }}"
     );
     program(&used, &calls).unwrap();
-    // What waits for one answer is no form of a stream.
+    // Waiting for a single answer is no form of a stream.
     assert!(program(&format!("{KERNEL} data[0] = up(1u).x; }}"), &calls).is_err());
     assert!(program(&format!("{KERNEL} data[0] = up_begin(1u); }}"), &calls).is_err());
 }

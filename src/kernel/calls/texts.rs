@@ -1,5 +1,5 @@
 //! String literals of programs that call the host. WGSL has no strings: a literal's text stays here, and its number
-//! stands in the program, a `u32` that functions of the host take for a text.
+//! stands in the program, a `u32` taken for a text by functions of the host.
 //!
 //! A number depends on the text alone, except for two texts with the same number: a program is then the same text to
 //! drivers and their caches every time. Texts are kept for the life of the process, and there are as many as programs

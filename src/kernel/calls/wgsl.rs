@@ -1,5 +1,5 @@
-//! The WGSL of functions of the host: which ones a program calls, how its types lie in the words of a port, and the
-//! text to append.
+//! The WGSL of functions of the host: the calls of a program, the layout of types in the words of a port, and the text
+//! to append.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -16,14 +16,14 @@ const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
 const GROUPS: &str = include_str!("../../../shaders/rpc_group.wgsl");
 const STREAMS: &str = include_str!("../../../shaders/rpc_stream.wgsl");
 
-/// One load of the walk by which a caller lets time go by, and how many there are in a turn. Not in a loop: the turns of
-/// loops are what it saves. The places are those of a linear congruential generator (Numerical Recipes, 2nd edition,
-/// section 7.1), whose upper bits are the random ones.
+/// One load of the walk by which a caller lets time go by, and how many there are in a turn. Not in a loop: turns of
+/// loops are to be saved. The places follow a linear congruential generator (Numerical Recipes, 2nd edition, section
+/// 7.1), whose upper bits are the random ones.
 const LOAD: &str = "
     walk = walk * 1664525u + 1013904223u + atomicLoad(&tombolo_backoff[(walk >> shift) << 4u]);";
 const LOADS: usize = 64;
 
-/// The most words that one function takes or gives: each is a line of the kernel.
+/// The most words of a function's arguments or result: each is a line of the kernel.
 const MOST_WORDS: usize = 1024;
 
 /// The structure whose members are the parameters and the result of a function, for naga to lay out.
@@ -45,14 +45,14 @@ const STATUSES: [(&str, u32); 11] = [
     ("CALL_TOO_MANY_TURNS", 14),
 ];
 
-/// What a program needs appended for its calls.
+/// The text appended to a program for its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallAppendix {
     /// The text, to stand behind the user's.
     pub text: String,
-    /// Bytes of `text`, and the user's bytes that made them necessary.
+    /// Bytes of `text`, and the user's bytes that caused them.
     pub origins: Vec<(Range<usize>, Range<usize>)>,
-    /// The functions that are called, in the order of the numbers by which a kernel reports them.
+    /// The called functions, in the order of their numbers in a kernel's report.
     pub called: CallSet,
 }
 
@@ -299,8 +299,8 @@ pub(super) fn transfers(
     Ok((stores, loads))
 }
 
-/// What `source` needs appended to call functions of `calls`; `None` for one that calls none. `parse` reads the
-/// program's types with a text appended.
+/// What `source` needs appended to call functions of `calls`; `None` without calls. `parse` reads the program's types
+/// with a text appended.
 pub(crate) fn appendix(
     source: &str,
     calls: &CallSet,

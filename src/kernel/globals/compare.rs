@@ -72,7 +72,7 @@ pub(super) fn check_layouts(
             return differ(format!(": {}", faults.join("; ")));
         }
     }
-    // A Rust value ends where its alignment does, a WGSL variable where its type does.
+    // A Rust value ends at a multiple of its alignment, a WGSL variable at the end of its type.
     if host.bytes == u64::from(layout.size) {
         return Ok(());
     }

@@ -27,7 +27,7 @@ use super::layout::TypeLayout;
 /// The unit with an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GlobalScope {
-    /// One instance for each device, shared by all its kernels.
+    /// An instance for each device, shared by all its kernels.
     Device,
     /// One instance for each module (program) on each device: `device_image_scope`.
     Image,
@@ -94,12 +94,12 @@ pub struct GlobalUse {
     pub writable: bool,
     /// The variable's layout.
     pub layout: TypeLayout,
-    /// The type in full, without the names of structures and aliases, for comparing it with that of another module. An
-    /// atomic counts as its scalar: a kernel counts, the next kernel reads the counts.
+    /// The type in full, without the names of structures and aliases, for comparison with another module's. An atomic
+    /// counts as its scalar: a kernel counts, the next kernel reads the counts.
     pub(crate) canonical: String,
     /// The number by which the module knows it.
     pub(crate) number: u32,
-    /// The 1-based line of its declaration; 0 if it is not known.
+    /// The 1-based line of the declaration; 0 if not known.
     pub(crate) line: u32,
 }
 

@@ -125,9 +125,9 @@ impl Instance {
 /// Where the host finds a variable.
 #[derive(Debug)]
 pub(crate) enum HostView {
-    /// In its one instance.
+    /// In its only instance.
     Instance(Arc<Instance>),
-    /// Nowhere yet: no module names it, and it is of image scope.
+    /// Nowhere yet: of image scope, and not named by any module.
     Host,
     /// In several modules, whose names these are.
     Several(Vec<String>),
@@ -166,7 +166,7 @@ impl GlobalTable {
         })
     }
 
-    /// Where the host finds the variable of that name; `None` where nobody has declared it.
+    /// Where the host finds the variable of that name; `None` without a declaration.
     ///
     /// # Errors
     /// [`GlobalConflict::TooLarge`].
@@ -188,7 +188,7 @@ impl GlobalTable {
         self.locked(|state| state.entries.keys().cloned().collect())
     }
 
-    /// The instances that the kernels of a module use, in the order of `uses`; made where they are new.
+    /// The instances used by the kernels of a module, in the order of `uses`; made where new.
     ///
     /// # Errors
     /// [`GlobalConflict`] with what was known; nothing is noted then.

@@ -200,7 +200,7 @@ proptest! {
                     models.iter_mut().for_each(|model| { model.images.remove(&module); });
                 }
             }
-            // No two variables share a byte, none lies beyond its chunk, and what is gone takes no room.
+            // No two variables share a byte, none lies beyond its chunk, and a removed variable takes no room.
             let mut live: HashMap<u64, Arc<Instance>> = of_devices.clone();
             for instance in kernels.values().flatten() {
                 live.insert(instance.id, Arc::clone(instance));
@@ -264,7 +264,7 @@ fn a_kernel_that_was_never_used_leaves_its_names_to_others() {
     drop(table.resolve(&module(0), &[a_use("name", 8)]).unwrap());
     let other = table.resolve(&module(1), &[a_use("name", 12)]).unwrap();
     assert_eq!(table.bytes_in_use(), 16);
-    // Once a device has it, it stays.
+    // A variable known to a device stays.
     other[0].touch();
     let id = other[0].id;
     drop(other);

@@ -5,7 +5,7 @@ use super::render::{bytes, rust_type};
 use super::{RustField, RustLayout};
 use crate::kernel::layout::{MemberLayout, Shape, TypeLayout};
 
-/// Every difference of the two, and what may explain them.
+/// Every difference of the two, and possible explanations.
 pub(super) fn compare(rust: &RustLayout, wgsl: &TypeLayout) -> (Vec<LayoutFault>, Vec<String>) {
     let mut found = Found::default();
     found.structure(rust, wgsl, "");
@@ -68,7 +68,7 @@ struct Found {
 }
 
 impl Found {
-    /// Compares a structure; `outer` is the path of the field that it is.
+    /// Compares a structure; `outer` is the path of the field.
     fn structure(&mut self, rust: &RustLayout, wgsl: &TypeLayout, outer: &str) {
         let before = self.faults.len();
         let mut fields: Vec<&RustField> = rust.fields.iter().collect();
@@ -127,7 +127,7 @@ impl Found {
             let name = format!("{name}{}", "[]".repeat(depth));
             self.structure(nested, inner, &name);
             if self.faults.len() > before {
-                // The size of the field follows from what is wrong with its insides.
+                // The size of the field follows from the faults inside.
                 return size_agrees(field.size(), wgsl);
             }
         }
@@ -171,8 +171,8 @@ impl Found {
         }
     }
 
-    /// Compares the sizes of the whole; `header` is the runtime-sized array that Rust leaves out, and `before` the
-    /// number of faults before this structure.
+    /// Compares the sizes of the whole; `header` is the runtime-sized array left out in Rust, and `before` the number
+    /// of faults before this structure.
     fn total(
         &mut self,
         rust: &RustLayout,

@@ -1,4 +1,4 @@
-//! The WGSL side: finds a structure in a program by its name, and has naga lay it out.
+//! The WGSL side: finds a structure in a program by name, and has naga lay the structure out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::kernel::text_limits::check_types;
 const RESOLVER: &str = "tombolo_layout_of";
 
 impl Program {
-    /// How the structure `name` lies in memory; also for structures that are only used behind pointers, or not at
-    /// all, and for aliases of structures. `None` if the program declares none of that name, or if its size
-    /// depends on a constant without a default. Constants have their defaults.
+    /// How the structure `name` lies in memory; also for structures that are only used behind pointers, or not at all,
+    /// and for aliases of structures. `None` if the program has no declaration of that name, or if the size depends on
+    /// a constant without a default. Constants have their defaults.
     pub fn struct_layout(&self, name: &str) -> Option<TypeLayout> {
         self.inner.struct_layout(name, &Constants::new()).ok()
     }
 
     /// Compares the structure `wgsl` of the program with its declaration in Rust: every field must have a member of its
-    /// name, at the same offset and of the same size, and the whole must have the same size, which is the stride
-    /// of arrays. The other way round, every member must have a field, names that begin with `_` apart.
+    /// name, at the same offset and of the same size, and both structures must have the same size, the stride of
+    /// arrays. The other way round, every member must have a field, names that begin with `_` apart.
     ///
     /// The comparison is about the place of bytes, not their meaning: `u32` and `f32` are alike. Alignments need not
     /// be. A three-component vector may have the size of four components in Rust. A runtime-sized array may be any
@@ -186,7 +186,7 @@ impl Inner {
         }
     }
 
-    /// The values that were set, as naga takes them: by id, or else by name.
+    /// The given values in naga's form: by id, or else by name.
     fn pipeline_values(&self, set: &[(usize, ConstantValue)]) -> PipelineConstants {
         let named = set.iter().filter_map(|(constant, value)| {
             let info = self.declared.infos().get(*constant)?;

@@ -39,7 +39,7 @@ fn layouts_agree_in_programs_of_every_kind() {
         // The pointer is named, but never followed.
         node.to_owned(),
         format!("alias usm_ptr = vec2u; {node}"),
-        // Private arrays, of a size without a default and of one that makes no sense.
+        // Private arrays, with a size without a default and with a senseless size.
         format!("override N: u32; {plain} fn f() {{ var t: array<Node, N>; t[0].tag = 1u; }}"),
         format!("override N: i32 = -1; {plain} fn f() {{ var t: array<f32, N>; t[0] = 1; }}"),
         "alias Node = Real; struct Real { value: f32, tag: u32, next: vec2<u32> }".to_owned(),

@@ -29,7 +29,7 @@ pub enum LayoutMismatch {
         program: String,
         /// The name asked for.
         wanted: String,
-        /// What it names.
+        /// The named object.
         wgsl: TypeLayout,
     },
     /// The layout of the type is unknown: the size depends on a constant without a value, or the declaration makes no
@@ -48,7 +48,7 @@ pub enum LayoutMismatch {
     Differs(Box<LayoutDifference>),
 }
 
-/// Everything in which two layouts differ. Its `Display` tells it in full, with both layouts side by side.
+/// Everything in which two layouts differ. `Display` gives the fault in full, with both layouts side by side.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LayoutDifference {
@@ -60,7 +60,7 @@ pub struct LayoutDifference {
     pub wgsl: TypeLayout,
     /// What is off, in the order of the Rust structure; never empty.
     pub faults: Vec<LayoutFault>,
-    /// What may explain it.
+    /// The possible explanation.
     pub notes: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub enum LayoutFault {
         rust: u64,
         /// Its offset in WGSL, in bytes.
         wgsl: u64,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
     /// A field has another size.
@@ -104,7 +104,7 @@ pub enum LayoutFault {
         rust: u64,
         /// The size in WGSL, in bytes; for a runtime-sized array, that of an element.
         wgsl: u64,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
     /// A field is a structure in Rust and none in WGSL.
@@ -117,13 +117,13 @@ pub enum LayoutFault {
     /// The whole structure has another size, so the elements of an array of it are apart by another stride. Where a
     /// runtime-sized array follows, left out in Rust, the sizes are those of the part before.
     Total {
-        /// The structure: empty for the outermost, else the field that it is.
+        /// The structure: empty for the outermost, else the path of the field.
         field: String,
         /// Its size in Rust, in bytes.
         rust: u64,
         /// Its size in WGSL, in bytes.
         wgsl: u64,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
 }

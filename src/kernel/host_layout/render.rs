@@ -24,7 +24,7 @@ pub(super) fn without_modules(name: &str) -> String {
     short
 }
 
-/// The Rust type that has the layout of a WGSL type, where there is an obvious one.
+/// The Rust type with the layout of a WGSL type, where there is an obvious type.
 pub(super) fn rust_type(wgsl: &TypeLayout) -> Option<String> {
     match &wgsl.shape {
         Shape::Plain if wgsl.wgsl == "usm_ptr" => Some("tombolo::Ptr<_>".to_owned()),
@@ -177,7 +177,7 @@ fn extent(rust: u64, wgsl: u64) -> &'static str {
     }
 }
 
-/// A line of the comparison: what is off about it, and the two sides.
+/// A line of the comparison: the difference, and the two sides.
 struct Row {
     field: String,
     rust: Option<(u64, String)>,

@@ -1,4 +1,4 @@
-//! Layouts and their differences as text, for messages that stand outside `check_layout`.
+//! Layouts and their differences as text, for messages outside of `check_layout`.
 
 use super::RustLayout;
 use super::compare::{compare, element};
@@ -33,7 +33,7 @@ pub(crate) fn rust_text(rust: &RustLayout) -> String {
     rust.fields.iter().map(line).collect()
 }
 
-/// One line for each member of a structure, or of the structure that an array is made of.
+/// A line for each member of a structure, or of the structure in an array.
 pub(crate) fn wgsl_text(wgsl: &TypeLayout) -> String {
     let Shape::Struct { members } = &element(wgsl).0.shape else {
         return String::new();

@@ -25,8 +25,8 @@ pub const BASE_OFFSET: u64 = 0;
 /// Offset in bytes of the work-groups in the whole logical grid: three `u32`.
 pub const GROUPS_OFFSET: u64 = 16;
 
-/// Makes entry point `entry` (its index in `module.entry_points`) see the logical grid that the uniform
-/// at `params` describes.
+/// Makes entry point `entry` (its index in `module.entry_points`) see the logical grid described by the uniform at
+/// `params`.
 ///
 /// Returns `false`, and leaves the module unchanged, where there is no such entry point or the entry point takes none
 /// of `workgroup_id`, `global_invocation_id` and `num_workgroups`: every part then runs unchanged. `params` must be a
@@ -86,7 +86,7 @@ pub fn run(module: &mut Module, entry: usize, params: ResourceBinding) -> bool {
     true
 }
 
-/// What a built-in value needs to become that of the logical grid.
+/// The correction of a built-in value to that of the logical grid.
 #[derive(Clone, Copy)]
 enum Adjustment {
     AddBase,
@@ -231,12 +231,12 @@ impl Wrapper {
         self.emitted(Expression::Binary { op, left, right })
     }
 
-    /// Adds an expression that naga evaluates by itself.
+    /// Adds an expression evaluated without a statement.
     fn add(&mut self, expression: Expression) -> Handle<Expression> {
         (self.function.expressions).append(expression, Span::UNDEFINED)
     }
 
-    /// Adds an expression and the statement that evaluates it.
+    /// Adds an expression and its evaluating statement.
     fn emitted(&mut self, expression: Expression) -> Handle<Expression> {
         let before = self.function.expressions.len();
         let handle = self.add(expression);

@@ -8,16 +8,16 @@
 //!
 //! # Why the notes are kept in an array with an index nobody knows
 //!
-//! To every compiler on the way, "the loop was left, so one of its exits was taken" is a theorem. A flag in a plain
-//! variable becomes a value merged from the loop's exits; where each exit sets the flag, the test behind the loop folds
-//! to a constant, and where the merge survives, a cut invocation reads the register's value from the last regular exit.
-//! So the notes live in a single private array whose index is computed from a word of the status record, always zero
+//! To every compiler on the way, "the loop was left, so an exit was taken" is a theorem. A flag in a plain variable
+//! becomes a value merged from the loop's exits; where each exit sets the flag, the test behind the loop folds to a
+//! constant, and where the merge survives, a cut invocation reads the register's value from the last regular exit. So
+//! the notes live in a single private array whose index is computed from a word of the status record, always zero
 //! ([`status::ALWAYS_ZERO`]): memory written and read exactly where the program says.
 //!
-//! The same happens to `return` inside a loop, which compilers turn into "remember, leave the loop, then
-//! leave the function". An invocation that was cut can find the memory of an earlier call there, and
-//! skip the test behind the loop. So a call of a function that returns from within a loop is
-//! followed by the test of those loops, once more, in the caller.
+//! The same happens to `return` inside a loop, which compilers turn into "remember, leave the loop, then leave the
+//! function". An invocation that was cut can find the memory of an earlier call there, and skip the test behind the
+//! loop. So a call of a function that returns from within a loop is followed by another test of those loops, in the
+//! caller.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -31,10 +31,10 @@ use naga::{
 use super::trip_count::{UNBOUNDED, each_statement, entry_cost};
 use super::{emit_chain, only_if, prepend, reachable, status, type_of, unique_name};
 
-/// Back-edges kept free of the budget for what a driver's compiler may add by itself.
+/// Back-edges kept free of the budget for additions of a driver's compiler.
 const MARGIN: u32 = 64;
 
-/// One loop that is watched.
+/// A watched loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopSite {
     /// The loop statement, in the source that the module was parsed from.
@@ -52,8 +52,8 @@ pub struct LoopGuard {
 }
 
 impl LoopGuard {
-    /// The loop that `code`, the word [`status::LOOP_GUARD`] after a launch, stands for; `None` for 0 (no
-    /// loop was cut short) and for a code that this kernel cannot have written.
+    /// The loop that `code`, the word [`status::LOOP_GUARD`] after a launch, stands for; `None` for 0 (no loop was cut
+    /// short) and for a code impossible for this kernel.
     ///
     /// Where invocations were cut in different loops, the code is that of the first loop in
     /// [`sites`](Self::sites); each invocation reports only its first cut, because later cuts are a
@@ -64,15 +64,15 @@ impl LoopGuard {
     }
 }
 
-/// Puts every loop that entry point `entry` (its index in `module.entry_points`) can reach under guard.
+/// Puts every loop reached by entry point `entry` (its index in `module.entry_points`) under guard.
 ///
 /// Returns `None`, and leaves the module unchanged, where there is no such entry point, where the entry point has no
 /// loop, or where all loops together provably take no more than `budget` back-edges per invocation (64 are kept in
 /// reserve). A single loop that may use up the budget is enough to guard all: the cut hits whichever loop comes next.
 ///
-/// The kernel then writes the code of a loop that was cut short to word [`status::LOOP_GUARD`] of the
-/// status record at `status`. A loop whose last pass uses up the budget exactly is reported although
-/// nothing is left to do but to find its test false: it did not get to do so.
+/// The kernel then writes the code of a loop that was cut short to word [`status::LOOP_GUARD`] of the status record at
+/// `status`. A loop whose last pass uses up the budget exactly is reported although only its final test was missing:
+/// the test did not take place.
 ///
 /// The module is then for this entry point alone: others sharing a function would need the status record too, and their
 /// own loops are not guarded.
@@ -232,14 +232,14 @@ fn guard_function(
     left_by_return
 }
 
-/// A loop: the word of the marks that stands while an invocation is inside, and the code it reports.
+/// A loop: the word of the marks set during the loop, and the code of its report.
 #[derive(Clone, Copy)]
 struct Watched {
     mark: u32,
     code: u32,
 }
 
-/// Word of the marks that says whether this invocation has reported.
+/// Word of the marks with the flag for a report by this invocation.
 const REPORTED: u32 = 0;
 
 struct Rewriter<'a> {
@@ -306,7 +306,7 @@ impl Rewriter<'_> {
                     out.push(Statement::Break, span);
                 }
                 Statement::Return { value } => {
-                    // An invocation that returns from the entry point ends; nothing reads its marks.
+                    // An invocation returning from the entry point ends; nothing reads its marks.
                     if !self.is_entry {
                         for index in 0..self.open.len() {
                             self.open[index].1 = true;

@@ -10,8 +10,8 @@
 //! `print` comes even before, since its calls fit no function yet; the arguments to store may follow pointers. Its
 //! prologue is added once the size of the work-group is known.
 //!
-//! Where both are wanted, [`loop_guard`] runs before [`grid`]: it then sees the user's functions by
-//! the names the user gave them.
+//! Where both are wanted, [`loop_guard`] runs before [`grid`], to see the user's functions by the
+//! user's names.
 
 pub mod globals;
 pub mod grid;
@@ -131,7 +131,7 @@ pub(crate) fn typified(
     let Some((last, _)) = expressions.iter().next_back() else {
         return Ok(typifier);
     };
-    // All at once: naga begins at the first expression each time that it is asked.
+    // All at once: naga begins at the first expression on each request.
     if typifier.grow(last, expressions, context).is_ok() {
         return Ok(typifier);
     }

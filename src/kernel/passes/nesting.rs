@@ -1,8 +1,8 @@
 //! How deep a kernel's control flow is once a compiler has taken its jumps out.
 //!
 //! Mesa's lavapipe keeps its current conditions on a stack of 80, and ignores deeper ones: both sides of a branch run
-//! then, or neither. What counts is not only what stands in braces. `return`, `break` and `continue` are made into
-//! conditions: all that follows a branch which may jump is moved into its other side. So each of a hundred early
+//! then, or neither. The count covers not only blocks in braces. `return`, `break` and `continue` are made into
+//! conditions: everything behind a branch with a possible jump is moved into its other side. So each of a hundred early
 //! returns in a row is one deeper, and so is each case of a `switch`. Functions are put in where they are called.
 //!
 //! The count here was compared with lavapipe's results, by tests at the limit and beyond.
@@ -104,7 +104,7 @@ fn statement(
                 deepest = deepest.deeper(depth);
                 jumps = jumps.or(own);
             }
-            // A case that falls through is no branch of its own.
+            // A fall-through case is no separate branch.
             let branches = cases.iter().filter(|case| !case.fall_through).count();
             let jumps = Jumps {
                 breaks: false,
@@ -157,7 +157,7 @@ fn statement(
     }
 }
 
-/// Expressions and statements of an entry point when each function is put in where it is called, as compilers do it.
+/// Expressions and statements of an entry point with each function inlined, as compilers do.
 pub(crate) fn unfolded(module: &Module, entry: &Function) -> u64 {
     let mut known: HashMap<Handle<Function>, u64> = HashMap::new();
     for (handle, function) in module.functions.iter() {
@@ -218,7 +218,7 @@ mod tests {
             )),
             6
         );
-        // What jumps inside a loop or a switch does not leave it.
+        // A jump inside a loop or a switch does not leave it.
         let inside = "loop { if o[0] == 1u { break; } }";
         assert_eq!(depth(&row(5, inside)), depth(inside));
         let inside = "switch o[0] { default: { if o[1] == 1u { break; } o[2] = 1u; } }";

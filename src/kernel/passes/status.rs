@@ -1,10 +1,9 @@
-//! The status record: sixteen words of device memory through which a kernel tells the host that
-//! something went wrong after it was submitted.
+//! The status record: sixteen words of device memory for a kernel's report of failures after
+//! submission.
 //!
-//! The host zeroes the record before a launch and reads it after. A word that is still zero says
-//! that nothing was found. A word by itself is only ever raised (`atomicMax`), so the order of the
-//! writing invocations does not matter; words belonging together are written by the single
-//! invocation that claimed them.
+//! The host zeroes the record before a launch and reads it after. A zero word means no finding. A
+//! word by itself is only ever raised (`atomicMax`), so the order of the writing invocations does
+//! not matter; words belonging together are written by the single invocation that claimed them.
 
 use std::num::NonZeroU32;
 

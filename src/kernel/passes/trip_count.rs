@@ -16,7 +16,7 @@ use naga::{
 /// Back-edges that stand for "no bound is known". Sums and products saturate at it.
 pub(super) const UNBOUNDED: u64 = u64::MAX;
 
-/// An upper bound for the back-edges that one invocation of entry point `entry` takes in all.
+/// An upper bound for all back-edges of an invocation of entry point `entry`.
 pub(super) fn entry_cost(module: &Module, entry: &Function) -> u64 {
     let mut known = HashMap::new();
     // Functions call only functions declared before, so a single pass in the order of the arena
@@ -106,7 +106,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The most passes through the body of this loop, each time it is entered.
+    /// The most passes through the body of this loop, each time the loop is entered.
     fn trips(&self, body: &Block, continuing: &Block) -> Option<u64> {
         let test = self.leading_test(body)?;
         let width = match self.module.types[self.function.local_variables[test.counter].ty].inner {
@@ -150,8 +150,7 @@ impl Scope<'_> {
         None
     }
 
-    /// The comparison `condition`, negated unless `goes_on`. What it reads must be among `emitted`: read
-    /// anew in each pass.
+    /// The comparison `condition`, negated unless `goes_on`. Its reads must be among `emitted`: read anew in each pass.
     fn comparison(
         &self,
         condition: Handle<Expression>,
@@ -177,7 +176,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The local variable that `expression`, one of `emitted`, is the value of.
+    /// The local variable whose value is `expression`, an element of `emitted`.
     fn loaded(
         &self,
         expression: Handle<Expression>,
@@ -196,7 +195,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The value of an expression that is the same 32-bit integer whenever it is evaluated.
+    /// The value of an expression with the same 32-bit integer at every evaluation.
     fn integer(&self, expression: Handle<Expression>) -> Option<i128> {
         match self.function.expressions[expression] {
             Expression::Constant(constant) => {
@@ -231,7 +230,7 @@ impl Scope<'_> {
         let mut steps = Vec::new();
         self.unconditional_steps(continuing, counter, &mut steps);
         if steps.is_empty() {
-            // `while` has its step in the body, where `continue` could jump over it.
+            // `while` has the step in the body, where `continue` could jump over it.
             if continues(body) {
                 return None;
             }
@@ -251,7 +250,7 @@ impl Scope<'_> {
                 }
             });
         }
-        // What the sum is of must be read in this pass: a value from before the loop never changes.
+        // The operands of the sum must be read in this pass: a value from before the loop never changes.
         let (base, step) = match (op, self.integer(left), self.integer(right)) {
             (BinaryOperator::Add, None, Some(step)) => (left, step),
             (BinaryOperator::Add, Some(step), None) => (right, step),
@@ -403,7 +402,7 @@ fn only_breaks(block: &Block) -> bool {
     matches!(**block, [Statement::Break])
 }
 
-/// Whether a `continue` in this body goes to the loop whose body it is.
+/// Whether a `continue` in this body belongs to the loop of the body.
 fn continues(block: &Block) -> bool {
     block.iter().any(|statement| match *statement {
         Statement::Continue => true,

@@ -65,7 +65,7 @@ pub(crate) struct HandlerFault {
     pub why: String,
 }
 
-/// The handlers of those names, as `program` declares them.
+/// The handlers of those names, as declared by `program`.
 pub(crate) fn declarations(
     program: &Program,
     names: &[(String, bool)],

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!((results, marks.len()), (&words[..14], 7));
         let statuses: Vec<u32> = marks.iter().map(|&mark| status(mark)).collect();
         assert_eq!(statuses, [1, 1, TOO_LONG, 1, 1, 1, 1]);
-        // One that is missing, of another lease, or without a status; and too few or too many.
+        // A mark missing, of another lease, or without a status; and too few or too many.
         for wrong in [
             0,
             mark(lease),

@@ -86,7 +86,7 @@ pub(super) fn remote_clients(shape: &ServerShape) -> Parts {
             only: "",
             scan,
             or: "|| posts != tombolo_server_known_posts",
-            // The host's ports are looked at when its bell has rung, those of kernels at every turn.
+            // The host's ports are looked at after a ring of its bell, those of kernels at every turn.
             known: "if !tombolo_server_leaving && bell == seen { tombolo_server_end = 0u; }\n\
                     tombolo_server_remote = 0u;\ntombolo_server_known_posts = posts;",
         };

@@ -34,7 +34,7 @@ pub(crate) struct SliceShape {
     pub turns: u32,
     /// The program may give up (`assert`, `panic`).
     pub fails: bool,
-    /// Lanes that serve a call together, where they do.
+    /// Lanes jointly serving a call, if any.
     pub together: Option<u32>,
     /// The bind group that is free.
     pub group: u32,
@@ -81,7 +81,7 @@ impl Access for Sliced {
     }
 }
 
-/// Arguments and results as slices of one function have them: with nothing in front.
+/// Arguments and results as in slices of a single function: with nothing in front.
 struct Packed;
 
 impl Access for Packed {
@@ -178,7 +178,7 @@ pub(crate) fn write_packed(
 }
 
 /// What stands behind a program whose functions `handlers` are to be called by kernels of the same device. `split`:
-/// clients have what servers write in a memory of its own.
+/// servers' writes for clients have separate memory.
 pub(crate) fn write_ports(
     handlers: &[Arc<HandlerDeclaration>],
     places: &Places,
@@ -203,7 +203,7 @@ pub(crate) fn write_ports(
         // Whoever collects does so in a later dispatch.
         answer: format!("atomicStore(&{out}[results], status);\natomicStore(&{reply}, {request});"),
     };
-    // Nobody reads them before the dispatch has ended.
+    // Unread before the end of the dispatch.
     let ports = Ports { out, sealed: false };
     let own = write(handlers, shape, &way, &ports)?;
     let answers = match split {

@@ -94,7 +94,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
         types,
     } in handed()
     {
-        // `usm_ptr` is known in programs that mention it.
+        // `usm_ptr` is known in programs with a mention.
         let functions: String = (types.iter().enumerate())
             .map(|(index, (ty, _))| {
                 format!("fn f{index}(x: {ty}, p: usm_ptr) -> {ty} {{ return x; }}\n")
@@ -178,7 +178,7 @@ fn what_cannot_be_called_is_told() {
         "server.wgsl",
         "fn f(x: bool) {} fn g(x: ptr<function, u32>) {} fn h() -> atomic<u32> {} fn i(x: f32) {}",
     );
-    // Such a program does not even parse; heads are read from those that do.
+    // Such a program does not even parse; heads are read from parsable ones.
     assert!(program.is_err());
     let program = Program::new("server.wgsl", "fn f(x: bool) {} fn i(x: f32) {}").unwrap();
     let fault = |name: &str, together: bool| {

@@ -40,7 +40,7 @@ pub(crate) struct ServerShape {
     pub lanes: usize,
     /// Invocations that serve each call together instead, if any do.
     pub together: Option<u32>,
-    /// What the kernel writes for the host lies in a memory of its own.
+    /// The kernel's writes for the host have separate memory.
     pub split: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
     pub has_loop_budget: bool,
@@ -92,14 +92,14 @@ pub(crate) fn write(
         false => String::new(),
     };
     let look = match shape.has_loop_budget {
-        // An exchange that changes nothing is a look that no compiler leaves out. Ports behind the one with a seen
-        // change are skipped.
+        // An exchange without a change is a look no compiler leaves out. Ports behind the one with a seen change are
+        // skipped.
         true => {
             "if bell == seen { bell = atomicOr(&tombolo_server[$bell$u], 0u); }\n".repeat(LOOKS)
         }
         false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
     };
-    // Lanes that serve calls by themselves end their lease together.
+    // Lanes serving calls separately end their lease together.
     let (failed_word, notes_failed, or_failed) = match shape.together.is_none() && shape.lanes > 1 {
         true => (
             "var<workgroup> tombolo_server_failed: atomic<u32>;",
@@ -247,7 +247,7 @@ pub(super) trait Access {
 pub(super) struct Ports<'n> {
     /// The memory in which the results lie.
     pub out: &'n str,
-    /// They are sealed, and so is their padding.
+    /// The words are sealed, and so is their padding.
     pub sealed: bool,
 }
 

@@ -31,7 +31,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Loads from the heap, and what can be loaded with it.
+    /// Loads from the heap, and their grouping.
     pub(super) fn load(
         &mut self,
         handle: Handle<Expression>,
@@ -61,7 +61,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Makes loads of one node, with one choice of the binding.
+    /// Makes loads of a node, with a single choice of the binding.
     fn load_at_once(&mut self, loads: &[Load]) {
         let parts: Vec<_> = loads.iter().map(|load| (load.place, load.ty)).collect();
         let values = self.builder.load_values(&parts);
@@ -70,7 +70,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Whether a value is a pointer that is only followed: its low word alone.
+    /// Whether a pointer value is only followed: its low word alone.
     fn is_narrow(&self, handle: Handle<Expression>) -> bool {
         self.scan.narrow.values.contains(&handle)
     }
@@ -107,7 +107,7 @@ impl Rewriter<'_> {
                 }
                 _ => break,
             }
-            // The load is made by another statement than the one at hand: what lies between is not known.
+            // The load is made by a later statement: the effects in between are unknown.
             if is_first && !begun {
                 break;
             }

@@ -10,7 +10,7 @@ use super::place::{Base, Place};
 pub(super) enum Outcome {
     /// The value before it.
     Before(Value),
-    /// The value before an exchange that compares, and whether it took place.
+    /// The value before a comparing exchange, and whether the exchange took place.
     Exchange(Value, Value),
 }
 

@@ -1,4 +1,4 @@
-//! Builds the new body of one function: an arena of expressions that only grows, with the `Emit`
+//! Builds the new body of a function: an arena of expressions that only grows, with the `Emit`
 //! statements kept in step, and a few short cuts for the arithmetic of addresses.
 
 use std::collections::{HashMap, HashSet};
@@ -67,7 +67,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds an expression, to be emitted before the next statement where it needs that.
+    /// Adds an expression, to be emitted before the next statement where needed.
     pub fn add(&mut self, expression: Expression) -> Value {
         if is_not_emitted(&expression) {
             self.flush();

@@ -13,7 +13,7 @@ use super::scan::{Role, stride};
 use super::shape::{Shape, Ty, is_unsized};
 
 impl Parameter {
-    /// Whether the bytes behind it, to which indices are limited, are passed with it.
+    /// Whether the number of bytes behind the place, a limit for indices, is passed along.
     pub fn brings_bytes(self, types: &UniqueArena<Type>) -> bool {
         self.source.table && is_unsized(self.pointee, types)
     }
@@ -79,7 +79,7 @@ impl Rewriter<'_> {
         Some(self.builder.place(root))
     }
 
-    /// An index as `u32`: a negative one becomes a large one.
+    /// An index as `u32`: a negative index becomes a large one.
     pub(super) fn index(&mut self, index: Handle<Expression>) -> Outcomes<Value> {
         let value = self.value(index)?;
         let kind = match self.scan.signed.contains(&index) {
@@ -140,7 +140,7 @@ impl Rewriter<'_> {
                 stride,
                 ..
             } if place.valid.is_some() => {
-                // Nobody knows whether the element exists: it is tested like any other index.
+                // The existence of the element is unknown: the index is tested like any other.
                 let index = self.builder.word(index);
                 let site = self.site(ty, None);
                 let valid = self

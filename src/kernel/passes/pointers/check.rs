@@ -1,9 +1,9 @@
 //! Checked mode: the conditions for a pointer, and a kernel's report of a violation.
 //!
-//! A pointer is tested where it is translated, an index where it is applied; both tests are plain arithmetic. What
-//! failed is noted where memory is touched, for a pointer may be formed and then, being null, not be followed. In a
-//! block with several touches, and in the blocks inside, the first touch notes the pointer for all. The host tells the
-//! reasons apart: it has the address and the alignment.
+//! A pointer is tested at its translation, an index at its application; both tests are plain arithmetic. What failed is
+//! noted where memory is touched, for a pointer may be formed and then, being null, not be followed. In a block with
+//! several touches, and in the blocks inside, the first touch notes the pointer for all. The host tells the reasons
+//! apart: it has the address and the alignment.
 
 use naga::{
     AtomicFunction, BinaryOperator as Op, Block, BuiltIn, Expression, Function, FunctionArgument,
@@ -84,7 +84,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Tests a pointer. A null one is found out by its address like any other: no heap begins at 0.
+    /// Tests a pointer. A null pointer is found out by its address like any other: no heap begins at 0.
     pub fn checked_pointer(&mut self, raw: Value, target: Target, site: usize) -> Option<Checked> {
         self.heap.status?;
         let translation = self.heap.translation;
@@ -183,8 +183,8 @@ impl Builder<'_> {
         self.with(Op::GreaterEqual, rest, target.bytes.max(1))
     }
 
-    /// Where the allocation at `offset` in the shared heap ends. What is beyond the table reads as some word of it,
-    /// or as zero: an end in front of the offset.
+    /// Where the allocation at `offset` in the shared heap ends. Reads beyond the table give some word of the table, or
+    /// zero: an end in front of the offset.
     fn allocation_end(&mut self, offset: Value) -> Value {
         let tables = self.heap.allocations.clone();
         let index = self.shifted(offset, HEAP_GRANULE.trailing_zeros());
@@ -314,7 +314,7 @@ impl Builder<'_> {
         Some(valid)
     }
 
-    /// Makes the variables that faults are noted in: the function is at its start.
+    /// Makes the variables for noting faults: the function is at its start.
     pub fn begin_notes(&mut self) {
         if self.heap.notes.is_some() {
             self.notes = Some(["note", "note_low", "note_high"].map(|name| {
@@ -331,8 +331,8 @@ impl Builder<'_> {
 
     /// Notes a place that is about to be touched and may not be, unless done before on every way here.
     ///
-    /// The note is kept in variables of the function, which drivers keep in registers. It is taken without a
-    /// branch: drivers that run several invocations at once on a CPU execute both sides of each.
+    /// The note is kept in variables of the function, which drivers keep in registers. The choice is made without a
+    /// branch: drivers running several invocations at once on a CPU execute both sides of each branch.
     pub fn report(&mut self, place: &Place) {
         let Some((valid, variables)) = place.valid.zip(self.notes) else {
             return;
@@ -348,9 +348,8 @@ impl Builder<'_> {
         self.note(first, new, variables);
     }
 
-    /// Whether nothing was noted in `variables`: the code is zero. It is compared with a zero that is loaded:
-    /// Mesa takes time that triples with each note in a row where one value is chosen and compared with a
-    /// constant again and again.
+    /// Whether nothing was noted in `variables`: the code is zero. The comparison is with a loaded zero: The time of
+    /// Mesa triples with each note in a row where a value is chosen and compared with a constant again and again.
     fn is_unnoted(&mut self, variables: [Value; 3]) -> Option<Value> {
         let zero = self.info(ZERO_WORD)?;
         let code = self.load(variables[0]);
@@ -421,7 +420,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Has the entry point keep the number of its invocation: its position in the grid, x fastest.
+    /// Has the entry point keep the number of its invocation: the position in the grid, x fastest.
     pub fn keep_invocation(&mut self, ids: Value, groups: Value, workgroup: [Value; 2]) {
         let Some(variable) = self.heap.invocation else {
             return;
@@ -472,8 +471,8 @@ pub(in super::super) fn built_in(
     (arguments.len() as u32 - 1, None)
 }
 
-/// The function that writes what an invocation noted to the status record. The first invocation to claim the record
-/// writes all of the record, so its words belong together.
+/// The function that writes an invocation's notes to the status record. The first invocation to claim the record writes
+/// all of the record, so its words belong together.
 pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
     let (status, invocation) = heap.status.zip(heap.invocation)?;
     let notes = heap.notes?;

@@ -30,7 +30,7 @@ impl Source {
     }
 }
 
-/// What the pointers that functions take and return come from.
+/// The sources of pointers taken and returned by functions.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Flow {
     arguments: BTreeMap<(Handle<Function>, usize), Source>,

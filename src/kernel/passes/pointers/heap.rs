@@ -222,8 +222,8 @@ fn allocations_variable(module: &mut Module, binding: ResourceBinding) -> Handle
     variable(module, "tombolo_allocations", READ_ONLY, Some(binding), ty)
 }
 
-/// The argument table. No uniform: lavapipe folds uniforms into the conditions of branches, as which lengths are used,
-/// and ends the process where that concerns more than a few of them.
+/// The argument table. No uniform: lavapipe folds uniforms into the conditions of branches, the use of lengths, and
+/// ends the process for more than a few of them.
 fn table_variable(module: &mut Module, table: &ArgumentTable) -> Handle<GlobalVariable> {
     let quad = vector_type(&mut module.types, 4, Scalar::U32);
     let length = u32::try_from(table.rows.len()).unwrap_or(u32::MAX);
@@ -232,7 +232,7 @@ fn table_variable(module: &mut Module, table: &ArgumentTable) -> Handle<GlobalVa
     variable(module, "tombolo_arguments", READ_ONLY, binding, ty)
 }
 
-/// A word that each invocation has to itself.
+/// A word private to each invocation.
 fn private_word(module: &mut Module, name: &str) -> Handle<GlobalVariable> {
     let u32 = vector_type(&mut module.types, 1, Scalar::U32);
     variable(module, name, AddressSpace::Private, None, u32)
@@ -385,8 +385,7 @@ fn variable(
     module.global_variables.append(variable, Span::UNDEFINED)
 }
 
-/// Whether naga evaluates an expression by itself or with the statement whose result it is, and not in an
-/// `Emit`.
+/// Whether naga evaluates an expression without a statement or with the statement of its result, and not in an `Emit`.
 pub(super) fn is_not_emitted(expression: &Expression) -> bool {
     expression.needs_pre_emit()
         || matches!(

@@ -1,15 +1,15 @@
 //! Pointers: lowers what lies behind `usm_<Type>(p)` to loads, stores and atomics on the heap binding.
 //!
 //! The text side (`kernel::usm`) declares a function without a body for each type that pointers are followed to. Its
-//! calls are the *roots*; everything reached from one, through members, indices, `let`, arguments and results of
+//! calls are the *roots*; everything reached from a root, through members, indices, `let`, arguments and results of
 //! functions, is a *place* in the heap. A place is an element index and a constant offset, so a pointer is translated
 //! once and a member costs nothing but its load.
 //!
 //! # What a pointer is
 //!
-//! A `vec2<u32>`: the address, low word first, as the host knows it. Nothing translates pointers in
-//! memory; they are translated where they are followed. In a heap that begins at a multiple of 4 GiB the
-//! low word is the offset, and there is nothing to translate.
+//! A `vec2<u32>`: the address, low word first, as the host knows it. Pointers in memory are not translated; the
+//! translation is at each following. In a heap that begins at a multiple of 4 GiB the low word is the offset, and there
+//! is nothing to translate.
 //!
 //! # What the heap is
 //!

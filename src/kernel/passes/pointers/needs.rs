@@ -132,7 +132,7 @@ impl Needs {
     }
 }
 
-/// Bytes that one load of such a vector can take at once.
+/// The most bytes in a single load of such a vector.
 fn vector_bytes(count: u32, scalar: Scalar) -> u32 {
     vector_align(count, scalar).clamp(4, 16)
 }

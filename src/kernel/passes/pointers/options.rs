@@ -16,7 +16,7 @@ pub enum TranslationMode {
 }
 
 /// Where the heap is bound. All bindings are in the storage space and read-write; the pass declares
-/// them, and the user's program must use none of them.
+/// them, and the user's program must not use any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HeapMemory {
     /// Shared and device memory are the same memory: every pointer is one into the shared heap.
@@ -43,15 +43,15 @@ pub struct PointerOptions {
     pub mode: TranslationMode,
     /// Where the heap is bound.
     pub memory: HeapMemory,
-    /// Bytes of each segment of the shared heap but the last: a power of two. One allocation lies
-    /// within one segment. Without meaning for a single segment.
+    /// Bytes of each segment of the shared heap but the last: a power of two. An allocation lies
+    /// within a single segment. Without meaning for a single segment.
     pub segment_bytes: u32,
     /// The shared heap begins at a multiple of 4 GiB, so the low word of a pointer is its offset.
     pub window_aligned: bool,
     /// The uniform that tells where the heap lies ([`HeapInfo`]). Needed where the heap is not
     /// window-aligned, and in checked mode.
     pub info: Option<ResourceBinding>,
-    /// Checked mode: every dereference is tested, and the first that fails is written to the status
+    /// Checked mode: every dereference is tested, and the first failure is written to the status
     /// record at this binding (words [`super::super::status::POINTER`]).
     pub checked: Option<ResourceBinding>,
     /// In checked mode: the table of what is allocated in the shared heap, in parts of as many bytes as the heap's segments
@@ -62,11 +62,11 @@ pub struct PointerOptions {
     pub device_allocations: Option<ResourceBinding>,
     /// Storage variables reached through the heap, because the adapter has no bindings left for them.
     pub arguments: Option<ArgumentTable>,
-    /// Where a pointer chooses its binding, the pointers in a node have a choice of their own, apart from the rest
-    /// of the node. Faster where every branch is executed on both sides, and loads are what a step waits for
-    /// (lavapipe); slower elsewhere.
+    /// Where a pointer chooses its binding, the pointers in a node have a separate choice, apart from the rest of the
+    /// node. Faster where every branch is executed on both sides, and loads are what a step waits for (lavapipe);
+    /// slower elsewhere.
     pub pointers_apart: bool,
-    /// What the device can do, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on it.
+    /// The device's features, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on them.
     pub capabilities: u64,
 }
 
@@ -87,10 +87,10 @@ pub struct ArgumentTable {
 /// A variable in the argument table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableRow {
-    /// The binding that the program gives it.
+    /// The binding given by the program.
     pub variable: ResourceBinding,
-    /// A power of two that its address is known to be a multiple of: 4 or more. Where the type asks for a larger
-    /// alignment, values are read and written in smaller pieces.
+    /// A power of two that divides its address: 4 or more. Where the type asks for a larger alignment, values are read
+    /// and written in smaller pieces.
     pub align: u32,
 }
 
@@ -107,7 +107,7 @@ impl PointerOptions {
     }
 }
 
-/// Bytes of the shared heap, and of device memory, that one word of the allocation tables is for.
+/// Bytes of the shared heap, and of device memory, for each word of the allocation tables.
 pub const HEAP_GRANULE: u64 = 16;
 /// See [`HEAP_GRANULE`].
 pub const DEVICE_GRANULE: u64 = 256;
@@ -215,7 +215,7 @@ pub struct PointerSite {
     pub function: Option<String>,
     /// The type that the pointer was taken to point to.
     pub pointee: String,
-    /// The alignment that its address must have, in bytes; `None` where the place is an index.
+    /// The required alignment of the address, in bytes; `None` where the place is an index.
     pub align: Option<u32>,
 }
 
@@ -236,7 +236,7 @@ pub enum FaultReason {
 /// A failed dereference, read from a status record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointerFault<'a> {
-    /// Where it happened; `None` for a code that this kernel cannot have written.
+    /// Where it happened; `None` for a code impossible for this kernel.
     pub site: Option<&'a PointerSite>,
     /// What was wrong.
     pub reason: FaultReason,
@@ -289,7 +289,7 @@ pub struct PointerError {
     pub function: Option<String>,
 }
 
-/// What is wrong with a kernel that uses pointers.
+/// Errors of a kernel with pointers.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PointerErrorKind {
@@ -298,12 +298,12 @@ pub enum PointerErrorKind {
         "the kernel dereferences pointers, and its translation mode is Disabled; choose DeviceFavored or SharedFavored"
     )]
     Disabled,
-    /// A member has a type that cannot lie in shared memory, or not on this device.
+    /// A member has a type impossible in shared memory, or on this device.
     #[error("`{place}` of type {ty} cannot be reached through a pointer: {why}")]
     UnsupportedType {
         /// The type or member.
         place: String,
-        /// Its type as WGSL writes it.
+        /// The type in WGSL's spelling.
         ty: String,
         /// Why, and what to do instead.
         why: String,
@@ -336,7 +336,7 @@ pub enum PointerErrorKind {
         "this pointer to {pointee} only reads; declare the variable, and every pointer to it on the way here, read_write"
     )]
     ReadOnly {
-        /// What it points to.
+        /// The pointee.
         pointee: String,
     },
     /// A constant index beyond the end.
@@ -365,7 +365,7 @@ pub enum PointerErrorKind {
          one of them; use one kind, or a loop of atomicCompareExchangeWeak for the other"
     )]
     MixedAtomics,
-    /// An expression that takes a pointer in a way that has no meaning for the heap.
+    /// An expression using a pointer in a way without meaning for the heap.
     #[error("{what} cannot be used with a pointer from a `usm_` function; {instead}")]
     Unsupported {
         /// What was used.

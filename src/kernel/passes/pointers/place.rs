@@ -1,5 +1,5 @@
-//! Places in the heap: what a pointer expression becomes. A pointer is translated once, where it
-//! appears; every step behind it (a member, an index) only adds to an element index.
+//! Places in the heap: what a pointer expression becomes. A pointer is translated once, at its
+//! appearance; every step behind it (a member, an index) only adds to an element index.
 
 use naga::BinaryOperator as Op;
 
@@ -10,7 +10,7 @@ use super::options::ZERO_WORD;
 /// A translated pointer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root {
-    /// The pointer itself, where it is at hand.
+    /// The pointer itself, where available.
     pub raw: Option<Value>,
     /// Byte offset in the shared heap, before the segment is split off.
     pub global: Value,
@@ -22,7 +22,7 @@ pub(super) struct Root {
     pub remaining: Option<Value>,
     /// In checked mode, whether the pointer may be dereferenced.
     pub valid: Option<Value>,
-    /// Indices behind it are limited to the last there is: it comes from the argument table.
+    /// Indices behind it are limited to the last element: the pointer comes from the argument table.
     pub is_limited: bool,
     /// Bytes from the pointer to the end of its target, for targets without fixed size from the argument table.
     pub bytes: Option<Value>,
@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-/// What the tests of checked mode find out about a pointer before it is split.
+/// The findings of checked mode about a pointer before the split.
 #[derive(Clone, Copy)]
 pub(super) struct Checked {
     pub valid: Value,
@@ -74,7 +74,7 @@ pub(super) struct Checked {
 }
 
 impl Builder<'_> {
-    /// Loads the words of the uniform that a function needs, before anything else in it.
+    /// Loads the needed words of the uniform, before anything else in the function.
     pub fn read_info(&mut self) {
         let translation = self.heap.translation;
         let mut wanted = Vec::new();
@@ -179,7 +179,7 @@ impl Builder<'_> {
         self.root(raw, global, offset, selector, align, checked)
     }
 
-    /// Segment of the shared heap (where there are several, and it is `wanted`) and offset in it.
+    /// Segment of the shared heap (where there are several, and the segment is `wanted`) and offset inside.
     fn split(&mut self, global: Value, wanted: bool) -> (Option<Value>, Value) {
         let translation = self.heap.translation;
         if translation.shared < 2 {
@@ -227,7 +227,7 @@ impl Builder<'_> {
         Some((self.pair(low, high), bytes))
     }
 
-    /// The root as one from the argument table, which ends after `bytes` bytes if it has no fixed size.
+    /// The root as a root from the argument table, ending after `bytes` bytes unless of fixed size.
     pub fn limited_to(&mut self, root: Root, bytes: Option<Value>, tells_length: bool) -> Root {
         let remaining = match (root.remaining, bytes) {
             (Some(remaining), Some(bytes)) => Some(self.lesser(remaining, bytes)),
@@ -266,7 +266,7 @@ impl Builder<'_> {
         Some(self.divided(bytes, stride))
     }
 
-    /// `index`, or the last one there is if it is less, behind a variable from the table.
+    /// `index`, or the last index if smaller, behind a variable from the table.
     pub fn limited(
         &mut self,
         place: &Place,
@@ -309,7 +309,7 @@ impl Builder<'_> {
                 )
             }
             _ => {
-                // Only halves have a stride that is no multiple of the element, and then it is a word.
+                // Only halves have a stride that is no multiple of the element, a word then.
                 let at = self.halves(place.base);
                 let steps = self.times(index, stride / 2);
                 (
@@ -386,11 +386,11 @@ impl Builder<'_> {
         }
     }
 
-    /// The address of the place; null for one that may not be touched.
+    /// The address of the place; null for a forbidden place.
     pub fn address(&mut self, place: &Place) -> Value {
         let zero = self.word(0);
         let Some(raw) = place.root.raw else {
-            // Without the pointer there is only its offset; that form is not chosen where addresses are wanted.
+            // Without the pointer there is only an offset; that form is not chosen where addresses are wanted.
             let low = self.boundary(place);
             return self.pair(low, zero);
         };

@@ -20,7 +20,7 @@ use super::visit::operands;
 /// What a call of a function becomes.
 pub(super) struct Callee {
     pub role: Role,
-    /// The function in the new module, for one that the user wrote.
+    /// The function in the new module, for a user's function.
     pub new: Option<Handle<Function>>,
     pub arguments: Vec<Option<Parameter>>,
     pub result: Option<Parameter>,
@@ -51,7 +51,7 @@ impl FunctionScan {
             .map(of)
     }
 
-    /// Its result, if that is a pointer.
+    /// The result, if a pointer.
     pub(super) fn result_parameter(&self) -> Option<Parameter> {
         let (source, writable) = (self.result_source, self.writable_result);
         self.result.map(|pointee| Parameter {
@@ -301,7 +301,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// naga sees no more whether a place may be written, once it is one in the heap.
+    /// For a place in the heap naga cannot check any more whether writing is allowed.
     pub(super) fn check_writable(&self, handle: Handle<Expression>, span: Span) -> Outcomes<()> {
         match self.scan.pointers.get(&handle) {
             Some(pointer) if !pointer.writable => {

@@ -28,7 +28,7 @@ pub(super) enum Role {
     Root,
     /// `usm_address`: gives a pointer back as its address.
     Address,
-    /// One that the user wrote.
+    /// A user's function.
     User,
 }
 
@@ -36,13 +36,13 @@ pub(super) enum Role {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeapPointer {
     pub pointee: Ty,
-    /// A power of two that divides its address, constant offsets aside.
+    /// A power of two that divides the address, constant offsets aside.
     pub align: u32,
     /// The program may write there.
     pub writable: bool,
 }
 
-/// What is known of one function.
+/// The known properties of a function.
 #[derive(Default)]
 pub(super) struct FunctionScan {
     /// Which of the function's arguments may be written behind, if they are pointers.
@@ -50,13 +50,13 @@ pub(super) struct FunctionScan {
     pub writable_result: bool,
     /// The pointers into the heap among its expressions.
     pub pointers: BTreeMap<Handle<Expression>, HeapPointer>,
-    /// The pointees of its pointer arguments and of its result.
+    /// The pointees of pointer arguments and of the result.
     pub arguments: Vec<Option<Ty>>,
     pub result: Option<Ty>,
-    /// What those come from.
+    /// The sources of those pointers.
     pub sources: Vec<Source>,
     pub result_source: Source,
-    /// The variables that it reaches through the argument table.
+    /// The variables reached through the argument table.
     pub tabled: BTreeMap<Handle<Expression>, u32>,
     /// Its expressions of type `i32`.
     pub signed: BTreeSet<Handle<Expression>>,
@@ -177,15 +177,15 @@ pub(super) fn scan(
     }))
 }
 
-/// Whether pointers are translated by their low words alone: all of memory is the shared heap, nothing tests
-/// them, and no address is asked back.
+/// Whether pointers are translated by their low words alone: all of memory is the shared heap, no pointer is tested,
+/// and no address is asked back.
 fn low_words_suffice(options: &PointerOptions, needs: &Needs) -> bool {
     matches!(options.memory, HeapMemory::Unified { .. })
         && options.checked.is_none()
         && !needs.addresses
 }
 
-/// The row of the argument table for an expression that is a variable in it.
+/// The row of the argument table for an expression naming a variable there.
 fn table_row(
     module: &Module,
     expression: &Expression,
@@ -227,7 +227,7 @@ fn first_root(module: &Module, entry: &Function, reached: &BTreeSet<Handle<Funct
     found.unwrap_or(Span::UNDEFINED)
 }
 
-/// What the scan of a function needs to know of its kernel.
+/// The kernel's properties needed for scanning a function.
 struct Kernel<'a> {
     module: &'a Module,
     options: &'a PointerOptions,

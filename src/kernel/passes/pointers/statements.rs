@@ -152,7 +152,7 @@ impl<'a> Rewriter<'a> {
             .map_err(self.error(span))
     }
 
-    /// A store in a variable that keeps pointers by their low words.
+    /// A store in a variable that keeps only low words of pointers.
     fn store_low(
         &mut self,
         pointer: Handle<Expression>,

@@ -1,4 +1,4 @@
-//! The argument table, and pointers into its variables that functions take and return.
+//! The argument table, and pointers into its variables as arguments and results of functions.
 
 use naga::ResourceBinding;
 

@@ -230,12 +230,12 @@ impl<'m> Filler<'m> {
         self.add(Expression::GlobalVariable(variable))
     }
 
-    /// Adds an expression that naga evaluates by itself.
+    /// Adds an expression evaluated without a statement.
     fn add(&mut self, expression: Expression) -> Handle<Expression> {
         (self.function.expressions).append(expression, Span::UNDEFINED)
     }
 
-    /// Adds an expression and the statement that evaluates it.
+    /// Adds an expression and its evaluating statement.
     fn emitted(&mut self, expression: Expression) -> Handle<Expression> {
         let before = self.function.expressions.len();
         let handle = self.add(expression);

@@ -140,7 +140,7 @@ struct Tests<'f> {
     failed: Handle<GlobalVariable>,
     result: Option<Handle<Type>>,
     failing: &'f HashSet<Handle<Function>>,
-    /// Tests and branches inside each other: what follows a test is inside it to a compiler.
+    /// Tests and branches inside each other: to a compiler everything behind a test is inside.
     room: usize,
 }
 
@@ -259,7 +259,7 @@ pub(crate) fn begin(module: &mut Module, entry: usize, facts: &PrintFacts) {
             value,
         },
     ];
-    // Calls of a slice fail one by one.
+    // Calls of a slice fail separately.
     if facts.may_leave && module.entry_points[entry].name != SLICE_ENTRY {
         let (condition, emit) = emit_chain(
             e,

@@ -45,7 +45,7 @@ pub(crate) struct Fault {
 /// What the pass did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PrintFacts {
-    /// Per site: the types of its arguments, if the entry point reaches it.
+    /// Per site: the types of its arguments, if reached by the entry point.
     pub arguments: Vec<Option<Vec<ValueType>>>,
     /// Invocations may return before the end of the kernel.
     pub may_leave: bool,
@@ -84,12 +84,12 @@ impl Runtime {
     }
 }
 
-/// A parameter of a site's function: its type in the module, and as a value that can be printed.
+/// A parameter of a site's function: the type in the module, and as a printable value.
 type Parameter = (Handle<Type>, ValueType);
 
-/// Gives the functions of `sites` their bodies, and binds their buffer to `binding`. Returns what entry point `entry`
-/// reaches; nothing if it reaches no site. [`begin`] has to follow. `nesting` is how deep the device lets control flow
-/// be: invocations leave early where that leaves room for the program's own.
+/// Gives the functions of `sites` their bodies, and binds the buffer to `binding`. Returns the sites reached by entry
+/// point `entry`; nothing without any. [`begin`] has to follow. `nesting` is how deep the device lets control flow be:
+/// invocations leave early where that leaves room for the program's own.
 pub(crate) fn run(
     module: &mut Module,
     entry: Option<usize>,
@@ -179,7 +179,7 @@ pub(crate) fn run(
     }))
 }
 
-/// The calls of sites in one function, with the types of their arguments.
+/// The calls of sites in a function, with the types of their arguments.
 fn typed_calls(
     module: &Module,
     function: &Function,
