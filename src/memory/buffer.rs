@@ -1,4 +1,4 @@
-//! Typed buffers that belong to one device.
+//! Typed buffers of a single device.
 
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
@@ -87,7 +87,7 @@ pub enum MemoryError {
     MissingUsage {
         /// The command.
         what: &'static str,
-        /// What it needs.
+        /// The required usages.
         needed: wgpu::BufferUsages,
         /// What the buffer has.
         usage: wgpu::BufferUsages,
@@ -157,7 +157,7 @@ pub(crate) struct BufferShared {
     pub(crate) id: u64,
     /// It is a part of the shared heap.
     pub(crate) is_heap: bool,
-    /// One for all buffers that are the same memory.
+    /// Shared by all buffers of the same memory.
     taint: Arc<Mutex<Taint>>,
 }
 
@@ -204,7 +204,7 @@ impl BufferShared {
         }
     }
 
-    /// All that is uncertain of `range` is so of as many bytes of another buffer, from `at` on, to which they are copied.
+    /// Uncertainty of `range` passes to as many bytes of another buffer, from `at` on, the target of a copy.
     pub(crate) fn hand_taint(&self, range: &Range<u64>, to: &Self, at: u64) {
         let moved = lock(&self.taint).moved(range, at);
         *lock(&to.taint) = moved;
@@ -330,8 +330,9 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Takes a wgpu buffer of this device over, as `size / size_of::<T>()` values of `T`. It stays
-    /// usable outside; call [`Device::flush`] before the program's own commands use it.
+    /// Takes a wgpu buffer of this device over, as `size / size_of::<T>()` values of `T`. The
+    /// buffer stays usable outside; call [`Device::flush`] before the program's own commands use
+    /// the buffer.
     ///
     /// # Errors
     /// [`MemoryError::ElementSize`] when its size is no multiple of the element's. Missing usages
@@ -423,9 +424,9 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
-    /// A range of the buffer, in elements, as an argument of a launch, which checks that it lies inside the buffer. The
-    /// range may begin and end at any byte: where the adapter cannot bind the range, because of its offset or an end
-    /// inside a word of 4 bytes, the launch works on a copy, and exactly the bytes of the range come back
+    /// A range of the buffer, in elements, as an argument of a launch, which checks the bounds. The range may begin and
+    /// end at any byte: where the adapter cannot bind the range, because of its offset or an end inside a word of 4
+    /// bytes, the launch works on a copy, and exactly the bytes of the range come back
     /// ([`TransferStatistics::staged_arguments`](crate::TransferStatistics::staged_arguments) counts such arguments).
     pub fn slice(&self, range: impl RangeBounds<u64>) -> BufferView {
         let range = bounds(range, self.len);

@@ -57,7 +57,7 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 }
 
-/// Whether wgpu itself can do it.
+/// Whether wgpu itself can fill the range.
 fn clears(pattern: &[u8], range: &Range<u64>) -> bool {
     is_in_words(range, false) && pattern.iter().all(|&byte| byte == 0)
 }
@@ -71,8 +71,8 @@ fn usage(pattern: &[u8], range: &Range<u64>) -> wgpu::BufferUsages {
     }
 }
 
-/// Records the repetition of `pattern` over the bytes of `range`, which is not empty and lies, with all words that it
-/// touches, in the buffer. Buffers may be larger than a binding: what is bound at a time are the words of a part.
+/// Records the repetition of `pattern` over the bytes of `range`, not empty and, with all touched words, inside the
+/// buffer. Buffers may be larger than a binding: what is bound at a time are the words of a part.
 ///
 /// # Errors
 /// [`MemoryError::TooLarge`] for a pattern that no binding holds, [`MemoryError::OutOfMemory`],
@@ -94,7 +94,7 @@ pub(crate) fn fill_bytes(
     check_words(WHAT, range, raw.size())?;
     let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment).max(4);
     let bindable = device.limits.max_storage_buffer_binding_size;
-    // In front of a part its binding has less than the alignment, and behind it less than a word.
+    // The excess of a part's binding is less than the alignment in front, and less than a word behind.
     let most = bindable.min(MOST_BYTES).saturating_sub(alignment + 4);
     let length = pattern.len() as u64;
     if length > most {
@@ -130,7 +130,7 @@ pub(crate) fn fill_bytes(
     Ok(())
 }
 
-/// Bytes that one binding shows.
+/// Bytes visible through a binding.
 struct Part<'b> {
     raw: &'b wgpu::Buffer,
     /// Where the binding begins.
@@ -188,7 +188,7 @@ fn fill_by_kernel(
     };
     let short = if words.is_none() { pattern } else { &[] };
     let size = short.len().next_multiple_of(4);
-    // May submit the batch, before anything of this part is in it.
+    // May submit the batch, before any command of this part.
     queue.reserve_uniforms(
         queue.uniform_footprint(size_of::<Fill>()) + queue.uniform_footprint(size),
     );

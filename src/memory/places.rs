@@ -46,8 +46,8 @@ impl Place {
         }
     }
 
-    /// The buffer with the byte `done` bytes further on, the byte's place in it, and the bytes from there
-    /// to its end.
+    /// The buffer with the byte `done` bytes further on, the byte's place there, and the bytes from that place to the
+    /// end.
     pub(crate) fn after(&self, done: u64) -> Result<(&wgpu::Buffer, u64, u64), MemoryError> {
         let at = self.start + done;
         let (buffer, at) = match &self.buffers {
@@ -128,7 +128,7 @@ impl Pieces {
     }
 }
 
-/// The usage that the target of a copy has to have: a kernel writes the bytes that wgpu does not copy.
+/// The required usage of a copy's target: a kernel writes the bytes beyond wgpu's copies.
 pub(crate) fn needed_of_target(
     (from, from_padded): (u64, bool),
     to: &Place,
@@ -178,7 +178,7 @@ pub(crate) fn copy(
     copy_bytes(queue, device, (from, to), words.end..bytes)
 }
 
-/// Records the copy of a part of a transfer, whatever words its bytes lie in.
+/// Records the copy of a part of a transfer, at any byte.
 fn copy_bytes(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,

@@ -138,10 +138,10 @@ impl HostServicesBuilder {
         })
     }
 
-    /// Sets the number of ports on each device: the number of calls that can be on their way at once (1 to 65,536).
-    /// More callers are served too, but wait for each other. Default: 512 on software adapters, which run few
-    /// invocations at a time, and where calls leave behind a launch, which copies all ports; 4,096 elsewhere. No
-    /// graphics interface tells how many invocations a device runs at once.
+    /// Sets the number of ports on each device: the most calls on their way at once (1 to 65,536). More callers are
+    /// served too, but wait for each other. Default: 512 on software adapters, which run few invocations at a time, and
+    /// where calls leave behind a launch, which copies all ports; 4,096 elsewhere. No graphics interface tells how many
+    /// invocations a device runs at once.
     pub fn ports(mut self, ports: usize) -> Self {
         if ports == 0 || ports > MAX_PORTS {
             self.mistake.get_or_insert(ServiceError::Ports {
@@ -195,12 +195,12 @@ impl HostServicesBuilder {
     /// Starts the server threads.
     ///
     /// # Errors
-    /// [`ServiceError`], for the first thing that was wrong with what the builder was given.
+    /// [`ServiceError`], for the first mistake in the builder's input.
     pub fn start(mut self) -> Result<HostServices, ServiceError> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
-        // One more for the count, or the status, of a group of one.
+        // Another word for the count, or the status, of a group of one.
         let words = |f: &Function| 1 + f.argument_words.max(f.declaration.result_words());
         let longest = self.functions.iter().map(words).max().unwrap_or(0);
         let payload = longest.max(self.payload.max(LEAST_PAYLOAD).div_ceil(4));
@@ -252,7 +252,7 @@ impl HostServicesBuilder {
     }
 }
 
-/// The declaration of a function, if its signature fits what Rust has.
+/// The declaration of a function, if its signature fits the Rust types.
 fn declare(
     text: &str,
     arguments: Vec<usize>,

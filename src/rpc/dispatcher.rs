@@ -12,16 +12,16 @@ use super::services::{Call, Function, Serve, Shared};
 use super::statistics::TIMED;
 use super::stream::{Packet, Sessions};
 
-/// Functions that take no longer than this are served with the answers to other calls held back meanwhile.
+/// Functions up to this duration are served with the answers to other calls held back meanwhile.
 const QUICK: Duration = Duration::from_micros(1);
 
-/// What one server thread knows of the functions.
+/// A server thread's knowledge of the functions.
 pub(super) struct Dispatcher<'s> {
     shared: &'s Shared,
     thread: usize,
     /// The function called last: most calls are of the same one.
     last: Cell<(u32, Option<usize>)>,
-    /// For each function, whether it was quick when it was timed last.
+    /// For each function, whether the last timing was quick.
     quick: Box<[Cell<bool>]>,
 }
 
@@ -151,7 +151,7 @@ impl Dispatch for PortSet<'_> {
     ) -> CallStatus {
         let shared = self.dispatcher.shared;
         let Some(index) = self.dispatcher.find(opcode) else {
-            // The first of its kind is worth a line; a kernel that goes on must not fill the log.
+            // The first of its kind is worth a line; a kernel going on must not fill the log.
             if shared.unknown.fetch_add(1, Ordering::Relaxed) == 0 {
                 log::warn!(
                     "a kernel called the function {opcode:#010x}, which these services do not have"

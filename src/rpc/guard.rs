@@ -20,7 +20,7 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, with another of its kind.
+    /// Panics when dropped, with another of its kind.
     struct Bomb;
 
     impl Drop for Bomb {

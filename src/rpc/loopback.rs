@@ -7,8 +7,8 @@ use super::mailbox::Mailbox;
 use super::services::{HostServices, Shared};
 use crate::device::CallStatus;
 
-/// Calls from threads of the host, over memory of the host: what a kernel can call can be tried, and measured,
-/// without a device. From [`HostServices::loopback`]; each has ports of its own, which its clones share.
+/// Calls from threads of the host, over memory of the host: what a kernel can call can be tried, and measured, without
+/// a device. From [`HostServices::loopback`]; each has separate ports, shared by its clones.
 #[derive(Clone)]
 pub struct Loopback {
     shared: Arc<Shared>,

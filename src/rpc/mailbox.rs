@@ -54,7 +54,7 @@ struct Split {
 }
 
 impl Memory {
-    /// What the server reads of its clients.
+    /// The server's reads of its clients.
     fn words(&self) -> &HostWords {
         match self {
             Self::Live(live) => live.words(),
@@ -112,7 +112,7 @@ pub(crate) struct WaitBudget {
 }
 
 impl WaitBudget {
-    /// What suits a device, with a limit for each call if there is one.
+    /// The budget for a device, with a limit for each call if there is one.
     pub fn of(device: &DeviceShared, call: Option<u32>) -> Self {
         let capabilities = &device.capabilities;
         let budget = capabilities
@@ -135,7 +135,7 @@ impl WaitBudget {
         }
     }
 
-    /// The words of the header that tell it.
+    /// The header's words for the budget.
     pub fn words(self) -> [(usize, u32); 3] {
         [
             (WAIT_BUDGET, self.call),
@@ -154,7 +154,7 @@ impl std::fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
-    /// Ports in the live memory of a device. `is_alone`: one thread at most will ever serve them.
+    /// Ports in the live memory of a device. `is_alone`: a single thread at most will ever serve them.
     pub fn on_device(
         device: &Arc<DeviceShared>,
         layout: PortLayout,
@@ -182,7 +182,7 @@ impl Mailbox {
         ))
     }
 
-    /// Ports that a device has to itself while a kernel runs; requests leave, and answers arrive, between launches.
+    /// Ports owned by a device during a launch; requests leave, and answers arrive, between launches.
     ///
     /// # Errors
     /// wgpu's own words.
@@ -278,7 +278,7 @@ impl Mailbox {
         }
     }
 
-    /// What kernels visit to let time go by, where they do.
+    /// The memory kernels read for delays, if any.
     pub fn backoff(&self) -> Option<&Arc<Backoff>> {
         self.backoff.as_ref()
     }

@@ -2,7 +2,7 @@
 //!
 //! - [`port`]: the protocol, and both of its ends over any words.
 //! - [`mailbox`]: ports in the memory of a device; [`backoff`]: memory in which callers wait on devices that ration turns.
-//! - [`services`]: registered functions and the threads that serve them (at a [`dispatcher`]), put together by
+//! - [`services`]: registered functions and the threads serving them (at a [`dispatcher`]), put together by
 //!   [`builder`]; [`loopback`] calls them without a device; [`handler`] turns words into the arguments of a Rust
 //!   function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to devices that
 //!   show nothing to running kernels; [`idle`] is the policy of a thread without work, [`bell`] wakes the thread,

@@ -101,8 +101,8 @@ impl SharedHeap {
             None => lock(&shared.state),
         };
         state.settle();
-        // Kernels load and store whole words, and pointers as pairs of them: the region grants whole
-        // granules of 16 bytes, of which only what was asked for may be borrowed.
+        // Kernels load and store whole words, and pointers as pairs of words: the region grants whole granules of 16
+        // bytes, and only the requested bytes may be borrowed.
         let align = align.max(GRANULE);
         if align > shared.memory.alignment() {
             // The alignment of an offset says nothing of its address then.
@@ -139,7 +139,7 @@ impl SharedHeap {
     }
 
     /// Frees the allocation that starts at `ptr`. While a launch in flight or a [`HostAccess`](super::HostAccess) might
-    /// still look, and while an [`AtomicView`](super::AtomicView) of it lives, its memory is kept from reuse.
+    /// still look, and during the life of an [`AtomicView`](super::AtomicView) there, the memory is kept from reuse.
     ///
     /// # Errors
     /// [`HeapError::Null`], [`HeapError::Interior`], [`HeapError::NotAllocated`], also when it was
@@ -229,7 +229,7 @@ impl HeapShared {
     fn too_large(&self, state: &State, bytes: u64, align: u64) -> HeapError {
         let part = state.part;
         let limit = self.largest(state.bound, part, align);
-        // Whether it is the alignment that is in the way, the bound, or the segments.
+        // Whether the alignment is the obstacle, or the bound, or the segments.
         let instead = if align > self.memory.alignment() {
             "the heap lies in memory that a device has mapped, where alignments are 2 MiB at most, or is \
              asked for more than 4 GiB; ask for a smaller alignment"

@@ -1,4 +1,4 @@
-//! The allocation table: what checked kernels ask where the memory ends that a pointer leads into.
+//! The allocation table: the end of allocated memory behind any pointer, for checked kernels.
 //!
 //! # How it works
 //!
@@ -46,7 +46,7 @@ use crate::memory::region::Allocation;
 /// A place in the program.
 pub(crate) type Place = &'static Location<'static>;
 
-/// Buffers that kernels bind, with their identities for the bind-group cache.
+/// Buffers in kernels' bindings, with identities for the bind-group cache.
 type Bound = Vec<(u64, wgpu::Buffer)>;
 
 /// Freed allocations that are remembered.
@@ -58,7 +58,7 @@ pub(super) struct AllocationTable {
     words: Vec<u32>,
     /// The live allocations, by their offset.
     live: BTreeMap<u64, Known>,
-    /// The last ones that were freed, the latest at the end.
+    /// The last freed allocations, the latest at the end.
     freed: VecDeque<(u64, Known, Option<Place>)>,
     by_device: HashMap<u64, (Weak<DeviceShared>, TableCopy)>,
 }
@@ -66,11 +66,11 @@ pub(super) struct AllocationTable {
 #[derive(Clone, Copy)]
 struct Known {
     requested: u64,
-    /// Where it was allocated; not known of what was there before the table, or is the runtime's.
+    /// The place of the allocation; unknown for allocations older than the table, and for the runtime's own.
     at: Option<Place>,
 }
 
-/// What lies, or lay, at an address that a kernel was not to follow.
+/// The allocation, now or before, at an address not to be followed by a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
     /// The pointer lies in a live allocation, too close to the end for the value; or the memory was allocated
@@ -80,14 +80,14 @@ pub(crate) enum Whereabouts {
         bytes: u64,
         at: Option<Place>,
     },
-    /// It lies in an allocation that was freed.
+    /// The pointer lies in a freed allocation.
     Freed {
         offset: u64,
         bytes: u64,
         at: Option<Place>,
         freed: Option<Place>,
     },
-    /// It lies so many bytes behind the last byte of the live allocation in front of it.
+    /// The pointer lies so many bytes behind the last byte of the live allocation in front.
     Behind {
         distance: u64,
         bytes: u64,
@@ -141,12 +141,12 @@ impl fmt::Display for Whereabouts {
     }
 }
 
-/// Something that is allocated, or was, in the bytes that a table is for.
+/// An allocation, now or before, in the bytes of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
-    /// Where it begins in those bytes.
+    /// The first byte, within the table's bytes.
     pub address: u64,
-    /// Bytes that it was granted.
+    /// The granted bytes.
     pub size: u64,
     /// Bytes that were asked for.
     pub requested: u64,
@@ -294,8 +294,8 @@ impl HeapShared {
         *kept = Some(table);
     }
 
-    /// Adds to a view the tables of what is allocated, as of everything that was allocated and freed before. The launch
-    /// that binds them has to be recorded next.
+    /// Adds the tables of live allocations, and of earlier ones, to a view. The launch with these bindings has to be
+    /// recorded next.
     pub(crate) fn add_tables(
         &self,
         device: &Arc<DeviceShared>,
@@ -334,7 +334,7 @@ impl HeapShared {
         }
     }
 
-    /// Notes that something is freed, whenever its memory comes back. The state is locked.
+    /// Notes the freeing of an allocation, whenever the memory comes back. The state is locked.
     pub(super) fn note_freed(&self, allocation: &Allocation, at: Option<Place>) {
         if let Some(table) = lock(&self.table).as_mut() {
             table.freed(allocation.into(), at);
@@ -356,7 +356,7 @@ impl HeapShared {
         (offset < span).then(|| table.whereabouts(offset))
     }
 
-    /// A verdict that also tells what lies where a pointer led.
+    /// A verdict with the allocation behind a pointer.
     pub(crate) fn explained(
         self: &Arc<Self>,
         device: &Arc<DeviceShared>,
@@ -403,7 +403,7 @@ mod tests {
         region
     }
 
-    /// What a checked kernel computes: whether `bytes` bytes at `offset` lie in one live allocation, and how many do.
+    /// A checked kernel's computation: whether `bytes` bytes at `offset` lie in a live allocation, and how many do.
     fn asks(table: &AllocationTable, offset: u32, bytes: u32) -> (bool, u32) {
         let end = table.words.get((offset >> 4) as usize).copied();
         let end = end.unwrap_or(0);

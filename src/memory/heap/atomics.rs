@@ -9,7 +9,7 @@ use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 use crate::memory::region::AllocationId;
 
-/// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: it dereferences to
+/// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: dereferences to
 /// [`AtomicU32`] or `[AtomicU32]`, with all their operations and orderings.
 ///
 /// Launches go on while views exist, and views may be used on every thread while they run. A kernel's side of the
@@ -24,13 +24,14 @@ use crate::memory::region::AllocationId;
 /// - A device with memory of its own reaches the heap across a bus. A running kernel may go on seeing a cached value of
 ///   a word, whatever the host stores meanwhile: an NVIDIA H200 behaves so. [`Device::live`](crate::Device::live) gives
 ///   words that a running kernel does see there.
-/// - An operation that reads and writes (`atomicAdd`, `fetch_add`) is one for both sides on software adapters, whose kernels
-///   run on the host's processors. No graphics interface promises that elsewhere: let one side write a word.
+/// - An operation with a read and a write (`atomicAdd`, `fetch_add`) is atomic for both sides on software adapters,
+///   whose kernels run on the host's processors. No graphics interface promises such atomicity elsewhere: let a single
+///   side write a word.
 ///
-/// The host sees an allocation either through views or through a [`HostAccess`](crate::HostAccess): a
-/// view is refused while one is alive, and an access refuses to resolve pointers into an allocation of
-/// which a view exists ([`HeapError::AtomicView`]); other allocations are not affected. An allocation
-/// that is freed is not reused before its last view is dropped.
+/// The host sees an allocation either through views or through a [`HostAccess`](crate::HostAccess): a view is refused
+/// while one is alive, and an access refuses to resolve pointers into an allocation of which a view exists
+/// ([`HeapError::AtomicView`]); other allocations are not affected. A freed allocation is not reused before its last
+/// view is dropped.
 #[derive(Debug)]
 pub struct AtomicView<T: ?Sized = [AtomicU32]> {
     heap: SharedHeap,
@@ -54,10 +55,9 @@ impl SharedHeap {
     /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): the host's changes there would go unnoticed.
     ///
     /// # Errors
-    /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::HostAccess), whereas that of another
-    /// thread is waited for; [`HeapError::Owned`] for what a [`HeapAllocator`](crate::HeapAllocator) has handed out;
-    /// [`HeapError::Null`], [`HeapError::NotAllocated`], [`HeapError::Misaligned`],
-    /// [`HeapError::DeviceMemory`].
+    /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::HostAccess), whereas another thread's is
+    /// waited for; [`HeapError::Owned`] for what a [`HeapAllocator`](crate::HeapAllocator) has handed out;
+    /// [`HeapError::Null`], [`HeapError::NotAllocated`], [`HeapError::Misaligned`], [`HeapError::DeviceMemory`].
     pub fn atomic_u32(&self, ptr: Ptr<u32>) -> Result<AtomicView<AtomicU32>, HeapError> {
         let allocation = self.hold(ptr, 1)?;
         Ok(AtomicView {
@@ -87,7 +87,7 @@ impl SharedHeap {
         })
     }
 
-    /// Counts one more view of the allocation that contains the words.
+    /// Counts another view of the allocation around the words.
     fn hold(&self, ptr: Ptr<u32>, len: usize) -> Result<AllocationId, HeapError> {
         const WHAT: &str = "an atomic view";
         let bytes = (len as u64).saturating_mul(size_of::<u32>() as u64);
@@ -190,7 +190,7 @@ impl<T: ?Sized> Drop for AtomicView<T> {
             *views -= 1;
             if *views == 0 {
                 state.holds.remove(&allocation);
-                // Mirrors have not seen what it changed.
+                // Mirrors have not seen its changes.
                 state.version += 1;
                 state.settle();
             }
@@ -269,7 +269,7 @@ mod tests {
         ] {
             assert!(matches!(refused, Err(HeapError::HostAccess { .. })));
         }
-        // One that exists may go on, and be cloned.
+        // An existing view may go on, and be cloned.
         let clone = view.clone();
         clone.store(5, Release);
         drop(view);

@@ -31,8 +31,8 @@ impl Device {
     ///
     /// Bytes beside the target stay as they are. Where the range starts or ends inside a word of 4 bytes, the other
     /// bytes of that word must not be written at the same time, by another device or its kernels, except with atomics:
-    /// the copy itself changes such a word with an atomic. Whole words are faster: bytes that are none are copied twice
-    /// on their way.
+    /// the copy itself changes such a word with an atomic. Whole words are faster: other bytes are copied twice on
+    /// their way.
     ///
     /// # Errors
     /// [`HeapError::Overlap`]; [`HeapError::HostAccess`]; [`HeapError::Unsupported`];
@@ -61,9 +61,9 @@ impl Device {
         Ok(event(queue, device))
     }
 
-    /// Sets `len` values from `ptr` on to `value`, on this device and in the order of its queue. The
-    /// pointer is to the context's heap or to this device's own memory; the value may be of any size, at
-    /// any alignment. No values are never an error.
+    /// Sets `len` values at `ptr` to `value`, on this device and in the order of its queue. The pointer is to the
+    /// context's heap or to this device's own memory; the value may be of any size, at any alignment. No values are
+    /// never an error.
     ///
     /// # Errors
     /// [`HeapError::HostAccess`], [`HeapError::Unsupported`], [`HeapError::Null`],
@@ -92,7 +92,7 @@ impl Device {
         Ok(event(queue, device))
     }
 
-    /// Announces that launches on this device will use `len` values from `ptr` on.
+    /// Announces the use of `len` values at `ptr` by launches on this device.
     ///
     /// Where the device uses the host's memory in place nothing is moved, and the event is complete: a heap that has
     /// grown since the last launch is imported now, which may wait for the device, and not by the next launch. A device
@@ -116,9 +116,9 @@ impl Device {
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    /// Copies `count` values from `from` on into this buffer from element `start` on, on the device and
-    /// in the order of its queue. The pointer is to the context's heap or to the device's own memory. No
-    /// values are never an error. What [`Device::heap_copy`] says about parts of words holds here, too.
+    /// Copies `count` values at `from` into this buffer, beginning with element `start`, on the device and in the order
+    /// of its queue. The pointer is to the context's heap or to the device's own memory. No values are never an error.
+    /// What [`Device::heap_copy`] says about parts of words holds here, too.
     ///
     /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not been reported
     /// to a [`HostAccess`](crate::HostAccess): the failed launch may have written the copied bytes.
@@ -151,11 +151,11 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(event(queue, device))
     }
 
-    /// Copies `count` elements of this buffer from element `start` on to `to`, on the device and in the
-    /// order of its queue. The pointer is to the context's heap or to the device's own memory. No
-    /// elements are never an error. What [`Device::heap_copy`] says about parts of words holds here, too.
+    /// Copies `count` elements of this buffer, beginning with element `start`, to `to`, on the device and in the order
+    /// of its queue. The pointer is to the context's heap or to the device's own memory. No elements are never an
+    /// error. What [`Device::heap_copy`] says about parts of words holds here, too.
     ///
-    /// The failure of a launch that should have written what is copied is told to the next
+    /// The failure of a launch among the writers of the copied bytes is reported to the next
     /// [`HostAccess`](crate::HostAccess).
     ///
     /// # Errors
@@ -194,9 +194,9 @@ fn bytes_of<T>(count: u64) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// Takes the device's turn with the heap and its queue, and notes that the open batch uses the heap; `outcomes` decide
-/// about what the transfer leaves there. Waits for another thread's access of the host, with nothing held, as the device
-/// was told to.
+/// Takes the device's turn with the heap and its queue, and notes the open batch's use of the heap; `outcomes` decide
+/// about what the transfer leaves there. Waits for another thread's access of the host, with nothing held, as the
+/// device was told to.
 fn begin<'h, T, const N: usize>(
     heap: &'h SharedHeap,
     device: &'h Arc<DeviceShared>,
@@ -219,8 +219,8 @@ fn begin<'h, T, const N: usize>(
     })
 }
 
-/// Waits for the device's turn with the heap, if one of the pointers leads there; it lasts until the
-/// transfer is recorded.
+/// Waits for the device's turn with the heap, if either pointer leads there; the turn lasts until the transfer is
+/// recorded.
 fn take_turn<'h, T, const N: usize>(
     heap: &'h SharedHeap,
     device: &Arc<DeviceShared>,
@@ -255,7 +255,7 @@ enum Memory {
 }
 
 impl<'d, T> Pointee<'d, T> {
-    /// Must not be called with the queue locked: importing what the heap has grown waits for it.
+    /// Must not be called with the queue locked: importing the heap's growth waits for the queue.
     fn find(
         device: &'d Arc<DeviceShared>,
         what: &'static str,
@@ -290,7 +290,7 @@ impl<'d, T> Pointee<'d, T> {
     }
 
     /// Notes that the open batch uses the heap, with `outcomes` deciding about the contents it leaves. From here on
-    /// nothing that the transfer touches is reused before it has ended.
+    /// nothing touched by the transfer is reused before its end.
     fn enter(
         &self,
         queue: &Recorder<'_>,

@@ -1,5 +1,5 @@
-//! A device's own memory behind pointers: allocations that only kernels of one device reach, named by
-//! pointers whose upper 16 bits are not zero.
+//! A device's own memory behind pointers: allocations reached only by kernels of that device, named by pointers with
+//! nonzero upper 16 bits.
 //!
 //! Where host and device share all memory the device's own memory is part of the shared heap, under tagged pointers:
 //! kernels follow them with the same instructions as any other. Elsewhere the memory consists of buffers of the device,
@@ -24,8 +24,8 @@ use crate::memory::region::{Allocation, Region, RegionOptions};
 
 /// The upper 16 bits of pointers into a device's own memory where that is memory of the heap.
 const UNIFIED_TAG: u16 = 1;
-/// Tags of a device, and its most segments; the tags of the next device follow. They begin again after a thousand
-/// devices of one process.
+/// Tags of a device, and its most segments; the tags of the next device follow. Tags begin again after a thousand
+/// devices of a process.
 const TAGS: u16 = 64;
 /// Bits of a pointer below the tag.
 const ADDRESS_BITS: u64 = 48;
@@ -55,14 +55,14 @@ impl Default for DeviceMemory {
 struct Segments {
     region: Option<Region>,
     buffers: Vec<(u64, wgpu::Buffer)>,
-    /// Where memory is unified: the allocations of the shared heap that are this device's.
+    /// With unified memory: this device's allocations in the shared heap.
     unified: HashSet<u64>,
-    /// What checked kernels ask, once there are any: of all segments, one behind the other.
+    /// The table for checked kernels, once there are any: of all segments, in a row.
     table: Option<AllocationTable>,
 }
 
 impl Segments {
-    /// Where each segment begins in the bytes that the table is for, and how many those are.
+    /// The begin of each segment in the table's bytes, and the number of these bytes.
     fn starts(&self) -> (Vec<u64>, u64) {
         let mut end = 0;
         let starts = (self.buffers.iter())
@@ -130,7 +130,7 @@ pub(crate) enum DevicePlace {
 }
 
 /// Segments of device memory that kernels on the device can bind: a binding is the shared heap's, and another the
-/// status record's. A kernel with storage arguments of its own may have less left, which is an error when it is made.
+/// status record's. A kernel with storage arguments of its own may have fewer left, an error when the kernel is made.
 fn most_segments(limits: &wgpu::Limits) -> usize {
     limits
         .max_storage_buffers_per_shader_stage
@@ -199,7 +199,7 @@ impl DeviceMemory {
         Some(state.table.as_ref()?.whereabouts(start + offset))
     }
 
-    /// The segments as kernels bind them, each with its identity for the bind-group cache.
+    /// The segments for kernels' bindings, each with an identity for the bind-group cache.
     pub(crate) fn segments(device: &DeviceShared) -> Vec<(u64, wgpu::Buffer)> {
         lock(&memory(device).segments).buffers.clone()
     }
@@ -248,7 +248,7 @@ impl DeviceMemory {
 
     #[track_caller]
     fn allocate(device: &DeviceShared, bytes: u64, align: u64) -> Result<u64, HeapError> {
-        // So that a word of the table is for one allocation.
+        // So a word of the table belongs to a single allocation.
         let align = align.max(DEVICE_GRANULE);
         let mut state = lock(&memory(device).segments);
         let state = &mut *state;

@@ -14,7 +14,7 @@ use crate::device::{DeviceShared, unique_id};
 use crate::memory::buffer::{BufferShared, BufferView};
 use crate::memory::pointer::{PointerKind, Ptr};
 
-/// The buffers through which one device sees the heap: segments of equal size, the last one shorter.
+/// The buffers through which a device sees the heap: segments of equal size, the last one shorter.
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceView {
     pub(super) owner: Weak<DeviceShared>,
@@ -28,7 +28,7 @@ pub(crate) struct DeviceView {
     pub(crate) segments: Vec<(u64, wgpu::Buffer)>,
     /// The segments of the device's own memory.
     pub(crate) own: Vec<(u64, wgpu::Buffer)>,
-    /// The parts of the allocation table, for kernels that ask it, and the table of the device's own memory.
+    /// The parts of the allocation table, for kernels with checks, and the table of the device's own memory.
     pub(crate) tables: Vec<(u64, wgpu::Buffer)>,
     pub(crate) own_table: Option<(u64, wgpu::Buffer)>,
 }
@@ -40,7 +40,7 @@ impl DeviceView {
     }
 }
 
-/// Bytes of a whole segment on a device: the largest power of two that it can bind at once.
+/// Bytes of a whole segment on a device: the largest power of two within its binding limit.
 pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
     let most = limits
         .max_storage_buffer_binding_size
@@ -102,7 +102,7 @@ impl HeapShared {
         self.check_parts(device)?;
         let step = segment_bytes(&device.limits);
         let old = views.get(&device.id);
-        // Whole segments stay; the last one is imported again with its new length.
+        // Whole segments stay; the last is imported again with its new length.
         let kept = old.map_or(0, |view| (view.covered / step) as usize);
         let mut segments: Vec<(u64, wgpu::Buffer)> =
             old.map_or_else(Vec::new, |view| view.segments[..kept].to_vec());
@@ -167,7 +167,7 @@ impl HeapShared {
         if segments.iter().any(|(id, _)| *id == argument.shared.id) {
             return None;
         }
-        // What lies in the device's own memory stays where it is.
+        // Allocations in the device's own memory stay where they are.
         let offset = argument.address.checked_sub(self.base())?;
         let index = usize::try_from(offset / segment_bytes(&device.limits)).ok()?;
         let (id, segment) = segments.get(index)?;

@@ -1,5 +1,5 @@
-//! The entrance of a heap: commands of devices that another thread's [`HostAccess`](super::HostAccess) keeps out wait for
-//! it, and are let in before the next access.
+//! The entrance of a heap: commands of devices kept out by another thread's [`HostAccess`](super::HostAccess) wait for
+//! its end, and are let in before the next access.
 //!
 //! # How it works
 //! 1. A command that finds the host inside fails with [`HeapError::HostAccess`], with nothing recorded, and releases
@@ -35,12 +35,12 @@ pub(super) struct Entrance {
 struct Counts {
     /// Commands that wait, or have waited and are trying.
     waiting: u64,
-    /// Commands that have had their try.
+    /// Commands after their try.
     tried: u64,
 }
 
 impl Entrance {
-    /// Lets everybody who waits now have a try. For who is about to keep them out again.
+    /// Lets everybody who waits now have a try. For the next access about to keep them out again.
     pub(super) fn stand_back(&self) {
         let mut counts = lock(&self.counts);
         let enough = counts.tried + counts.waiting;
@@ -56,7 +56,7 @@ impl Entrance {
     }
 }
 
-/// A command that may have to wait at the entrance, until it is recorded or refused.
+/// A command with a possible wait at the entrance, until recorded or refused.
 pub(crate) struct WaitingCommand {
     policy: HostAccessPolicy,
     deadline: Option<Instant>,
@@ -73,7 +73,7 @@ impl WaitingCommand {
         }
     }
 
-    /// Waits for the access of another thread that has kept the command `what` out.
+    /// Waits for the end of another thread's access, which has kept the command `what` out.
     ///
     /// # Errors
     /// [`HeapError::HostAccess`] where this thread has the access, or the policy is to refuse; [`HeapError::Deadline`].

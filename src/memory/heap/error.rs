@@ -23,7 +23,7 @@ pub enum HeapError {
     TooLarge {
         /// Bytes that were asked for.
         bytes: u64,
-        /// The most that one allocation may have, in bytes.
+        /// The most bytes of an allocation.
         limit: u64,
         /// What to do instead.
         instead: &'static str,
@@ -46,7 +46,7 @@ pub enum HeapError {
     /// The system has no memory to put behind the heap, although its bound is not reached.
     #[error("the heap cannot grow: {0}")]
     System(#[from] WindowError),
-    /// The device has as many segments of memory of its own as its kernels can bind.
+    /// The device has as many segments of its own memory as its kernels can bind.
     #[error(
         "no room for {bytes} bytes now: {device} has {segments} segments of its own memory, and kernels bind \
          {bindings} storage buffers at most, one of which is the shared heap and one a status record (and 64 \
@@ -57,7 +57,7 @@ pub enum HeapError {
         bytes: u64,
         /// The device's name.
         device: String,
-        /// Segments that there are, the most that there may be.
+        /// Existing segments, the most possible.
         segments: usize,
         /// The adapter's limit of storage buffers in a kernel.
         bindings: u32,
@@ -80,7 +80,7 @@ pub enum HeapError {
         /// What was tried.
         what: &'static str,
     },
-    /// The pointer's upper bits say that it is a device's own memory.
+    /// The pointer's upper bits are those of a device's own memory.
     #[error(
         "{what} of {address:#x}, which lies in a device's own memory: copy it to the host first"
     )]
@@ -188,7 +188,7 @@ pub enum HeapError {
         /// wgpu's own words.
         message: String,
     },
-    /// A device was lost, and its driver does not say whether the kernels on it have ended.
+    /// A device was lost, and its driver does not report the end of the kernels there.
     #[error(
         "{device} was lost ({reason}), and nothing says whether its kernels still write the heap: drop all handles of the \
          device, which waits for its queue, and ask again"
@@ -199,7 +199,7 @@ pub enum HeapError {
         /// Why it was lost.
         reason: String,
     },
-    /// A launch that may have written the heap failed, or its device was lost.
+    /// A launch with possible writes to the heap failed, or its device was lost.
     #[error("a launch that used the heap failed: {0}")]
     Execution(#[from] Arc<ExecutionError>),
 }

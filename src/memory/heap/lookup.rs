@@ -1,4 +1,4 @@
-//! From pointers to allocations: what a pointer has to be before anybody follows it.
+//! From pointers to allocations: the conditions for following a pointer.
 
 use super::{HeapError, HeapShared, Hold, State};
 use crate::device::wait::lock;

@@ -12,10 +12,10 @@ use crate::device::live::{LiveBuffer, Reader};
 use crate::device::window::{Window, WindowError};
 use crate::device::{DeviceShared, unique_id};
 
-/// The heap's base in mapped memory is a multiple of this, and so no alignment beyond it can be had there.
+/// The heap's base in mapped memory is a multiple of this, and no larger alignment can be had there.
 const LIVE_ALIGNMENT: u64 = 2 << 20;
 
-/// The memory of a heap, in which it has offsets from its base.
+/// The memory of a heap, by offsets from its base.
 pub(super) enum Memory {
     /// A span of address space at a multiple of 4 GiB; memory comes and goes in it.
     Window(Arc<Window>),
@@ -31,7 +31,7 @@ pub(super) struct LiveMemory {
     buffer: LiveBuffer,
     /// Identity of the buffer, for the bind-group cache.
     id: u64,
-    /// Identity of the device that sees it in place.
+    /// Identity of the device with access in place.
     device: u64,
     /// Bytes of the mapping in front of the heap's base.
     front: u64,
@@ -68,7 +68,7 @@ impl Memory {
         }
     }
 
-    /// The bytes that there are from the beginning, and that never go back.
+    /// The bytes present from the beginning, and never given back.
     pub(super) fn fixed(&self) -> Option<u64> {
         match self {
             Self::Window(_) => None,
@@ -88,7 +88,7 @@ impl Memory {
     /// Takes memory away again, and says how many bytes the system has got back.
     ///
     /// # Safety
-    /// Nothing in the range is borrowed or allocated, and no kernel that may reach it runs.
+    /// The range is neither borrowed nor allocated, and no kernel with access runs.
     pub(super) unsafe fn decommit(&self, range: Range<u64>) -> Result<u64, WindowError> {
         let bytes = range.end - range.start;
         match self {
@@ -105,22 +105,21 @@ impl Memory {
 }
 
 impl LiveMemory {
-    /// Maps memory of `device` for a heap of up to `wanted` bytes: as much of that as one binding of the
-    /// device can have.
+    /// Maps memory of `device` for a heap of up to `wanted` bytes: as much as the device's binding limit allows.
     pub(super) fn new(device: &DeviceShared, wanted: u64) -> Result<Self, HeapError> {
         let unsupported = |why: String| HeapError::Unsupported {
             device: device.capabilities.name.clone(),
             why,
         };
-        // In front, because the base is aligned; behind, because kernels that are not checked and follow
-        // null arrive at the end, where they are kept within the binding.
+        // In front, because the base is aligned; behind, because unchecked kernels following null arrive at the end,
+        // where they are kept within the binding.
         let total = wanted + LIVE_ALIGNMENT + GUARD_BYTES;
         let total = total.min(segment_bytes(&device.limits));
         let backend = device.capabilities.backend;
         let buffer = LiveBuffer::new(&device.raw, backend, Reader::Host, total, "shared heap")
             .map_err(|error| unsupported(error.to_string()))?;
         let address = buffer.as_ptr().addr().get() as u64;
-        // The base, a multiple of all of these, has to be at an offset where it may be bound.
+        // The base, a multiple of all of these, has to be at a bindable offset.
         let limits = &device.limits;
         let aligned = [
             limits.min_storage_buffer_offset_alignment,

@@ -11,14 +11,14 @@
 //! - Devices take turns. At most one mirror has changes not yet brought down, and meanwhile no other device works on
 //!   the heap. Devices sharing the host's memory work together as a single one ([`Turn`]).
 //! - While a mirror has such changes, the host writes only freshly allocated memory: everything else needs a
-//!   [`HostAccess`](super::HostAccess), which brings the changes down first. There the host's words win, whatever a
-//!   launch once wrote when the memory was somebody else's.
+//!   [`HostAccess`](super::HostAccess), which brings the changes down first. There the host's words win over any
+//!   launch's earlier writes, from before the memory changed hands.
 //!
-//! Memory that the host changes at any time and without asking, behind an
-//! [`AtomicView`](super::AtomicView) or a [`HeapAllocator`](super::HeapAllocator), cannot be followed so:
-//! while there is some, launches on devices with mirrors that use the heap are refused.
+//! Memory changed by the host at any time and without asking, behind an [`AtomicView`](super::AtomicView) or a
+//! [`HeapAllocator`](super::HeapAllocator), cannot be followed in this way: while there is some, launches using the
+//! heap on devices with mirrors are refused.
 //!
-//! A heap that gives memory back has its mirrors give back as much ([`shrink`]).
+//! A heap giving memory back has its mirrors give back as much ([`shrink`]).
 //!
 //! Locks are taken in this order: the turn, a device's queue, the heap's state.
 
@@ -55,10 +55,10 @@ pub struct MirrorStatistics {
     pub mirrors: usize,
     /// Bytes that went from the heap to mirrors.
     pub uploaded: u64,
-    /// Bytes that came from mirrors: changed pages, and a bit for each page that says so.
+    /// Bytes from mirrors: changed pages, and a bit for each page with the answer.
     pub downloaded: u64,
-    /// Bytes of the heap that mirrors hold now, all together; their devices hold as much again to compare
-    /// with, and so does the host for each.
+    /// Bytes of the heap in mirrors now, all together; their devices hold as much again for comparison, and so does the
+    /// host for each.
     pub held: u64,
 }
 
@@ -88,17 +88,17 @@ struct Mirror {
 
 /// What a device may lack.
 struct Wanted {
-    /// Whatever the host has changed; if not, nothing but what is fresh.
+    /// All of the host's changes; if false, only fresh memory.
     everywhere: bool,
     /// Pages may be sent as a whole: the device has no changes of its own.
     whole_pages: bool,
-    /// What is sent whatever the device has.
+    /// Sent regardless of the device's state.
     fresh: RangeSet,
 }
 
-/// The right to record launches that use the heap; it is kept until the launch is recorded.
+/// The right to record launches using the heap; kept until the launch is recorded.
 pub(crate) enum Turn<'h> {
-    /// Of a device that shares the host's memory, beside others of its kind.
+    /// Of a device sharing the host's memory, beside others of its kind.
     Together {
         /// Keeps devices with mirrors out.
         _table: RwLockReadGuard<'h, Table>,
@@ -205,7 +205,7 @@ impl HeapShared {
         self.view(device)
     }
 
-    /// The argument as the heap is now, if its buffer was replaced since it was given.
+    /// The argument in the current heap, if its buffer was replaced meanwhile.
     pub(crate) fn renew(&self, turn: &Turn<'_>, argument: &BufferView) -> Option<BufferView> {
         let device = &argument.shared.device;
         let mirror = match turn {
@@ -225,7 +225,7 @@ impl HeapShared {
         Ok(mirror.view(self.base(), device))
     }
 
-    /// Brings down what a mirror has changed, for the host: nothing that uses the heap is in flight.
+    /// Brings down the changes of a mirror, for the host: no use of the heap is in flight.
     pub(super) fn bring_down_for_host(&self) -> Result<(), HeapError> {
         if self.mirrors.read().ahead.is_none() {
             return Ok(());
@@ -304,7 +304,8 @@ impl HeapShared {
                 return Ok(());
             }
             let mut fresh = std::mem::take(&mut state.fresh);
-            // Somebody may have allocated since the mirror was made to cover the heap: that goes up with the next launch.
+            // An allocation may have come since the mirror was made to cover the heap: such bytes go up with the next
+            // launch.
             state.fresh = fresh.split_off(mirror.buffers.covered);
             if !fresh.is_empty() {
                 // Other mirrors do not have it.

@@ -14,7 +14,7 @@ const HOST_WAIT: Duration = Duration::from_millis(50);
 impl SharedHeap {
     /// The words that hold the `bytes` bytes at `ptr`, as atomics: as [`SharedHeap::atomic_u32_slice`], but
     ///
-    /// - a host that has the heap is waited for a short time only: it may be waiting for the caller;
+    /// - a host with access to the heap is waited for a short time only: the host may be waiting for the caller;
     /// - a host still waiting for launches to get its access is no obstacle, since the host waits for the very caller;
     /// - a device with changes in a copy of the heap is an error, since waiting could be waiting for the caller; so is
     ///   a device with memory of its own that may use the heap, whose caches keep the reads of a running kernel (an

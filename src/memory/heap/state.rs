@@ -34,13 +34,13 @@ pub(super) struct State {
     pub(super) roomy_since: Option<Instant>,
     /// The thread that holds a [`HostAccess`](super::HostAccess).
     pub(super) host: Option<ThreadId>,
-    /// What that thread still waits for, and so may not look yet.
+    /// The wait of that thread, which may not look before its end.
     pub(super) host_awaits: Option<Vec<InFlight>>,
     /// What may still use the heap, by device.
     pub(super) in_flight: HashMap<u64, InFlight>,
     /// Freed while somebody might still look.
     pub(super) deferred: HashSet<AllocationId>,
-    /// Allocations to which somebody has a claim of their own.
+    /// Allocations with a separate claim.
     pub(super) holds: HashMap<AllocationId, Hold>,
     /// Launches that used the heap and may have failed: the next access of the host is told.
     pub(super) outcomes: Vec<Arc<Outcome>>,
@@ -48,19 +48,19 @@ pub(super) struct State {
     pub(super) version: u64,
     /// A mirror has changes that did not come down.
     pub(super) mirror_ahead: bool,
-    /// What was allocated since the mirror that is ahead was brought up to date.
+    /// Allocations made since the mirror ahead was brought up to date.
     pub(super) fresh: mirror::RangeSet,
 }
 
 /// Why the host may not simply borrow an allocation.
 pub(super) enum Hold {
-    /// This many [`AtomicView`](super::AtomicView)s exist: the bytes may be seen as atomics only, and stay where they are.
+    /// This many [`AtomicView`](super::AtomicView)s exist: the bytes may be seen as atomics only, and stay in place.
     Atomics(usize),
     /// A [`HeapAllocator`](super::HeapAllocator) has handed it out: Rust's own borrows rule there.
     Owned,
 }
 
-/// The batches of a device that use the heap and are not known to be over, in the order of its queue.
+/// The batches of a device with uses of the heap and without a known end, in the order of its queue.
 #[derive(Clone)]
 pub(super) struct InFlight {
     pub(super) id: u64,
@@ -118,7 +118,7 @@ impl InFlight {
     /// Whether nothing of the batch runs, nor ever will.
     fn is_over(&self, batch: &Batch) -> bool {
         match self.submissions.standing(batch) {
-            // The device was dropped, and has submitted everything that it ever will.
+            // The device was dropped, after its last submission.
             Standing::Recorded => self.end.is_reached() && batch.submission().is_none(),
             standing => standing.is_over(),
         }
@@ -150,10 +150,10 @@ impl InFlight {
             if !device.complete_dependencies(deadline) {
                 return Err(HeapError::Deadline);
             }
-            // Failures are the events' to tell; what matters here is that nothing stays behind.
+            // Failures are reported by the events; here it only matters that nothing stays behind.
             device.submit(unsent);
             if !unsent.is_closed() {
-                // It has no commands: what should have been recorded was refused.
+                // The batch has no commands: their recording was refused.
                 return Ok(());
             }
             if self.submissions.is_submitting_here(unsent) {
@@ -166,11 +166,11 @@ impl InFlight {
         Ok(())
     }
 
-    /// Waits until none of them runs any more. A device that was lost meanwhile is an error only after that.
+    /// Waits until none of them runs any more. A device lost meanwhile is an error only after that.
     ///
     /// # Errors
     /// [`HeapError::Deadline`]; [`HeapError::Execution`] when the device was lost before all had come to their end;
-    /// [`HeapError::Unproven`] when nobody can tell whether its kernels still run.
+    /// [`HeapError::Unproven`] when the end of its kernels is unknown.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
         self.submit(deadline)?;
         let mut lost = None;
@@ -233,7 +233,7 @@ impl State {
         }
     }
 
-    /// Frees what was put off, once nobody can look any more, as far as is known ([`HeapShared::look`]).
+    /// Frees deferred allocations, once no reader is left, as far as known ([`HeapShared::look`]).
     pub(super) fn settle(&mut self) {
         if self.deferred.is_empty() {
             return;
@@ -254,7 +254,7 @@ impl State {
 }
 
 impl HeapShared {
-    /// Learns what of the launches that use the heap has ended. May run callbacks of the program: no lock may be held.
+    /// Learns the ends of launches using the heap. May run callbacks of the program: no lock may be held.
     pub(super) fn look(&self) {
         let first: SmallVec<[_; 4]> = {
             let state = lock(&self.state);
@@ -267,7 +267,7 @@ impl HeapShared {
         }
     }
 
-    /// As [`HeapShared::look`], if something that was freed waits for that.
+    /// As [`HeapShared::look`], if a freed allocation waits for an end.
     pub(super) fn look_for_freed(&self) {
         let waits = !lock(&self.state).deferred.is_empty();
         if waits {
@@ -275,7 +275,7 @@ impl HeapShared {
         }
     }
 
-    /// Notes that `batch` of `device`, whose turn it is, uses the heap.
+    /// Notes that `batch` of `device`, the holder of the turn, uses the heap.
     pub(crate) fn enter(
         &self,
         device: &Arc<DeviceShared>,

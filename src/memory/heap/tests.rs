@@ -61,7 +61,7 @@ fn every_pointer_is_checked() {
         host.get(node.byte_add(4)).unwrap_err(),
         HeapError::Misaligned { align: 8, .. }
     ));
-    // The last value that fits, and the first that does not.
+    // The last fitting value, and the first that does not fit.
     assert!(host.get(node.byte_add(8).cast::<u64>()).is_ok());
     assert!(matches!(
         host.get(node.byte_add(8)).unwrap_err(),

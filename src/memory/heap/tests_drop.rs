@@ -1,4 +1,4 @@
-//! Devices that another thread drops while the host wants to look: one interleaving, held in place.
+//! Devices dropped by another thread while the host wants to look: an interleaving, held in place.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};

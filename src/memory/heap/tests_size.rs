@@ -44,7 +44,7 @@ fn the_end_of_the_heap_is_given_back() {
         .collect();
     let full = heap.committed();
     assert!(full >= 36 * MIB);
-    // What lies behind the last allocation goes; what was asked for stays.
+    // Memory behind the last allocation goes; the requested size stays.
     let ample = heap.trim();
     assert!(full - ample >= 36 * MIB && full - ample < 37 * MIB);
     assert_eq!(heap.trim(), 0);
@@ -97,7 +97,7 @@ fn adaptive_heaps_contract_when_anything_touches_them_late_enough() {
         drop(heap.host().unwrap());
         assert_eq!(heap.committed(), full, "too early: {name}");
         now.fetch_add(1, Ordering::Relaxed);
-        // Nobody has touched it since.
+        // Untouched since.
         assert_eq!(heap.committed(), full, "{name}");
         touch(&heap, kept);
         assert_eq!(heap.committed(), 16 * MIB, "{name}");
@@ -281,7 +281,7 @@ fn sizes_that_are_none_are_refused() {
     }
 }
 
-/// What a process finds whose address space is limited to so many bytes; in a process of its own.
+/// The behaviour of a process with an address space limited to so many bytes; in a process of its own.
 #[cfg(target_os = "linux")]
 mod limited {
     use super::*;
@@ -373,7 +373,7 @@ fn the_smallest_working_set_of_those_that_share_counts() {
     room.count(&device(true, Some(800 * MIB)));
     room.count(&device(true, Some(400 * MIB)));
     room.count(&device(true, None));
-    // It has a copy of its own.
+    // The device has a separate copy.
     room.count(&device(false, Some(MIB)));
     let heap = room.heap().unwrap();
     assert_eq!(heap.bound(), 200 * MIB);
@@ -426,7 +426,7 @@ proptest! {
             match step {
                 0 | 1 => {
                     let bytes = size * MIB;
-                    // Nothing is written: memory that nobody touches costs nothing.
+                    // Nothing is written: untouched memory costs nothing.
                     match heap.allocate(bytes, 4096, Some(Hold::Owned), fill) {
                         Ok(ptr) => {
                             let start = ptr.address() - heap.base().address();

@@ -6,10 +6,11 @@ use crate::device::submissions::Held;
 use crate::device::wait::lock;
 
 impl SharedHeap {
-    /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no launch
-    /// is in flight and the host has no access. Returns the bytes given back: 0 also where something still
-    /// holds them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the
-    /// heap grows again when it has to. What a device has mapped stays with it. Devices that keep a copy of the heap give back as much of theirs.
+    /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no
+    /// launch is in flight and the host has no access. Returns the bytes given back: 0 also where something still holds
+    /// them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the heap grows
+    /// again when it has to. Mappings of a device stay with the device. Devices that keep a copy of the heap give back
+    /// as much of theirs.
     pub fn trim(&self) -> u64 {
         let shared = &self.shared;
         shared.look();
@@ -50,8 +51,8 @@ impl HeapShared {
         if new < old {
             self.let_go();
         }
-        // Polling may run callbacks that want the lock, so it was let go. A thread that allocated meanwhile has grown
-        // the heap again, and needs these bytes; none can while the lock is held here.
+        // Polling may run callbacks in need of the lock, so the lock was released. A thread that allocated meanwhile
+        // has grown the heap again, and needs these bytes; none can while the lock is held here.
         let mut state = lock(&self.state);
         let (from, to) = (state.committed, state.backed);
         if from >= to {
@@ -78,8 +79,8 @@ impl HeapShared {
 
     /// Has the devices release their imports; the rest is imported anew when needed.
     fn let_go(&self) {
-        // The views stay, empty: the device is made to finish what uses an old import, which arguments may
-        // hold, before there is a new one.
+        // The views stay, empty: the device is made to finish its uses of an old import, which arguments may hold,
+        // before a new import.
         let mut let_go = Vec::new();
         for view in lock(&self.views).values_mut() {
             view.covered = 0;
@@ -93,7 +94,7 @@ impl HeapShared {
                 }
             }
             drop(segments);
-            // wgpu frees what is no longer used when it is polled.
+            // wgpu frees unused memory on a poll.
             device.submissions.collect();
         }
     }
@@ -129,7 +130,7 @@ impl HeapShared {
 }
 
 impl State {
-    /// What stays: the first part, or a segment if that is less.
+    /// The remaining part: the first part, or a segment if smaller.
     fn first_bytes(&self) -> u64 {
         FIRST_BYTES.min(self.part)
     }

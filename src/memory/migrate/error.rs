@@ -33,14 +33,14 @@ pub enum MigrateError {
         /// Bytes of the buffer.
         len: u64,
     },
-    /// Bytes that are wanted were only on a device that is gone.
+    /// Wanted bytes were only on a device that is gone.
     #[error(
         "migrate: the latest bytes {} were only at {place}, which was lost: overwrite or discard them before they \
          are read",
         Ranges(ranges)
     )]
     Lost {
-        /// The first place that they were lost with.
+        /// The first place of the loss.
         place: Place,
         /// All lost bytes among those wanted.
         ranges: Vec<Range<u64>>,

@@ -15,7 +15,7 @@ pub struct Eviction {
     pub clean: Vec<Range<u64>>,
     /// The copies to the host that must come first. Commit them before [`Residency::evicted`].
     pub plan: Plan,
-    /// What cannot be moved to the host, because it is the host's own memory already.
+    /// Bytes not movable to the host, being in the host's own memory already.
     pub kept: Vec<Range<u64>>,
 }
 

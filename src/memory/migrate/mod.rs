@@ -22,7 +22,7 @@
 //!   and all its parts always agree.
 //! - **Hazards**: events of unfinished commands are remembered for each range ([`Residency::begin`]), so the runtime
 //!   can ask what a copy or a command has to wait for. Memory of different places never conflicts: a kernel may go on
-//!   reading an old version on one device while another device writes the next one.
+//!   reading an old version on a device while another device writes the next version.
 //!
 //! ```
 //! use tombolo::migrate::{Access, Place, Residency, Routes, Want};
@@ -82,7 +82,7 @@ use std::ops::Range;
 pub enum Access {
     /// It reads. Makes no version.
     Read,
-    /// It writes some of the range, nobody knows which part: the rest must be current.
+    /// The command writes some unknown part of the range: the rest must be current.
     Write,
     /// It reads, and writes some of the range.
     ReadWrite,

@@ -67,7 +67,7 @@ pub struct Machine {
     latest: u64,
     versions: Vec<u64>,
     pub whole_moved: u64,
-    /// Bytes that came where they were wanted, and not only by.
+    /// Bytes that came to their goal, and not only by.
     pub arrived: u64,
     /// Whether something happened that schemes of whole buffers cannot be compared in.
     pub broken: bool,
@@ -169,7 +169,7 @@ impl Machine {
         self.whole_scheme(&plan, wants);
         let mut writers = wants.iter().filter(|want| want.access.writes());
         if let Some(first) = writers.next() {
-            // One version for each place cannot tell what each of several has written.
+            // A single version for each place cannot show the writes of several.
             self.broken |= writers.any(|other| other.place != first.place);
         }
         self.residency.commit(&plan).expect("a fresh plan");
@@ -228,7 +228,7 @@ impl Machine {
         }
     }
 
-    /// Runs the copies in any order that their dependencies leave.
+    /// Runs the copies in any order allowed by their dependencies.
     fn run(&mut self, plan: &Plan) {
         let mut left: Vec<usize> = (0..plan.steps.len()).collect();
         let mut done = vec![false; plan.steps.len()];
@@ -329,7 +329,7 @@ impl Machine {
                     continue;
                 }
                 if self.lost[byte] {
-                    // Nobody reads it, or there were no plan.
+                    // Unread, or without a plan.
                     expected.overwritten += 1;
                 } else if self.truth[byte].is_none() {
                     expected.undefined += 1;
@@ -343,7 +343,7 @@ impl Machine {
         assert_eq!(plan.avoided, expected);
     }
 
-    /// One version for each place, and buffers that move whole.
+    /// A single version for each place, and buffers moving whole.
     fn whole_scheme(&mut self, plan: &Plan, wants: &[Want]) {
         let mut moved = 0;
         for want in wants.iter().filter(|want| !want.range.is_empty()) {

@@ -101,7 +101,7 @@ impl Places {
         Self(self.0 & other.0)
     }
 
-    /// Those that are not in `other`.
+    /// The places outside of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

@@ -39,7 +39,7 @@ pub struct Step {
     pub to: Place,
     /// Bytes of the root buffer, any that are needed: neither end need be aligned.
     pub range: Range<u64>,
-    /// How they get there. [`Route::ThroughHost`] is one hop here: one end is the host.
+    /// How they get there. [`Route::ThroughHost`] is a single hop here: an end is the host.
     pub route: Route,
     /// What for.
     pub why: Why,
@@ -63,7 +63,7 @@ pub struct Avoided {
     pub current: u64,
     /// They were never written, or were discarded.
     pub undefined: u64,
-    /// The command overwrites them, and they are not at the place.
+    /// The command overwrites the bytes, absent from the place.
     pub overwritten: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What need not be copied.
     pub avoided: Avoided,
-    /// Bytes that would move if buffers were always moved whole, with one version for each place.
+    /// Bytes moved by a scheme that always moves whole buffers, with a single version for each place.
     pub whole_buffer: u64,
     /// Who would be current then.
     pub(super) whole: Places,
@@ -104,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// Bytes that its steps copy; on the way through the host each byte counts twice, once for each hop.
+    /// Bytes copied by its steps; on the way through the host each byte counts twice, once for each hop.
     #[must_use]
     pub fn moved(&self) -> u64 {
         let bytes = self.steps.iter().map(Step::bytes);
@@ -122,7 +122,7 @@ pub struct Counters {
     pub steps: u64,
     /// Bytes that needed no copy.
     pub avoided: Avoided,
-    /// Bytes that would have moved if buffers were always moved whole, with one version for each place.
+    /// Bytes that a scheme of whole buffers, with a single version for each place, would have moved.
     pub whole_buffer: u64,
 }
 
@@ -190,7 +190,7 @@ struct Move {
     route: Route,
     /// The place that wants the bytes.
     at: Place,
-    /// The move that brings them to `from`.
+    /// The move bringing the bytes to `from`.
     after: Option<usize>,
 }
 

@@ -8,9 +8,9 @@ use super::{Place, Places};
 pub enum Route {
     /// A copy on a single device: both places are devices of this crate sharing a device of wgpu.
     SameDevice,
-    /// One hop through host memory that both places see.
+    /// A hop through host memory visible to both places.
     SharedHost,
-    /// By an export to the host's memory, an import from it, or both, one behind the other.
+    /// By an export to the host's memory, an import from there, or both in a row.
     ThroughHost,
 }
 
@@ -63,9 +63,9 @@ impl Default for Routes {
 impl Routes {
     /// What a hop between the host and a device costs unless something else is set.
     pub const HOST_COST: u32 = 4;
-    /// What a copy on one device usually costs.
+    /// The usual cost of a copy on a single device.
     pub const SAME_DEVICE_COST: u32 = 1;
-    /// What a copy through memory that both devices see usually costs.
+    /// The usual cost of a copy through memory visible to both devices.
     pub const SHARED_HOST_COST: u32 = 3;
     /// Bytes of a chunk unless something else is set.
     pub const CHUNK: u64 = 4 << 20;
@@ -119,7 +119,7 @@ impl Routes {
         self.set(b, a, route, cost);
     }
 
-    /// The cheapest route from one place to another, and its cost.
+    /// The cheapest route between two places, and its cost.
     #[must_use]
     pub fn route(&self, from: Place, to: Place) -> (Route, u64) {
         let through = u64::from(self.host_link(from, Place::HOST).cost)
@@ -137,7 +137,7 @@ impl Routes {
         self.host_link(from, to).route
     }
 
-    /// The cheapest way from any place that has the bytes to any that does not; the lowest places win.
+    /// The cheapest way from any place with the bytes to any place without; the lowest places win.
     pub(super) fn best(&self, have: Places, missing: Places) -> Option<Way> {
         let mut best: Option<Way> = None;
         for to in missing.iter() {

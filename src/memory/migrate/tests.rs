@@ -1,4 +1,4 @@
-//! What the planner promises, each promise on its own.
+//! The planner's promises, each by itself.
 
 use std::ops::Range;
 
@@ -118,7 +118,7 @@ fn overlapping_sub_buffers_and_the_parent_agree() {
 
 #[test]
 fn halo_rows_are_all_that_moves() {
-    // Two halves on two devices; each step reads one row beyond its half.
+    // Two halves on two devices; each step reads a row beyond its half.
     const ROW: u64 = 64;
     let mut buffer = written(0);
     let routes = Routes::new();
@@ -165,7 +165,7 @@ fn an_overwrite_copies_nothing_and_a_write_of_unknown_extent_copies_first() {
         let overwritten = if moved == 0 { 100 } else { 0 };
         assert_eq!(plan.avoided.overwritten, overwritten, "{access:?}");
     }
-    // Another binding of the same launch reads some of what one overwrites.
+    // Another binding of the same launch reads some of the overwritten bytes.
     let both = [
         want(2, 0..100, Access::Overwrite),
         want(2, 90..110, Access::Read),
@@ -259,7 +259,7 @@ fn memory_that_places_share_needs_no_copies() {
     assert_eq!(plan.moved(), LEN - 6);
     buffer.commit(&plan).expect("a fresh plan");
     assert!(buffer.is_current(place(1), 0..LEN));
-    // A device that is lost takes nothing with it.
+    // A lost device takes nothing along.
     assert_eq!(buffer.lost(place(1)), []);
     assert!(buffer.is_current(place(2), 0..LEN));
     assert!(!buffer.is_current(place(1), 0..LEN));

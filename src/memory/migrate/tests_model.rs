@@ -67,7 +67,7 @@ fn commands(devices: usize) -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Several places read, and one of them may write.
+/// Several places read, and a single place may write.
 fn one_writer(devices: usize) -> impl Strategy<Value = Operation> {
     let reads = prop::collection::vec(wanted(devices, Just(Access::Read)), 1..4);
     (reads, wanted(devices, access())).prop_map(|(mut wants, one)| {
@@ -167,8 +167,8 @@ proptest! {
         apply_all(&mut machine, &operations, |machine| machine.moved)?;
     }
 
-    /// Where going around by a third device would be cheaper, whole buffers may have gone there by chance, and one
-    /// hop more through the host is possible; but never do more bytes arrive where they are wanted.
+    /// Where going around by a third device would be cheaper, whole buffers may have gone there by chance, and a
+    /// further hop through the host is possible; but never do more bytes arrive at their goal.
     #[test]
     fn no_more_arrives_than_whole_buffers_move_whatever_hops_cost(
         wires in wires(),

@@ -1,4 +1,4 @@
-//! What commands wait for: a machine in which everything that may overlap does, and single cases.
+//! Dependencies of commands: a machine with all possible overlap, and single cases.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,7 +20,7 @@ struct Command {
     action: Action,
 }
 
-/// Commands are enqueued in order and run in any order that they do not wait for.
+/// Commands are enqueued in order and run in any order allowed by their dependencies.
 struct Queues {
     residency: Residency,
     routes: Routes,

@@ -15,7 +15,7 @@ pub struct Use {
     pub place: Place,
     /// Bytes of the root buffer.
     pub range: Range<u64>,
-    /// Whether it writes them.
+    /// Whether the command writes the bytes.
     pub writes: bool,
 }
 
@@ -56,7 +56,7 @@ impl Uses {
                 !(within && memory.contains(old.place))
             });
         } else {
-            // A command often reads neighbours one by one.
+            // A command often reads neighbours in turn.
             let same = |old: &&mut Use| {
                 old.token == new.token
                     && old.place == new.place
@@ -100,8 +100,9 @@ impl Uses {
 }
 
 impl Residency {
-    /// Remembers that a command uses bytes of the memory at a place until it is finished. The new command must wait for
-    /// the commands named by [`hazards`](Self::hazards): a writer stands for those whose ranges it covers from then on.
+    /// Remembers a command's use of bytes of the memory at a place until the command is finished. The new command must
+    /// wait for the commands named by [`hazards`](Self::hazards): a writer stands for those whose ranges it covers from
+    /// then on.
     ///
     /// A copy of a plan is two uses: a read at its source, and an overwrite at its target.
     ///
@@ -145,8 +146,8 @@ impl Residency {
     /// The unfinished commands at *other* places with the same bytes, at least one of the two writing, without an order
     /// between them: `ordered` says of a token whether the new command comes behind it.
     ///
-    /// The residency takes commands in the order of the reports, so the last writer has the latest version. Where
-    /// nobody asked for that order, such a pair is a mistake of the program, above all if both write.
+    /// The residency takes commands in the order of the reports, so the last writer has the latest version. Without a
+    /// requested order, such a pair is a mistake of the program, above all with two writers.
     pub fn conflicts<'a>(
         &'a self,
         place: Place,
@@ -165,7 +166,7 @@ impl Residency {
         self.uses.0.retain(|old| old.token != token);
     }
 
-    /// Forgets all commands that are finished, as `is_finished` says of their tokens.
+    /// Forgets all commands whose tokens count as finished by `is_finished`.
     pub fn forget_finished(&mut self, mut is_finished: impl FnMut(u64) -> bool) {
         self.uses.0.retain(|old| !is_finished(old.token));
     }

@@ -1,4 +1,4 @@
-//! Blocks: the stretches of address space that a region manages, and their index of allocations.
+//! Blocks: the stretches of address space managed by a region, and their index of allocations.
 
 use super::BlockId;
 use super::ranges::{Index, NONE, Ranges};
@@ -12,7 +12,7 @@ pub struct Block {
     pub base: u64,
     /// Its size in bytes, as given.
     pub size: u64,
-    /// Bytes of it that allocations have been granted.
+    /// Its bytes granted to allocations.
     pub in_use: u64,
 }
 
@@ -57,8 +57,8 @@ const MOST_PAGES: u32 = 20;
 pub(super) struct Starts {
     base: u64,
     shift: u32,
-    /// The last allocation that starts in each page, plus one; 0 if none does. Zero, since memory
-    /// that the system hands out zeroed costs nothing until it is touched.
+    /// The last allocation starting in each page, plus 1; 0 if none does. Zero, since zeroed memory
+    /// of the system costs nothing until touched.
     pages: Box<[Index]>,
     /// Level 0 has a bit for each page; each further level a bit for each word of the one below.
     levels: Vec<Box<[u64]>>,
@@ -118,7 +118,7 @@ impl Starts {
         }
         let mut before = range.before;
         if before != NONE && !ranges[before].is_used() {
-            // Free ranges are coalesced: what lies before one is an allocation.
+            // Free ranges are coalesced: an allocation lies before each.
             before = ranges[before].before;
         }
         if before != NONE && self.page(ranges[before].start()) == page {

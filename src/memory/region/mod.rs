@@ -28,8 +28,8 @@
 //!   scans. What is left of the range before (because of the alignment) and behind stays free; nothing
 //!   is lost but the rounding to [`GRANULE`]. O(1).
 //! - When no such bin is left, the bins that *may* hold a fitting range are searched in turn: an
-//!   allocation fails only if no free range fits. That costs as much as those bins have ranges, and
-//!   only happens where the allocation would have failed else.
+//!   allocation fails only if no free range fits. This costs as much as those bins have ranges, and
+//!   only happens where the allocation would otherwise have failed.
 //! - **Freeing** joins the range with both neighbours. O(1).
 //! - **Look-up** by any address inside an allocation ([`Region::find`]) goes through the pages, if
 //!   [`RegionOptions::lookup`] is on. The walk covers at most the allocations starting in a page of 4 KiB (or of a
@@ -67,14 +67,14 @@ pub use blocks::Block;
 pub use error::RegionError;
 pub use statistics::RegionStats;
 
-/// The unit of a region, in bytes: every allocation starts at a multiple of it and is granted a
-/// multiple of it. 16 is the alignment of WGSL's `vec4`.
+/// The unit of a region, in bytes: every allocation starts at a multiple of the unit and is granted
+/// a multiple of the unit. 16 is the alignment of WGSL's `vec4`.
 pub const GRANULE: u64 = 16;
 
 slotmap::new_key_type! {
-    /// Handle of a live allocation. Once the allocation was freed it is not valid again, until 2^31
-    /// allocations later at the earliest. Being a slotmap key, it can index a `slotmap::SecondaryMap`
-    /// with what the owner knows about the allocation.
+    /// Handle of a live allocation. Once the allocation was freed it is not valid again, until 2^31 allocations later
+    /// at the earliest. Being a slotmap key, the handle can index a `slotmap::SecondaryMap` with the owner's data about
+    /// the allocation.
     pub struct AllocationId;
 
     /// Handle of a block of a [`Region`].
@@ -89,8 +89,8 @@ pub enum Placement {
     #[default]
     GoodFit,
     /// The smallest fitting range in the lowest non-empty bin: takes time linear in the ranges of the bins around the
-    /// size. In a region that is 95 % full it costs about twice the time, and refuses about a third less for want of a
-    /// large enough range.
+    /// size. In a region 95 % full tight placement costs about twice the time, and refuses about a third less for want
+    /// of a large enough range.
     TightFit,
 }
 
@@ -100,13 +100,13 @@ pub enum Placement {
 pub struct RegionOptions {
     /// Where allocations are placed.
     pub placement: Placement,
-    /// The largest block, in bytes, that the owner may add later. What fits it is
-    /// [`RegionError::NoRoom`] and not [`RegionError::TooLargeEver`]. 0 if the region will not grow.
+    /// The largest block, in bytes, that the owner may add later. A fitting request is [`RegionError::NoRoom`] and not
+    /// [`RegionError::TooLargeEver`]. 0 if the region will not grow.
     pub growth: u64,
     /// The capacity, in bytes, that [`Region::trim`] leaves.
     pub keep: u64,
     /// Whether blocks added from now on are indexed, so [`Region::find`] is fast in them. Costs a few nanoseconds in
-    /// each operation and one byte in a thousand; without it, `find` goes through all allocations.
+    /// each operation and a byte in a thousand; without the index, `find` goes through all allocations.
     pub lookup: bool,
 }
 
@@ -143,7 +143,7 @@ impl RegionOptions {
 /// A live allocation of a [`Region`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
-    /// The handle that frees it.
+    /// The handle for freeing.
     pub id: AllocationId,
     /// Its first address: a multiple of the alignment and of [`GRANULE`].
     pub address: u64,
@@ -151,7 +151,7 @@ pub struct Allocation {
     pub size: u64,
     /// The bytes asked for.
     pub requested: u64,
-    /// The block that holds it.
+    /// The block of the allocation.
     pub block: BlockId,
 }
 

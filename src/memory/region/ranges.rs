@@ -79,15 +79,15 @@ impl Range {
         self.start & USED != 0
     }
 
-    /// Makes it a free range with these bounds.
+    /// Makes the range free, with these bounds.
     #[inline]
     pub fn set_free(&mut self, start: u64, size: u64) {
         self.start = start;
         self.requested = size;
     }
 
-    /// Where an allocation of `size` bytes at a multiple of `align` would start in this free range,
-    /// if it fits.
+    /// The start of an allocation of `size` bytes at a multiple of `align` in this free range, if
+    /// fitting.
     #[inline]
     pub fn fit(&self, size: u64, align: u64) -> Option<u64> {
         let start = self.start.checked_add(align - 1)? & !(align - 1);
@@ -152,8 +152,7 @@ impl Ranges {
     }
 }
 
-/// Places are only handed out where they exist, and the table never shrinks: indexing with one cannot
-/// fail.
+/// Only existing places are handed out, and the table never shrinks: indexing by a place cannot fail.
 impl ops::Index<Index> for Ranges {
     type Output = Range;
 

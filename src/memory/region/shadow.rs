@@ -1,4 +1,4 @@
-//! A second, simple-minded allocator that checks the real one: sorted vectors and plain loops.
+//! A second, simple-minded allocator as a check of the real one: sorted vectors and plain loops.
 //!
 //! It decides nothing. The shadow is told the region's results and panics on a wrong one, or on a refusal despite a
 //! large enough free range. Property tests and the fuzzer drive it from bytes.
@@ -45,7 +45,7 @@ fn fits(gap: (u128, u128), size: u64, align: u64) -> bool {
     ((gap.0 + align - 1) & !(align - 1)) + size <= gap.1
 }
 
-/// The model, with the region that it checks.
+/// The model, with the region under test.
 pub(crate) struct Shadow {
     pub region: Region,
     options: RegionOptions,

@@ -1,4 +1,4 @@
-//! What a region tells about itself.
+//! A region's figures about itself.
 
 /// Figures of a [`Region`](super::Region) at one moment. All sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -102,7 +102,7 @@ impl<W: ClientWords> Client<W> {
         .is_some()
     }
 
-    /// Whether a call is over: answered, or left, answered and followed by another one at its port.
+    /// Whether a call is over: answered, or left, answered and followed by another call at its port.
     pub fn is_over(&self, posted: Posted) -> bool {
         let outbox = self.words.load(self.layout.request(posted.port));
         outbox != posted.request || self.is_answered(posted)

@@ -9,9 +9,9 @@
 //!         results    { status, length, 0, seal, results … }             server writes
 //! ```
 //!
-//! Each table and each port begins on a cache line, so no line is written by both sides. Mailboxes of one side lie
-//! together: one line tells the server of sixteen ports. All writes of a side are in a single range, for a single copy
-//! where the two sides share no memory. Lengths are in words; `ticket` is that of a call that was begun, or 0, and the
+//! Each table and each port begins on a cache line, so no line is written by both sides. Mailboxes of a side lie
+//! together: a single line tells the server of sixteen ports. All writes of a side are in a single range, for a single
+//! copy where the two sides share no memory. Lengths are in words; `ticket` is that of a begun call, or 0, and the
 //! clients' own; `seal` is the sum of the packet where words may arrive in any order ([`super::seal`]), and else a word
 //! of the arguments without readers.
 //!

@@ -168,7 +168,7 @@ struct Answers {
 }
 
 impl<W: Words> Server<W> {
-    /// The server of unused ports with zeroed words; writes their header. `is_alone`: one thread at most will ever
+    /// The server of unused ports with zeroed words; writes their header. `is_alone`: a single thread at most will ever
     /// serve them.
     pub fn new(words: W, layout: PortLayout, is_alone: bool) -> Self {
         for (index, value) in layout.header() {

@@ -7,7 +7,7 @@
 //!    once more in front of the next launch: the record of an earlier freeing may still be to come.
 //! 2. A freed range is written by the device's queue, behind the launches recorded before the freeing, which may still
 //!    use the range, and in front of the next launch. So are all ranges where the host cannot write at once.
-//! 3. A table that grows is made anew from the host's words; launches that were recorded go on with the old buffers.
+//! 3. A growing table is made anew from the host's words; recorded launches go on with the old buffers.
 
 use std::ops::Range;
 
@@ -73,7 +73,7 @@ fn bytes(words: Range<usize>) -> Range<u64> {
 }
 
 impl TableCopy {
-    /// The buffers that kernels bind, with their identities.
+    /// The buffers in kernels' bindings, with their identities.
     pub(in crate::memory::heap) fn buffers(&self) -> Vec<(u64, wgpu::Buffer)> {
         let of = |part: &Part| (part.id, part.buffer().clone());
         self.parts.iter().map(of).collect()
@@ -140,7 +140,7 @@ impl TableCopy {
         Ok(())
     }
 
-    /// What the device lacks, taken from `words`; it counts as written from now on.
+    /// The missing parts on the device, taken from `words`, which count as written from now on.
     pub(in crate::memory::heap) fn take_stale(
         &mut self,
         device: &DeviceShared,

@@ -1,7 +1,7 @@
 //! The buffers of a mirror, and the copies between them and the host.
 //!
-//! Everything here works with wgpu's own handles and not with the device's: the device may be dropped
-//! while the mirror still holds what its last launch wrote.
+//! Everything here works with wgpu's own handles and not with the device's: the device may be dropped while the mirror
+//! still holds its last launch's writes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::memory::staging::{self, Downloads};
 const SOURCE: &str = include_str!("../../../../shaders/heap_diff.wgsl");
 /// `ROW` of `shaders/heap_diff.wgsl`.
 const ROW: u64 = 32_768;
-/// Bytes that travel at once: staging memory beyond this buys nothing.
+/// Bytes moved at once: staging memory beyond this buys nothing.
 pub(super) const CHUNK: u64 = 16 << 20;
 
 /// A segment of the heap on a device with a copy.
@@ -28,7 +28,7 @@ struct Part {
     id: u64,
     /// What kernels see.
     heap: wgpu::Buffer,
-    /// What it was when host and device last agreed.
+    /// The state of the last agreement between host and device.
     known: wgpu::Buffer,
     /// A bit for each page that differed.
     changed: wgpu::Buffer,
@@ -74,7 +74,7 @@ impl MirrorBuffers {
         })
     }
 
-    /// The buffers that kernels bind, with their identities.
+    /// The buffers in kernels' bindings, with their identities.
     pub(super) fn segments(&self) -> Vec<(u64, wgpu::Buffer)> {
         let of = |part: &Part| (part.id, part.heap.clone());
         self.parts.iter().map(of).collect()
@@ -113,7 +113,7 @@ impl MirrorBuffers {
         }
         self.replace(device, kept, shorter);
         self.covered = covered;
-        // Buffers go once nothing that was recorded uses them.
+        // Buffers go once no recorded command uses them.
         Self::flush(device)
     }
 
@@ -357,7 +357,7 @@ impl MirrorBuffers {
         Ok(())
     }
 
-    /// Submits commands that leave `bytes` bytes in a mappable buffer, waits, and shows them.
+    /// Submits commands with `bytes` bytes of results in a mappable buffer, waits, and shows the bytes.
     fn fetch(
         &self,
         bytes: u64,

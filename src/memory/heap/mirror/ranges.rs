@@ -47,7 +47,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes what lies at `at` and behind it out of the set.
+    /// Takes all from `at` on out of the set.
     pub(in crate::memory::heap) fn split_off(&mut self, at: u64) -> Self {
         let mut behind = self.ranges.split_off(&at);
         if let Some((_, end)) = self.ranges.iter_mut().next_back()
