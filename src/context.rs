@@ -85,7 +85,7 @@ impl Context {
         Self::with_backends(backends)
     }
 
-    /// Finds the adapters of `backends`, whatever the environment says.
+    /// Finds the adapters of `backends`, regardless of the environment.
     ///
     /// # Errors
     /// [`DeviceError::NoAdapter`] when there is none.
@@ -171,13 +171,13 @@ impl Context {
     /// The heap shared by the host and the devices of this context; made on first use.
     ///
     /// # Errors
-    /// [`HeapError::NoWindow`] where the system has no address space for it.
+    /// [`HeapError::NoWindow`] where the system has no address space for a heap.
     pub fn heap(&self) -> Result<SharedHeap, HeapError> {
         self.shared.extensions.heap.get::<ContextHeap>().heap()
     }
 
     /// A buffer of `len` zeroed values for every device of this context. Nothing is allocated before the first command
-    /// uses it.
+    /// using the buffer.
     ///
     /// # Errors
     /// [`BufferError::ZeroSized`].
@@ -197,7 +197,7 @@ impl Context {
         Buffer::new(&self.buffer_extensions(), len, placement, None)
     }
 
-    /// A buffer with a copy of `values`, in memory of the host until a device uses it.
+    /// A buffer with a copy of `values`, in memory of the host until used by a device.
     ///
     /// # Errors
     /// As [`Context::buffer`], and [`BufferError::Memory`] where the host has no memory for the copy.
@@ -288,7 +288,7 @@ impl Context {
         }
     }
 
-    /// Opens the best device, whatever the environment says.
+    /// Opens the best device, regardless of the environment.
     ///
     /// # Errors
     /// The driver's refusal.
@@ -362,7 +362,7 @@ impl Context {
         Ok(device)
     }
 
-    /// What the adapter at `index` can do, measured by a scratch device closed again.
+    /// The abilities of the adapter at `index`, measured by a scratch device closed again.
     ///
     /// # Errors
     /// As [`Context::device_at`].
@@ -413,7 +413,7 @@ impl Device {
     }
 }
 
-/// Lets the heap of the device's context know what the device can work with.
+/// Lets the heap of the device's context know the device's working set.
 fn join_heap(device: &Device) {
     let heap = device.shared.heap_extension.get::<ContextHeap>();
     heap.keep_within(segment_bytes(&device.shared.limits));

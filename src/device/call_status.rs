@@ -1,6 +1,6 @@
-//! What becomes of calls.
+//! Outcomes of calls.
 
-/// What became of a call. The numbers are those of `CALL_…` in WGSL.
+/// The outcome of a call. The numbers are those of `CALL_…` in WGSL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CallStatus {

@@ -1,12 +1,12 @@
 //! The abilities of a device: the adapter's report, and the measurements of the start-up probe.
 //!
-//! [`Capabilities`] is plain data with public fields, so it can be printed, compared and logged. Two kinds of question
-//! are answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers, the form in which a capability of the
+//! [`Capabilities`] is plain data with public fields, to be printed, compared and logged. Two kinds of question are
+//! answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers, the form in which a capability of the
 //! runtime works on the device ([`Capabilities::tier`]).
 
 use super::probe::ProbeReport;
 
-/// What a device can do.
+/// The abilities of a device.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -63,17 +63,17 @@ pub struct Capabilities {
     /// No graphics interface reports the size, hence a rule by driver: a quarter of the documented
     /// size (NVIDIA) or of the measured one (SwiftShader, where more ends the process), as much as
     /// compiles in bearable time (lavapipe), and else the 8192 bytes every implementation of WGSL
-    /// accepts. Only arrays sized at run time are held to it.
+    /// accepts. The limit concerns only arrays sized at run time.
     pub private_memory_bytes: u32,
     /// The wgpu features that the *device* was opened with.
     pub features: wgpu::Features,
-    /// What the start-up probe measured.
+    /// The measurements of the start-up probe.
     pub probe: ProbeReport,
 }
 
 impl Capabilities {
-    /// Puts together what is known of a device: `features` and `limits` are the device's, not the
-    /// adapter's, since only those can be used.
+    /// Puts together the known properties of a device: `features` and `limits` are the device's,
+    /// not the adapter's, since only those can be used.
     pub fn new(
         info: &wgpu::AdapterInfo,
         features: wgpu::Features,
@@ -125,7 +125,7 @@ impl Capabilities {
             .is_some_and(|live| live.both_ways())
     }
 
-    /// After how many turns the driver ends a loop, if it was seen to.
+    /// After how many turns the driver ends a loop, if such an end was seen.
     ///
     /// `None` also if this was not measured; [`Capabilities::needs_loop_guard`] tells apart.
     pub fn loop_budget(&self) -> Option<u32> {
@@ -138,7 +138,7 @@ impl Capabilities {
         self.probe.loop_budget.measured() != Some(&None)
     }
 
-    /// Whether calls of kernels are served while they run.
+    /// Whether calls of kernels are served during launches.
     pub(crate) fn live_calls(&self) -> bool {
         // Metal promises to show memory to the other side between command buffers only, and has no fence that a
         // single invocation may use.
@@ -169,7 +169,7 @@ impl Capabilities {
             .any(|name| text.contains(name))
     }
 
-    /// Whether the device uses host memory in place and host and kernels see the same in it.
+    /// Whether the device uses host memory in place and host and kernels see the same contents.
     pub fn host_import(&self) -> bool {
         self.probe
             .host_import
@@ -277,7 +277,7 @@ impl Make {
     }
 
     fn private_memory_bytes(self) -> u32 {
-        /// What every implementation of WGSL accepts in each of the two address spaces.
+        /// The minimum of every implementation of WGSL in each of the two address spaces.
         const WGSL: u32 = 8 * 1024;
         match self {
             // The compiler of lavapipe turns every access into a tree of branches over all
@@ -289,7 +289,7 @@ impl Make {
             Self::SwiftShader => 16 * 1024,
             // CUDA documents 512 KiB of local memory per thread, for every compute capability.
             Self::Nvidia => 128 * 1024,
-            // It keeps private arrays in memory of the host: 64 MiB for the largest work-group.
+            // SwiftShader keeps private arrays in memory of the host: 64 MiB for the largest work-group.
             Self::Embedded => 64 * 1024,
             Self::Warp | Self::Apple | Self::Other => WGSL,
         }

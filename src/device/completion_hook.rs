@@ -15,7 +15,8 @@ pub(crate) trait CompletionHook: Send + Sync {
     }
     /// The launch has ended, by itself if `done`. Called with the queue in hand.
     fn ended(&self, done: bool);
-    /// Waits until what the launch has set off is over; false if `timeout` came first. After [`CompletionHook::ended`].
+    /// Waits until everything set off by the launch is over; false if `timeout` came first. After
+    /// [`CompletionHook::ended`].
     fn wait(&self, timeout: Option<Duration>) -> bool;
     /// Whether everything the launch has set off is over; wakes `waker` at that point.
     fn poll(&self, waker: &Waker) -> bool;

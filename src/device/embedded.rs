@@ -1,7 +1,7 @@
 //! The adapter of this project, which runs kernels on the host's processors: no driver, and the same memory for both
 //! sides.
 
-// Memory of the host is handed to the adapter; the blocks say why it is sound.
+// Memory of the host is handed to the adapter; the blocks give the soundness arguments.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::window::Window;
 /// The backend of the adapter in wgpu's eyes: none of the known backends.
 pub(crate) const BACKEND: wgpu::Backend = wgpu::Backend::Noop;
 
-/// What ranges of host memory are aligned to: whole pages of any system, which is more than the adapter asks for.
+/// The alignment of ranges of host memory: whole pages of any system, more than the adapter asks for.
 const IMPORT_ALIGNMENT: u64 = 4096;
 
 /// An instance of wgpu with this adapter and no other.

@@ -40,7 +40,7 @@ impl QueueEnd {
         true
     }
 
-    /// The end is reached when the result is dropped, whatever happens until then.
+    /// The end is reached when the result is dropped, in any case.
     pub(super) fn approach(self: &Arc<Self>) -> Approach {
         Approach(Arc::clone(self))
     }

@@ -20,7 +20,7 @@ use super::{Device, DeviceShared};
 pub enum EventStatus {
     /// Recorded; its batch has not been submitted.
     Recorded,
-    /// Submitted; the device has not finished it.
+    /// Submitted, and not finished by the device.
     Submitted,
     /// Finished, with success.
     Complete,
@@ -45,7 +45,7 @@ pub enum WaitError {
 /// The end of a command, as a value: wait, ask for the status, or `.await`.
 ///
 /// Waiting for an event first submits the batch of its command. Events are cheap to clone and may outlive everything
-/// but the device, which they keep alive. An event may be ignored: a failure of its command is also the answer of every
+/// but the device, kept alive by them. An event may be ignored: a failure of its command is also the answer of every
 /// read of the command's results.
 #[derive(Clone)]
 pub struct Event {
@@ -56,7 +56,7 @@ pub struct Event {
     timing: Option<TimingSlot>,
     prints: Option<Arc<Job>>,
     completion: Option<Arc<dyn CompletionHook>>,
-    /// What a room above has to say of the command.
+    /// The report of a higher module on the command.
     note: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -127,8 +127,8 @@ impl Event {
     /// [`PrintOptions::capacity`](crate::PrintOptions::capacity). 0 for a launch without prints.
     ///
     /// # Errors
-    /// [`WaitError::Failed`] when the device is lost, and the number with it. A launch that fails has printed
-    /// all the same.
+    /// [`WaitError::Failed`] when the device is lost, together with the number. A launch that fails has printed all the
+    /// same.
     pub fn dropped_prints(&self) -> Result<u64, WaitError> {
         let Some(prints) = &self.prints else {
             return Ok(0);
@@ -144,7 +144,7 @@ impl Event {
     }
 
     /// Waits until the command is done, its printed lines are delivered, and its posted calls of the host are served,
-    /// where calls are served after a launch. The batch it is in is submitted first.
+    /// where calls are served after a launch. The batch with the command is submitted first.
     ///
     /// # Errors
     /// [`WaitError::Failed`] with the command's own failure, or the loss of the device.
@@ -155,7 +155,7 @@ impl Event {
     /// As [`Event::wait`], giving up after `timeout`.
     ///
     /// # Errors
-    /// [`WaitError::Deadline`] when the command was not done in time; it goes on.
+    /// [`WaitError::Deadline`] when the command was not done in time; the command goes on.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
         self.wait_at_most(Some(timeout))
     }
@@ -244,7 +244,7 @@ impl Event {
         }
     }
 
-    /// The command's error, if it is known to have failed. Never blocks.
+    /// The command's error, if known to have failed. Never blocks.
     pub fn error(&self) -> Option<Arc<ExecutionError>> {
         match self.status() {
             EventStatus::Failed => match self.wait_timeout(Duration::ZERO) {

@@ -24,18 +24,18 @@ use super::wait::lock;
 #[cfg(unix)]
 const MOST: Duration = Duration::from_secs(2);
 
-/// Between two looks of whoever closes the guard.
+/// Between two looks of the thread that closes the guard.
 #[cfg(any(unix, test))]
 const LOOK: Duration = Duration::from_micros(200);
 
 static SHUTDOWN: ShutdownGuard = ShutdownGuard::new();
 
 thread_local! {
-    /// Without a destructor, so it is there when the process ends.
+    /// Without a destructor, to be there at the end of the process.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What [`INSIDE`] is set back to, also where the work panics.
+/// Resets [`INSIDE`], also after a panic of the work.
 struct Back(bool);
 
 impl Drop for Back {
@@ -86,7 +86,7 @@ impl ShutdownGuard {
 }
 
 /// Runs work that touches a device, or may drop the last handle of a device, on a thread without waiters. Once the
-/// process ends it never returns.
+/// process ends the call never returns.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     SHUTDOWN.inside(work)
 }
@@ -95,8 +95,8 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
 /// drivers.
 const WATCHES: usize = 32;
 
-/// Has the guard closed when the process ends. To be called when a driver has been used: what was registered last is
-/// done first.
+/// Has the guard closed when the process ends. To be called after the first use of a driver: the last registered
+/// handler runs first.
 pub(crate) fn watch() {
     static WATCHED: AtomicUsize = AtomicUsize::new(0);
     if WATCHED.fetch_add(1, Ordering::Relaxed) < WATCHES {
@@ -115,7 +115,7 @@ impl Worker {
         *lock(&self.0) = Some(thread);
     }
 
-    /// Waits for the thread, except on the thread itself. It must have been told to end.
+    /// Waits for the thread, except on the thread itself. The thread must have been told to end.
     ///
     /// Threads inside never wait, since two might wait for each other; and behind a closed guard no thread ends.
     pub(crate) fn join(&self) {

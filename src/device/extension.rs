@@ -1,5 +1,5 @@
-//! Extension slots: what modules above keep for each device (caches, pools), without the device knowing the types. Such
-//! values must die with the device, and dependencies must go on pointing downwards.
+//! Extension slots: values of higher modules for each device (caches, pools), without the device knowing the types.
+//! Such values must die with the device, and dependencies must go on pointing downwards.
 
 use std::any::Any;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub(crate) struct ExtensionSlot(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl ExtensionSlot {
-    /// The value, made when it is first asked for. Each slot is asked for one type only.
+    /// The value, made on first use. Each slot is asked for one type only.
     pub(crate) fn get<T: Default + Send + Sync + 'static>(&self) -> &T {
         let value = self.0.get_or_init(|| Box::new(T::default()));
         // Every field of this type has a single caller, which names a single `T`.

@@ -16,7 +16,7 @@ pub(crate) trait ExternalDependency: Send + Sync {
     /// Completes the dependency, also by failure: the failure travels with everything that depends on it. Never asks
     /// for a queue, since the caller may hold one. False if `deadline` came first.
     fn complete(&self, deadline: Option<Instant>) -> bool;
-    /// Whether it is over.
+    /// Whether the dependency is complete.
     fn is_complete(&self) -> bool;
     /// Wakes `waker` when the dependency is complete and the batch was submitted, or now if already complete.
     fn wake(&self, waker: &Waker);
@@ -25,7 +25,7 @@ pub(crate) trait ExternalDependency: Send + Sync {
 /// A batch waiting for another device may have this many times the commands of a batch without dependencies.
 const MAX_HELD_MULTIPLE: u32 = 16;
 
-/// What the open batch of a queue waits for.
+/// The dependencies of a queue's open batch.
 #[derive(Default)]
 pub(crate) struct ExternalDependencies {
     pending: Vec<Arc<dyn ExternalDependency>>,
@@ -64,7 +64,7 @@ impl ExternalDependencies {
 }
 
 impl DeviceShared {
-    /// Completes the dependencies of what was recorded, without the queue in hand, so others may go on recording. False
+    /// Completes the dependencies of recorded commands, without the queue in hand, so others may go on recording. False
     /// if `deadline` came first.
     pub(crate) fn complete_dependencies(&self, deadline: Option<Instant>) -> bool {
         loop {

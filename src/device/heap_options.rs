@@ -1,4 +1,4 @@
-//! What contexts and devices are told of the shared heap, which is made in a room above.
+//! Settings of contexts and devices for the shared heap, which is made in a higher module.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ pub enum HostAccessPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapSizeError {
-    /// It is no part of a working set.
+    /// The fraction is no part of a working set.
     #[error("a shared heap of {fraction} times the working set: give a number between 0 and 1")]
     Fraction {
-        /// What was given.
+        /// The given fraction.
         fraction: f64,
     },
-    /// It is more than the low words of pointers can address.
+    /// The size is beyond the low words of pointers.
     #[error("a shared heap of {bytes} bytes: it has at most {limit}; use device buffers besides")]
     Bytes {
         /// Bytes that were given.

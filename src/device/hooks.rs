@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::wait::lock;
 
-/// A place in the code, and what is there.
+/// A place in the code, and the device there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
     /// The last handle of this device is gone, and nothing else of the device yet.

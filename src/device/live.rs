@@ -26,7 +26,7 @@
 //! kernel and the host is up to the driver (Metal, for example, promises visibility only between
 //! command buffers), and is measured at the opening of a device.
 
-// Every block says why it is sound.
+// Every block gives its soundness argument.
 #![allow(unsafe_code)]
 // Without a backend with live memory in the build, no value is ever made.
 #![cfg_attr(not(live_memory), allow(dead_code))]
@@ -81,7 +81,7 @@ pub enum LiveError {
 /// The owner of the mapped memory after wgpu has destroyed its buffer.
 type KeepAlive = Box<dyn Any + Send + Sync>;
 
-/// Host-coherent memory, mapped for good: both sides see it while kernels run.
+/// Host-coherent memory, mapped for good: visible to both sides during launches.
 ///
 /// Words are read and written atomically: the only access without an agreement with the kernels
 /// using the memory. The memory is zeroed at creation, and stays valid for the host until this
@@ -114,7 +114,7 @@ impl fmt::Debug for LiveBuffer {
 /// memory the kernel has read before, with whatever fences and atomics; the host sees the kernel's writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// The host reads what kernels write: memory of the host.
+    /// The host reads the kernels' writes: memory of the host.
     Host,
     /// Running kernels read the host's writes, and the host reads theirs, though slowly: memory of the device where the
     /// device has its own.
@@ -127,7 +127,7 @@ impl LiveBuffer {
     ///
     /// # Errors
     ///
-    /// [`LiveError`], which says what to do instead.
+    /// [`LiveError`], with the remedy.
     pub(crate) fn new(
         device: &wgpu::Device,
         backend: wgpu::Backend,

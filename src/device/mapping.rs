@@ -3,7 +3,7 @@
 //! wgpu tells by a callback that memory is mapped. The callback may be late, on a thread kept busy by another callback,
 //! perhaps this very thread further up; and wgpu drops the callback after a panic in an earlier one. A question for the
 //! memory also shows that the memory *is* mapped: wgpu maps under its lock, in the first poll behind the end of the
-//! batch. So a callback wakes, and nothing depends on it.
+//! batch. So a callback wakes, and nothing else depends on the callback.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
@@ -68,7 +68,7 @@ impl Mapping {
         }
     }
 
-    /// Where it stands. The batch that fills the memory has ended.
+    /// The state of the mapping. The batch that fills the memory has ended.
     pub(crate) fn state(&self) -> Mapped {
         // Held during questions to wgpu, since memory must not be unmapped during a look.
         let state = lock(&self.report.0);
@@ -183,7 +183,7 @@ mod tests {
                 report: Arc::default(),
                 callback: Weak::new(),
             };
-            // Mapped, and nobody has reported.
+            // Mapped, without a report.
             let mapped = buffer(true);
             let words: [u32; 4] = [7, 8, 9, u32::MAX];
             let mut view = mapped.get_mapped_range_mut(..).unwrap();
@@ -196,7 +196,7 @@ mod tests {
             // Once.
             assert!(matches!(left.state(), Mapped::Failed(_)));
             left.take(|_| ()).unwrap_err();
-            // Not mapped, and nobody will ever tell.
+            // Not mapped, and without any report to come.
             let left = without_callback(buffer(false));
             assert!(matches!(left.state(), Mapped::Failed(_)));
             // Not mapped yet.
@@ -206,7 +206,7 @@ mod tests {
             let submissions = &device.shared.submissions;
             assert_eq!(begun.wait(submissions, None), Mapped::Ready);
             begun.take(|bytes| assert_eq!(bytes, [0; 16])).unwrap();
-            // What wgpu refuses at once.
+            // Requests refused by wgpu at once.
             let mapped = buffer(true);
             let again = Mapping::begin(raw, &mapped, 0..16);
             assert!(matches!(again.state(), Mapped::Failed(_)));

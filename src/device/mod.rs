@@ -72,9 +72,9 @@ pub struct Device {
     pub(crate) shared: Arc<DeviceShared>,
 }
 
-/// What all handles of a device share.
+/// State shared by all handles of a device.
 pub(crate) struct DeviceShared {
-    /// Identity, for what keeps something for each device.
+    /// Identity, for keys of per-device state.
     pub(crate) id: u64,
     pub(crate) raw: wgpu::Device,
     pub(crate) queue_raw: wgpu::Queue,
@@ -92,23 +92,23 @@ pub(crate) struct DeviceShared {
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
-    /// What the memory room keeps for the device.
+    /// The memory module's state for the device.
     pub(crate) memory_extension: ExtensionSlot,
-    /// What the kernel room keeps for the device.
+    /// The kernel module's state for the device.
     pub(crate) kernel_extension: ExtensionSlot,
-    /// What the kernel room keeps for all devices of the context.
+    /// The kernel module's state for all devices of the context.
     pub(crate) context_extension: Arc<ExtensionSlot>,
-    /// What the memory room keeps for all devices of the context.
+    /// The memory module's state for all devices of the context.
     pub(crate) heap_extension: Arc<ExtensionSlot>,
-    /// What the kernel room knows of global variables, for all devices of the context.
+    /// The kernel module's names of global variables, for all devices of the context.
     pub(crate) global_names: Arc<ExtensionSlot>,
-    /// What the memory room keeps for the buffers of the context.
+    /// The memory module's state for the buffers of the context.
     pub(crate) buffers_extension: Arc<ExtensionSlot>,
     /// Where the device's global variables lie.
     pub(crate) globals_extension: ExtensionSlot,
-    /// What the launch room keeps for the device.
+    /// The launch module's state for the device.
     pub(crate) launch_extension: ExtensionSlot,
-    /// What the room of calls keeps for the device.
+    /// The calls module's state for the device.
     pub(crate) calls_extension: ExtensionSlot,
     /// Whom to tell, in the launch room, that a buffer is gone.
     pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
@@ -170,12 +170,12 @@ impl DeviceShared {
 }
 
 impl DeviceShared {
-    /// Submits what was recorded and waits until the device is idle.
+    /// Submits recorded commands and waits until the device is idle.
     pub(crate) fn finish(self: &Arc<Self>) -> Result<(), Arc<ExecutionError>> {
         self.complete_dependencies(None);
         let batch = {
             let mut queue = self.queue.lock(self);
-            // An empty encoder still gives an index to wait for what was submitted before.
+            // An empty encoder still gives an index for waiting on earlier submissions.
             queue.encode(|_| {});
             let batch = queue.batch();
             queue.flush()?;
@@ -262,7 +262,7 @@ impl Device {
         self.shared.flush()
     }
 
-    /// Submits everything recorded so far and waits until the device has finished it.
+    /// Submits everything recorded so far and waits for the device to finish.
     ///
     /// # Errors
     /// As [`Device::flush`]. Failures of single launches are reported by their events, not here.

@@ -30,8 +30,8 @@ pub struct DeviceOptions {
     pub probe: Option<bool>,
     /// The longest time that probing may take (default: 2 s). Reached, the rest counts as absent.
     pub probe_deadline: Duration,
-    /// Use live host memory where the probe found it (default: yes). `false` forces every capability
-    /// down to the tier it has on strict WebGPU.
+    /// Use live host memory where found by the probe (default: yes). `false` forces every capability down to its tier
+    /// on strict WebGPU.
     pub live_memory: bool,
     /// Open the device for use of the host's memory in place, where the driver can
     /// ([`Aspect::HostImport`]; default: yes). `false` forces shared memory down to the device's
@@ -51,15 +51,15 @@ pub struct DeviceOptions {
     /// Bytes of a single storage binding at most (default: the adapter's limit). A smaller number shows a program's
     /// behaviour on a smaller adapter: buffers bound at once are no longer than this, nor are the segments in which
     /// kernels reach shared memory and memory of the device ([`Device::malloc`]): the largest power of two within the
-    /// number. More than the adapter allows is what the adapter allows; less than 1 MiB is 1 MiB. The shared heap keeps
-    /// its allocations within segments of less than 128 MiB only if the device is opened before the first allocation.
+    /// number. Numbers above the adapter's limit mean the limit; less than 1 MiB is 1 MiB. The shared heap keeps its
+    /// allocations within segments of less than 128 MiB only if the device is opened before the first allocation.
     pub storage_binding_bytes: Option<u64>,
-    /// Whether host and device share all memory (default: what the adapter's kind says, see
+    /// Whether host and device share all memory (default: by the adapter's kind, see
     /// [`Capabilities::unified_memory`]). `false` gives the device memory of its own behind
     /// [`Device::malloc`].
     pub unified_memory: Option<bool>,
     /// Bytes of memory that kernels of the device can reach at once (default: the interface's report, see
-    /// [`Capabilities::working_set_bytes`]). The context's heap is sized by it.
+    /// [`Capabilities::working_set_bytes`]). The number sizes the context's heap.
     pub working_set_bytes: Option<u64>,
     /// Bytes of the device's memory that buffers of the context ([`Buffer`](crate::Buffer)) may have together (default:
     /// no limit but the driver's). Beyond the limit the least recently used buffers move to the host; a launch whose
@@ -70,7 +70,7 @@ pub struct DeviceOptions {
     /// waiting).
     pub host_access: HostAccessPolicy,
     /// Test every pointer followed by kernels, and fail the launch on a dangling one (default: in debug builds).
-    /// Without it such a pointer reads or writes some other place of the shared heap.
+    /// Otherwise such a pointer reads or writes some other place of the shared heap.
     pub checked_pointers: bool,
     /// The tests of checked pointers: with this option (default: without), for a whole value inside a live allocation,
     /// and an index inside that allocation; so pointers to freed memory are found, as are pointers past an end and
@@ -160,7 +160,7 @@ pub enum DeviceError {
     /// No adapter has the wanted name.
     #[error("no adapter's name contains `{wanted}`; there are: {}", available.join(", "))]
     UnknownAdapter {
-        /// What was asked for, through [`Context::device_named`](crate::Context::device_named) or
+        /// The wanted name, through [`Context::device_named`](crate::Context::device_named) or
         /// `WGPU_ADAPTER_NAME`.
         wanted: String,
         /// The adapters' names.
@@ -226,7 +226,7 @@ fn wanted_features() -> wgpu::Features {
         | F::MEMORY_DECORATION_VOLATILE
 }
 
-/// What rooms above keep for all devices of a context.
+/// State of higher modules for all devices of a context.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ContextExtensions {
     pub(crate) kernel: Arc<ExtensionSlot>,
@@ -235,7 +235,7 @@ pub(crate) struct ContextExtensions {
     pub(crate) buffers: Arc<ExtensionSlot>,
 }
 
-/// Opens a device on `adapter`; `probe` is what an earlier scratch device measured there.
+/// Opens a device on `adapter`; `probe` is an earlier measurement by a scratch device there.
 pub(crate) fn open(
     adapter: &wgpu::Adapter,
     options: DeviceOptions,
@@ -314,7 +314,7 @@ fn assemble(
     downlevel: wgpu::DownlevelFlags,
 ) -> Device {
     options.max_batch = options.max_batch.max(1);
-    // An adopted device may allow more than it is to use.
+    // An adopted device may allow more than its options.
     let limits = options.lowered(raw.limits());
     let features = raw.features();
     // The report is the adapter's; this device may have been opened without the import.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::{CallStatus, DeviceShared};
 
-/// Why a launch failed after it had been submitted.
+/// Why a launch failed after submission.
 ///
 /// The error appears in the launch's [`Event`](crate::Event), and in every read of a buffer written
 /// by the launch, until that buffer is overwritten.
@@ -33,7 +33,7 @@ pub enum ExecutionError {
         column: u32,
         /// The measured budget, in loop iterations for all loops of one group of lanes together.
         budget: u32,
-        /// The source line of the loop with a marker below it.
+        /// The source line of the loop with a marker below.
         excerpt: String,
     },
     /// The kernel followed a pointer that leads nowhere (checked mode).
@@ -51,22 +51,22 @@ pub enum ExecutionError {
         line: u32,
         /// 1-based column of the access, in characters.
         column: u32,
-        /// What was wrong with the pointer.
+        /// The fault of the pointer.
         reason: &'static str,
         /// The pointer's 64 bits.
         address: u64,
         /// The allocation at that place, now or before: past which end, or which freed allocation, and where in the
-        /// program. Empty where the kernel does not ask what is allocated
+        /// program. Empty where the kernel does not check allocations
         /// ([`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
         found: std::sync::Arc<String>,
         /// The type of the pointee, as declared.
         pointee: Box<str>,
         /// The invocation, counted with x fastest.
         invocation: u32,
-        /// The source line with a marker below it.
+        /// The source line with a marker below.
         excerpt: Box<str>,
     },
-    /// The kernel gave up: an `assert` did not hold, or it came to a `panic`.
+    /// The kernel gave up: an `assert` failed, or a `panic` was reached.
     #[error(
         "kernel `{kernel}`: {}: {message}, at {file}:{line}:{column}, invocation {invocation}\n{excerpt}",
         if *.panicked { "panic" } else { "assertion" }
@@ -84,9 +84,9 @@ pub enum ExecutionError {
         message: Box<str>,
         /// The invocation that failed first, counted with x fastest.
         invocation: u32,
-        /// It was a `panic`.
+        /// True for a `panic`.
         panicked: bool,
-        /// The source line with a marker below it.
+        /// The source line with a marker below.
         excerpt: Box<str>,
     },
     /// A call of the host failed, so the kernel went on with a zero for its result.
@@ -99,7 +99,7 @@ pub enum ExecutionError {
         kernel: String,
         /// The function of the host.
         function: String,
-        /// What became of the call.
+        /// The outcome of the call.
         status: CallStatus,
     },
     /// The launch read, or continued to write, a buffer that a failed launch had left undefined.
@@ -111,7 +111,7 @@ pub enum ExecutionError {
         #[source]
         cause: Arc<ExecutionError>,
     },
-    /// wgpu refused the commands when they were submitted.
+    /// wgpu refused the commands on submission.
     #[error("the submission was refused: {message}")]
     Refused {
         /// wgpu's own words.
@@ -123,10 +123,10 @@ pub enum ExecutionError {
          the callback has returned, or on another thread"
     )]
     InCallback {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
     },
-    /// The device is gone; nothing on it can be read any more.
+    /// The device is gone; none of its memory can be read any more.
     #[error("the device was lost: {reason}; open it again to go on")]
     DeviceLost {
         /// The driver's reason, if any.
@@ -181,7 +181,7 @@ impl Outcome {
         let _ = self.verdict();
     }
 
-    /// The known outcome of the launch, with its inputs: `None` until all of it is.
+    /// The known outcome of the launch, with its inputs: `None` until all is known.
     fn verdict(&self) -> Option<&Result<(), Arc<ExecutionError>>> {
         if let Some(known) = self.verdict.get() {
             return Some(known);
@@ -263,7 +263,7 @@ impl Taint {
         self.ranges.push((range, Arc::clone(outcome)));
     }
 
-    /// Forgets what is overwritten: `range` now holds defined bytes again.
+    /// Forgets overwritten ranges: `range` now holds defined bytes again.
     pub(crate) fn overwrite(&mut self, range: &std::ops::Range<u64>) {
         let mut kept = Vec::with_capacity(self.ranges.len());
         for (old, outcome) in self.ranges.drain(..) {
@@ -294,7 +294,7 @@ impl Taint {
         found
     }
 
-    /// What is known of `range`, for as many bytes from `at` on.
+    /// The known outcome of `range`, for as many bytes from `at` on.
     pub(crate) fn moved(&self, range: &std::ops::Range<u64>, at: u64) -> Self {
         let inside = self.ranges.iter().filter_map(|(old, outcome)| {
             let (start, end) = (old.start.max(range.start), old.end.min(range.end));

@@ -45,14 +45,14 @@ pub enum PipelineCacheError {
     },
 }
 
-/// wgpu's cache object and the file it came from.
+/// wgpu's cache object and its file.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
     pub(crate) cache: wgpu::PipelineCache,
     path: PathBuf,
     /// The adapter and driver that the data are of.
     key: String,
-    /// Length of what was last read or written: saving the same again is pointless.
+    /// Length at the last reading or writing: saving the same again is pointless.
     saved: Mutex<Option<usize>>,
 }
 

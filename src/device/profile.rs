@@ -58,7 +58,7 @@ pub(crate) struct TimingSlot {
 }
 
 impl TimingSlot {
-    /// The timestamps of the launch's own pass, if it has any.
+    /// The timestamps of the launch's own pass, if any.
     pub(crate) fn of_launch(&self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         (!self.between).then(|| self.writes(self.first, self.first + 1))
     }
@@ -90,7 +90,7 @@ impl TimingSlot {
         }
     }
 
-    /// The GPU time between the two timestamps, whose batch has ended; `None` where they do not come.
+    /// The GPU time between the two timestamps, whose batch has ended; `None` for missing timestamps.
     pub(crate) fn duration(&self, submissions: &Submissions) -> Option<Duration> {
         let mirror = self.ticks.get()?;
         let words = mirror.wait(submissions)?;

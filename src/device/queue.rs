@@ -36,7 +36,7 @@ pub(crate) enum Dispatch<'a> {
     Indirect(&'a wgpu::Buffer, u64),
 }
 
-/// A bind group as a launch wants it bound.
+/// A bind group for binding by a launch.
 pub(crate) struct Bound<'a> {
     pub(crate) index: u32,
     pub(crate) group: &'a wgpu::BindGroup,
@@ -52,7 +52,7 @@ pub(crate) struct State {
     encoder: Option<wgpu::CommandEncoder>,
     pass: Option<OpenPass>,
     commands: u32,
-    /// What the open batch waits for.
+    /// The dependencies of the open batch.
     dependencies: ExternalDependencies,
     uniforms: UniformRing,
     status: Option<StatusPool>,
@@ -67,7 +67,7 @@ struct OpenPass {
     groups: Vec<Option<(wgpu::BindGroup, Vec<u32>)>>,
 }
 
-/// Host copy of the uniform values of the open batch, and the buffer they go to.
+/// Host copy of the uniform values of the open batch, and their buffer.
 struct UniformRing {
     buffer: Option<wgpu::Buffer>,
     /// Changes whenever the buffer does, for the bind-group cache.
@@ -140,8 +140,8 @@ impl Recorder<'_> {
             return;
         }
         if !ring.data.is_empty() {
-            // The values recorded so far belong to the buffer that is full. It is submitted with the next command: the
-            // queue stays in hand here.
+            // The values recorded so far belong to the buffer that is full. The batch is submitted with the next
+            // command: the queue stays in hand here.
             if self.close().is_none() {
                 self.state.uniforms.data.clear();
             }
@@ -302,17 +302,17 @@ impl Recorder<'_> {
         self.state.commands += 1;
     }
 
-    /// What the open batch waits for.
+    /// The dependencies of the open batch.
     pub(crate) fn dependencies(&mut self) -> &mut ExternalDependencies {
         &mut self.state.dependencies
     }
 
     /// Ends a command: submits the batch when full, unless the batch has pending dependencies and is not far too full.
-    /// The last done with a recorder, since it may let go of the queue.
+    /// The last step with a recorder, since the queue may be released.
     pub(crate) fn commit(&mut self) {
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
         if commands >= full && self.state.dependencies.may_go(commands / full.max(1)) {
-            // The batch's events carry what went wrong.
+            // The batch's events carry the error.
             let _ = self.flush();
         } else if let Some(closed) = self.device.submissions.last_waiting() {
             // The batch was closed for having too many values.
@@ -321,9 +321,9 @@ impl Recorder<'_> {
     }
 
     /// Submits the open batch, if there are commands, after its dependencies: other dependencies are better completed
-    /// before a thread takes the queue ([`DeviceShared::complete_dependencies`]). Lets go of the queue meanwhile: wgpu
-    /// runs callbacks of the program while it submits. Inside a callback that a submission runs, the batch is submitted
-    /// at once, too.
+    /// before a thread takes the queue ([`DeviceShared::complete_dependencies`]). Releases the queue meanwhile: wgpu
+    /// runs callbacks of the program during a submission. Inside a callback that a submission runs, the batch is
+    /// submitted at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
         loop {
             let pending = self.state.dependencies.pending().to_vec();
@@ -378,7 +378,7 @@ impl Recorder<'_> {
         });
     }
 
-    /// Puts the open batch in line, if it has commands.
+    /// Puts the open batch in line, if there are commands.
     fn close(&mut self) -> Option<Arc<Batch>> {
         self.end_pass();
         let device = self.device;
@@ -435,7 +435,7 @@ impl OpenPass {
         if self.pipeline.as_ref() != Some(pipeline) {
             self.pass.set_pipeline(pipeline);
             self.pipeline = Some(pipeline.clone());
-            // A pipeline with another layout invalidates what is bound.
+            // A pipeline with another layout invalidates the bindings.
             self.groups.clear();
         }
         for bound in groups {

@@ -1,8 +1,8 @@
 //! Kernels that stay on a device: a thread needing the queue asks resident kernels to make room.
 //!
 //! The queue is in order, so nothing else runs while a resident kernel does. Before a batch is submitted, every
-//! resident is asked to end; it is launched again behind the batch. The relay that launches a resident is in a module
-//! above this one.
+//! resident is asked to end; the resident is launched again behind the batch. The relay that launches a resident is in
+//! a module above this one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use super::wait::lock;
 pub(crate) trait Resident: Send + Sync {
     /// Its number, as given to [`as_relay`].
     fn id(&self) -> u64;
-    /// Asks it to end soon. Called with the queue in hand; never waits.
+    /// Asks the resident to end soon. Called with the queue in hand; never waits.
     fn interrupt(&self);
     /// Whether the kernel runs, or will run, as a part of this batch.
     fn is_in(&self, batch: &Arc<Batch>) -> bool;
@@ -60,7 +60,7 @@ impl Residents {
         }
     }
 
-    /// Somebody is about to submit.
+    /// A submission is about to come.
     pub(crate) fn submitting(&self) {
         self.each(|resident| resident.interrupt());
     }

@@ -55,13 +55,13 @@ enum Copied {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reading<T> {
     There(T),
-    /// The copy is not mapped yet: the next poll behind the end of the batch maps it.
+    /// The copy is not mapped yet: the next poll behind the end of the batch does that.
     Pending,
-    /// It cannot be read back.
+    /// The record cannot be read back.
     Gone,
 }
 
-/// A batch's copy of the records, to be mapped after it has been submitted.
+/// A batch's copy of the records, to be mapped after submission.
 pub(crate) struct PendingMirror {
     buffer: wgpu::Buffer,
     mirror: Mirror,
@@ -210,8 +210,8 @@ impl Mirror {
 }
 
 impl Mirror {
-    /// All words, whose batch has ended, or nothing where they cannot be had. Asks wgpu for the records; not to be
-    /// called with a lock that the program's callbacks may want.
+    /// All words of an ended batch, or nothing where unreadable. Asks wgpu for the records; not to be called with a
+    /// lock that the program's callbacks may want.
     pub(crate) fn wait(&self, submissions: &Submissions) -> Option<Arc<Vec<u32>>> {
         let mut pace = Pace::default();
         loop {
@@ -229,7 +229,7 @@ impl Mirror {
 }
 
 impl PendingMirror {
-    /// A copy in a buffer of whoever asks.
+    /// A copy in a buffer of the caller.
     pub(crate) fn of(buffer: wgpu::Buffer) -> Self {
         Self {
             buffer,
@@ -287,7 +287,7 @@ mod tests {
                 }
             };
             assert_eq!(found, Reading::There([9; 16]));
-            // And they stay.
+            // And the records stay.
             assert_eq!(pool.read(0, Some(&mirror)), Reading::There([0; 16]));
             assert_eq!(pool.read(300, Some(&mirror)), Reading::Gone);
             assert_eq!(pool.read(0, None), Reading::Gone);

@@ -122,7 +122,7 @@ pub enum Tier {
     Sliced,
     /// The device has no use for the capability, which costs nothing.
     NotNeeded,
-    /// The device does not have it.
+    /// Missing on the device.
     Unsupported,
 }
 
@@ -147,15 +147,15 @@ impl fmt::Display for Tier {
     }
 }
 
-/// What [`Capabilities::tier`] answers.
+/// The answer of [`Capabilities::tier`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierReport {
-    /// What was asked about.
+    /// The capability in question.
     pub capability: Capability,
     /// The form in which the capability works, or will work once this runtime has it.
     pub tier: Tier,
-    /// Whether this version of the runtime has the capability. If not, nothing of it can be used yet.
+    /// Whether this version of the runtime has the capability. If not, no part of the capability can be used yet.
     pub available: bool,
     /// The reason for the tier, in one sentence.
     pub why: String,

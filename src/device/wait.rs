@@ -9,7 +9,7 @@ use super::exit::{self, Worker};
 use super::outcome::ExecutionError;
 use super::submissions::{Batch, Submissions};
 
-/// Why a device is gone, once it is.
+/// Why a device is gone, once lost.
 #[derive(Debug, Default)]
 pub(crate) struct LostFlag {
     raised: AtomicBool,
@@ -61,7 +61,7 @@ pub(crate) struct Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // Without it there is nothing more to come.
+        // Without a device nothing more is to come.
         drop(self.sender.take());
         self.worker.join();
     }

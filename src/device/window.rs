@@ -3,7 +3,7 @@
 //! The base is a multiple of 4 GiB and the length at most 4 GiB, so the low word of an address *is*
 //! the byte offset in the window: a kernel following a pointer subtracts nothing. The span is
 //! reserved at once, and only that makes growth possible without moving anything. Pages are
-//! *committed* when memory is needed and given back when it is not; a reserved page costs nothing.
+//! *committed* when memory is needed and given back otherwise; a reserved page costs nothing.
 //!
 //! Devices use the same pages through [`import`](super::import). Such a use, like any other that
 //! must not lose its memory, holds a [`Pinned`] range: pinned pages cannot be given back, and the
@@ -63,7 +63,7 @@ pub enum WindowError {
     Range {
         /// Where the range begins.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
         /// The window's size, in bytes.
         size: u64,
@@ -78,7 +78,7 @@ pub enum WindowError {
     OutOfMemory {
         /// Where the range begins.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
         /// The operating system's words.
         reason: String,
@@ -88,7 +88,7 @@ pub enum WindowError {
     NotCommitted {
         /// Where the range begins.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
     },
     /// A device, or another holder, still uses part of the range.
@@ -99,7 +99,7 @@ pub enum WindowError {
     InUse {
         /// Where the range begins.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
     },
 }
@@ -182,7 +182,7 @@ impl Window {
         self.lock().committed.total()
     }
 
-    /// The offset of `address`, if it lies in the window (committed or not).
+    /// The offset of `address`, if inside the window (committed or not).
     #[cfg(all(test, unix, target_pointer_width = "64"))]
     pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         let offset = address.checked_sub(self.base.as_ptr().addr() as u64)?;
@@ -284,7 +284,7 @@ impl Window {
     fn at(&self, offset: u64) -> NonNull<u8> {
         debug_assert!(offset < self.size);
         // SAFETY: the window is one mapping of `size` bytes, and every caller has checked that the
-        // offset lies in it. It fits, because a window exists on 64-bit systems only.
+        // offset lies in it. No overflow, because a window exists on 64-bit systems only.
         unsafe { self.base.add(offset as usize) }
     }
 

@@ -1,14 +1,14 @@
 //! How much memory a device can work with at once.
 //!
-//! wgpu does not tell, so the backends are asked themselves. An estimate on every device: nothing fails beyond it, but
-//! memory starts to move or allocations to be refused.
+//! wgpu does not tell, so the backends are asked themselves. An estimate on every device: nothing fails beyond the
+//! size, but memory starts to move or allocations to be refused.
 
-// Drivers are asked through wgpu-hal; the block says why it is sound.
+// Drivers are asked through wgpu-hal; the block gives its soundness argument.
 #![allow(unsafe_code)]
 
 /// Bytes that kernels of `device` can have in memory at once, where its interface tells:
 ///
-/// - Vulkan: the largest heap of device-local memory, or what `VK_EXT_memory_budget` grants of it;
+/// - Vulkan: the largest heap of device-local memory, or the grant of `VK_EXT_memory_budget`;
 /// - Metal: `recommendedMaxWorkingSetSize`;
 /// - the embedded adapter, on Unix: the machine's memory.
 ///

@@ -1,4 +1,4 @@
-//! What can be wrong with a use of a device global.
+//! Errors in the use of a device global.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub enum GlobalError {
         name: String,
         /// The command.
         what: &'static str,
-        /// What the declaration allows.
+        /// The declared access.
         access: GlobalAccess,
     },
     /// No declaration of a variable of that name is known yet.
@@ -104,7 +104,7 @@ pub enum GlobalError {
     Heap {
         /// The variable's name.
         name: String,
-        /// What the memory said.
+        /// The memory's error.
         source: HeapError,
     },
     /// The buffer on the other side of a copy, or wgpu, refused.
@@ -112,7 +112,7 @@ pub enum GlobalError {
     Buffer {
         /// The variable's name.
         name: String,
-        /// What the buffer said.
+        /// The buffer's error.
         source: MemoryError,
     },
     /// The values cannot be read: the writing launch failed, or the device was lost.
@@ -120,7 +120,7 @@ pub enum GlobalError {
     Read {
         /// The variable's name.
         name: String,
-        /// What is wrong with the values.
+        /// The fault of the values.
         source: ReadError,
     },
     /// An event of another device that the command was to wait for has failed.
@@ -136,8 +136,8 @@ pub enum GlobalError {
 }
 
 impl GlobalError {
-    /// True for what the seed's specification calls `errc::invalid`: a range beyond the variable, or a variable of
-    /// image scope in several modules.
+    /// True for `errc::invalid` of the seed's specification: a range beyond the variable, or a variable of image scope
+    /// in several modules.
     pub fn is_invalid(&self) -> bool {
         matches!(self, Self::Invalid { .. } | Self::SeveralModules { .. })
     }

@@ -27,7 +27,7 @@ struct State {
     placed: HashMap<u64, (Weak<Instance>, Arc<Placed>)>,
     /// Values of variables of image scope that no module names yet.
     host: HashMap<String, Vec<u8>>,
-    /// Where the chunks are, if they are in the shared heap.
+    /// The place of the chunks, if in the shared heap.
     heap: Option<SharedHeap>,
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn place(
     let declared = declaration
         .as_ref()
         .and_then(|declaration| declaration.initial.clone());
-    // What the host wrote before any module had the variable.
+    // The host's writes from before any module had the variable.
     let host = match instance.scope {
         GlobalScope::Image => state.host.remove(&*instance.name),
         GlobalScope::Device => None,

@@ -1,12 +1,12 @@
 //! Device globals: named variables that live on a device, after `sycl_ext_oneapi_device_global`.
 //!
-//! In WGSL a device global is a storage variable without `@group` and `@binding`. In Rust it is a [`DeviceGlobal`] of
-//! the same name, usually a `static`. Each device has an instance, shared by every kernel naming the variable, zero at
-//! first, and alive as long as the device.
+//! In WGSL a device global is a storage variable without `@group` and `@binding`. In Rust the variable is a
+//! [`DeviceGlobal`] of the same name, usually a `static`. Each device has an instance, shared by every kernel naming
+//! the variable, zero at first, and alive as long as the device.
 //!
 //! - `memory`: the instances of a device;
 //! - `transfer`: copies, untyped;
-//! - `typed`: what a declaration lets the host do, and `named`: the same by name alone.
+//! - `typed`: accesses by the host under a declaration, and `named`: the same by name alone.
 //!
 //! The names are kept by the kernel room (`crate::kernel::globals`).
 
@@ -29,7 +29,7 @@ use crate::device::{Device, Event};
 use crate::kernel::globals::Declaration;
 use crate::kernel::{GlobalAccess, GlobalScope, HostShareable, InitMode, RustLayout};
 
-/// What the host may do with a device global, as a type; see [`DeviceGlobal`].
+/// The host's allowed accesses to a device global, as a type; see [`DeviceGlobal`].
 pub mod host_access {
     /// The host may read the variable.
     #[derive(Debug, Clone, Copy)]
@@ -106,8 +106,8 @@ impl HostWrites for host_access::ReadWrite {}
 /// A variable of the name `name` on every device: the Rust side of a WGSL storage variable without a binding.
 ///
 /// A device global is a constant that owns nothing, and so may be a `static`. `T` is the whole variable: a scalar, an
-/// array (`[u32; 256]`), a structure as WGSL lays it out. Properties are chosen in the declaration; properties about
-/// the host's access are a part of the type, and the compiler refuses other accesses.
+/// array (`[u32; 256]`), a structure in WGSL's layout. Properties are chosen in the declaration; properties about the
+/// host's access are a part of the type, and the compiler refuses other accesses.
 ///
 /// ```no_run
 /// use tombolo::{Constants, Context, DeviceGlobal, Program};
@@ -152,7 +152,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// fn get(device: &tombolo::Device) { let _ = STATE.on(device).read(); }
 /// ```
 ///
-/// What compiles:
+/// Compiles:
 ///
 /// ```
 /// use tombolo::{Device, DeviceGlobal, GlobalError, host_access::Read, scope::PerImage};
@@ -214,19 +214,19 @@ impl<T, A, S> DeviceGlobal<T, A, S> {
         }
     }
 
-    /// The host may only read it.
+    /// The host may only read.
     #[must_use]
     pub const fn host_read(self) -> DeviceGlobal<T, host_access::Read, S> {
         self.with()
     }
 
-    /// The host may only write it.
+    /// The host may only write.
     #[must_use]
     pub const fn host_write(self) -> DeviceGlobal<T, host_access::Write, S> {
         self.with()
     }
 
-    /// The host may neither read nor write it.
+    /// The host may neither read nor write.
     #[must_use]
     pub const fn no_host_access(self) -> DeviceGlobal<T, host_access::NoAccess, S> {
         self.with()
@@ -262,7 +262,7 @@ impl<T, A, S> DeviceGlobal<T, A, S> {
     }
 
     /// The layout of `T`, or of the structure in an array `T`: compared, field by field, with the declarations of
-    /// programs. Without it only sizes are compared.
+    /// programs. Otherwise only sizes are compared.
     #[must_use]
     pub const fn layout(mut self, layout: &'static RustLayout) -> Self {
         self.layout = Some(layout);
@@ -333,7 +333,7 @@ struct WaitList<'a>(Vec<&'a Event>);
 
 impl Device {
     /// Resets every device global of this device with init mode [`InitMode::Reset`] to its initial value, in the order
-    /// of the queue; other globals keep their values. Addresses stay as they are.
+    /// of the queue; other globals keep their values. Addresses stay the same.
     ///
     /// # Errors
     /// [`GlobalError::Heap`] where the memory cannot be written now.
@@ -358,7 +358,7 @@ impl Device {
     /// errors.
     ///
     /// # Errors
-    /// [`GlobalError::Unknown`] where no kernel and no declaration has named it yet.
+    /// [`GlobalError::Unknown`] for a name without any kernel or declaration yet.
     pub fn global(&self, name: &str) -> Result<NamedGlobal, GlobalError> {
         NamedGlobal::find(self, name)
     }

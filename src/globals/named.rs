@@ -11,7 +11,7 @@ use crate::device::{Device, DeviceShared, Event};
 use crate::kernel::globals::HostView;
 use crate::kernel::{GlobalAccess, GlobalScope, InitMode, TypeLayout};
 
-/// What is known of a device global.
+/// The known properties of a device global.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GlobalDescription {

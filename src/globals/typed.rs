@@ -73,11 +73,11 @@ impl<'a, T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'a, T, A, S> {
 
 impl<T: Pod, A: AccessKind> GlobalOn<'_, T, A, scope::PerDevice> {
     /// The variable's place on the device: a pointer for kernels of this device to follow (`usm_<Type>(p)`), for shared
-    /// structures, and for [`Launch::pointer`](crate::Launch::pointer). It stays the same as long as the device lives.
-    /// Kernels get the same with `usm_address(&variable)`.
+    /// structures, and for [`Launch::pointer`](crate::Launch::pointer). The address stays the same during the life of
+    /// the device. Kernels get the same with `usm_address(&variable)`.
     ///
     /// # Errors
-    /// [`GlobalError::Conflict`]; [`GlobalError::Heap`] where the device has no room for it.
+    /// [`GlobalError::Conflict`]; [`GlobalError::Heap`] where the device lacks room.
     pub fn address(&self) -> Result<Ptr<T>, GlobalError> {
         let target = self.target("taking the address")?;
         match target.placed() {
@@ -148,8 +148,8 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
     /// Copies `count` elements from element `start` on into `buffer` from its element `to` on, on the device.
     ///
     /// # Errors
-    /// [`GlobalError::Invalid`] beyond the end of the variable; [`GlobalError::Buffer`] with what is wrong with the
-    /// buffer; [`GlobalError::NotOnDevice`] for a variable of image scope that no module names yet.
+    /// [`GlobalError::Invalid`] beyond the end of the variable; [`GlobalError::Buffer`] with the fault of the buffer;
+    /// [`GlobalError::NotOnDevice`] for a variable of image scope that no module names yet.
     pub fn copy_to_buffer<E: Pod>(
         &self,
         start: usize,
@@ -161,7 +161,7 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
         let start = bytes_of::<E>(start);
         let (range, place) = self.buffer_range(WHAT, buffer, to, count)?;
         if let Some(place) = &place {
-            // The variable lies at a multiple of 4, and something may follow it.
+            // The variable lies at a multiple of 4, and other data may follow.
             let needed = needed_of_target((start, false), place, range.end - range.start);
             (buffer.needs(WHAT, needed)).map_err(|source| self.refused(source))?;
         }
@@ -228,7 +228,7 @@ impl<T: Pod, A: HostWrites, S: ScopeKind> GlobalOn<'_, T, A, S> {
             .write(WHAT, bytes_of::<E>(start), bytes, &self.after)
     }
 
-    /// Copies bytes of the host to the variable from byte `offset` on, at any alignment. They are taken at once.
+    /// Copies bytes of the host to the variable from byte `offset` on, at any alignment. The values are taken at once.
     ///
     /// # Errors
     /// As [`GlobalOn::copy_in`].

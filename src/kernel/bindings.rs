@@ -7,7 +7,7 @@ use naga::{Module, ResourceBinding};
 
 use super::passes::globals::is_global;
 
-/// Bindings for what the runtime adds to a kernel.
+/// Bindings for the runtime's additions to a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuntimeBindings {
     group: u32,

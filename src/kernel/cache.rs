@@ -76,8 +76,8 @@ pub(crate) struct ModuleCache {
 }
 
 impl ModuleCache {
-    /// Finds the module or makes it. Two threads asking for the same module at once may both make the module; the first
-    /// is kept.
+    /// Finds or makes the module. Two threads asking for the same module at once may both make the module; the first is
+    /// kept.
     pub(crate) fn get<E>(
         &self,
         key: ModuleKey,

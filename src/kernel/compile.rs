@@ -27,7 +27,7 @@ use super::text_limits::Excess;
 use crate::device::unique_id;
 use crate::print::record::Sites;
 
-/// What, beside the source and the values, decides the module.
+/// The inputs of a module, beside the source and the values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CompileOptions {
     /// Bits of naga's capabilities, which have no hash of their own.
@@ -35,7 +35,7 @@ pub(crate) struct CompileOptions {
     pub(crate) private_limit: u32,
     /// Loop iterations after which the adapter may end loops; `None`: never.
     pub(crate) loop_budget: Option<u32>,
-    /// How deep control flow may be; `None`: as deep as a text can make it.
+    /// How deep control flow may be; `None`: unlimited but by the text.
     pub(crate) nesting: Option<u32>,
     /// Work-group size for kernels without a size of their own.
     pub(crate) auto_workgroup: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Compiled {
     pub(crate) private_arrays: Vec<PrivateArrayInfo>,
     /// The kernel carries checks for loops that the adapter might cut short.
     pub(crate) guarded: bool,
-    /// How the kernel reports failures, if it can.
+    /// The kernel's failure report, if any.
     pub(crate) report: Option<Report>,
     /// The prints of the kernel, if any.
     pub(crate) prints: Option<Arc<Sites>>,
@@ -109,9 +109,9 @@ pub(crate) struct Compiled {
 /// The device globals of a kernel, and their binding.
 #[derive(Debug)]
 pub(crate) struct KernelGlobals {
-    /// Each with whether the kernel may write it.
+    /// Each with a flag for writing by the kernel.
     pub(crate) instances: Vec<(Arc<Instance>, bool)>,
-    /// The common binding of the globals; `None` where they are rows of the argument table, behind the arguments.
+    /// The common binding of the globals; `None` for rows of the argument table, behind the arguments.
     pub(crate) binding: Option<GlobalsBinding>,
 }
 
@@ -130,7 +130,7 @@ impl KernelGlobals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GlobalsBinding {
     pub(crate) chunk: usize,
-    /// Where it begins in the chunk.
+    /// The start in the chunk.
     pub(crate) start: u32,
     /// Its bytes.
     pub(crate) bytes: u32,
@@ -156,7 +156,7 @@ impl Compiled {
 /// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
 const BINDABLE: u32 = 256;
 
-/// What the device gets.
+/// The code for the device.
 #[derive(Debug)]
 pub(crate) enum Code {
     /// A module validated here, and the index of its entry point.
@@ -331,7 +331,7 @@ struct Instrumented {
     changed: bool,
 }
 
-/// Adds what prints, calls and loops of the entry point need at run time.
+/// Adds the run-time parts for prints, calls and loops of the entry point.
 fn instrument(
     module: &mut naga::Module,
     entry: usize,
@@ -360,7 +360,7 @@ fn instrument(
 /// The most expressions and statements for a driver's compiler: a module of this size takes minutes.
 const MOST_UNFOLDED: u64 = 1 << 21;
 
-/// Checks the module as a compiler would see it: the depth, and the length with functions inlined.
+/// Checks the module from a compiler's point of view: the depth, and the length with functions inlined.
 fn check_shape(
     module: &naga::Module,
     entry: usize,
@@ -420,8 +420,7 @@ impl Variant {
     }
 }
 
-/// The module of a variant, and whether it takes the parameters of a tiled grid; `None` when the plain
-/// module serves.
+/// The module of a variant, and whether there are parameters of a tiled grid; `None` when the plain module serves.
 pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Module, bool)> {
     let Code::Naga { module, entry } = &compiled.code else {
         return None;

@@ -242,7 +242,7 @@ pub struct ConstantInfo {
     pub default: Option<ConstantValue>,
     /// Whether its declaration has an initializer.
     pub has_initializer: bool,
-    /// Whether it decides, directly or through other constants, the length of an array outside work-group memory.
+    /// Whether the constant decides, directly or through others, the length of an array outside work-group memory.
     pub sizes_private_array: bool,
     /// Line of its declaration, counted from 1.
     pub line: u32,
@@ -344,13 +344,13 @@ impl Constants {
         Self::default()
     }
 
-    /// Sets the constant called `name`. Setting it again replaces the value.
+    /// Sets the constant called `name`. A second setting replaces the value.
     #[must_use]
     pub fn set(self, name: impl Into<Cow<'static, str>>, value: impl Into<ConstantValue>) -> Self {
         self.with(OverrideKey::Name(name.into()), value.into())
     }
 
-    /// Sets the constant declared with `@id(id)`. Setting it again replaces the value.
+    /// Sets the constant declared with `@id(id)`. A second setting replaces the value.
     #[must_use]
     pub fn set_id(self, id: u16, value: impl Into<ConstantValue>) -> Self {
         self.with(OverrideKey::Id(id), value.into())
@@ -378,7 +378,7 @@ impl Constants {
             .map(|(_, v)| v)
     }
 
-    /// What was set, in the order of setting.
+    /// The given values, in the order of setting.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&OverrideKey, ConstantValue)> {
         self.values.iter().map(|(k, v)| (k, *v))
     }

@@ -1,5 +1,5 @@
 //! The declarations at module scope: begin and end, name, and mentions of other declarations. Found on tokens, because
-//! some of it must be known before naga can parse the text at all.
+//! some facts must be known before naga can parse the text at all.
 //!
 //! The scan accepts every text. The scan skips unknown syntax; naga then reports the fault. Names are resolved with the
 //! shadowing of WGSL; where the scan is unsure a name counts as the declaration at module scope, which at worst keeps a
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::token::TokenStream;
 
-/// What a declaration is.
+/// The kind of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeclarationKind {
     Function,
@@ -88,7 +88,7 @@ pub(crate) struct Declaration {
     pub references: Vec<Reference>,
     /// For functions: the declarations that the result type mentions.
     pub result: Vec<usize>,
-    /// For functions with `@compute`: what is known of the work-group size.
+    /// For functions with `@compute`: the known part of the work-group size.
     pub entry: Option<EntryPoint>,
     /// Whether an override has an initializer.
     pub initialized: bool,

@@ -23,7 +23,7 @@ thread_local! {
 /// Runs `work`, which reads the program `name`, on a deep stack.
 ///
 /// # Errors
-/// What `work` returns; [`KernelError::Internal`] where the system has no thread to give, or the work panics.
+/// The result of `work`; [`KernelError::Internal`] where the system has no thread to give, or the work panics.
 pub(crate) fn on_deep_stack<T: Send>(
     name: &str,
     work: impl FnOnce() -> Result<T, KernelError> + Send,
@@ -66,7 +66,7 @@ pub(crate) fn on_stack<T: Send>(
     }
 }
 
-/// What a panic said. The payload is dropped here, along with any panic during that drop.
+/// A panic's message. The payload is dropped here, along with any panic during that drop.
 fn said(payload: Box<dyn Any + Send>) -> String {
     let text = match payload.downcast_ref::<&str>() {
         Some(text) => Some((*text).to_owned()),

@@ -25,7 +25,7 @@ pub struct DiagnosticLabel {
     pub column: u32,
     /// Bytes of the source.
     pub range: Range<usize>,
-    /// What is to be said about the place; may be empty.
+    /// The message at the place; may be empty.
     pub text: String,
 }
 
@@ -45,7 +45,7 @@ pub struct Diagnostic {
     pub labels: Vec<DiagnosticLabel>,
     /// Reasons and remedies.
     pub notes: Vec<String>,
-    /// All of the above as text, with the source lines: what `Display` prints.
+    /// All of the above as text, with the source lines, for `Display`.
     pub rendered: String,
 }
 
@@ -122,7 +122,7 @@ impl Reporter<'_> {
         }
     }
 
-    /// What naga's front end found in the compiled text.
+    /// Findings of naga's front end in the compiled text.
     pub fn parse_error(&self, error: &ParseError) -> Box<Diagnostic> {
         let labels = error
             .labels()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(crate) struct Replacement {
     /// Bytes of the original text.
     pub range: Range<usize>,
-    /// What stands there instead.
+    /// The replacement.
     pub text: String,
 }
 

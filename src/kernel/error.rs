@@ -7,7 +7,7 @@ use super::constants::{ConstantInfo, ConstantType, ConstantValue, OverrideKey};
 use super::diagnostic::Diagnostic;
 use super::globals::GlobalConflict;
 
-/// Why a program or a specialization of it was refused.
+/// Why a program or its specialization was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum KernelError {
@@ -25,7 +25,7 @@ pub enum KernelError {
     /// ([`Program::LIMITS`](super::Program::LIMITS)); or the kernel is too demanding for the device's compiler.
     #[error("{diagnostic}")]
     TooComplex {
-        /// What there is too much of.
+        /// The excessive thing.
         what: &'static str,
         /// How much the text has.
         found: u64,
@@ -39,7 +39,7 @@ pub enum KernelError {
     Internal {
         /// Name of the program.
         program: String,
-        /// What happened.
+        /// The error.
         message: String,
     },
     /// A faulty `print`, `assert` or `panic`: the format string does not fit the arguments, or an argument cannot be
@@ -124,7 +124,7 @@ pub enum KernelError {
         array: String,
         /// The function around the declaration, if any.
         function: Option<String>,
-        /// The length; none if it could not be computed.
+        /// The length; none if not computable.
         length: Option<i128>,
         /// The place in the source.
         diagnostic: Box<Diagnostic>,
@@ -150,9 +150,9 @@ pub enum KernelError {
     PrivateAlignment {
         /// Name of the array.
         array: String,
-        /// The alignment asked for; none if it could not be computed.
+        /// The alignment asked for; none if not computable.
         align: Option<i128>,
-        /// The alignment of the array's element type, of which it must be a multiple; 0 where the variable is no array.
+        /// The alignment of the array's element type, a divisor of the alignment; 0 for a variable other than an array.
         element: u32,
         /// The place in the source.
         diagnostic: Box<Diagnostic>,
@@ -166,7 +166,7 @@ pub enum KernelError {
         program: Box<str>,
         /// The entry point.
         entry: Box<str>,
-        /// What there is too little of.
+        /// The scarce resource.
         what: &'static str,
         /// How much the kernel needs.
         wanted: u64,
@@ -174,7 +174,7 @@ pub enum KernelError {
         limit: u64,
         /// The device's name.
         device: Box<str>,
-        /// What to do instead.
+        /// The remedy.
         instead: &'static str,
     },
     /// A device global named by the entry point differs from another declaration.
@@ -182,7 +182,7 @@ pub enum KernelError {
     Global {
         /// Name of the program.
         program: Box<str>,
-        /// What differs, and where.
+        /// The difference, and its place.
         conflict: Box<GlobalConflict>,
     },
     /// A function of the host does not fit the program: its types are not the program's, or have other sizes.
@@ -192,7 +192,7 @@ pub enum KernelError {
         program: String,
         /// The signature of the function.
         function: String,
-        /// What does not fit.
+        /// The misfit.
         why: String,
     },
     /// A request beyond this device or this kind of module.
@@ -200,7 +200,7 @@ pub enum KernelError {
     FeatureNotSupported {
         /// Name of the program.
         program: String,
-        /// What was asked for.
+        /// The request.
         what: String,
         /// The reason, and the remedy.
         why: String,

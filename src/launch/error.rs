@@ -57,7 +57,7 @@ pub enum LaunchError {
         argument: String,
         /// What the kernel declares.
         expected: String,
-        /// What was given.
+        /// The given fraction.
         given: &'static str,
     },
     /// The Rust element type does not lie in memory as the WGSL one does.

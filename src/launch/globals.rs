@@ -19,7 +19,7 @@ const WHAT: &str = "its device globals";
 /// The variables of a kernel, at their places on its device.
 #[derive(Debug, Clone)]
 pub(super) struct LaunchGlobals {
-    /// Each with whether the kernel may write it.
+    /// Each with a flag for writing by the kernel.
     pub(super) placed: Placements,
     /// What is bound; `None` where they are rows of the argument table.
     pub(super) view: Option<BufferView>,

@@ -42,7 +42,7 @@ pub(crate) struct Site {
     pub kind: SiteKind,
     pub line: u32,
     pub column: u32,
-    /// The source line with a marker below it.
+    /// The source line with a marker below.
     pub excerpt: String,
     pub template: Template,
     pub arguments: Vec<ValueType>,

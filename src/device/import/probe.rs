@@ -14,8 +14,7 @@ use crate::device::{capture, fence};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportFinding {
-    /// A kernel computed with what the host had written, and the host saw the result once the kernel
-    /// had ended.
+    /// A kernel computed with the host's data, and the host saw the result after the end of the kernel.
     pub shared: bool,
     /// Both saw each other's writes while the kernel ran. `false`: not *observed* in several attempts.
     pub live: bool,

@@ -121,7 +121,7 @@ fn all_drivers_and_two_devices_of_each_work_on_one_memory() {
     for round in 0..3_u32 {
         for (port, buffer) in ports.iter().zip(&buffers) {
             expected = expected.wrapping_mul(3).wrapping_add(round);
-            // The host reads what the device before wrote, and answers in place.
+            // The host reads the previous device's word, and answers in place.
             for word in (0..MIB).step_by(4) {
                 words.store_u32(word, expected).unwrap();
             }
@@ -303,7 +303,7 @@ fn memory_outlives_a_device_and_a_device_its_window() {
         );
         let kept = other.import(&window, 0..MIB).unwrap();
         port.add(&buffer, 0, 16, 4);
-        // wgpu destroys every buffer of the device when it is polled next.
+        // wgpu destroys every buffer of the device on the next poll.
         port.device.destroy();
         for _ in 0..3 {
             let _ = port.device.poll(wgpu::PollType::Poll);
@@ -343,7 +343,7 @@ fn refusals_are_typed_and_leave_nothing_behind() {
             let error = port.import(&window, beyond).unwrap_err();
             assert!(matches!(error, ImportError::TooLong { .. }), "{error}");
         }
-        // Nothing is pinned by what failed.
+        // A failure pins nothing.
         window.decommit(0..window.size()).unwrap();
         let adapter = machine
             .adapters

@@ -1,6 +1,6 @@
 //! Importing host memory with `VK_EXT_external_memory_host`, on devices that wgpu-hal opened.
 
-// Vulkan is called through plain function pointers; every block says why it is sound.
+// Vulkan is called through plain function pointers; every block gives its soundness argument.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, Range};
@@ -19,7 +19,7 @@ const EXTENSION: &str = "VK_EXT_external_memory_host";
 const HOST_ALLOCATION: vk::ExternalMemoryHandleTypeFlags =
     vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
 
-/// What [`IMPORTED_USAGE`] is in Vulkan.
+/// [`IMPORTED_USAGE`] in Vulkan's terms.
 fn buffer_usage() -> vk::BufferUsageFlags {
     vk::BufferUsageFlags::STORAGE_BUFFER
         | vk::BufferUsageFlags::UNIFORM_BUFFER
@@ -48,7 +48,7 @@ pub(super) fn open(
     // SAFETY: the hal adapter is only asked questions and opened, and outlives neither.
     let hal = unsafe { adapter.as_hal::<Vulkan>() }?;
     let capabilities = hal.physical_device_capabilities();
-    // SwiftShader knows the question whether it imports only for other kinds of memory, and imports
+    // SwiftShader answers the question about imports only for other kinds of memory, and imports
     // all the same.
     let swiftshader = capabilities.is_driver(vk::DriverId::GOOGLE_SWIFTSHADER);
     if !capabilities.supports_extension(external_memory_host::NAME)
@@ -112,7 +112,7 @@ fn importable(adapter: &hal::vulkan::Adapter) -> bool {
     features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE)
 }
 
-/// The hal device, if it was opened with the extension.
+/// The hal device, if opened with the extension.
 fn device_with_extension(device: &wgpu::Device) -> Result<HalDevice, ImportError> {
     // SAFETY: the hal device is used to create and destroy one buffer and one allocation, which
     // Vulkan allows from any thread; it is not destroyed.
@@ -159,7 +159,7 @@ fn limits_of(hal: &HalDevice, limits: &wgpu::Limits) -> ImportLimits {
     }
 }
 
-/// A buffer over imported memory, and the pages under it.
+/// A buffer over imported memory, and its pages.
 struct Imported {
     device: HalDevice,
     buffer: vk::Buffer,

@@ -119,8 +119,8 @@ impl LiveApi for hal::api::Metal {
 
         // More than can be addressed is more than there is.
         let bytes = usize::try_from(descriptor.size).map_err(|_| hal::DeviceError::OutOfMemory)?;
-        // What wgpu-hal chooses for MAP_READ: shared, and served by the host's cache. The buffer
-        // gets no label, because a label would take another crate.
+        // wgpu-hal's choice for MAP_READ: shared, and served by the host's cache. The buffer gets
+        // no label, because a label would take another crate.
         let options =
             MTLResourceOptions::StorageModeShared | MTLResourceOptions::CPUCacheModeDefaultCache;
         let raw = device

@@ -20,9 +20,9 @@ pub(super) enum Phase {
     Recorded,
     /// The device may be running the launch; the copy of the buffer is on its way, where a copy is needed.
     Running(Option<Mirror>),
-    /// The launch has ended; the contents of the buffer are final. The words, unless they are in live memory.
+    /// The launch has ended; the contents of the buffer are final. The words, unless in live memory.
     Ended(Option<Arc<Vec<u32>>>),
-    /// Nobody will ever know.
+    /// Unknowable.
     Lost,
 }
 
@@ -144,7 +144,7 @@ impl Job {
         })
     }
 
-    /// Delivers what has arrived. Only a single thread does this at a time.
+    /// Delivers the arrived records. Only a single thread does this at a time.
     pub(super) fn deliver(&self) -> Delivery {
         // No lock is held while sinks run.
         let state = lock(&self.state);
@@ -233,7 +233,7 @@ impl Drop for Reading<'_> {
     }
 }
 
-/// What a delivery has found.
+/// The findings of a delivery.
 pub(super) enum Delivery {
     /// The launch has not ended.
     Waiting { delivered: bool },

@@ -34,8 +34,8 @@ pub(crate) use memory::Memory;
 const SPARE: usize = 8;
 /// Launches with records under way at most; a further launch waits for the first of them.
 const IN_FLIGHT: usize = 64;
-/// How long the delivering thread sleeps between two looks at a running kernel's records: the first time, and at
-/// most. The mean delay of a line is half of it, the cost a load of two words for each look.
+/// How long the delivering thread sleeps between two looks at a running kernel's records: the first time, and at most.
+/// The mean delay of a line is half of this, the cost a load of two words for each look.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
 /// The printing launches of one device.
@@ -126,7 +126,7 @@ impl Prints {
         }
     }
 
-    /// What is to happen when the batch of the job's launch was submitted.
+    /// Hooks for the submission of the batch with the job's launch.
     pub(crate) fn submission(&self, job: &Arc<Job>) -> Hook {
         let (hub, job) = (Arc::clone(&self.hub), Arc::clone(job));
         Box::new(move |device| {
@@ -166,7 +166,7 @@ impl Drop for Prints {
 
 impl Hub {
     fn wake(&self) {
-        // With the lock, so a worker about to wait does not miss it.
+        // With the lock, so a worker about to wait does not miss the news.
         let _jobs = lock(&self.jobs);
         self.changed.notify_all();
     }
@@ -180,7 +180,7 @@ impl Hub {
         spare.push(memory);
     }
 
-    /// Delivers, in order, whatever is there; true if there was something.
+    /// Delivers all records there, in order; true if there were any.
     fn deliver(&self) -> bool {
         if IN_SINK.get() || lock(&self.jobs).is_empty() {
             return false;
@@ -277,7 +277,7 @@ thread_local! {
     static IN_SINK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The time in which a thread delivers; it ends even if a sink panics.
+/// The time in which a thread delivers; over even if a sink panics.
 struct InSink;
 
 impl InSink {

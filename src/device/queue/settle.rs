@@ -92,7 +92,7 @@ impl Recorder<'_> {
     }
 
     /// Settles the outcomes of all launches of ended batches, and returns whether any of their copies are not mapped
-    /// yet. Asks wgpu nothing: whoever needs to know has waited, or polls ([`DeviceShared::settle`]).
+    /// yet. Asks wgpu nothing: a caller in need of an answer has waited, or polls ([`DeviceShared::settle`]).
     pub(crate) fn settle(&mut self) -> bool {
         let device = self.device;
         let state = &mut *self.state;
@@ -128,7 +128,7 @@ impl Recorder<'_> {
                 completion.ended(done);
             }
             let failed = (first.prints.as_ref()).and_then(|job| device.prints.settle(job, done));
-            // What the status record tells came first: wrong values are why assertions fail.
+            // The finding of the status record comes first: wrong values are why assertions fail.
             let own = own.and_then(|()| failed.map_or(Ok(()), Err));
             first.outcome.settle(own);
             if let Some(done) = state.unsettled.remove(at)

@@ -15,7 +15,7 @@ pub(crate) enum Standing {
     Recorded,
     /// Submitted to wgpu, without proof of the end.
     Submitted,
-    /// wgpu has refused it; something submitted before may still run.
+    /// Refused by wgpu; earlier submissions may still run.
     Refused,
     /// Ended, along with everything before.
     Ended,
@@ -24,7 +24,7 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    /// Whether neither the batch nor anything before it runs any more.
+    /// Whether the batch and everything before have stopped running.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Ended | Self::Lost)
     }
@@ -44,12 +44,12 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Whether wgpu has taken it; `None` while it is open or in line.
+    /// Whether wgpu has taken the batch; `None` while open or in line.
     pub(crate) fn submission(&self) -> Option<&Result<(), Arc<ExecutionError>>> {
         self.submitted.get()
     }
 
-    /// Whether nothing is added to it any more. An open batch without commands is never submitted.
+    /// Whether the batch is closed to additions. An open batch without commands is never submitted.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -95,9 +95,9 @@ pub(crate) struct ClosedBatch {
     pub(crate) uniforms: Option<(wgpu::Buffer, Vec<u8>)>,
     /// The dependencies of the batch.
     pub(crate) dependencies: ExternalDependencies,
-    /// Copies for the host, mapped as soon as it is submitted.
+    /// Copies for the host, mapped on submission.
     pub(crate) mirrors: Vec<PendingMirror>,
-    /// What else is to happen then.
+    /// Further hooks for that time.
     pub(crate) hooks: Vec<Hook>,
     /// wgpu's error while the last commands were recorded: such a batch is not submitted.
     pub(crate) refused: Option<wgpu::Error>,

@@ -75,7 +75,7 @@ impl Held {
     }
 }
 
-/// Calls wgpu. With `panic = "abort"` a panic in a callback ends the process, as it does anywhere.
+/// Calls wgpu. With `panic = "abort"` a panic in a callback ends the process, as anywhere.
 pub(super) fn contained<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
     let _inside = Counted::new(&CALLS);
     // wgpu drops callbacks on the way, and a thread waiting for a callback sees the drop.
@@ -97,7 +97,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a panic without a text".to_owned())
 }
 
-/// Drops what a callback has thrown, whose own drop may panic.
+/// Drops a callback's panic payload, whose own drop may panic.
 fn forget(panic: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(again);

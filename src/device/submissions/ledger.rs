@@ -34,7 +34,7 @@ pub(super) struct Ledger {
 pub(super) enum End {
     /// A proper end, whatever has become of the device since.
     Run,
-    /// With the device: nothing of it runs any more.
+    /// With the device: no part of it runs any more.
     Lost,
 }
 
@@ -88,7 +88,7 @@ impl Ledger {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// How the submission has ended; `None` while it may run. Numbers begin at 1.
+    /// How the submission has ended; `None` while possibly running. Numbers begin at 1.
     ///
     /// The only question about an end: two questions in turn, "has the submission run" and "is the submission over",
     /// would take a submission ending between them for a lost one.

@@ -32,7 +32,7 @@ struct State {
     turn: Option<Turn>,
 }
 
-/// Whose turn it is, and the batch.
+/// The thread whose turn it is, and the batch.
 #[derive(Clone)]
 struct Turn {
     thread: ThreadId,
@@ -84,10 +84,10 @@ impl Submissions {
         (state.turn.as_ref()).is_some_and(|turn| turn.thread == this)
     }
 
-    /// Submits what is in line, up to `until`. No lock may be held that a callback of the program may want. On return,
-    /// `until` has a verdict, unless `until` is open, or a call further up on this thread is submitting it. Batches
-    /// closed before have a verdict as well, except for a batch whose submission runs a callback that has submitted
-    /// `until`.
+    /// Submits the batches in line, up to `until`. No lock may be held that a callback of the program may want. On
+    /// return, `until` has a verdict, unless `until` is open, or a call further up on this thread is submitting it.
+    /// Batches closed before have a verdict as well, except for a batch whose submission runs a callback that has
+    /// submitted `until`.
     pub(crate) fn drive(&self, queue: &wgpu::Queue, until: &Batch) {
         let this = std::thread::current().id();
         let mut state = self.line.state.lock();
@@ -148,7 +148,7 @@ impl Submissions {
         sending.over(verdict.map_err(Arc::new));
     }
 
-    /// Writes the uniform values of a batch in front of it.
+    /// Writes the uniform values of a batch in front.
     fn write(
         &self,
         queue: &wgpu::Queue,
@@ -275,7 +275,7 @@ impl Drop for GiveBack<'_> {
     }
 }
 
-/// A submission under way: when it is dropped, the batch has a number, a marker and a verdict.
+/// A submission under way: at its drop, the batch has a number, a marker and a verdict.
 struct Sending<'s> {
     submissions: &'s Submissions,
     queue: &'s wgpu::Queue,

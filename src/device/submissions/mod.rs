@@ -56,9 +56,9 @@ pub(crate) struct Submissions {
     signalled: AtomicU64,
     /// The last number for which a further marker was registered.
     proofs: AtomicU64,
-    /// wgpu panics when it is asked.
+    /// wgpu panics on the question.
     mute: AtomicBool,
-    /// How long a thread looks before it parks.
+    /// How long a thread looks before parking.
     spin: Duration,
     /// Memory for the uniform values of the next batch.
     spare: Mutex<Vec<u8>>,
@@ -96,7 +96,7 @@ impl Submissions {
 
     /// The device is being dropped.
     pub(crate) fn release_queue(&self) {
-        // Not with the lock in hand: whoever drops the last handle waits, and callbacks run.
+        // Not with the lock in hand: dropping the last handle waits, and callbacks run.
         let queue = self.queue.lock().take();
         drop(queue);
     }
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Submissions {
     }
 }
 
-/// What wgpu lets go of when everything submitted before has ended.
+/// Released by wgpu when everything submitted before has ended.
 struct Marker {
     ledger: Arc<Ledger>,
     claim: u64,

@@ -14,10 +14,10 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Looks at wgpu after a signal that came too early, or while a callback is in the way, before there is a marker more.
 const LOOKS: u32 = 3;
 
-/// What a wait found.
+/// The result of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The batch has ended, and so has everything before it.
+    /// The batch has ended, along with everything before.
     Done,
     Pending,
     /// The device is lost. This says nothing about running work: see [`Submissions::standing`].
@@ -55,8 +55,7 @@ impl Pace {
 }
 
 impl Submissions {
-    /// Where the batch stands, without asking wgpu; what is not known yet is learnt by [`Self::wait`] and
-    /// [`Self::collect`].
+    /// The state of the batch, without asking wgpu; news comes by [`Self::wait`] and [`Self::collect`].
     pub(crate) fn standing(&self, batch: &Batch) -> super::Standing {
         use super::Standing;
         let Some(verdict) = batch.submission() else {
@@ -128,7 +127,7 @@ impl Submissions {
         })
     }
 
-    /// Whether it is worth asking wgpu for the batch.
+    /// Whether asking wgpu for the batch is worthwhile.
     fn has_reached(&self, batch: &Batch) -> bool {
         match &self.signal {
             None => true,

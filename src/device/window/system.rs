@@ -1,4 +1,4 @@
-//! What the operating system does for windows.
+//! The operating system's part of windows.
 
 pub(super) use implementation::{commit, decommit, page_size, release, reserve};
 
@@ -17,8 +17,8 @@ mod implementation {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const NO_RESERVE: libc::c_int = 0;
 
-    /// What gives memory back. Linux promises zeros after this advice; elsewhere the advice that
-    /// really gives memory back leaves the time open.
+    /// The advice that gives memory back. Linux promises zeros after this advice; elsewhere the
+    /// advice that really gives memory back leaves the time open.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const GIVE_BACK: (libc::c_int, bool) = (libc::MADV_DONTNEED, true);
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -38,7 +38,7 @@ mod implementation {
     pub(in super::super) fn reserve(size: u64) -> Result<NonNull<u8>, WindowError> {
         let base = match cut_out(size) {
             Ok(base) => base,
-            // Under a limit of the address space what is wanted may be had where twice as much is not.
+            // Under a limit of the address space the wanted size may be had where twice as much is not.
             Err(reason) => at_hint(size).ok_or(WindowError::Reserve { size, reason })?,
         };
         // Pointers of devices are told from host addresses by their upper 16 bits.

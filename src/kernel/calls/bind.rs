@@ -94,7 +94,7 @@ pub(crate) fn complete(
     }
 }
 
-/// What an entry point does with functions of the host.
+/// An entry point's use of functions of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CallUse {
     /// The entry point calls such a function.
@@ -103,11 +103,11 @@ pub(crate) struct CallUse {
     pub reports: bool,
     /// The kernel waits for answers during the launch.
     pub waits: bool,
-    /// It visits memory to let time go by.
+    /// The entry point reads memory for delays.
     pub backs_off: bool,
 }
 
-/// What an entry point does with functions of the host.
+/// An entry point's use of functions of the host.
 pub(crate) fn uses(module: &Module, info: &ModuleInfo, entry: usize) -> CallUse {
     let uses = info.get_entry_point(entry);
     let reaches = |name| named(module, name).is_some_and(|handle| !uses[handle].is_empty());

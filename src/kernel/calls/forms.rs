@@ -20,7 +20,7 @@ const STREAM: &str = include_str!("../../../shaders/rpc_stream_of.wgsl");
 pub(super) enum Form {
     /// `f`: waits, and fails the launch where there is no result.
     Plain,
-    /// `f_try`: waits, and tells what became of the call.
+    /// `f_try`: waits, and returns the outcome of the call.
     Attempt,
     /// `f_post`: does not wait; the result is dropped.
     Post,
@@ -34,7 +34,7 @@ pub(super) enum Form {
     Stream,
 }
 
-/// What stands behind the name of a call, and of a stream.
+/// The endings of names for calls, and for streams.
 const CALL_ENDINGS: [(&str, Form); 9] = [
     ("", Form::Plain),
     ("_try", Form::Attempt),
@@ -78,7 +78,7 @@ pub(super) struct Mention<'a> {
     pub forms: BTreeSet<Form>,
 }
 
-/// What the forms of a call put into `rpc_call.wgsl`.
+/// The parts of `rpc_call.wgsl` for a form.
 struct Parts<'t> {
     head: &'t str,
     reply: &'t str,
@@ -175,7 +175,7 @@ impl Mention<'_> {
 
 /// A form without waiting, with a single word as its answer.
 struct Deferred {
-    /// What stands behind the name of the function.
+    /// The ending of the function's name.
     ending: &'static str,
     /// The members of the reply, and the member with the answer.
     members: &'static str,
@@ -256,7 +256,7 @@ impl<'d> Forms<'d> {
             .replace("$results$", &self.loads)
     }
 
-    /// The type of what a call waited for gives back.
+    /// The reply type of an awaited call.
     fn reply_type(&self) -> String {
         let value = (self.declaration.signature.result.as_ref())
             .map_or(String::new(), |ty| format!(", value: {}", spelled(ty)));

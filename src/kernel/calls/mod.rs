@@ -22,7 +22,7 @@ pub(crate) use wgsl::CallAppendix;
 /// In the number of a function: the packet has a count and the arguments of so many calls.
 pub(crate) const GROUP: u32 = 1;
 
-/// A function of the host, as kernels see it.
+/// A function of the host, in the view of kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallDeclaration {
     pub signature: Signature,
@@ -30,7 +30,7 @@ pub(crate) struct CallDeclaration {
     pub arguments: Vec<usize>,
     /// Bytes of the result in Rust; 0 for none.
     pub result: usize,
-    /// It is a stream: opened, fed and read word by word, and closed.
+    /// A stream: opened, fed and read word by word, and closed.
     pub stream: bool,
 }
 

@@ -19,7 +19,7 @@ const ALL: u32 = 1 << 31;
 const LOOKS: &str = "tombolo_call_looks";
 
 /// Puts the test in front of an entry point that calls the host and whose work-groups do not fill their groups of
-/// lanes. Whether it did.
+/// lanes. Returns whether there was a change.
 pub(crate) fn dismiss(module: &mut Module, entry: usize) -> bool {
     let size = module.entry_points[entry].workgroup_size;
     let lanes = size.iter().fold(1u32, |all, &n| all.saturating_mul(n));

@@ -82,7 +82,7 @@ impl Signature {
         Ok(())
     }
 
-    /// The parameters, as they stand between parentheses.
+    /// The parameters, in the text between parentheses.
     pub fn parameter_list(&self) -> String {
         let parameters = self.parameters.iter();
         let parameters: Vec<String> = parameters

@@ -298,7 +298,7 @@ fn only_entry_points_that_call_need_the_ports() {
             waits,
             backs_off: false,
         };
-        // Whoever waits for an answer or looks for a port visits the memory, where turns are rationed.
+        // A caller waiting for an answer or looking for a port reads the memory, where there is a loop budget.
         for (has_loop_budget, splits_ports) in [(false, false), (true, false), (true, true)] {
             let expected = CallUse {
                 backs_off: calls && has_loop_budget && entry != "deferred",

@@ -93,7 +93,7 @@ fn mentions<'a>(stream: &TokenStream<'_>, calls: &'a CallSet) -> Vec<Mention<'a>
     found.into_values().collect()
 }
 
-/// A type with `usm_ptr` written out, so it means something in every program.
+/// A type with `usm_ptr` written out, for use in every program.
 pub(crate) fn spelled(ty: &str) -> String {
     let stream = TokenStream::new(ty);
     let tokens = (0..stream.len()).map(|at| match stream.text(at) {
@@ -143,7 +143,7 @@ impl Leaf {
         }
     }
 
-    /// What `word` is as such a value.
+    /// The meaning of `word` as such a value.
     pub fn value_of(&self, word: &str) -> String {
         match self.scalar {
             "u32" => word.to_owned(),
@@ -152,7 +152,7 @@ impl Leaf {
     }
 }
 
-/// The words of a value, or why it has no such.
+/// The words of a value, or why there are none.
 pub(crate) fn leaves(
     layout: &TypeLayout,
     path: &str,
@@ -263,7 +263,7 @@ pub(super) fn transfers(
         check(&format!("`{name}`"), layout, bytes)?;
         let mut words = Vec::new();
         leaves(layout, &format!("{name}_"), 0, &mut words)?;
-        // Padding is zero, so what the host gets depends on the arguments alone.
+        // Padding is zero, so the host's words depend on the arguments alone.
         let mut next = 0;
         let mut zero = |until: usize, stores: &mut String| {
             for gap in next..until {
@@ -299,8 +299,8 @@ pub(super) fn transfers(
     Ok((stores, loads))
 }
 
-/// What `source` needs appended to call functions of `calls`; `None` without calls. `parse` reads the program's types
-/// with a text appended.
+/// The text to append to `source` for calls of functions of `calls`; `None` without calls. `parse` reads the program's
+/// types with a text appended.
 pub(crate) fn appendix(
     source: &str,
     calls: &CallSet,

@@ -25,7 +25,7 @@ pub enum HeapError {
         bytes: u64,
         /// The most bytes of an allocation.
         limit: u64,
-        /// What to do instead.
+        /// The remedy.
         instead: &'static str,
     },
     /// There is no room now: the heap has reached its bound, and no gap is large enough.
@@ -77,7 +77,7 @@ pub enum HeapError {
     /// The pointer is null.
     #[error("{what} of the null pointer")]
     Null {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
     },
     /// The pointer's upper bits are those of a device's own memory.
@@ -85,7 +85,7 @@ pub enum HeapError {
         "{what} of {address:#x}, which lies in a device's own memory: copy it to the host first"
     )]
     DeviceMemory {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -95,7 +95,7 @@ pub enum HeapError {
         "{what} of {bytes} bytes at {address:#x}, which is not within one live allocation of this heap"
     )]
     NotAllocated {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -105,7 +105,7 @@ pub enum HeapError {
     /// The address does not suit the type.
     #[error("{what} at {address:#x}, which is not aligned to {align} bytes as `{element}` needs")]
     Misaligned {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -125,7 +125,7 @@ pub enum HeapError {
     /// A [`HostAccess`](crate::HostAccess) is alive, on this thread or in the way of a launch.
     #[error("{what} while the host has access to the heap: drop the HostAccess first")]
     HostAccess {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
     },
     /// An [`AtomicView`](crate::AtomicView) shows the allocation, which the host may then see in no
@@ -134,7 +134,7 @@ pub enum HeapError {
         "{what} at {address:#x}, of which an AtomicView exists: use the view, or drop it first"
     )]
     AtomicView {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -145,7 +145,7 @@ pub enum HeapError {
         "{what} at {address:#x}, which a HeapAllocator has handed out: use the Rust value that owns it"
     )]
     Owned {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,

@@ -223,7 +223,7 @@ impl Device {
     /// The heap shared by the host and the devices of this device's context.
     ///
     /// # Errors
-    /// [`HeapError::NoWindow`] where the system has no address space for it.
+    /// [`HeapError::NoWindow`] where the system has no address space for a heap.
     pub fn heap(&self) -> Result<SharedHeap, HeapError> {
         heap_of(&self.shared)
     }

@@ -13,7 +13,7 @@ enum Mutant {
     RefusedIsOver,
     /// wgpu's word that the device is lost is taken for the driver's.
     LostIsDead,
-    /// A marker stands for what is about to be submitted.
+    /// A marker stands for the submission about to be made.
     ClaimsGiven,
     /// The marker is registered in front of its submission.
     MarksBefore,
@@ -29,7 +29,7 @@ const MUTANTS: [Mutant; 5] = [
     Mutant::LeavesRefused,
 ];
 
-/// A step of somebody.
+/// A step of a participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// The submitter gives a number, and calls wgpu.
@@ -40,7 +40,7 @@ enum Step {
     Refuse,
     /// A callback in the call submits, in one go.
     Nested,
-    /// The call returns, and the submitter notes it.
+    /// The call returns, and the submitter notes the return.
     Return,
     /// Another thread registers a marker.
     Prove,
@@ -50,7 +50,7 @@ enum Step {
     Poll,
     /// wgpu calls the device lost, while kernels run on.
     Lose,
-    /// The driver gives the device up, and a thread sees it.
+    /// The driver gives the device up, and a thread notices.
     Die,
 }
 
@@ -106,7 +106,7 @@ impl Model {
         }
     }
 
-    /// Takes a step; false if it makes no sense now.
+    /// Takes a step; false for a senseless one.
     fn step(&mut self, step: Step, mutant: Option<Mutant>) -> bool {
         match (step, self.call) {
             (Step::Begin, None) => {
@@ -181,7 +181,7 @@ impl Model {
         !self.is_dead && (undecided || running.iter().any(|&one| one <= number))
     }
 
-    /// The numbers of which the ledger says what is not so.
+    /// The numbers with a wrong answer of the ledger.
     fn wrong(&self) -> Option<u64> {
         let has_ended_well = |number: u64| {
             let running = &self.accepted[self.ended..];
@@ -210,7 +210,7 @@ impl Model {
     }
 }
 
-/// What is wrong in a sequence of steps; `None` also where one makes no sense.
+/// The fault in a sequence of steps; `None` also where one makes no sense.
 fn fault(steps: &[Step], mutant: Option<Mutant>) -> Option<u64> {
     let mut model = Model::default();
     for &step in steps {

@@ -1,6 +1,6 @@
 //! A fence of wgpu-hal as a signal: the same for every backend whose submissions can signal one beside wgpu's own.
 
-// wgpu-hal is unsafe throughout; every block says why it is sound.
+// wgpu-hal is unsafe throughout; every block gives its soundness argument.
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
@@ -91,7 +91,7 @@ impl<A: SignalApi> HalSignal<A> {
         match call(&self.device, fence) {
             Ok(answer) => Ok(answer),
             Err(hal::DeviceError::Lost) => Err(Gone),
-            // Want of memory for the question: it is asked again.
+            // Want of memory for the question: another question follows.
             Err(error) => {
                 log::debug!("a signal could not be asked: {error}");
                 Ok(otherwise)

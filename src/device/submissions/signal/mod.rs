@@ -3,8 +3,8 @@
 //! wgpu has one way to wait, `Device::poll` with `PollType::Wait`. wgpu's wait holds a lock of the device while
 //! blocking, and asserts in a race with other polls and submissions (wgpu-core 30.0.1, `Device::maintain`: the value of
 //! the fence is read before the queue is found empty). So the runtime never waits that way. Where wgpu-hal lets a
-//! submission signal something beside wgpu's own fence, it signals a fence of the runtime's own with the number of the
-//! submission:
+//! submission signal another object beside wgpu's own fence, the submission signals a fence of the runtime's own with
+//! its number:
 //!
 //! | backend | what a submission signals | how a thread waits |
 //! | --- | --- | --- |
@@ -39,8 +39,8 @@ pub(super) struct Gone;
 
 /// A fence of the runtime's own that submissions signal.
 pub(super) trait Signal: Send + Sync {
-    /// Has the next submission of the queue signal `number`, which is more than what was staged before. False where
-    /// that is not to be had.
+    /// Has the next submission of the queue signal `number`, larger than any staged before. False where that is not to
+    /// be had.
     fn stage(&self, queue: &wgpu::Queue, number: u64) -> bool;
 
     /// Takes the staged signal back; true if no submission has taken it.

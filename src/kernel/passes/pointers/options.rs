@@ -370,7 +370,7 @@ pub enum PointerErrorKind {
     Unsupported {
         /// What was used.
         what: &'static str,
-        /// What to do instead.
+        /// The remedy.
         instead: &'static str,
     },
     /// The options contradict themselves or the kernel.
