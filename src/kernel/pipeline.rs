@@ -36,9 +36,8 @@ const LAVAPIPE_NESTING: u32 = 72;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct KernelOptions {
-    /// What the kernel's pointers are expected to point to (default: device memory). Where host and
-    /// device share all memory the answer makes no difference; `Disabled` refuses kernels that follow
-    /// pointers.
+    /// The expected target of the kernel's pointers (default: device memory). Where host and device share all memory
+    /// the answer makes no difference; `Disabled` refuses kernels that follow pointers.
     pub pointers: TranslationMode,
     /// Test every pointer followed by the kernel (default:
     /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers)).
@@ -74,11 +73,11 @@ pub(crate) struct KernelShared {
     pub(crate) plain: Arc<Built>,
     /// The inputs of the kernel, for making the kernel anew when the heap has grown.
     origin: Option<Origin>,
-    /// The same kernel for other segments of the heap, or with other arguments in it.
+    /// The same kernel for other segments of the heap, or with other arguments in the heap.
     forms: Mutex<HashMap<Form, Arc<KernelShared>>>,
     /// The forms for only some launches, made when first needed.
     variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
-    /// What the launch room keeps with the kernel.
+    /// The launch module's state with the kernel.
     pub(crate) launch_extension: ExtensionSlot,
 }
 
@@ -289,7 +288,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             max_bind_groups: device.limits.max_bind_groups,
             segments: form.segments.shared,
             device_segments: form.segments.own,
-            // Only where there are any: devices share what is compiled the same way for all.
+            // Only where there are any: devices share modules compiled the same way for all.
             first_tag: match form.segments.own {
                 0 => 1,
                 _ => crate::memory::heap::device_memory::first_tag(device),
@@ -321,7 +320,7 @@ impl KernelShared {
             Code::Naga { module, .. } => Shader::Naga(module.clone()),
             Code::SpirV(words) => Shader::SpirV(words),
         };
-        // wgpu validates the module and writes it in the language of the driver, whose compiler runs here, too.
+        // wgpu validates the module and writes the module in the language of the driver, whose compiler runs here, too.
         let plain = on_deep_stack(&compiled.program, || {
             build(device, &compiled, module, Variant::default(), false)
         })?;
@@ -336,7 +335,7 @@ impl KernelShared {
         })
     }
 
-    /// Whether the kernel asks what is allocated.
+    /// Whether the kernel checks allocations.
     pub(crate) fn asks_allocations(&self) -> bool {
         (self.compiled.heap).is_some_and(|heap| heap.tables != (0, false))
     }
@@ -463,7 +462,7 @@ fn build(
     }
 }
 
-/// Hands the module to wgpu, which counts the passes of loops unless they are all known to end.
+/// Hands the module to wgpu, which counts the passes of loops unless all are known to end.
 fn shader_module(
     device: &DeviceShared,
     compiled: &Compiled,
@@ -494,7 +493,7 @@ pub(crate) fn immediate_bytes(interface: &Interface) -> u32 {
 }
 
 impl Kernel {
-    /// What the entry point wants from a launch.
+    /// The entry point's demands on a launch.
     pub fn interface(&self) -> &Interface {
         &self.shared.compiled.interface
     }

@@ -2,7 +2,7 @@
 //! WGSL behind.
 //!
 //! - `print("x = {}", x);` becomes `tombolo_print_0(x);`
-//! - `panic("x = {}", x);` becomes the same; what differs is the function's body.
+//! - `panic("x = {}", x);` becomes the same; the difference is in the function's body.
 //! - `assert(c, "x = {}", x);` becomes `if !(c) { tombolo_print_1(x); };`, so the values of the message are only
 //!   computed when it is needed.
 //!
@@ -23,7 +23,7 @@ use crate::print::record::SiteKind;
 
 const PRELUDE: &str = include_str!("../../shaders/print.wgsl");
 
-/// What the functions of the sites are called, with the site's number behind.
+/// The names of the sites' functions, with the site's number behind.
 pub(crate) const FUNCTION: &str = "tombolo_print_";
 
 /// A call of `print`, `assert` or `panic` in a program's text.

@@ -111,7 +111,7 @@ impl Analysis {
             || self.variables.iter().any(|v| v.align.is_some())
     }
 
-    /// What the scan of the text found too much of.
+    /// The excess found by the scan of the text.
     pub fn excess(&self) -> Option<Excess> {
         let (place, found) = self.excess.clone()?;
         Some(Excess {

@@ -76,7 +76,7 @@ impl Sizes<'_> {
         Ok(())
     }
 
-    /// What the array belongs to, by name.
+    /// The array's owner, by name.
     fn owner(&self, array: &ArrayUse) -> &str {
         let source = &self.inner.source;
         source.get(array.owner.clone()).unwrap_or_default()

@@ -41,7 +41,7 @@ pub struct Program {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What is known of a program.
+/// The known properties of a program.
 pub(crate) struct Inner {
     id: u64,
     hash: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     pub source: Arc<str>,
     /// Where its lines are.
     pub lines: Lines,
-    /// What stands before the names of the program's device globals.
+    /// The prefix of the program's device globals.
     pub global_prefix: Arc<str>,
     /// The text that owns the device globals, where different.
     pub extends: Option<Arc<str>>,
@@ -95,7 +95,8 @@ impl Program {
     /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text,
     /// [`KernelError::Print`] and [`KernelError::Pointer`] for what is not WGSL but a convention of the runtime,
     /// [`KernelError::TooComplex`] for a text beyond [`Program::LIMITS`]; [`KernelError::Internal`] where the system
-    /// has no thread to read it on. What depends on the size of private arrays is judged when the sizes are known.
+    /// has no thread for the reading. Faults dependent on the size of private arrays are judged when the sizes are
+    /// known.
     pub fn new(name: impl Into<String>, source: impl Into<Arc<str>>) -> Result<Self, KernelError> {
         Self::with_global_prefix(name, source, "")
     }
@@ -237,7 +238,7 @@ impl Program {
         &self.inner.source
     }
 
-    /// What the entry point `entry`, specialized with `constants`, wants from a launch. Needs no
+    /// The demands on a launch of the entry point `entry`, specialized with `constants`. Needs no
     /// device: every feature of WGSL counts as available.
     ///
     /// # Errors
@@ -438,7 +439,7 @@ impl Inner {
         }
     }
 
-    /// The same without what pointers and printing need appended.
+    /// The same without the texts appended for pointers and prints.
     pub fn assemble_own(
         &self,
         keep: impl Fn(usize) -> bool,
@@ -545,7 +546,7 @@ impl Inner {
         }
         let all = Capabilities::all();
         self.lower_prints(&mut module, None, &bindings, all, None, reporter)?;
-        // What is left without a binding is the user's.
+        // A variable left without a binding is the user's.
         mark_globals(&mut module, reporter)?;
         if self.has_stubs() {
             // Stubs do not validate; each entry point is tried with them lowered.

@@ -1,4 +1,4 @@
-//! Reflection: what a kernel's entry point wants from a launch.
+//! Reflection: the demands of a kernel's entry point on a launch.
 
 use naga::valid::ModuleInfo;
 use naga::{AddressSpace, GlobalVariable, ImageClass, ImageDimension, Module, StorageAccess};
@@ -37,7 +37,7 @@ pub struct ArgumentInfo {
     pub kind: ArgumentKind,
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ArgumentKind {
@@ -55,12 +55,12 @@ pub enum ArgumentKind {
     },
     /// A sampled or storage texture.
     Texture {
-        /// How wgpu binds it.
+        /// The binding in wgpu.
         binding: wgpu::BindingType,
     },
     /// A sampler.
     Sampler {
-        /// How wgpu binds it.
+        /// The binding in wgpu.
         binding: wgpu::BindingType,
     },
     /// Something that launches cannot bind yet; see the message of the error.

@@ -27,7 +27,7 @@ impl std::fmt::Debug for Report {
     }
 }
 
-/// The user's text, for places in it.
+/// The user's text, for places inside.
 pub(super) struct Places {
     pub kernel: String,
     pub file: String,
@@ -51,7 +51,7 @@ impl Places {
     }
 }
 
-/// The verdict of a record, from what the passes put into the kernel.
+/// The verdict of a record, from the additions of the passes to the kernel.
 pub(super) fn report(
     places: Places,
     guard: Option<(LoopGuard, u32)>,

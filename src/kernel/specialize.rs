@@ -47,11 +47,11 @@ pub(crate) struct Specialized {
     pub private_arrays: Vec<PrivateArrayInfo>,
     /// Where the runtime's own variables go.
     pub bindings: RuntimeBindings,
-    /// What the pointer pass did, if the kernel reaches the heap.
+    /// The facts of the pointer pass, if the kernel reaches the heap.
     pub pointers: Option<PointerFacts>,
-    /// What the print pass did, if the kernel prints.
+    /// The facts of the print pass, if the kernel prints.
     pub prints: Option<PrintFacts>,
-    /// What the kernel wants from a launch.
+    /// The kernel's demands on a launch.
     pub interface: Interface,
     /// The arguments, by index, reached through the heap for want of bindings.
     pub table: Vec<usize>,
@@ -86,7 +86,7 @@ pub(crate) fn specialize(
     specialize_in(program, entry, constants, environment, &mut |_| Ok(false))
 }
 
-/// What a specialization depends on beside the program and the values.
+/// The inputs of a specialization beside the program and the values.
 #[derive(Clone, Copy)]
 pub(crate) struct Environment<'a> {
     pub auto_workgroup: Option<u32>,
@@ -133,8 +133,8 @@ pub(crate) fn specialize_in(
     inner.choose_workgroup(entry_declaration, auto_workgroup, &mut values);
     inner.size_values(entry, entry_declaration, &mut values)?;
 
-    // The user's own text as it is, where no convention is used. Otherwise declarations not used by the entry point are
-    // left out: their sizes may have no value, or a value without sense for them.
+    // The user's own text unchanged, without conventions. Otherwise declarations not used by the entry point are left
+    // out: their sizes may have no value, or a value without sense for them.
     let kept = inner.kept(entry_declaration);
     let text = match inner.module {
         Some(_) => EditedText::unchanged(Arc::clone(&inner.source)),
@@ -192,7 +192,7 @@ pub(crate) fn specialize_in(
         reporter,
     )?;
     if inner.module.is_none() || enables {
-        // What is left without a binding is the user's.
+        // A variable left without a binding is the user's.
         mark_globals(&mut module, reporter)?;
     }
     let uses = match compute_entry(&module, entry) {
@@ -377,7 +377,7 @@ impl Inner {
     }
 
     /// The declarations of the entry point's text: everything mentioned, except by initializers of overrides replaced
-    /// by values. Assertions stay unless they mention a size left out.
+    /// by values. Assertions stay, except with mentions of a size left out.
     fn kept(&self, entry: usize) -> Vec<bool> {
         let analysis = &self.analysis;
         let is_replaced = |i: usize| {
@@ -402,7 +402,7 @@ impl Inner {
                 .zip(types)
                 .for_each(|(mark, more)| *mark |= more);
         }
-        // What mentions a size left out. What only the initializers of sizes mention does not count.
+        // Declarations mentioning a size left out. Mentions only by the initializers of sizes do not count.
         let left_out = |i: usize| is_replaced(i) && kept.get(i) != Some(&true);
         let lacks = analysis.leads_to(left_out, is_replaced);
         let whole = others

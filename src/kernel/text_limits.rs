@@ -57,7 +57,7 @@ pub(crate) const LIMITS: TextLimits = TextLimits {
 /// A limit that a text exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Excess {
-    /// What there is too much of, in the plural.
+    /// The excessive things, in the plural.
     pub what: &'static str,
     pub found: u64,
     pub limit: u64,
@@ -89,7 +89,7 @@ impl Excess {
 const SHORTER: &str =
     "keep data in buffers, and make programs of the parts that are launched apart";
 
-/// Checks the length of a text, before anything else is done with it.
+/// Checks the length of a text, before any other step.
 pub(crate) fn check_length(source: &str) -> Result<(), Excess> {
     if source.len() > LIMITS.bytes {
         let (bytes, limit) = (source.len(), LIMITS.bytes);
@@ -182,7 +182,7 @@ pub(crate) fn check_depth(stream: &TokenStream<'_>) -> Result<(), Excess> {
         };
         match text {
             "(" | "[" | "{" | "<" if opens(stream, at) => {
-                // What is indexed is reached through the index.
+                // An indexed value is reached through the index.
                 if text == "[" {
                     level.postfix();
                 }
@@ -239,7 +239,7 @@ pub(crate) fn check_depth(stream: &TokenStream<'_>) -> Result<(), Excess> {
             _ => {}
         }
     }
-    // What is still open ends with the text.
+    // Open brackets end with the text.
     let mut inside = Depth::default();
     while let Some(mut level) = levels.pop() {
         level.inside = level.inside.max(inside);

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// An identifier or a keyword.

@@ -21,7 +21,7 @@ const PREFIX: &str = "usm_";
 const POINTER: &str = "usm_ptr";
 const ADDRESS: &str = "usm_address";
 
-/// What is appended to a program's text.
+/// The appendix of a program's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Appendix {
     /// The text, to stand behind the user's.
@@ -108,7 +108,7 @@ fn declared<'a>(stream: &TokenStream<'a>) -> HashSet<&'a str> {
     names
 }
 
-/// What `source` needs appended; `None` without pointers.
+/// The appendix for `source`; `None` without pointers.
 pub(crate) fn appendix(source: &str) -> Option<Appendix> {
     if !source.contains(PREFIX) {
         return None;

@@ -26,7 +26,7 @@ pub(crate) struct ArrayUse {
     pub bare: Option<(usize, Range<usize>)>,
     /// The memory that the type will be used in.
     pub context: Context,
-    /// Whether it stands in the result type of a function.
+    /// Whether the mention is in the result type of a function.
     pub in_result: bool,
     /// Bytes of the name of the array's variable, member, parameter or alias; the array's own where there is none.
     pub owner: Range<usize>,
@@ -57,11 +57,11 @@ pub(crate) struct Variable {
     /// Indices of the arrays spelled out in the type, or else the initializer.
     pub arrays: Range<usize>,
     pub align: Option<AlignAttribute>,
-    /// Whether it is a variable indeed.
+    /// Whether this is a variable indeed.
     pub stored: bool,
 }
 
-/// What a declaration contains.
+/// The contents of a declaration.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub references: Vec<Reference>,
@@ -91,7 +91,7 @@ struct Local<'a> {
     constant: Option<BTreeSet<usize>>,
 }
 
-/// The names declared within a function, and what each means at the current token.
+/// The names declared within a function, and the meaning of each at the current token.
 #[derive(Default)]
 struct Scopes<'a> {
     /// The names that each open block declares.
@@ -135,7 +135,7 @@ struct Walk<'a, 's> {
     head: &'s Head<'a>,
     index: usize,
     contents: Contents,
-    /// What `contents.references` holds.
+    /// The entries of `contents.references`.
     known: HashSet<Reference>,
     templates: Vec<Template>,
     scopes: Scopes<'a>,
@@ -147,7 +147,7 @@ struct Walk<'a, 's> {
     pending: Option<(usize, Local<'a>)>,
     /// The variable being declared, and the tokens deciding its type.
     variable: Option<(usize, Range<usize>)>,
-    /// The name of what is being declared, up to the given token.
+    /// The name of the current declaration, up to the given token.
     owner: Option<(Range<usize>, usize)>,
     /// Tokens of a function's result type.
     result: Range<usize>,
@@ -208,7 +208,7 @@ impl<'a> Walk<'a, '_> {
             self.close_templates(at);
             let in_body = function && at > body;
             match stream.text(at) {
-                // The first attribute of a row tells what the row stands in front of.
+                // The first attribute of a row shows the kind of the declaration behind the row.
                 "@" if at >= self.attributes_end => {
                     let mut behind = at;
                     let found = attributes(stream, &mut behind);
@@ -428,7 +428,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Enters a mention at token `at` into the arrays whose length it stands in.
+    /// Enters a mention at token `at` into the arrays with the mention in their length.
     fn mention_in_arrays(&mut self, at: usize, targets: &[usize], local: bool) {
         for template in &self.templates {
             let Some((index, length)) = template.array else {

@@ -89,7 +89,7 @@ pub enum MemoryError {
         what: &'static str,
         /// The required usages.
         needed: wgpu::BufferUsages,
-        /// What the buffer has.
+        /// The buffer's usages.
         usage: wgpu::BufferUsages,
     },
     /// The imported buffer's size is no multiple of the element type's.
@@ -143,7 +143,7 @@ pub(crate) const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
 /// A buffer of `len` values of `T` in the memory of one device.
 ///
 /// Handles are cheap to clone; the memory is freed when the last handle, and the last command using the memory, is
-/// gone. Commands on buffers run in the order in which they are recorded.
+/// gone. Commands on buffers run in the order of their recording.
 #[derive(Debug)]
 pub struct DeviceBuffer<T> {
     pub(crate) shared: Arc<BufferShared>,
@@ -155,7 +155,7 @@ pub(crate) struct BufferShared {
     pub(crate) device: Arc<DeviceShared>,
     pub(crate) raw: wgpu::Buffer,
     pub(crate) id: u64,
-    /// It is a part of the shared heap.
+    /// The buffer is a part of the shared heap.
     pub(crate) is_heap: bool,
     /// Shared by all buffers of the same memory.
     taint: Arc<Mutex<Taint>>,
@@ -177,7 +177,7 @@ impl BufferShared {
         })
     }
 
-    /// What another device sees of the same memory as `known`.
+    /// Another device's view of the same memory as `known`.
     pub(crate) fn beside(
         device: &Arc<DeviceShared>,
         raw: wgpu::Buffer,
@@ -223,7 +223,7 @@ impl BufferShared {
 
 impl Drop for BufferShared {
     fn drop(&mut self) {
-        // Parts of the heap come and go with each launch; the heap tells when they are really gone.
+        // Parts of the heap come and go with each launch; the heap reports when a part is really gone.
         if let (Some(tell), false) = (self.device.buffer_gone.get(), self.is_heap) {
             tell(&self.device, self.id);
         }
@@ -470,7 +470,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self.shared.overwritten(&(0..u64::MAX));
     }
 
-    /// Checks an element range and turns it into bytes.
+    /// Checks an element range and turns the range into bytes.
     pub(crate) fn byte_range(
         &self,
         what: &'static str,

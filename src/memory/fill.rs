@@ -62,7 +62,7 @@ fn clears(pattern: &[u8], range: &Range<u64>) -> bool {
     is_in_words(range, false) && pattern.iter().all(|&byte| byte == 0)
 }
 
-/// What [`fill_bytes`] needs of the buffer.
+/// The buffer's properties needed by [`fill_bytes`].
 fn usage(pattern: &[u8], range: &Range<u64>) -> wgpu::BufferUsages {
     if clears(pattern, range) {
         wgpu::BufferUsages::COPY_DST
@@ -72,7 +72,7 @@ fn usage(pattern: &[u8], range: &Range<u64>) -> wgpu::BufferUsages {
 }
 
 /// Records the repetition of `pattern` over the bytes of `range`, not empty and, with all touched words, inside the
-/// buffer. Buffers may be larger than a binding: what is bound at a time are the words of a part.
+/// buffer. Buffers may be larger than a binding: the words of a part are bound at a time.
 ///
 /// # Errors
 /// [`MemoryError::TooLarge`] for a pattern that no binding holds, [`MemoryError::OutOfMemory`],
@@ -180,7 +180,7 @@ fn fill_by_kernel(
         .get_or_init(|| fill_pipeline(&device.raw));
     let Range { start, end } = part.bytes;
     let parameters = Fill {
-        // All fit: they are limited by `MOST_BYTES`.
+        // All fit: limited by `MOST_BYTES`.
         first: start as u32,
         end: end as u32,
         pattern_bytes: pattern.len() as u32,

@@ -35,7 +35,7 @@ pub use staging::TransferStatistics;
 pub(crate) struct MemoryExtension {
     staging: staging::Staging,
     device_memory: heap::device_memory::DeviceMemory,
-    /// What buffers of the context have on the device.
+    /// Memory of context buffers on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,
     /// The memory shared by small buffers.
     blocks: std::sync::Mutex<buffers::Blocks<wgpu::Buffer>>,

@@ -59,7 +59,7 @@ impl Place {
         };
         match buffer {
             Some(raw) if at < raw.size() => Ok((raw, at, raw.size() - at)),
-            // Never: places are checked when they are made.
+            // Never: places are checked at creation.
             _ => Err(MemoryError::OutOfRange {
                 what: "a transfer",
                 start: at,
@@ -97,7 +97,7 @@ pub(crate) fn check_words(
 
 /// A transfer in three consecutive pieces; the first, the middle and the last may be empty.
 struct Pieces {
-    /// What wgpu copies.
+    /// The range copied by wgpu.
     words: Range<u64>,
     bytes: u64,
 }

@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 /// in structures that host and kernels share. In WGSL its type is `usm_ptr`, a `vec2<u32>` with the low
 /// word first.
 ///
-/// A pointer is a value like any other: it may be null, stale, or made up. A pointer is checked on
+/// A pointer is a value like any other: possibly null, stale, or made up. A pointer is checked on
 /// resolution, by [`HostAccess`](crate::HostAccess) on the host and by kernels in checked mode.
 ///
 /// | bits 63..48 | the pointer is |

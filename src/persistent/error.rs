@@ -17,7 +17,7 @@ pub enum ServerError {
     Handler {
         /// The function.
         handler: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// The Rust types do not fit the handler.

@@ -9,7 +9,7 @@ pub enum ServiceError {
     Signature {
         /// As it was given.
         signature: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// Two functions have the same name, or names that stand for the same number.

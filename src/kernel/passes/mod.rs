@@ -74,7 +74,7 @@ pub(crate) fn unique_name(module: &Module, wanted: &str) -> String {
     name
 }
 
-/// The handle of the unnamed type `inner`, added where the module lacks it.
+/// The handle of the unnamed type `inner`, added where missing in the module.
 pub(crate) fn type_of(module: &mut Module, inner: TypeInner) -> Handle<Type> {
     module
         .types

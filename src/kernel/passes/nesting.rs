@@ -3,7 +3,7 @@
 //! Mesa's lavapipe keeps its current conditions on a stack of 80, and ignores deeper ones: both sides of a branch run
 //! then, or neither. The count covers not only blocks in braces. `return`, `break` and `continue` are made into
 //! conditions: everything behind a branch with a possible jump is moved into its other side. So each of a hundred early
-//! returns in a row is one deeper, and so is each case of a `switch`. Functions are put in where they are called.
+//! returns in a row is one deeper, and so is each case of a `switch`. Functions are put in at their calls.
 //!
 //! The count here was compared with lavapipe's results, by tests at the limit and beyond.
 
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use naga::{Block, Function, Handle, Module, Span, Statement};
 
-/// How deep something is, and where it is deepest.
+/// A depth, and the place of its deepest point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Nesting {
     pub depth: usize,
@@ -128,7 +128,7 @@ fn statement(
         }
         Statement::Call { function, .. } => {
             let depth = known.get(function).copied().unwrap_or_default();
-            // The place is where it is called, for the rest may stand in another text.
+            // The place is that of the call, for the rest may stand in another text.
             let place = if depth.depth > 0 { span } else { depth.place };
             (Nesting { place, ..depth }, none)
         }
@@ -218,7 +218,7 @@ mod tests {
             )),
             6
         );
-        // A jump inside a loop or a switch does not leave it.
+        // A jump inside a loop or a switch does not leave the loop or switch.
         let inside = "loop { if o[0] == 1u { break; } }";
         assert_eq!(depth(&row(5, inside)), depth(inside));
         let inside = "switch o[0] { default: { if o[1] == 1u { break; } o[2] = 1u; } }";

@@ -1,9 +1,10 @@
 //! The status record: sixteen words of device memory for a kernel's report of failures after
 //! submission.
 //!
-//! The host zeroes the record before a launch and reads it after. A zero word means no finding. A
-//! word by itself is only ever raised (`atomicMax`), so the order of the writing invocations does
-//! not matter; words belonging together are written by the single invocation that claimed them.
+//! The host zeroes the record before a launch and reads the record at its end. A zero word means no
+//! finding. A word by itself is only ever raised (`atomicMax`), so the order of the writing
+//! invocations does not matter; words belonging together are written by the single invocation that
+//! claimed them.
 
 use std::num::NonZeroU32;
 
@@ -28,7 +29,7 @@ pub const ASSERTION: std::ops::Range<u32> = 1..5;
 /// invocation.
 pub const POINTER: std::ops::Range<u32> = 5..9;
 
-/// Word 9: not 0 once an invocation has claimed the words [`POINTER`], which it then writes alone.
+/// Word 9: not 0 once an invocation has claimed the words [`POINTER`], to write them alone.
 pub const POINTER_CLAIM: u32 = 9;
 
 /// Words 10 to 13: reserved, and zero.

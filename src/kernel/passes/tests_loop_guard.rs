@@ -1,4 +1,4 @@
-//! The loop guard, by what the pass makes of the text, and by spans.
+//! The loop guard, by the pass's output as text, and by spans.
 
 use super::loop_guard::{self, LoopGuard};
 use super::status::status_global;

@@ -13,7 +13,7 @@ use naga::{
     Statement, TypeInner, UnaryOperator,
 };
 
-/// Back-edges that stand for "no bound is known". Sums and products saturate at it.
+/// Back-edges that stand for "no bound is known". Sums and products saturate at this value.
 pub(super) const UNBOUNDED: u64 = u64::MAX;
 
 /// An upper bound for all back-edges of an invocation of entry point `entry`.
@@ -85,7 +85,7 @@ impl Scope<'_> {
             Statement::Loop {
                 ref body,
                 ref continuing,
-                // `break if` only ends a loop earlier than the test in front of it.
+                // `break if` only ends a loop earlier than the test in front.
                 break_if: _,
             } => {
                 let Some(trips) = self.trips(body, continuing) else {
@@ -230,7 +230,7 @@ impl Scope<'_> {
         let mut steps = Vec::new();
         self.unconditional_steps(continuing, counter, &mut steps);
         if steps.is_empty() {
-            // `while` has the step in the body, where `continue` could jump over it.
+            // `while` has the step in the body, where `continue` could jump over the step.
             if continues(body) {
                 return None;
             }
@@ -334,7 +334,7 @@ impl Scope<'_> {
     }
 }
 
-/// How often `start`, `start + step`, … passes the test before it fails; `None` if it never does, or only
+/// How often `start`, `start + step`, … passes the test before a failure; `None` without a failure, or with one only
 /// after the counter wrapped around.
 fn passes(
     start: i128,
@@ -417,7 +417,7 @@ fn continues(block: &Block) -> bool {
     })
 }
 
-/// Calls `visit` for every statement of `block` and of the blocks in it.
+/// Calls `visit` for every statement of `block` and of the inner blocks.
 pub(super) fn each_statement(block: &Block, visit: &mut dyn FnMut(&Statement)) {
     for statement in block {
         crate::kernel::work::count(1);

@@ -3,8 +3,8 @@
 //! A server that lives on a device cannot leave the length of a handler to chance: an endless loop would keep the
 //! device for good, and on adapters with a loop budget a call is only begun with enough of the budget left. So every
 //! loop of the handlers counts in a private variable, and at the call's limit the function returns a zero; so do its
-//! callers, at the latest at the next turn of their own loops. The kernel then reports the call, whose result nobody
-//! gets to see.
+//! callers, at the latest at the next turn of their own loops. The kernel then reports the call, whose result is never
+//! seen.
 //!
 //! An invocation counts for itself. The count is exact for a group of lanes with a single serving lane.
 

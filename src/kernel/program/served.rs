@@ -18,7 +18,7 @@ impl Program {
         self.inner.has_stubs()
     }
 
-    /// The program with `text` behind its own. To device globals it is the same program.
+    /// The program with `text` behind its own. Device globals see the same program.
     pub(crate) fn extended(&self, text: &str) -> Result<Self, KernelError> {
         let inner = &self.inner;
         let source = format!("{}\n{text}", inner.source).into();

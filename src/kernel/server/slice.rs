@@ -110,7 +110,7 @@ struct Way {
     answer: String,
 }
 
-/// What stands behind a program whose functions `handlers` are to be called in slices.
+/// The text behind a program whose functions `handlers` are to be called in slices.
 pub(crate) fn write_slice(
     handlers: &[Arc<HandlerDeclaration>],
     shape: &SliceShape,
@@ -177,7 +177,7 @@ pub(crate) fn write_packed(
     Ok(format!("{memory}{own}"))
 }
 
-/// What stands behind a program whose functions `handlers` are to be called by kernels of the same device. `split`:
+/// The text behind a program whose functions `handlers` are to be called by kernels of the same device. `split`:
 /// servers' writes for clients have separate memory.
 pub(crate) fn write_ports(
     handlers: &[Arc<HandlerDeclaration>],
@@ -200,7 +200,7 @@ pub(crate) fn write_ports(
         results_at: format!("{}u + index * {}u", places.results, places.stride),
         opcode: "atomicLoad(&tombolo_server[arguments])".to_owned(),
         length: "atomicLoad(&tombolo_server[arguments + 1u])".to_owned(),
-        // Whoever collects does so in a later dispatch.
+        // Collecting is done in a later dispatch.
         answer: format!("atomicStore(&{out}[results], status);\natomicStore(&{reply}, {request});"),
     };
     // Unread before the end of the dispatch.

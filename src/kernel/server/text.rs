@@ -55,14 +55,14 @@ pub(crate) struct ServerShape {
     pub turns: u32,
     /// The bind group that is free.
     pub group: u32,
-    /// Where kernels of other devices post, if they may.
+    /// The places for posts of other devices' kernels, if allowed.
     pub remote_clients: Option<RemoteClientPlaces>,
 }
 
 /// Looks at the bell within one turn, where turns are rationed.
 const LOOKS: usize = 16;
 
-/// What stands behind a program whose functions `handlers` are to be called.
+/// The text behind a program whose functions `handlers` are to be called.
 pub(crate) fn write(
     handlers: &[Arc<HandlerDeclaration>],
     places: &Places,
@@ -135,7 +135,7 @@ pub(crate) fn write(
             faults,
             "tombolo_server_turns += tombolo_call_looks - turns; tombolo_call_looks = 0u;"
         );
-        // What a handler waits for functions of the host comes out of the same ration.
+        // A handler's waiting for functions of the host comes out of the same budget.
         begin = "tombolo_call_looks = turns;";
     }
     let remote_clients = remote_clients(shape);

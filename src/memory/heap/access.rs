@@ -119,7 +119,7 @@ impl SharedHeap {
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
-        // From here on launches are refused, so what is waited for does not grow.
+        // From here on launches are refused, so the awaited set does not grow.
         state.host = Some(this);
         let waiting: Vec<InFlight> = state.in_flight.drain().map(|(_, last)| last).collect();
         state.host_awaits = Some(waiting.clone());
@@ -150,7 +150,7 @@ impl Drop for HostAccess {
         let mut state = lock(&shared.state);
         state.host = None;
         state.host_awaits = None;
-        // It could have written anywhere.
+        // The launch could have written anywhere.
         state.version += 1;
         state.settle();
         drop(state);

@@ -1,4 +1,4 @@
-//! Allocating and freeing, and the memory behind it.
+//! Allocating and freeing, and the memory behind allocations.
 
 use std::mem::MaybeUninit;
 use std::panic::Location;
@@ -15,7 +15,7 @@ use crate::memory::pointer::{PointerKind, Ptr};
 use crate::memory::region::GRANULE;
 
 impl SharedHeap {
-    /// Allocates room for a value and puts it there. Never waits for launches.
+    /// Allocates room for a value and writes the value there. Never waits for launches.
     ///
     /// # Errors
     /// [`HeapError::OutOfMemory`], [`HeapError::TooLarge`].
@@ -66,8 +66,8 @@ impl SharedHeap {
         self.allocate(bytes, align, None, zero)
     }
 
-    /// As [`Self::alloc_bytes`], with `contents`, and zeros behind them. Never waits for anybody, since the bytes are
-    /// nobody else's yet.
+    /// As [`Self::alloc_bytes`], with `contents`, and zeros behind them. Never waits, since the bytes are still
+    /// private.
     pub(crate) fn alloc_filled(
         &self,
         bytes: u64,
@@ -115,7 +115,7 @@ impl SharedHeap {
             }
         };
         if let Err(error) = shared.back(&mut state, allocation.end()) {
-            // It was handed out right here.
+            // The pointer was handed out right here.
             let _ = state.region.free(allocation.id);
             return Err(error);
         }
@@ -126,9 +126,8 @@ impl SharedHeap {
         let address = shared.base() + allocation.address;
         let at = shared.host_pointer(address).cast::<MaybeUninit<u8>>();
         // SAFETY: the range is committed memory of the window that the region has just handed out: no
-        // borrow of it exists, since every borrow is checked against the live allocations under this
-        // lock, and no kernel was given its address. The bytes may be what a type with padding has
-        // left there.
+        // borrow of it exists, since every borrow is checked against the live allocations under this lock, and no
+        // kernel was given its address. The bytes may include padding of an earlier type.
         #[allow(unsafe_code)]
         let to = unsafe { std::slice::from_raw_parts_mut(at, bytes as usize) };
         fill(to);

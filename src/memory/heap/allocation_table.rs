@@ -16,10 +16,10 @@
 //! origin of a pointer is unknown: arithmetic leading from the end of an allocation into the next one finds the latter
 //! live.
 //!
-//! The table takes a quarter of the heap's bytes on the host, and as much on each device that runs such kernels. It is
-//! kept from the first such kernel on. A bit for each granule would take a thirty-second part, and would see neither
-//! the end of an allocation within its last granule nor a structure across two allocations; two levels of bits would
-//! cost two dependent loads.
+//! The table takes a quarter of the heap's bytes on the host, and as much on each device that runs such kernels. The
+//! table is kept from the first such kernel on. A bit for each granule would take a thirty-second part, and would see
+//! neither the end of an allocation within its last granule nor a structure across two allocations; two levels of bits
+//! would cost two dependent loads.
 //!
 //! Freed allocations are remembered for a while, with the places of allocation and freeing in the program, for the
 //! error of a failed launch.
@@ -93,7 +93,7 @@ pub(crate) enum Whereabouts {
         bytes: u64,
         at: Option<Place>,
     },
-    /// Nothing is allocated in front of it.
+    /// Nothing is allocated in front.
     Nothing,
 }
 
@@ -234,7 +234,7 @@ impl AllocationTable {
         Ok((copy.buffers(), copy.take_stale(device, &self.words)))
     }
 
-    /// What is, or was, at an offset from the heap's base.
+    /// The allocation, now or before, at an offset from the heap's base.
     pub(super) fn whereabouts(&self, offset: u64) -> Whereabouts {
         let before = self.live.range(..=offset).next_back();
         if let Some((start, known)) = before
@@ -341,7 +341,8 @@ impl HeapShared {
         }
     }
 
-    /// What lies at the address of a pointer, or lay there; `None` where no table is kept, or it leads elsewhere.
+    /// The allocation at the address of a pointer, now or before; `None` where no table is kept, or the pointer leads
+    /// elsewhere.
     fn whereabouts(&self, device: Option<&DeviceShared>, address: u64) -> Option<Whereabouts> {
         let unified = device.is_none_or(|device| device.capabilities.unified_memory);
         let address = match Ptr::<u8>::from_address(address).kind() {

@@ -12,12 +12,12 @@ use crate::memory::region::AllocationId;
 /// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: dereferences to
 /// [`AtomicU32`] or `[AtomicU32]`, with all their operations and orderings.
 ///
-/// Launches go on while views exist, and views may be used on every thread while they run. A kernel's side of the
+/// Launches go on while views exist, and views may be used on every thread meanwhile. A kernel's side of the
 /// conversation are `atomic<u32>` at the same addresses; WGSL's atomics are relaxed, so a kernel's other writes are
 /// only certain to be seen after the end of the launch.
 ///
 /// Certain on every device: the host sees the kernels' writes after the end of their launch, and kernels see the host's
-/// writes from before their submission. What is seen *while* a kernel runs depends on the device:
+/// writes from before their submission. Visibility *during* a launch depends on the device:
 ///
 /// - Where host and device share all memory ([`Capabilities::unified_memory`](crate::Capabilities)) and the device has
 ///   [`Aspect::LiveMemory`](crate::Aspect::LiveMemory), either side sees the other's stores while both run.
@@ -56,8 +56,8 @@ impl SharedHeap {
     ///
     /// # Errors
     /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::HostAccess), whereas another thread's is
-    /// waited for; [`HeapError::Owned`] for what a [`HeapAllocator`](crate::HeapAllocator) has handed out;
-    /// [`HeapError::Null`], [`HeapError::NotAllocated`], [`HeapError::Misaligned`], [`HeapError::DeviceMemory`].
+    /// waited for; [`HeapError::Owned`] for blocks of a [`HeapAllocator`](crate::HeapAllocator); [`HeapError::Null`],
+    /// [`HeapError::NotAllocated`], [`HeapError::Misaligned`], [`HeapError::DeviceMemory`].
     pub fn atomic_u32(&self, ptr: Ptr<u32>) -> Result<AtomicView<AtomicU32>, HeapError> {
         let allocation = self.hold(ptr, 1)?;
         Ok(AtomicView {
@@ -295,7 +295,7 @@ mod tests {
         let used = heap.statistics().in_use;
         drop(view);
         assert_eq!(heap.statistics().in_use, used);
-        // Room for what is allocated now is elsewhere.
+        // Room for new allocations is elsewhere.
         let others: Vec<_> = (0..64)
             .map(|_| heap.alloc_zeroed::<u8>(16).unwrap())
             .collect();
@@ -335,7 +335,7 @@ mod tests {
             ));
         }
         assert!(heap.atomic_u32_slice(Ptr::null(), 0).unwrap().is_empty());
-        // What was refused left nothing behind.
+        // A refusal left nothing behind.
         heap.write(words, &[1, 2, 3, 4]).unwrap();
     }
 }

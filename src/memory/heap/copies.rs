@@ -29,10 +29,10 @@ impl Device {
     /// or to this device's own memory ([`Device::malloc`]); the values may be of any size, at any byte. No values are
     /// never an error.
     ///
-    /// Bytes beside the target stay as they are. Where the range starts or ends inside a word of 4 bytes, the other
-    /// bytes of that word must not be written at the same time, by another device or its kernels, except with atomics:
-    /// the copy itself changes such a word with an atomic. Whole words are faster: other bytes are copied twice on
-    /// their way.
+    /// Bytes beside the target are unchanged. Where the range starts or ends inside a word of 4 bytes, the other bytes
+    /// of that word must not be written at the same time, by another device or its kernels, except with atomics: the
+    /// copy itself changes such a word with an atomic. Whole words are faster: other bytes are copied twice on their
+    /// way.
     ///
     /// # Errors
     /// [`HeapError::Overlap`]; [`HeapError::HostAccess`]; [`HeapError::Unsupported`];
@@ -118,7 +118,7 @@ impl Device {
 impl<T: Pod> DeviceBuffer<T> {
     /// Copies `count` values at `from` into this buffer, beginning with element `start`, on the device and in the order
     /// of its queue. The pointer is to the context's heap or to the device's own memory. No values are never an error.
-    /// What [`Device::heap_copy`] says about parts of words holds here, too.
+    /// The remarks of [`Device::heap_copy`] about parts of words hold here, too.
     ///
     /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not been reported
     /// to a [`HostAccess`](crate::HostAccess): the failed launch may have written the copied bytes.
@@ -153,7 +153,7 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// Copies `count` elements of this buffer, beginning with element `start`, to `to`, on the device and in the order
     /// of its queue. The pointer is to the context's heap or to the device's own memory. No elements are never an
-    /// error. What [`Device::heap_copy`] says about parts of words holds here, too.
+    /// error. The remarks of [`Device::heap_copy`] about parts of words hold here, too.
     ///
     /// The failure of a launch among the writers of the copied bytes is reported to the next
     /// [`HostAccess`](crate::HostAccess).
@@ -195,8 +195,8 @@ fn bytes_of<T>(count: u64) -> Option<u64> {
 }
 
 /// Takes the device's turn with the heap and its queue, and notes the open batch's use of the heap; `outcomes` decide
-/// about what the transfer leaves there. Waits for another thread's access of the host, with nothing held, as the
-/// device was told to.
+/// about the transfer's results. Waits for another thread's access of the host, with nothing held, as the device was
+/// told to.
 fn begin<'h, T, const N: usize>(
     heap: &'h SharedHeap,
     device: &'h Arc<DeviceShared>,
@@ -240,7 +240,7 @@ fn take_turn<'h, T, const N: usize>(
     Ok(turn)
 }
 
-/// What a pointer of a transfer leads to.
+/// The target of a transfer's pointer.
 struct Pointee<'d, T> {
     device: &'d Arc<DeviceShared>,
     /// Without its tag where the device's own memory is memory of the heap.
@@ -250,7 +250,7 @@ struct Pointee<'d, T> {
 
 enum Memory {
     Shared(Arc<HeapShared>, DeviceView),
-    /// A buffer of the device, the offset in it, and the end of the allocation.
+    /// A buffer of the device, the offset inside, and the end of the allocation.
     Own(wgpu::Buffer, u64, u64),
 }
 

@@ -157,7 +157,7 @@ pub(crate) fn first_tag(device: &DeviceShared) -> u16 {
 type OwnTable = (Option<(u64, wgpu::Buffer)>, Vec<Upload>);
 
 impl DeviceMemory {
-    /// The table of what is allocated in the device's own memory, which is kept from now on.
+    /// The table of allocations in the device's own memory, kept from now on.
     pub(super) fn table(device: &Arc<DeviceShared>) -> Result<OwnTable, HeapError> {
         let mut state = lock(&memory(device).segments);
         let (_, bytes) = state.starts();
@@ -187,7 +187,7 @@ impl DeviceMemory {
         }
     }
 
-    /// What lies at an address in the device's own memory, or lay there.
+    /// The allocation at an address in the device's own memory, now or before.
     pub(super) fn whereabouts(device: &DeviceShared, address: u64) -> Option<Whereabouts> {
         let state = lock(&memory(device).segments);
         let segment = (address >> ADDRESS_BITS).checked_sub(u64::from(first_tag(device)))?;
@@ -430,7 +430,8 @@ impl Device {
         }
     }
 
-    /// Frees an allocation of [`Device::malloc`] or [`Device::malloc_bytes`]. Launches in flight may go on using it.
+    /// Frees an allocation of [`Device::malloc`] or [`Device::malloc_bytes`]. Launches in flight may go on using the
+    /// memory.
     ///
     /// # Errors
     /// [`HeapError::NotAllocated`], [`HeapError::Interior`], [`HeapError::Null`]; a pointer into the
@@ -473,7 +474,7 @@ impl Device {
             }
             DevicePlace::Own { offset, .. } => {
                 let mut state = lock(&memory(shared).segments);
-                // It was resolved.
+                // The pointer was resolved.
                 let segment = (address >> ADDRESS_BITS) - u64::from(first_tag(shared));
                 let Some(region) = &state.region else {
                     return Err(missing);

@@ -34,7 +34,7 @@ pub(crate) struct DeviceView {
 }
 
 impl DeviceView {
-    /// The device, if it is still there.
+    /// The device, if still there.
     pub(super) fn device(&self) -> Option<Arc<DeviceShared>> {
         self.owner.upgrade()
     }
@@ -107,8 +107,8 @@ impl HeapShared {
         let mut segments: Vec<(u64, wgpu::Buffer)> =
             old.map_or_else(Vec::new, |view| view.segments[..kept].to_vec());
         if let Some(old) = old {
-            // Before the device is asked to finish: whoever sees the old number with the queue in hand
-            // is waited for.
+            // Before the device is asked to finish: a thread that sees the old number with the queue in hand is waited
+            // for.
             self.imports.fetch_add(1, Ordering::SeqCst);
             let _held = Held::new("a heap that has grown").map_err(Arc::new)?;
             device.finish()?;

@@ -4,7 +4,7 @@
 //! # How it works
 //! 1. A command that finds the host inside fails with [`HeapError::HostAccess`], with nothing recorded, and releases
 //!    every lock: the accessing thread may need them (the queue, to submit the awaited batch; a buffer, for questions).
-//! 2. It then waits here, with nothing held, and tries again when the access has ended.
+//! 2. The command then waits here, with nothing held, and tries again when the access has ended.
 //! 3. While commands wait, the next access lets the waiting commands try first, for at most [`COURTESY`]: two threads
 //!    reading in alternation would keep launches out for ever. The bound exists because a trying command may itself
 //!    wait, and no thread may wait for its own waiter.
@@ -60,7 +60,7 @@ impl Entrance {
 pub(crate) struct WaitingCommand {
     policy: HostAccessPolicy,
     deadline: Option<Instant>,
-    /// The heap at whose entrance it is.
+    /// The heap of the entrance.
     at: Option<Arc<HeapShared>>,
 }
 
@@ -156,7 +156,7 @@ impl HeapShared {
 }
 
 impl SharedHeap {
-    /// Tries a command again as long as another thread's access keeps it out.
+    /// Tries a command again as long as kept out by another thread's access.
     pub(crate) fn retry_command<R>(
         &self,
         policy: HostAccessPolicy,
@@ -221,7 +221,7 @@ mod tests {
             assert!(matches!(refused, Err(HeapError::HostAccess { .. })));
             let late = other(HostAccessPolicy::WaitAtMost(Duration::from_millis(1)));
             assert!(matches!(late.join().unwrap(), Err(HeapError::Deadline)));
-            // Whoever has given up is not waited for.
+            // Commands given up are not waited for.
             assert_eq!(lock(&heap.shared.entrance.counts).waiting, 0);
             let waiting = [
                 HostAccessPolicy::Wait,

@@ -1,4 +1,4 @@
-//! What can be wrong with a request to the shared heap.
+//! Errors of a request to the shared heap.
 
 use std::sync::Arc;
 
@@ -196,7 +196,7 @@ pub enum HeapError {
     Unproven {
         /// The device's name.
         device: String,
-        /// Why it was lost.
+        /// Why the device was lost.
         reason: String,
     },
     /// A launch with possible writes to the heap failed, or its device was lost.

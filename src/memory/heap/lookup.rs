@@ -78,7 +78,7 @@ impl HeapShared {
     pub(super) fn find_live(&self, state: &State, address: u64) -> Option<Allocation> {
         let offset = address.checked_sub(self.base())?;
         let found = state.region.find(offset)?;
-        // What waits to be freed is gone for everybody else.
+        // Memory waiting to be freed is gone for everybody else.
         let alive = !state.deferred.contains(&found.id);
         (alive && offset - found.address < found.requested).then_some(found)
     }

@@ -17,7 +17,7 @@ const LIVE_ALIGNMENT: u64 = 2 << 20;
 
 /// The memory of a heap, by offsets from its base.
 pub(super) enum Memory {
-    /// A span of address space at a multiple of 4 GiB; memory comes and goes in it.
+    /// A span of address space at a multiple of 4 GiB; memory comes and goes inside.
     Window(Arc<Window>),
     /// Memory mapped for good by a device, all of it from the beginning.
     Live(LiveMemory),
@@ -60,7 +60,7 @@ impl Memory {
         }
     }
 
-    /// What the base is a multiple of.
+    /// The alignment of the base.
     pub(super) fn alignment(&self) -> u64 {
         match self {
             Self::Window(_) => WINDOW_BYTES,
@@ -76,7 +76,7 @@ impl Memory {
         }
     }
 
-    /// Puts memory behind a range, where none is; it holds zeros.
+    /// Puts zeroed memory behind a range without memory.
     pub(super) fn commit(&self, range: Range<u64>) -> Result<(), WindowError> {
         match self {
             Self::Window(window) => window.commit(range),
@@ -145,7 +145,7 @@ impl LiveMemory {
         })
     }
 
-    /// Whether the device sees it in place.
+    /// Whether the device sees the memory in place.
     pub(super) fn is_of(&self, device: &DeviceShared) -> bool {
         self.device == device.id
     }

@@ -2,11 +2,11 @@
 //!
 //! Kernels on such a device see the mirror under the same addresses, so nothing else is different for them. The host's
 //! changes go up before a launch using the heap; the kernels' changes come down before another look: by the host, or
-//! another device. Both ways only what changed travels. Changes are found by comparison with a *shadow*, the last state
+//! another device. Both ways only changes travel. Changes are found by comparison with a *shadow*, the last state
 //! common to host and device: the host keeps a shadow and compares page by page; the device keeps another and a kernel
 //! compares.
 //!
-//! No side has to declare its writes. It takes two rules:
+//! No side has to declare its writes. This takes two rules:
 //!
 //! - Devices take turns. At most one mirror has changes not yet brought down, and meanwhile no other device works on
 //!   the heap. Devices sharing the host's memory work together as a single one ([`Turn`]).
@@ -47,7 +47,7 @@ pub(super) use ranges::RangeSet;
 const PAGE: u64 = 4096;
 const PAGE_WORDS: usize = (PAGE / 4) as usize;
 
-/// What the mirrors of a [`SharedHeap`] have cost so far.
+/// The costs of a [`SharedHeap`]'s mirrors so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct MirrorStatistics {
@@ -62,7 +62,7 @@ pub struct MirrorStatistics {
     pub held: u64,
 }
 
-/// The mirrors of a heap, and whose turn it is.
+/// The mirrors of a heap, and the holder of the turn.
 #[derive(Default)]
 pub(super) struct Mirrors {
     lock: RwLock<Table>,
@@ -80,13 +80,13 @@ pub(crate) struct Table {
 struct Mirror {
     owner: Weak<DeviceShared>,
     buffers: MirrorBuffers,
-    /// What the device had when host and device last agreed.
+    /// The device's bytes at the last agreement of host and device.
     shadow: Vec<u32>,
     /// The heap's version that the device has.
     version: Option<u64>,
 }
 
-/// What a device may lack.
+/// Parts possibly missing on a device.
 struct Wanted {
     /// All of the host's changes; if false, only fresh memory.
     everywhere: bool,
@@ -274,7 +274,7 @@ impl HeapShared {
         Ok(mirror)
     }
 
-    /// Sends what the device does not have yet.
+    /// Sends the missing parts to the device.
     fn bring_up(&self, table: &mut Table, device: &DeviceShared) -> Result<(), HeapError> {
         const WHAT: &str = "a launch on a device that keeps a copy of the heap";
         // While the device's own changes are not known, pages may have words of either side.
@@ -308,7 +308,7 @@ impl HeapShared {
             // launch.
             state.fresh = fresh.split_off(mirror.buffers.covered);
             if !fresh.is_empty() {
-                // Other mirrors do not have it.
+                // Missing in other mirrors.
                 state.version += 1;
             }
             let wanted = Wanted {
@@ -348,8 +348,8 @@ impl HeapShared {
         Ok(())
     }
 
-    /// Collects what the device does not have, from byte `at` of the heap on, until a chunk is full.
-    /// The answer is where to go on.
+    /// Collects the parts missing on the device, from byte `at` of the heap on, until a chunk is full. The answer is
+    /// where to go on.
     fn gather(
         &self,
         mirror: &Mirror,

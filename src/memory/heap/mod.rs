@@ -6,8 +6,8 @@
 //! Where no device can import, the heap lies in memory mapped by a device ([`memory`]).
 //!
 //! Who may look when: a kernel following pointers may touch any byte of the heap, so the host looks through a
-//! [`HostAccess`], which waits for the launches in flight and keeps new launches out. New allocations are nobody else's
-//! yet, and are filled without waiting. Words used by host and running kernels at the same time are seen through an
+//! [`HostAccess`], which waits for the launches in flight and keeps new launches out. New allocations are still
+//! private, and are filled without waiting. Words used by host and running kernels at the same time are seen through an
 //! [`AtomicView`], and allocations with ordinary Rust values come from a [`HeapAllocator`]; a `HostAccess` stays out of
 //! both.
 
@@ -62,7 +62,7 @@ pub(crate) use size::{ContextHeap, heap_of};
 use state::{Hold, InFlight, State};
 
 /// Bytes at the start of the heap never handed out: null lies there, and so does everything reached through a null
-/// pointer to a structure. Memory comes and goes in multiples of it, which are whole pages on every system.
+/// pointer to a structure. Memory comes and goes in multiples of this, whole pages on every system.
 pub(crate) const GUARD_BYTES: u64 = 64 << 10;
 /// The first part of the heap backed by memory; doubled when full.
 const FIRST_BYTES: u64 = 16 << 20;
@@ -95,7 +95,7 @@ pub(crate) struct HeapShared {
     released: Condvar,
     /// Commands of devices that an access of the host keeps out.
     entrance: entrance::Entrance,
-    /// What each device has imported.
+    /// The imports of each device.
     views: Mutex<HashMap<u64, DeviceView>>,
     /// Counts how often a device was about to repeat an import.
     imports: AtomicU64,
@@ -103,11 +103,11 @@ pub(crate) struct HeapShared {
     grown: AtomicU64,
     /// Copies of the heap on devices without imports.
     mirrors: mirror::Mirrors,
-    /// What checked kernels ask, once there are any. Nothing else is locked while it is.
+    /// The table for checked kernels, once there are any. No other lock is taken meanwhile.
     table: Mutex<Option<allocation_table::AllocationTable>>,
 }
 
-/// A live allocation, as [`SharedHeap::find`] reports it.
+/// A live allocation, from [`SharedHeap::find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapAllocation {
     /// The address of its first byte.
@@ -117,8 +117,8 @@ pub struct HeapAllocation {
 }
 
 impl SharedHeap {
-    /// Reserves address space for a heap; memory comes as it is needed. A process whose address space is limited gets a
-    /// heap of what is left, unless the size asks for more in bytes ([`SharedHeap::bound`]).
+    /// Reserves address space for a heap; memory comes as needed. A process whose address space is limited gets a heap
+    /// of what is left, unless the size asks for more in bytes ([`SharedHeap::bound`]).
     ///
     /// # Errors
     /// [`HeapError::NoWindow`] where the system has no room in its address space, or no way to ask; [`HeapError::Size`].
@@ -261,7 +261,7 @@ impl HeapShared {
         self.memory.base()
     }
 
-    /// The address as a pointer of this process. It has to lie in the committed part.
+    /// The address as a pointer of this process. The range has to lie in the committed part.
     fn host_pointer(&self, address: u64) -> *mut u8 {
         self.memory.pointer(address - self.base())
     }

@@ -111,7 +111,7 @@ mod tests {
         let refused = heap.serve(ptr, 4).map(|_| ());
         assert!(matches!(refused, Err(HeapError::HostAccess { .. })));
         drop(host);
-        // What was refused left nothing behind.
+        // A refusal left nothing behind.
         heap.write(ptr, &[1, 2]).unwrap();
         heap.free(ptr).unwrap();
         assert!(heap.serve(ptr, 4).is_err());

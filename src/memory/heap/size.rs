@@ -10,8 +10,8 @@ use crate::device::{Aspect, Capabilities, Device, DeviceShared, HeapSizeError};
 /// Less address space makes no heap worth its name.
 const LEAST_WINDOW: u64 = 64 << 20;
 
-/// How large a context's heap may grow: at most 4 GiB, less 64 KiB. Address space is reserved at once, memory
-/// comes as it is needed.
+/// How large a context's heap may grow: at most 4 GiB, less 64 KiB. Address space is reserved at once, memory comes as
+/// needed.
 ///
 /// Fractions are those of the *working set*: the smallest [`Capabilities::working_set_bytes`] among the opened devices
 /// of the context with use of the heap in place ([`Aspect::HostImport`]), and never more than the machine's memory.
@@ -33,7 +33,7 @@ pub enum HeapSize {
     /// That is looked after whenever something is allocated or freed, the host has had access, or a launch is
     /// submitted. [`HeapSize::adaptive`] has the usual values.
     Adaptive {
-        /// What the heap may grow to; beyond, allocations are [`HeapError::OutOfMemory`].
+        /// The bound of the heap; beyond, allocations are [`HeapError::OutOfMemory`].
         bound: HeapBound,
         /// How long the heap must have been mostly free.
         contract_after: Duration,
@@ -124,7 +124,7 @@ impl HeapShared {
     }
 }
 
-/// The heap of a context, made when it is first asked for.
+/// The heap of a context, made on first use.
 #[derive(Default)]
 pub(crate) struct ContextHeap {
     wishes: Mutex<Wishes>,
@@ -145,7 +145,7 @@ struct Wishes {
 }
 
 impl ContextHeap {
-    /// Decides how large the heap may grow; without effect once it exists.
+    /// Decides about the heap's bound; without effect once the heap exists.
     pub(crate) fn set_size(&self, size: HeapSize) {
         lock(&self.wishes).size = Some(size);
     }
@@ -175,7 +175,7 @@ impl ContextHeap {
         self.count(capabilities);
     }
 
-    /// Takes note of what a device can work with.
+    /// Takes note of a device's working set.
     pub(super) fn count(&self, device: &Capabilities) {
         let shares = device.has(Aspect::HostImport);
         let Some(bytes) = device.working_set_bytes.filter(|_| shares) else {
@@ -204,7 +204,7 @@ impl ContextHeap {
                 let told = device.capabilities.working_set_bytes.unwrap_or(system);
                 match SharedHeap::mapped(size, told.min(system), &device) {
                     Ok(heap) => return Ok(heap),
-                    // `SharedHeap::tier` tells of it, too.
+                    // `SharedHeap::tier` returns the tier, too.
                     Err(error) => log::warn!("the shared heap is not in mapped memory: {error}"),
                 }
             }

@@ -36,15 +36,15 @@ pub(super) struct State {
     pub(super) host: Option<ThreadId>,
     /// The wait of that thread, which may not look before its end.
     pub(super) host_awaits: Option<Vec<InFlight>>,
-    /// What may still use the heap, by device.
+    /// Batches with possible uses of the heap, by device.
     pub(super) in_flight: HashMap<u64, InFlight>,
-    /// Freed while somebody might still look.
+    /// Freed during a possible look.
     pub(super) deferred: HashSet<AllocationId>,
     /// Allocations with a separate claim.
     pub(super) holds: HashMap<AllocationId, Hold>,
     /// Launches that used the heap and may have failed: the next access of the host is told.
     pub(super) outcomes: Vec<Arc<Outcome>>,
-    /// Counts whatever may have changed the heap's bytes, but for kernels on mirrors and `fresh`.
+    /// Counts all possible changes of the heap's bytes, except by kernels on mirrors and in `fresh`.
     pub(super) version: u64,
     /// A mirror has changes that did not come down.
     pub(super) mirror_ahead: bool,
@@ -56,7 +56,7 @@ pub(super) struct State {
 pub(super) enum Hold {
     /// This many [`AtomicView`](super::AtomicView)s exist: the bytes may be seen as atomics only, and stay in place.
     Atomics(usize),
-    /// A [`HeapAllocator`](super::HeapAllocator) has handed it out: Rust's own borrows rule there.
+    /// From a [`HeapAllocator`](super::HeapAllocator): Rust's own borrows rule there.
     Owned,
 }
 
@@ -141,7 +141,7 @@ impl InFlight {
     pub(super) fn submit(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
         while let Some(unsent) = (self.batches.iter()).find(|batch| batch.submission().is_none()) {
             let Some(device) = self.device.upgrade() else {
-                // Another thread has dropped the last handle, and is about to submit what was recorded.
+                // Another thread has dropped the last handle, and is about to submit recorded commands.
                 return match self.end.wait(deadline) {
                     true => Ok(()),
                     false => Err(HeapError::Deadline),
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// Puts back what was taken out to be waited for, and may still run.
+    /// Puts the unfinished batches back.
     pub(super) fn still_in_flight(&mut self, waited: Vec<InFlight>) {
         for mut batches in waited {
             if batches.is_done() {

@@ -92,7 +92,7 @@ fn freed_memory_is_gone_and_reused_after_the_access() {
         let host = heap.host().unwrap();
         let seen = host.get(a).unwrap();
         heap.free(a).unwrap();
-        // The borrow stays good: nothing is put into the place while somebody looks.
+        // The borrow stays good: the place is not reused during a look.
         let b = heap.alloc([2u64; 32]).unwrap();
         assert_ne!(a, b);
         assert_eq!(*seen, [1; 32]);

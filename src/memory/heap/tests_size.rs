@@ -55,7 +55,7 @@ fn the_end_of_the_heap_is_given_back() {
     assert_eq!(heap.committed(), full - ample - given);
     assert_eq!(heap.committed(), 16 * MIB);
     assert_eq!(*heap.host().unwrap().get(kept).unwrap(), 9);
-    // It comes back zeroed, at the same addresses.
+    // The memory comes back zeroed, at the same addresses.
     let again = heap.alloc_zeroed::<u8>(24 << 20).unwrap();
     let host = heap.host().unwrap();
     assert!(host.slice(again, 24 << 20).unwrap().iter().all(|&b| b == 0));
@@ -195,7 +195,7 @@ fn one_segment_is_the_most_that_an_allocation_has() {
         heap.alloc_bytes(SEGMENT_BYTES, 16).unwrap_err(),
         HeapError::OutOfMemory { .. }
     ));
-    // An alignment can make it impossible, too.
+    // An alignment can be impossible, too.
     assert!(matches!(
         heap.alloc_bytes(MIB, 1 << 30).unwrap_err(),
         HeapError::TooLarge { limit: 0, .. }
@@ -320,7 +320,7 @@ mod limited {
         let bytes = std::env::var(KIBIBYTES).unwrap().parse::<u64>().unwrap() << 10;
         let heap = SharedHeap::new(HeapSize::Fraction(1.0)).unwrap();
         assert!(heap.base().address().is_multiple_of(4 << 30));
-        // Half of what there is, at least: windows are powers of two.
+        // Half of the total, at least: windows are powers of two.
         let most = (4u64 << 30) - (64 << 10);
         let left = bytes - (300 << 20);
         assert!(
@@ -336,7 +336,7 @@ mod limited {
         let small = SharedHeap::new(HeapSize::Bytes(asked)).unwrap();
         assert_eq!(small.bound(), asked);
         drop(small);
-        // What is asked for in bytes is had in full, or refused.
+        // A size in bytes is had in full, or refused.
         let large = SharedHeap::new(HeapSize::Bytes(3 << 30));
         match bytes > 4 << 30 {
             true => assert_eq!(large.unwrap().bound(), 3 << 30),

@@ -1,4 +1,4 @@
-//! Transfers within the heap, and between it and host slices, by the host.
+//! Transfers within the heap, and between heap and host slices, by the host.
 //!
 //! Transfers of a [`SharedHeap`] take a [`HostAccess`] for their own duration, and so wait for the launches in flight;
 //! several in a row are better made with a single access. Transfers made by a device in the order of its queue are

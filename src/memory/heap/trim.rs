@@ -9,7 +9,7 @@ impl SharedHeap {
     /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no
     /// launch is in flight and the host has no access. Returns the bytes given back: 0 also where something still holds
     /// them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the heap grows
-    /// again when it has to. Mappings of a device stay with the device. Devices that keep a copy of the heap give back
+    /// again when necessary. Mappings of a device stay with the device. Devices that keep a copy of the heap give back
     /// as much of theirs.
     pub fn trim(&self) -> u64 {
         let shared = &self.shared;
@@ -19,7 +19,7 @@ impl SharedHeap {
 }
 
 impl HeapShared {
-    /// Nobody records a launch meanwhile, since the turn is held. `None` while somebody uses the heap.
+    /// No launch is recorded meanwhile, since the turn is held. `None` during a use of the heap.
     fn trim(&self, table: &mut Table) -> Option<u64> {
         // Callbacks of the program may run below, with the turn in hand.
         let _held = Held::new("a trim of the heap").ok()?;
@@ -69,8 +69,7 @@ impl HeapShared {
                 Some(bytes)
             }
             Err(error) => {
-                // Somebody still holds an import: the memory stays, serves again later, or goes with the
-                // next trim.
+                // An import is still held: the memory stays, serves again later, or goes with the next trim.
                 log::debug!("the heap keeps {} bytes: {error}", to - from);
                 Some(0)
             }
@@ -123,7 +122,7 @@ impl HeapShared {
             return;
         };
         if self.trim(&mut table).is_some() {
-            // What could not go now is not tried again at once.
+            // A failed trim is not tried again at once.
             lock(&self.state).roomy_since = Some(now);
         }
     }

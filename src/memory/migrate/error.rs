@@ -21,7 +21,7 @@ pub enum MigrateError {
         /// The most places.
         limit: u32,
     },
-    /// The range does not lie in the buffer, or ends before it starts.
+    /// The range does not lie in the buffer, or ends before its start.
     #[error(
         "migrate: bytes {start}..{end} are not within the {len} bytes there are: shorten the range"
     )]
@@ -54,7 +54,7 @@ pub enum MigrateError {
         Ranges(ranges)
     )]
     OnlyCopy {
-        /// Where they are.
+        /// Their place.
         place: Place,
         /// Which.
         ranges: Vec<Range<u64>>,

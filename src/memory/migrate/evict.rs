@@ -11,7 +11,7 @@ use super::{MigrateError, Place, Places};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Eviction {
-    /// What can be dropped at once: the place is current there and others are, too.
+    /// Ranges to drop at once: current at the place and elsewhere, too.
     pub clean: Vec<Range<u64>>,
     /// The copies to the host that must come first. Commit them before [`Residency::evicted`].
     pub plan: Plan,

@@ -1,4 +1,4 @@
-//! What a plan does and why, for people.
+//! The steps of a plan and their reasons, for people.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,13 +12,13 @@ use super::{Access, Held, Place, Route};
 pub struct Movement {
     /// Where the bytes are read.
     pub from: Place,
-    /// Where they are written.
+    /// Their target.
     pub to: Place,
     /// Bytes of the root buffer.
     pub range: Range<u64>,
-    /// How they get there.
+    /// Their way.
     pub route: Route,
-    /// What for.
+    /// Their purpose.
     pub why: Why,
     /// In how many chunks.
     pub chunks: usize,
@@ -29,7 +29,7 @@ pub struct Movement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What moves, in order.
+    /// The movements, in order.
     pub movements: Vec<Movement>,
     /// Bytes that move, each hop counted.
     pub moved: u64,
@@ -42,7 +42,7 @@ pub struct Explanation {
 }
 
 impl Plan {
-    /// Explains the plan; `name` says what to call a place.
+    /// Explains the plan; `name` gives the names of places.
     #[must_use]
     pub fn explain(&self, mut name: impl FnMut(Place) -> String) -> Explanation {
         let mut movements: Vec<Movement> = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::{Place, Places};
 
-/// What a place has of a range.
+/// A place's state of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Held {
     /// Nothing that was ever part of the buffer.
@@ -17,7 +17,7 @@ pub enum Held {
 }
 
 impl Held {
-    /// What is held of two ranges together.
+    /// The state of two ranges together.
     pub(super) fn and(self, other: Self) -> Self {
         use Held::{Behind, Current, Mixed, Nothing};
         match (self, other) {
@@ -35,11 +35,11 @@ impl Held {
     }
 }
 
-/// What a range contains.
+/// The contents of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content {
-    /// Nothing was ever written there, or it was discarded.
+    /// Never written, or discarded.
     Undefined,
     /// The latest bytes are at these places.
     At(Places),
@@ -50,7 +50,7 @@ pub enum Content {
 /// The known state of a range with content. Equal neighbours are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The places with the latest version; empty if it was lost.
+    /// The places with the latest version; empty if lost.
     pub current: Places,
     /// Where the latest version was lost.
     pub lost: Option<Place>,

@@ -1,9 +1,9 @@
-//! The migration planner: it knows where the latest bytes of a buffer are, and decides which copies a
-//! command needs. It touches no memory and no device.
+//! The migration planner: it knows where the latest bytes of a buffer are, and decides which copies a command needs.
+//! The planner touches no memory and no device.
 //!
-//! A buffer belongs to a context, and every [`Place`] (the host, and each device) may have memory for it.
-//! [`Residency`] remembers, for each range of bytes, which places hold the latest version, and how far the
-//! others are behind. Only writes make a version; a copy makes one more place current.
+//! A buffer belongs to a context, and every [`Place`] (the host, and each device) may have memory of the buffer.
+//! [`Residency`] remembers, for each range of bytes, which places hold the latest version, and how far the others are
+//! behind. Only writes make a version; a copy makes one more place current.
 //!
 //! ```text
 //!              0          256         512         768         1024
@@ -77,14 +77,14 @@ pub use uses::{Hazard, HazardKind, Use};
 
 use std::ops::Range;
 
-/// What a command does with a range of a buffer.
+/// A command's access to a range of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// It reads. Makes no version.
+    /// Reads. Makes no version.
     Read,
     /// The command writes some unknown part of the range: the rest must be current.
     Write,
-    /// It reads, and writes some of the range.
+    /// Reads, and writes some of the range.
     ReadWrite,
     /// The command writes every byte of the range and reads none of the old ones: the content before is undefined.
     Overwrite,
@@ -97,13 +97,13 @@ impl Access {
         self != Self::Overwrite
     }
 
-    /// Whether it makes a version.
+    /// Whether the access makes a version.
     #[must_use]
     pub fn writes(self) -> bool {
         self != Self::Read
     }
 
-    /// What both together do, where both need the content.
+    /// The joint effect of two accesses, both in need of the content.
     pub(crate) fn and(self, other: Self) -> Self {
         if self == other { self } else { Self::ReadWrite }
     }

@@ -1,8 +1,8 @@
 //! A whole machine, simple-minded: an array of values for each memory, and plain loops over bytes. The model runs the
 //! planner's decisions and panics on a wrong one, or on more copies than necessary.
 //!
-//! It shares no decision with the planner. Every written value is a new one, so no wrong byte can look right, and
-//! unwritten memory holds values that appear nowhere else.
+//! The model shares no decision with the planner. Every written value is a new one, so no wrong byte can look right,
+//! and unwritten memory holds values that appear nowhere else.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::*;
 pub const LEN: usize = 48;
 pub const PLACES: usize = 5;
 
-/// A small generator (xorshift64*): what the machine does by chance is the same in every run.
+/// A small generator (xorshift64*): chance is the same in every run.
 #[derive(Debug, Clone)]
 pub struct Random(pub u64);
 
@@ -52,9 +52,9 @@ pub struct Machine {
     /// The memory of each place; places may have the same.
     memory: Vec<usize>,
     values: Vec<Vec<u32>>,
-    /// The latest content; `None` where it is undefined.
+    /// The latest content; `None` where undefined.
     truth: Vec<Option<u32>>,
-    /// Which memories have it.
+    /// The memories with the version.
     holds: Vec<Vec<bool>>,
     lost: Vec<bool>,
     /// The version of each byte, and that which each memory has.
@@ -181,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// What a command sees at a place is the latest version.
+    /// A command sees the latest version at a place.
     fn check_reads(&self, at: usize, range: Range<usize>) {
         for byte in range {
             if let Some(truth) = self.truth[byte] {
@@ -197,7 +197,7 @@ impl Machine {
         let mut told = want.range.clone();
         let all = want.access == Access::Overwrite;
         if at == 0 && !all {
-            // The host knows which part it touched, and tells no more.
+            // The host knows the touched part, and reports no more.
             let some = self
                 .random
                 .below(told.end as usize - told.start as usize + 1) as u64;

@@ -32,7 +32,7 @@ impl Place {
         self.0 as u32
     }
 
-    /// Whether it is the host.
+    /// Whether this is the host.
     #[must_use]
     pub const fn is_host(self) -> bool {
         self.0 == 0

@@ -19,7 +19,7 @@ pub enum Why {
         at: Place,
         /// The command's use of the bytes.
         access: Access,
-        /// What the place has instead of the latest version.
+        /// The place's version instead of the latest.
         held: Held,
     },
     /// The memory of a place is to be given up, and the bytes are nowhere else.
@@ -35,13 +35,13 @@ pub enum Why {
 pub struct Step {
     /// Where the bytes are read.
     pub from: Place,
-    /// Where they are written. Its memory is current there from then on, the host's too.
+    /// Their target. Its memory is current there from then on, the host's too.
     pub to: Place,
     /// Bytes of the root buffer, any that are needed: neither end need be aligned.
     pub range: Range<u64>,
-    /// How they get there. [`Route::ThroughHost`] is a single hop here: an end is the host.
+    /// Their way. [`Route::ThroughHost`] is a single hop here: an end is the host.
     pub route: Route,
-    /// What for.
+    /// Their purpose.
     pub why: Why,
     /// The earlier step of the plan, by its index, that brings these bytes to this step's source.
     pub after: Option<usize>,
@@ -61,7 +61,7 @@ impl Step {
 pub struct Avoided {
     /// The place has them.
     pub current: u64,
-    /// They were never written, or were discarded.
+    /// Never written, or discarded.
     pub undefined: u64,
     /// The command overwrites the bytes, absent from the place.
     pub overwritten: u64,
@@ -84,7 +84,7 @@ impl Avoided {
 pub struct Plan {
     /// The copies. Those through the host alternate by chunks.
     pub steps: Vec<Step>,
-    /// What need not be copied.
+    /// Bytes not to be copied.
     pub avoided: Avoided,
     /// Bytes moved by a scheme that always moves whole buffers, with a single version for each place.
     pub whole_buffer: u64,
@@ -205,7 +205,7 @@ pub(super) struct Planner<'a> {
     plan: Plan,
     lost: Vec<Range<u64>>,
     lost_with: Option<Place>,
-    /// Questions and answers: where bytes are, where they are missing, and the copies. Ranges often alternate between
+    /// Questions and answers: the places with bytes, the places without, and the copies. Ranges often alternate between
     /// few of them.
     solved: SmallVec<[(Places, Places, Moves); 2]>,
     /// The steps made for the bytes just before, which can be made longer.
@@ -321,7 +321,7 @@ impl<'a> Planner<'a> {
         let mut have = have;
         let mut missing = missing;
         while !missing.is_empty() {
-            // A place gets what any place with the same memory gets.
+            // A place gets the bytes of any place with the same memory.
             let targets: Places = missing
                 .iter()
                 .map(|place| self.residency.memory_of(place))

@@ -56,7 +56,7 @@ impl Residency {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether the range is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -182,7 +182,7 @@ impl Residency {
     }
 
     /// From now on the two places are the same memory for this buffer: bytes current at either are current at the
-    /// other, and nothing is copied between them. Say so when the memory is made, before anything is written to it.
+    /// other, and nothing is copied between them. Call this when the memory is made, before the first write.
     pub fn share(&mut self, a: Place, b: Place) {
         let both = self.memory_of(a).union(self.memory_of(b));
         self.memories
@@ -262,7 +262,7 @@ impl Residency {
         }
     }
 
-    /// Replaces what is known of each part of a range.
+    /// Replaces the known state of each part of a range.
     pub(super) fn update(
         &mut self,
         range: Range<u64>,

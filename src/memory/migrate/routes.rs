@@ -23,8 +23,8 @@ struct Link {
 
 /// A table of routes between places.
 ///
-/// Every device can export to the host and import from it. Two devices without a direct route of their own, or with a
-/// more expensive one, exchange bytes in these two hops.
+/// Every device can export to the host and import from there. Two devices without a direct route of their own, or with
+/// a more expensive one, exchange bytes in these two hops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routes {
     /// Places in the table; others have no direct route but to and from the host.
@@ -61,7 +61,7 @@ impl Default for Routes {
 }
 
 impl Routes {
-    /// What a hop between the host and a device costs unless something else is set.
+    /// The default cost of a hop between the host and a device.
     pub const HOST_COST: u32 = 4;
     /// The usual cost of a copy on a single device.
     pub const SAME_DEVICE_COST: u32 = 1;

@@ -15,7 +15,7 @@ pub(super) fn want(at: usize, range: Range<u64>, access: Access) -> Want {
     }
 }
 
-/// Plans, commits, and writes: what an enqueue does. Returns the bytes moved.
+/// Plans, commits, and writes: the steps of an enqueue. Returns the bytes moved.
 fn launch(buffer: &mut Residency, routes: &Routes, wants: &[Want]) -> u64 {
     let plan = buffer.plan(wants, routes).expect("a plan");
     buffer.commit(&plan).expect("a fresh plan");
@@ -45,7 +45,7 @@ fn ping_pong_of_an_unchanged_buffer_moves_nothing() {
     for turn in 0..100 {
         assert_eq!(launch(&mut buffer, &routes, &read(turn % 3)), 0);
     }
-    // A write on either side moves it once more, and once only.
+    // A write on either side causes exactly one further movement.
     buffer.wrote(place(2), 0..LEN).expect("a range");
     assert_eq!(launch(&mut buffer, &routes, &read(1)), 2 * LEN);
     assert_eq!(launch(&mut buffer, &routes, &read(1)), 0);
@@ -218,7 +218,7 @@ fn the_cheapest_source_is_chosen() {
     routes.set_both(place(2), place(3), Route::SameDevice, 1);
     routes.set_both(place(1), place(4), Route::SharedHost, 100);
     launch(&mut buffer, &routes, &[want(2, 0..LEN, Access::Read)]);
-    // Devices 1 and 2 and the host have it.
+    // Devices 1 and 2 and the host have the bytes.
     let source = |to| {
         let plan = buffer.plan(&[want(to, 0..8, Access::Read)], &routes);
         let steps = plan.expect("a plan").steps;
@@ -281,7 +281,7 @@ fn a_lost_device_takes_only_what_was_nowhere_else() {
     assert_eq!(read(&buffer, 0..LEN), lost(vec![100..203, 1001..1002]));
     assert_eq!(read(&buffer, 202..300), lost(one(202..203)));
     assert!(read(&buffer, 203..1001).is_ok());
-    // To write some of it is to leave the rest.
+    // A partial write leaves the rest.
     assert!(
         buffer
             .plan(&[want(2, 100..203, Access::Write)], &routes)
@@ -304,7 +304,7 @@ fn a_copy_that_failed_leaves_what_is_elsewhere() {
     launch(&mut buffer, &routes, &[want(2, 0..LEN, Access::Read)]);
     assert_eq!(buffer.failed(place(2), 10..20), Ok(vec![]));
     assert!(!buffer.is_current(place(2), 9..11));
-    // The source is lost, and the copies enqueued from it never arrive.
+    // The source is lost, and the copies enqueued from there never arrive.
     assert_eq!(buffer.lost(place(1)), []);
     assert_eq!(buffer.failed(place(2), 0..LEN), Ok(vec![]));
     assert_eq!(buffer.failed(place(0), 5..LEN), Ok(one(5..LEN)));

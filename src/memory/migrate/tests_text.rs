@@ -1,4 +1,4 @@
-//! What explanations and errors say, word for word.
+//! The texts of explanations and errors, word for word.
 
 use super::model::place;
 use super::tests::want;

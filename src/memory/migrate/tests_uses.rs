@@ -204,7 +204,7 @@ fn buffer() -> Residency {
     Residency::new(LEN as u64)
 }
 
-/// What a query finds: kinds, tokens and bytes.
+/// The results of a query: kinds, tokens and bytes.
 fn found(hazards: impl Iterator<Item = Hazard>) -> Vec<(HazardKind, u64, Range<u64>)> {
     hazards
         .map(|hazard| (hazard.kind, hazard.earlier.token, hazard.range))

@@ -9,9 +9,9 @@ use super::{Access, MigrateError, Place, Places};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Use {
-    /// What the runtime calls the command's event.
+    /// The runtime's token for the command's event.
     pub token: u64,
-    /// Whose memory it uses.
+    /// The owner of the used memory.
     pub place: Place,
     /// Bytes of the root buffer.
     pub range: Range<u64>,
@@ -34,7 +34,7 @@ pub enum HazardKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hazard {
-    /// How they meet.
+    /// The kind of conflict.
     pub kind: HazardKind,
     /// The unfinished command, with its whole range.
     pub earlier: Use,
@@ -144,7 +144,7 @@ impl Residency {
     }
 
     /// The unfinished commands at *other* places with the same bytes, at least one of the two writing, without an order
-    /// between them: `ordered` says of a token whether the new command comes behind it.
+    /// between them: `ordered` says of a token whether the new command comes behind.
     ///
     /// The residency takes commands in the order of the reports, so the last writer has the latest version. Without a
     /// requested order, such a pair is a mistake of the program, above all with two writers.

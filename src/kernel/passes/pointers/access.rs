@@ -77,8 +77,8 @@ impl Builder<'_> {
         });
     }
 
-    /// Loads `count` words (1 to 4) at `offset` behind the place, as `u32` or a vector of it. Zeros where
-    /// the place is not valid.
+    /// Loads `count` words (1 to 4) at `offset` behind the place, as `u32` or a vector of `u32`. Zeros where the place
+    /// is not valid.
     pub fn load_words(&mut self, place: &Place, offset: u32, count: u32) -> Value {
         let loaded = self.load_parts(&[(place.member(offset), count)]);
         match loaded.as_slice() {

@@ -23,7 +23,7 @@ struct Load {
 }
 
 impl Rewriter<'_> {
-    /// The type of what is loaded through a pointer into the heap.
+    /// The type of a load through a pointer into the heap.
     fn loaded_type(&self, handle: Handle<Expression>, pointer: Handle<Expression>) -> Option<Ty> {
         match self.is_narrow(handle) {
             true => Some(Ty::Scalar(Scalar::U32)),

@@ -14,7 +14,7 @@ use super::visit::operands;
 
 pub(super) type Value = Handle<Expression>;
 
-/// A function while it is made.
+/// A function in the making.
 pub(super) struct Builder<'a> {
     pub types: &'a mut UniqueArena<Type>,
     pub heap: &'a Heap,
@@ -29,7 +29,7 @@ pub(super) struct Builder<'a> {
     variables: HashMap<Handle<naga::GlobalVariable>, Value>,
     /// Sums of a value and a constant, for each open block: an outer block's are in scope in an inner one.
     sums: Vec<HashMap<(Value, u32), Value>>,
-    /// What was reported, for each open block: the conditions found to hold.
+    /// Reported conditions, for each open block: those found to hold.
     reported: Vec<HashSet<Value>>,
     /// Words of the heap's uniform, as far as loaded by the function at its start.
     pub info_words: HashMap<u32, Value>,
@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
         self.out.append(&mut block);
     }
 
-    /// Notes that `condition` is about to be reported; `false` if already done in this block or around it.
+    /// Notes that `condition` is about to be reported; `false` if already done in this block or around this block.
     pub fn first_report(&mut self, condition: Value) -> bool {
         if self.reported.iter().any(|r| r.contains(&condition)) {
             return false;
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
         value
     }
 
-    /// A new variable of the function; returns the pointer to it.
+    /// A new variable of the function; returns its pointer.
     pub fn local(&mut self, ty: Handle<Type>) -> Value {
         let variable = LocalVariable {
             name: None,

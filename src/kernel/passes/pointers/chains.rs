@@ -162,7 +162,7 @@ impl Rewriter<'_> {
         Ok(place.member(offset))
     }
 
-    /// The length of an array, where the argument table tells it.
+    /// The length of an array, where known from the argument table.
     pub(super) fn array_length(&mut self, array: Handle<Expression>) -> Outcomes<Option<Value>> {
         let stride = stride(self.pointee(array)?, self.builder.types);
         let place = self.place_of(array);

@@ -3,7 +3,7 @@
 //! A pointer is tested at its translation, an index at its application; both tests are plain arithmetic. What failed is
 //! noted where memory is touched, for a pointer may be formed and then, being null, not be followed. In a block with
 //! several touches, and in the blocks inside, the first touch notes the pointer for all. The host tells the reasons
-//! apart: it has the address and the alignment.
+//! apart, by the address and the alignment.
 
 use naga::{
     AtomicFunction, BinaryOperator as Op, Block, BuiltIn, Expression, Function, FunctionArgument,
@@ -30,7 +30,7 @@ pub(super) enum Cause {
     },
 }
 
-/// What a pointer is taken to point to.
+/// The assumed target of a pointer.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub align: u32,
@@ -177,7 +177,7 @@ impl Builder<'_> {
         Some((strange, fits, size))
     }
 
-    /// Whether what ends at `end` has room for the target at `offset`. It is no allocation where the end is 0.
+    /// Whether memory ending at `end` has room for the target at `offset`. An end of 0 means no allocation.
     fn reaches(&mut self, end: Value, offset: Value, target: Target) -> Value {
         let rest = self.rest(end, offset);
         self.with(Op::GreaterEqual, rest, target.bytes.max(1))
@@ -278,8 +278,8 @@ impl Builder<'_> {
         Some((strange, fits, size))
     }
 
-    /// Tests an index: below `count`, or, for an array without a length that begins at the place, within the
-    /// heap. Returns what the validity of the element is; nothing outside checked mode.
+    /// Tests an index: below `count`, or, for an array without a length that begins at the place, within the heap.
+    /// Returns the validity of the element; nothing outside checked mode.
     pub fn checked_index(
         &mut self,
         place: &Place,
@@ -409,7 +409,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Writes what was noted to the status record: the entry point is about to end.
+    /// Writes the notes to the status record: the entry point is about to end.
     pub fn write_notes(&mut self) {
         if let Some(function) = self.heap.fault {
             self.push(Statement::Call {
@@ -439,7 +439,7 @@ impl Builder<'_> {
     }
 }
 
-/// Finds built-in `wanted` among the arguments of an entry point, or adds it.
+/// Finds or adds built-in `wanted` among the arguments of an entry point.
 pub(in super::super) fn built_in(
     module: &mut Module,
     arguments: &mut Vec<FunctionArgument>,

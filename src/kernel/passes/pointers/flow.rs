@@ -12,7 +12,7 @@ use super::super::reachable;
 use super::super::trip_count::each_statement;
 use super::scan::{Role, role};
 
-/// What a pointer may come from.
+/// Possible sources of a pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Source {
     /// A variable in the argument table.
@@ -71,7 +71,7 @@ impl Flow {
         self.results.get(&function).copied().unwrap_or_default()
     }
 
-    /// Notes in `next` what `body` passes on.
+    /// Notes in `next` the pointers passed on by `body`.
     fn follow(
         &self,
         module: &Module,

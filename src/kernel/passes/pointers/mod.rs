@@ -1,4 +1,4 @@
-//! Pointers: lowers what lies behind `usm_<Type>(p)` to loads, stores and atomics on the heap binding.
+//! Pointers: lowers accesses behind `usm_<Type>(p)` to loads, stores and atomics on the heap binding.
 //!
 //! The text side (`kernel::usm`) declares a function without a body for each type that pointers are followed to. Its
 //! calls are the *roots*; everything reached from a root, through members, indices, `let`, arguments and results of
@@ -7,7 +7,7 @@
 //!
 //! # What a pointer is
 //!
-//! A `vec2<u32>`: the address, low word first, as the host knows it. Pointers in memory are not translated; the
+//! A `vec2<u32>`: the address, low word first, equal to the host's. Pointers in memory are not translated; the
 //! translation is at each following. In a heap that begins at a multiple of 4 GiB the low word is the offset, and there
 //! is nothing to translate.
 //!
@@ -67,7 +67,7 @@ use heap::Heap;
 use rewrite::{Callee, Invocation, Parameter, Plan};
 use scan::{Role, Scan};
 
-/// Whether entry point `entry` reaches a stub, so [`run`] has to lower it.
+/// Whether entry point `entry` reaches a stub, and needs lowering by [`run`].
 pub fn reaches_stubs(module: &Module, entry: usize) -> bool {
     let Some(point) = module.entry_points.get(entry) else {
         return false;
@@ -175,7 +175,7 @@ pub fn run(
     }))
 }
 
-/// What calls of the module's functions become.
+/// The new form of calls of the module's functions.
 fn callees(module: &Module, scan: &Scan) -> BTreeMap<Handle<Function>, Callee> {
     let pointee = |ty| scan::pointee(module, ty);
     (module.functions.iter())

@@ -17,7 +17,7 @@ use super::rewrite::{Outcomes, Rewriter};
 use super::scan::{Role, role};
 use super::visit::{operands, used_by};
 
-/// What may be a low word alone.
+/// Values with a low word alone.
 #[derive(Default)]
 pub(super) struct Narrow {
     /// Pointers are translated by their low words alone; otherwise the rest is empty.
@@ -28,7 +28,7 @@ pub(super) struct Narrow {
     pub locals: BTreeSet<Handle<LocalVariable>>,
 }
 
-/// What a need for a high word concerns.
+/// The subject of a need for a high word.
 #[derive(Clone, Copy)]
 enum Use {
     Value(Handle<Expression>),
@@ -38,7 +38,7 @@ enum Use {
 /// The expressions whose types matter here.
 #[derive(Default)]
 pub(super) struct Types {
-    /// Pointers as they lie in memory: `vec2<u32>`.
+    /// Pointers in their memory form: `vec2<u32>`.
     pub pairs: BTreeSet<Handle<Expression>>,
     /// `bool`.
     pub flags: BTreeSet<Handle<Expression>>,
@@ -50,7 +50,7 @@ struct Analysis<'a> {
     /// Expressions and variables whose high words are needed.
     wanted: BTreeSet<Handle<Expression>>,
     wanted_locals: BTreeSet<Handle<LocalVariable>>,
-    /// What passes a need on: if the first is needed whole, so is the second.
+    /// Edges of the analysis: if the first is needed whole, so is the second.
     flows: Vec<(Use, Use)>,
 }
 

@@ -11,7 +11,7 @@ use super::shape::{Shape, Ty, vector_align};
 
 /// Needs gathered over all functions.
 pub(super) struct Needs {
-    /// The least alignment of what is loaded or stored, and the widest vector, in bytes.
+    /// The least alignment of loads and stores, and the widest vector, in bytes.
     pub align: u32,
     widest: u32,
     atomics: bool,

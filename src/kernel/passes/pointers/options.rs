@@ -36,7 +36,7 @@ pub enum HeapMemory {
     },
 }
 
-/// What the pass needs to know.
+/// The pass's inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PointerOptions {
     /// Which side is reached first.
@@ -95,7 +95,7 @@ pub struct TableRow {
 }
 
 impl ArgumentTable {
-    /// What all addresses in the table are multiples of.
+    /// A common divisor of all addresses in the table.
     pub(super) fn align(&self) -> u32 {
         self.rows.iter().map(|row| row.align).min().unwrap_or(16)
     }
@@ -151,7 +151,7 @@ impl HeapInfo {
         words
     }
 
-    /// Words of it for so many segments of device memory.
+    /// Words of the uniform for so many segments of device memory.
     pub fn len(device_segments: u32) -> u32 {
         4 + 2 * device_segments.next_multiple_of(4)
     }
@@ -187,7 +187,7 @@ impl HeapElement {
     }
 }
 
-/// What was done to a module.
+/// The pass's changes to a module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointerFacts {
     /// The index of the entry point now: the others were removed.
@@ -219,26 +219,26 @@ pub struct PointerSite {
     pub align: Option<u32>,
 }
 
-/// What was wrong with a pointer.
+/// The fault of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultReason {
-    /// It was null.
+    /// The pointer was null.
     Null,
     /// Its address is no multiple of the type's alignment.
     Misaligned,
     /// The pointed-to value does not lie in the heap; or, where the kernel asks for allocations, not in a live
     /// allocation.
     Outside,
-    /// An index behind it was beyond the array, or beyond the heap for an array without a length.
+    /// An index behind the pointer was beyond the array, or beyond the heap for an array without a length.
     Index,
 }
 
 /// A failed dereference, read from a status record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointerFault<'a> {
-    /// Where it happened; `None` for a code impossible for this kernel.
+    /// The place of the fault; `None` for a code impossible for this kernel.
     pub site: Option<&'a PointerSite>,
-    /// What was wrong.
+    /// The fault.
     pub reason: FaultReason,
     /// The address.
     pub address: u64,
@@ -281,7 +281,7 @@ impl PointerFacts {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{kind}")]
 pub struct PointerError {
-    /// What is wrong.
+    /// The fault.
     pub kind: PointerErrorKind,
     /// Where, in the source that the module was parsed from.
     pub span: Span,
@@ -305,7 +305,7 @@ pub enum PointerErrorKind {
         place: String,
         /// The type in WGSL's spelling.
         ty: String,
-        /// Why, and what to do instead.
+        /// The reason, and the remedy.
         why: String,
     },
     /// `arrayLength` of an array behind a pointer.
@@ -368,7 +368,7 @@ pub enum PointerErrorKind {
     /// An expression using a pointer in a way without meaning for the heap.
     #[error("{what} cannot be used with a pointer from a `usm_` function; {instead}")]
     Unsupported {
-        /// What was used.
+        /// The unsupported use.
         what: &'static str,
         /// The remedy.
         instead: &'static str,

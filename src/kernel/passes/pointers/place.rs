@@ -1,4 +1,4 @@
-//! Places in the heap: what a pointer expression becomes. A pointer is translated once, at its
+//! Places in the heap: the new form of a pointer expression. A pointer is translated once, at its
 //! appearance; every step behind it (a member, an index) only adds to an element index.
 
 use naga::BinaryOperator as Op;
@@ -46,7 +46,7 @@ pub(super) struct Place {
     pub base: Base,
     /// Bytes behind the base, known here and now.
     pub constant: u32,
-    /// In checked mode, whether it may be touched.
+    /// In checked mode, whether the place may be touched.
     pub valid: Option<Value>,
     /// The array of its binding, inside code made for a single binding.
     pub array: Option<Value>,
@@ -117,7 +117,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Translates a pointer given as it lies in memory.
+    /// Translates a pointer from its memory form.
     pub fn root_of_pointer(&mut self, raw: Value, align: u32, checked: Option<Checked>) -> Root {
         let translation = self.heap.translation;
         let low = self.member(raw, 0);
@@ -334,7 +334,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Bytes from the root to the place, as far as they are not constant.
+    /// Bytes from the root to the place, the variable part.
     fn moved(&mut self, place: &Place) -> Option<Value> {
         if place.base == place.root.base {
             return None;
@@ -347,7 +347,7 @@ impl Builder<'_> {
         Some(self.times(distance, unit))
     }
 
-    /// The place as it crosses the boundary of a function.
+    /// The place in its boundary form.
     pub fn boundary(&mut self, place: &Place) -> Value {
         match self.heap.boundary {
             Boundary::Pointer => self.address(place),
@@ -372,7 +372,7 @@ impl Builder<'_> {
         self.compose(ty, vec![at, bytes])
     }
 
-    /// Takes apart what [`Self::with_bytes`] has put together.
+    /// Takes the result of [`Self::with_bytes`] apart.
     pub fn parted(&mut self, value: Value) -> (Value, Option<Value>) {
         match self.heap.boundary {
             Boundary::Offset => {

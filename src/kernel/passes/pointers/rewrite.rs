@@ -17,7 +17,7 @@ use super::scan::{FunctionScan, Role};
 use super::shape::{Layouts, Ty};
 use super::visit::operands;
 
-/// What a call of a function becomes.
+/// The new form of a call of a function.
 pub(super) struct Callee {
     pub role: Role,
     /// The function in the new module, for a user's function.
@@ -35,7 +35,7 @@ pub(super) struct Parameter {
 }
 
 impl FunctionScan {
-    /// The function's arguments, as far as they are pointers.
+    /// The function's pointer arguments.
     pub fn parameters(&self) -> impl Iterator<Item = Option<Parameter>> {
         let of = |((pointee, source), writable): ((&Option<Ty>, &Source), &bool)| {
             let (source, writable) = (*source, *writable);
@@ -62,16 +62,16 @@ impl FunctionScan {
     }
 }
 
-/// What the rewriting of every function needs.
+/// Common inputs of every function's rewriting.
 pub(super) struct Plan<'a> {
     pub heap: &'a Heap,
     pub layouts: &'a Layouts,
-    /// What the addresses in the argument table are multiples of.
+    /// A common divisor of the addresses in the argument table.
     pub table_align: u32,
     pub callees: &'a BTreeMap<Handle<Function>, Callee>,
 }
 
-/// What an expression of the old function became.
+/// The new form of an expression of the old function.
 #[derive(Clone, Copy)]
 pub(super) enum Mapped {
     Value(Value),
@@ -229,7 +229,7 @@ impl<'a> Rewriter<'a> {
         copy
     }
 
-    /// What stands before everything else: the pointers among the arguments are translated.
+    /// The prologue: the pointers among the arguments are translated.
     fn prologue(&mut self, invocation: Option<&Invocation>) {
         if let Some(invocation) = invocation {
             let mut read = |(argument, member): (u32, Option<u32>)| {

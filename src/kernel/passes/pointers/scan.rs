@@ -21,7 +21,7 @@ use super::shape::{
     Layouts, Shape, Ty, check_shareable, is_writable, resolved_pointee, storage_pointee,
 };
 
-/// What a function of the module is to the pass.
+/// A function's part in the pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Role {
     /// `usm_<Type>`: its calls are the roots.
@@ -32,7 +32,7 @@ pub(super) enum Role {
     User,
 }
 
-/// A pointer expression into the heap, as far as it matters before the element type is known.
+/// A pointer expression into the heap, with properties known before the element type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeapPointer {
     pub pointee: Ty,
@@ -45,7 +45,7 @@ pub(super) struct HeapPointer {
 /// The known properties of a function.
 #[derive(Default)]
 pub(super) struct FunctionScan {
-    /// Which of the function's arguments may be written behind, if they are pointers.
+    /// The function's pointer arguments with writing allowed.
     pub writable: Vec<bool>,
     pub writable_result: bool,
     /// The pointers into the heap among its expressions.
@@ -65,7 +65,7 @@ pub(super) struct FunctionScan {
     pub narrow: Narrow,
 }
 
-/// What is known of a kernel.
+/// The known properties of a kernel.
 pub(super) struct Scan {
     /// The functions that the entry point reaches, callees first, without stubs.
     pub functions: BTreeMap<Handle<Function>, FunctionScan>,
@@ -76,13 +76,13 @@ pub(super) struct Scan {
     pub uses_table: bool,
     /// Pointers are followed, or addresses taken.
     pub follows: bool,
-    /// What the addresses in the argument table are multiples of.
+    /// A common divisor of the addresses in the argument table.
     pub table_align: u32,
     pub writes: bool,
     pub layouts: Layouts,
 }
 
-/// What `function` is. The stubs are the functions without a body appended by the text side: a
+/// The role of `function`. The stubs are the functions without a body appended by the text side: a
 /// user's function of that type cannot be without a body, having to return something.
 pub(super) fn role(function: &Function, types: &naga::UniqueArena<Type>) -> Role {
     let name = function.name.as_deref().unwrap_or("");
@@ -105,7 +105,7 @@ pub(super) fn role(function: &Function, types: &naga::UniqueArena<Type>) -> Role
     }
 }
 
-/// Scans the kernel; `None` where it uses no stub.
+/// Scans the kernel; `None` without any stub.
 pub(super) fn scan(
     module: &Module,
     entry: &Function,
@@ -240,12 +240,12 @@ struct Kernel<'a> {
 enum Origin {
     /// An argument, a result or the argument table: its address is a multiple of `align`.
     Outside { align: u32 },
-    /// An access to a part of what another pointer leads to.
+    /// An access to a part of another pointer's target.
     Part { of: HeapPointer },
 }
 
 impl FunctionScan {
-    /// What the head of a function says; `handle` is `None` for the entry point.
+    /// The facts in the head of a function; `handle` is `None` for the entry point.
     fn of_head(kernel: &Kernel<'_>, function: &Function, handle: Option<Handle<Function>>) -> Self {
         let (types, flow) = (&kernel.module.types, kernel.flow);
         let pointee_of = |ty: Handle<Type>| storage_pointee(&types[ty].inner);
@@ -265,7 +265,7 @@ impl FunctionScan {
         }
     }
 
-    /// Where the expression comes from, if it could be a pointer into the heap. Notes variables of the argument table.
+    /// The origin of the expression, if possibly a pointer into the heap. Notes variables of the argument table.
     fn origin(
         &mut self,
         kernel: &Kernel<'_>,

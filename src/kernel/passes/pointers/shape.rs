@@ -144,7 +144,7 @@ pub(super) fn storage_pointee(inner: &TypeInner) -> Option<Ty> {
     }
 }
 
-/// Whether what a pointer into the storage space leads to may be written.
+/// Whether a pointer into the storage space allows writing.
 pub(super) fn is_writable(inner: &TypeInner) -> bool {
     match *inner {
         TypeInner::Pointer { space, .. } | TypeInner::ValuePointer { space, .. } => {

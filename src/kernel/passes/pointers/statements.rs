@@ -179,8 +179,8 @@ impl<'a> Rewriter<'a> {
             },
             &mut |_| Ok(()),
         )?;
-        // Operands come first: making one may add to the arena. Results of atomics are put together anew
-        // wherever they are used as a whole.
+        // Operands come first: making one may add to the arena. Results of atomics are put together anew at each use as
+        // a whole.
         let mut made = HashMap::new();
         for used in uses {
             made.insert(used, self.value(used)?);

@@ -338,7 +338,7 @@ fn a_single_half_is_found_in_elements_wider_than_words() {
     let source = format!("enable f16;\n{}", kernel(items, body));
     let (text, facts) = lowered(&source, &unified());
     assert_eq!(facts.element, HeapElement::Pair, "{text}");
-    // It lies in the first word of the second pair.
+    // The member lies in the first word of the second pair.
     assert_eq!(occurrences(&text, "+ 1u)].x"), 1, "{text}");
     assert_eq!(occurrences(&text, "+ 2u)]"), 0, "{text}");
 }

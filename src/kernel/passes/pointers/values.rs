@@ -14,7 +14,7 @@ const WORDS_AT_ONCE: u32 = 1024;
 const WIDE: Scalar = Scalar::U64;
 
 impl Builder<'_> {
-    /// Words in a value of type `ty`, as they are moved.
+    /// Words of a value of type `ty`, as moved.
     fn words_of(&self, ty: Ty) -> u32 {
         match ty.shape(self.types) {
             Shape::Vector { count, .. } => count,

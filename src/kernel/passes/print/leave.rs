@@ -145,7 +145,7 @@ struct Tests<'f> {
 }
 
 impl Tests<'_> {
-    /// The block with tests behind its calls. It lies inside `level` branches and tests.
+    /// The block with tests behind its calls. The call lies inside `level` branches and tests.
     fn inserted(&mut self, mut block: Block, level: usize) -> Block {
         let spans: Vec<Span> = block.span_iter().map(|(_, span)| *span).collect();
         let mut level = level;

@@ -32,7 +32,7 @@ use leave::{has_barrier, leave_early, reach, visit};
 const BUFFER: &str = "tombolo_print";
 const INVOCATION: &str = "tombolo_print_invocation";
 
-/// What is wrong with a call.
+/// The fault of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub site: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Fault {
     pub message: String,
 }
 
-/// What the pass did.
+/// The findings of the pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PrintFacts {
     /// Per site: the types of its arguments, if reached by the entry point.
@@ -126,7 +126,7 @@ pub(crate) fn run(
         };
         for (site, arguments) in typed_calls(module, function, &stubs) {
             let known = value_types(sites, site, &arguments, capabilities)?;
-            // A type may not be in the module yet if only an expression has it.
+            // A type may be missing in the module if only an expression has the type.
             let given = arguments.into_iter().map(|inner| {
                 let ty = Type { name: None, inner };
                 module.types.insert(ty, Span::UNDEFINED)
@@ -203,7 +203,7 @@ fn typed_calls(
     let context =
         ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
     let Ok(typifier) = typified(function, &context) else {
-        // The validator says it better.
+        // The validator has a better message.
         return Vec::new();
     };
     let typed = |argument: Handle<Expression>| typifier[argument].inner_with(&module.types).clone();

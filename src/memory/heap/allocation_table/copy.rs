@@ -41,7 +41,7 @@ struct Part {
 }
 
 enum PartMemory {
-    /// The host writes it while kernels run.
+    /// The host writes the table during launches.
     Live(LiveBuffer),
     Queued(wgpu::Buffer),
 }
@@ -135,7 +135,7 @@ impl TableCopy {
         }
         self.parts.extend(new);
         self.covered = words.len();
-        // What was made anew is up to date.
+        // A table made anew is up to date.
         self.stale.remove(bytes(kept * step..usize::MAX / 8));
         Ok(())
     }

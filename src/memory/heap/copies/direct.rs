@@ -23,7 +23,7 @@ pub(crate) struct Part {
     pub bytes: u64,
 }
 
-/// What a write leaves there.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Contents<'a> {
     /// As many bytes as the part has.
@@ -101,7 +101,7 @@ pub(crate) fn to_buffer(
     })
 }
 
-/// Copies what lies at `source`, in a buffer of the device, to `part`, which has as many bytes.
+/// Copies the bytes at `source`, in a buffer of the device, to `part`, of the same length.
 pub(crate) fn from_buffer(
     device: &Arc<DeviceShared>,
     what: &'static str,

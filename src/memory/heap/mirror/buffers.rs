@@ -26,7 +26,7 @@ pub(super) const CHUNK: u64 = 16 << 20;
 struct Part {
     /// Identity for the bind-group cache.
     id: u64,
-    /// What kernels see.
+    /// The kernels' view.
     heap: wgpu::Buffer,
     /// The state of the last agreement between host and device.
     known: wgpu::Buffer,
@@ -117,7 +117,7 @@ impl MirrorBuffers {
         Self::flush(device)
     }
 
-    /// Copies what both have room for.
+    /// Copies the common part of both.
     fn carry_over(&self, device: &DeviceShared, old: &Part, new: &Part) -> Result<(), HeapError> {
         let pairs = [
             (&old.heap, &new.heap),
@@ -240,13 +240,13 @@ impl MirrorBuffers {
         }
     }
 
-    /// Sends off what is recorded, so an upload's staging memory is not kept for long.
+    /// Sends recorded commands off, to release an upload's staging memory early.
     pub(super) fn flush(device: &DeviceShared) -> Result<(), HeapError> {
         Ok(device.queue.lock(device).flush()?)
     }
 
     /// The pages changed by kernels and unknown to [`Self::forget_changes`], as runs, and the bytes moved for finding
-    /// them. What was recorded has to be submitted before.
+    /// them. Recorded commands have to be submitted before.
     pub(super) fn changes(&mut self) -> Result<(Vec<Range<u64>>, u64), HeapError> {
         let total: u64 = self.parts.iter().map(|part| part.changed.size()).sum();
         let forget = std::mem::take(&mut self.heard);

@@ -4,8 +4,8 @@ use super::Table;
 use crate::memory::heap::HeapShared;
 
 impl HeapShared {
-    /// Has the mirrors give back what lies behind byte `end` of the heap, where nothing is allocated. No
-    /// launch is in flight, and none is recorded while the turn is held.
+    /// Has the mirrors give back memory behind byte `end` of the heap, where nothing is allocated. No launch is in
+    /// flight, and none is recorded while the turn is held.
     ///
     /// When the heap grows again both sides begin with zeros there, and so do both shadows.
     pub(in crate::memory::heap) fn shrink_mirrors(&self, table: &mut Table, end: u64) {
