@@ -29,7 +29,7 @@ fn nested_structures_are_compared_too() {
         count,
         _pad,
     });
-    // The two nested structures are the same in WGSL, so that one of the names must be missing.
+    // The two nested structures are the same in WGSL, so one of the names must be missing.
     let source = "struct Inner { at: vec3<f32>, weight: f32 }
         struct Outer { body: Inner, more: array<Inner, 2>, count: atomic<u32> }";
     assert_eq!(
@@ -91,7 +91,7 @@ fn shared_structures_know_their_insides() {
         .map(|f| f.nested().map(|n| n.name))
         .collect();
     assert_eq!(nested, [Some("Cell"), Some("Cell"), None, None]);
-    assert_eq!(Cell::LAYOUT.fields[1].twin(), Some("loop"));
+    assert_eq!(Cell::LAYOUT.fields[1].member_name(), Some("loop"));
     let source = "struct Cell { at: vec3<f32>, id: u32 }
         struct Grid { first: Cell, cells: array<Cell, 2>, sum: u32 }";
     let found = off(source, "Grid", &Grid::LAYOUT);

@@ -1,8 +1,8 @@
-//! Lanes that a driver runs for nobody. lavapipe runs lanes in groups of eight; those beyond the end of a work-group
-//! write nothing, but they go through loops, and their turns count for the whole group. A call waits in a loop: a lane
-//! that has posted nothing waits for an answer until it may wait no longer, and leaves the others next to no turns.
+//! Padding lanes, run by a driver for no invocation. lavapipe runs lanes in groups of eight; lanes beyond the end of a
+//! work-group write nothing, but go through loops, and their turns count for the whole group. A call waits in a loop: a
+//! lane without a post waits for an answer until its budget ends, and leaves the others next to no turns.
 //!
-//! So such lanes begin as if they had waited for all that they may.
+//! So padding lanes begin as if their wait budget were used up.
 
 use naga::{
     BinaryOperator, Binding, BuiltIn, Expression, FunctionArgument, Literal, Module, Scalar, Span,
@@ -18,8 +18,8 @@ const GROUP: u32 = 8;
 const ALL: u32 = 1 << 31;
 const LOOKS: &str = "tombolo_call_looks";
 
-/// Puts the test in front of an entry point whose work-groups do not fill their groups of lanes, if it calls the host.
-/// Whether it did.
+/// Puts the test in front of an entry point that calls the host and whose work-groups do not fill their groups of
+/// lanes. Returns whether there was a change.
 pub(crate) fn dismiss(module: &mut Module, entry: usize) -> bool {
     let size = module.entry_points[entry].workgroup_size;
     let lanes = size.iter().fold(1u32, |all, &n| all.saturating_mul(n));

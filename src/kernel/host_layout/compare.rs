@@ -1,11 +1,11 @@
-//! The comparison: what is off, and what may be done about it.
+//! The comparison: the differences, and the possible remedies.
 
 use super::mismatch::LayoutFault;
 use super::render::{bytes, rust_type};
 use super::{RustField, RustLayout};
 use crate::kernel::layout::{MemberLayout, Shape, TypeLayout};
 
-/// Every difference of the two, and what may explain them.
+/// Every difference of the two, and possible explanations.
 pub(super) fn compare(rust: &RustLayout, wgsl: &TypeLayout) -> (Vec<LayoutFault>, Vec<String>) {
     let mut found = Found::default();
     found.structure(rust, wgsl, "");
@@ -13,9 +13,9 @@ pub(super) fn compare(rust: &RustLayout, wgsl: &TypeLayout) -> (Vec<LayoutFault>
 }
 
 /// The member of `wgsl` that `field` is compared with.
-pub(super) fn twin_of<'a>(field: &RustField, wgsl: &'a TypeLayout) -> Option<&'a MemberLayout> {
-    let twin = field.twin()?;
-    members(wgsl).iter().find(|m| m.name == twin)
+pub(super) fn member_of<'a>(field: &RustField, wgsl: &'a TypeLayout) -> Option<&'a MemberLayout> {
+    let member = field.member_name()?;
+    members(wgsl).iter().find(|m| m.name == member)
 }
 
 pub(super) fn members(wgsl: &TypeLayout) -> &[MemberLayout] {
@@ -42,12 +42,12 @@ pub(super) fn path(outer: &str, field: &str) -> String {
     }
 }
 
-/// Fields that need no twin.
+/// Fields that need no member in WGSL.
 pub(super) fn is_padding(field: &RustField) -> bool {
-    field.twin().is_none_or(|name| name.starts_with('_'))
+    field.member_name().is_none_or(|name| name.starts_with('_'))
 }
 
-/// A field that has a twin.
+/// A field that has a member in WGSL.
 struct Pair<'a> {
     field: &'a RustField,
     member: &'a MemberLayout,
@@ -68,7 +68,7 @@ struct Found {
 }
 
 impl Found {
-    /// Compares a structure; `outer` is the path of the field that it is.
+    /// Compares a structure; `outer` is the path of the field.
     fn structure(&mut self, rust: &RustLayout, wgsl: &TypeLayout, outer: &str) {
         let before = self.faults.len();
         let mut fields: Vec<&RustField> = rust.fields.iter().collect();
@@ -76,7 +76,7 @@ impl Found {
         let mut pairs = Vec::new();
         for &field in &fields {
             let name = path(outer, field.name());
-            match twin_of(field, wgsl) {
+            match member_of(field, wgsl) {
                 Some(member) => pairs.push(Pair {
                     field,
                     member,
@@ -85,7 +85,7 @@ impl Found {
                 None if is_padding(field) => {}
                 None => self.faults.push(LayoutFault::MissingInWgsl {
                     field: name,
-                    twin: field.twin().unwrap_or_default().to_owned(),
+                    member: field.member_name().unwrap_or_default().to_owned(),
                 }),
             }
         }
@@ -127,7 +127,7 @@ impl Found {
             let name = format!("{name}{}", "[]".repeat(depth));
             self.structure(nested, inner, &name);
             if self.faults.len() > before {
-                // The size of the field follows from what is wrong with its insides.
+                // The size of the field follows from the faults inside.
                 return size_agrees(field.size(), wgsl);
             }
         }
@@ -171,8 +171,8 @@ impl Found {
         }
     }
 
-    /// Compares the sizes of the whole; `header` is the runtime-sized array that Rust leaves out, and `before` the
-    /// number of faults before this structure.
+    /// Compares the sizes of the whole; `header` is the runtime-sized array left out in Rust, and `before` the number
+    /// of faults before this structure.
     fn total(
         &mut self,
         rust: &RustLayout,
@@ -183,7 +183,7 @@ impl Found {
     ) {
         let (expected, what) = match header {
             Some(array) => (array.offset, format!("`{}` begins behind it", array.name)),
-            // Whatever the number of its elements, no array has such a structure for its elements.
+            // No array has such a structure for its elements, whatever the number of elements.
             None if wgsl.is_unsized() => return,
             None => (
                 wgsl.size,
@@ -196,7 +196,7 @@ impl Found {
         }
         let last = pairs.iter().max_by_key(|p| p.field.offset());
         let hint = match last {
-            // What is wrong with the fields comes first: sizes are rounded up, so that this may change with them.
+            // Faults of fields come first: sizes are rounded up, and may change with the fields.
             _ if self.faults.len() > before => None,
             _ if step > 0 => Some(format!(
                 "{what}: add `_pad: [u8; {step}]` at the end of the Rust struct"
@@ -225,7 +225,7 @@ impl Found {
         if !ordered {
             let shared = |m: &&MemberLayout| {
                 let mut fields = rust.fields.iter();
-                fields.any(|f| f.twin() == Some(m.name.as_str()))
+                fields.any(|f| f.member_name() == Some(m.name.as_str()))
             };
             let names = members(wgsl).iter().filter(shared);
             let names: Vec<String> = names.map(|m| format!("`{}`", m.name)).collect();
@@ -248,7 +248,7 @@ fn size_agrees(bytes: usize, wgsl: &TypeLayout) -> bool {
     let bytes = bytes as u64;
     let (size, align) = (u64::from(wgsl.size), u64::from(wgsl.align));
     match &wgsl.shape {
-        // Vectors of three that Rust stores as four: what follows is checked by its own offset.
+        // Vectors of three stored as four in Rust: the following field is checked by its own offset.
         Shape::Plain if size * 4 == align * 3 => bytes == size || bytes == align,
         Shape::Array {
             count: None,
@@ -259,8 +259,8 @@ fn size_agrees(bytes: usize, wgsl: &TypeLayout) -> bool {
     }
 }
 
-/// What to do about a field that does not lie where its member does. Nothing if it would, were only the field before
-/// it where that one's member is.
+/// The remedy for a field at another offset than its member. Nothing if the offset would be right once the previous
+/// field is at its member's offset.
 fn offset_hint(
     rust: &RustLayout,
     wgsl: &TypeLayout,
@@ -279,11 +279,11 @@ fn offset_hint(
     if let Some(missing) = members(wgsl).iter().find(between) {
         return Some(format!("`{}` lies before it in WGSL", missing.name));
     }
-    // Where Rust would place the field behind the one before it and what Rust has between them.
+    // Rust's place for the field behind the previous field and the bytes between.
     let from = previous.map_or(0, |p| p.field.offset() + p.field.size());
     let extra = rust.fields.iter().filter(|f| {
         let inside = (from..pair.field.offset()).contains(&f.offset());
-        inside && twin_of(f, wgsl).is_none()
+        inside && member_of(f, wgsl).is_none()
     });
     let extra: u64 = extra.map(|f| f.size() as u64).sum();
     let fixed = previous.map_or(0, |p| u64::from(p.member.offset) + p.field.size() as u64);

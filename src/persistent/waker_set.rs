@@ -1,4 +1,4 @@
-//! The futures that wait, and whether there is a thread that looks after them.
+//! The waiting futures, and whether a thread looks after them.
 
 use std::sync::PoisonError;
 use std::task::Waker;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// Whom to wake, by what each one waits for.
+/// The wakers, by the condition waited for.
 #[derive(Debug)]
-pub(super) struct Roster<K> {
+pub(super) struct WakerSet<K> {
     state: Mutex<State<K>>,
     changed: Condvar,
 }
@@ -19,7 +19,7 @@ struct State<K> {
     waiting: Vec<(K, Waker)>,
 }
 
-impl<K> Default for Roster<K> {
+impl<K> Default for WakerSet<K> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
@@ -31,7 +31,7 @@ impl<K> Default for Roster<K> {
     }
 }
 
-impl<K> Roster<K> {
+impl<K> WakerSet<K> {
     fn state(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,9 +41,9 @@ impl<K> Roster<K> {
         self.changed.notify_all();
     }
 
-    /// Notes whom to wake, in place of the one that is `same`; whether the caller has to start the thread.
+    /// Notes a waker, in place of the `same` one; returns whether the caller has to start the thread.
     #[must_use]
-    pub fn join(&self, key: K, waker: &Waker, same: impl Fn(&K, &Waker) -> bool) -> bool {
+    pub fn register(&self, key: K, waker: &Waker, same: impl Fn(&K, &Waker) -> bool) -> bool {
         let mut state = self.state();
         let known = (state.waiting.iter_mut()).find(|(key, known)| same(key, known));
         match known {
@@ -57,20 +57,20 @@ impl<K> Roster<K> {
     }
 
     /// There is no thread after all: all that wait are to be woken.
-    pub fn disband(&self) -> Vec<(K, Waker)> {
+    pub fn drain(&self) -> Vec<(K, Waker)> {
         let mut state = self.state();
         state.running = false;
         std::mem::take(&mut state.waiting)
     }
 
-    /// Waits until somebody waits; `false` if nobody has come for so long, and the thread is to end: the next one to come
+    /// Waits until somebody waits; `false` after so long without futures, when the thread is to end: the next future
     /// starts another.
-    pub fn wait(&self, patience: Duration) -> bool {
+    pub fn wait(&self, timeout: Duration) -> bool {
         let mut state = self.state();
         if !state.waiting.is_empty() {
             return true;
         }
-        let waited = self.changed.wait_timeout(state, patience);
+        let waited = self.changed.wait_timeout(state, timeout);
         let (now, time) = waited.unwrap_or_else(PoisonError::into_inner);
         state = now;
         if state.waiting.is_empty() && time.timed_out() {
@@ -80,7 +80,7 @@ impl<K> Roster<K> {
         true
     }
 
-    /// Takes those who have what they wait for.
+    /// Takes the wakers whose condition has come true.
     pub fn take(&self, mut is_ready: impl FnMut(&K) -> bool) -> Vec<Waker> {
         let mut woken = Vec::new();
         self.state().waiting.retain(|(key, waker)| {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::compare::{element, members, path, twin_of};
+use super::compare::{element, member_of, members, path};
 use super::mismatch::{LayoutDifference, LayoutFault};
 use super::{RustField, RustLayout};
 use crate::kernel::layout::{MemberLayout, Shape, TypeLayout};
@@ -24,7 +24,7 @@ pub(super) fn without_modules(name: &str) -> String {
     short
 }
 
-/// The Rust type that has the layout of a WGSL type, where there is an obvious one.
+/// The Rust type with the layout of a WGSL type, where there is an obvious type.
 pub(super) fn rust_type(wgsl: &TypeLayout) -> Option<String> {
     match &wgsl.shape {
         Shape::Plain if wgsl.wgsl == "usm_ptr" => Some("tombolo::Ptr<_>".to_owned()),
@@ -93,11 +93,11 @@ impl fmt::Display for LayoutFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let off = bytes(self.off_by().unwrap_or(0).unsigned_abs());
         let hint = match self {
-            Self::MissingInWgsl { field, twin } => {
+            Self::MissingInWgsl { field, member } => {
                 write!(f, "`{field}` is missing in WGSL: ")?;
                 return write!(
                     f,
-                    "add a member `{twin}` there, or declare the field as padding (`=> _`, or a name that begins with `_`)"
+                    "add a member `{member}` there, or declare the field as padding (`=> _`, or a name that begins with `_`)"
                 );
             }
             Self::MissingInRust {
@@ -177,7 +177,7 @@ fn extent(rust: u64, wgsl: u64) -> &'static str {
     }
 }
 
-/// A line of the comparison: what is off about it, and the two sides.
+/// A line of the comparison: the difference, and the two sides.
 struct Row {
     field: String,
     rust: Option<(u64, String)>,
@@ -199,32 +199,32 @@ fn rows(
 ) {
     let mut fields: Vec<&RustField> = rust.fields.iter().collect();
     fields.sort_by_key(|field| field.offset());
-    let has_twin = |member: &MemberLayout| {
+    let has_member = |member: &MemberLayout| {
         let mut fields = rust.fields.iter();
-        fields.any(|field| field.twin() == Some(member.name.as_str()))
+        fields.any(|field| field.member_name() == Some(member.name.as_str()))
     };
     let mut alone = (members(wgsl).iter())
-        .filter(|m| !has_twin(m))
+        .filter(|m| !has_member(m))
         .map(|member| member_row(member, outer, wgsl_at))
         .peekable();
     for field in fields {
         let name = path(outer, field.name());
-        let twin = twin_of(field, wgsl);
+        let member = member_of(field, wgsl);
         let start = rust_at + field.offset() as u64;
-        let twin_start = twin.map(|m| wgsl_at + u64::from(m.offset));
+        let member_start = member.map(|m| wgsl_at + u64::from(m.offset));
         let before = |row: &Row| {
             let at = row.wgsl.as_ref().map(|w| w.0);
-            at.zip(twin_start).is_some_and(|(at, twin)| at < twin)
+            at.zip(member_start).is_some_and(|(at, member)| at < member)
         };
         while let Some(row) = alone.next_if(before) {
             rows.push(row);
         }
         rows.push(Row {
             rust: Some(side(start, field.size() as u64, &name, &field.type_name())),
-            wgsl: twin.map(|m| member_side(m, outer, wgsl_at)),
+            wgsl: member.map(|m| member_side(m, outer, wgsl_at)),
             field: name.clone(),
         });
-        if let (Some(nested), Some((member, at))) = (field.nested(), twin.zip(twin_start)) {
+        if let (Some(nested), Some((member, at))) = (field.nested(), member.zip(member_start)) {
             let (inner, depth) = element(&member.layout);
             let name = format!("{name}{}", "[]".repeat(depth));
             self::rows(nested, inner, &name, (start, at), rows);

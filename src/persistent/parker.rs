@@ -1,18 +1,18 @@
-//! The sleep of a relay that has nothing to do, and how whoever posts a call wakes it.
+//! The sleep of an idle relay, and its waking by the poster of a call.
 
 use std::time::Duration;
 
 use super::bell::Bell;
 use super::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Whether the relay sleeps, so that a post while it does not costs one load.
+/// Whether the relay sleeps: a post during activity costs a single load.
 #[derive(Debug, Default)]
-pub(super) struct Doze {
+pub(super) struct Parker {
     asleep: AtomicBool,
     pub bell: Bell,
 }
 
-impl Doze {
+impl Parker {
     /// Wakes the relay, should it sleep. Behind a post.
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
@@ -26,7 +26,7 @@ impl Doze {
     pub fn sleep(&self, look: impl FnOnce() -> Option<Duration>) -> bool {
         let known = self.bell.count();
         self.asleep.store(true, Ordering::Relaxed);
-        // Either the caller sees that, or this look sees the call.
+        // Either the caller sees the flag, or this look sees the call.
         fence(Ordering::SeqCst);
         let time = look();
         if let Some(time) = time {

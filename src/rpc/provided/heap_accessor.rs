@@ -10,9 +10,9 @@ use crate::memory::{AtomicView, HeapError, Ptr, SharedHeap};
 /// Bytes that go through the host's own memory at once; whole words.
 pub(super) const CHUNK: usize = 64 << 10;
 
-/// The heap that kernels point into, if the services have been given one.
+/// The heap for kernels' pointers, if the services have been given one.
 #[derive(Default)]
-pub(crate) struct Door {
+pub(crate) struct HeapAccessor {
     pub(super) heap: OnceLock<SharedHeap>,
     pub(super) arena: OnceLock<Arena>,
 }
@@ -24,8 +24,8 @@ pub(super) struct Place {
     pub bytes: usize,
 }
 
-impl Door {
-    /// The bytes that a kernel means: all of them within one live allocation, or what `malloc` has given.
+impl HeapAccessor {
+    /// The bytes meant by a kernel: all inside a live allocation, or memory from `malloc`.
     pub(super) fn place(&self, at: Ptr<u32>, bytes: u32) -> Result<Place, FileStatus> {
         if bytes == 0 {
             return Ok(Place {
@@ -56,8 +56,8 @@ impl Place {
         words.get(start / 4..).unwrap_or_default()
     }
 
-    /// Writes `bytes` from byte `start` on, a multiple of four. What is beyond the place is left out, and bytes behind
-    /// the last one stay as they are.
+    /// Writes `bytes` from byte `start` on, a multiple of four. Bytes beyond the place are left out, and bytes behind
+    /// the last one are unchanged.
     pub fn write(&self, start: usize, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(self.bytes.saturating_sub(start))];
         let (whole, rest) = bytes.as_chunks::<4>();
@@ -95,18 +95,20 @@ mod tests {
 
     #[test]
     fn bytes_go_in_and_out_without_touching_their_neighbours() {
-        let door = Door::default();
+        let heap_accessor = HeapAccessor::default();
         assert_eq!(
-            door.place(Ptr::null(), 4).map(|_| ()),
+            heap_accessor.place(Ptr::null(), 4).map(|_| ()),
             Err(FileStatus::NoPointers)
         );
         let heap = SharedHeap::new(HeapSize::Bytes(16 << 20)).unwrap();
         let words = heap.alloc_slice(&[0xAAu8; 32]).unwrap();
-        door.heap.get_or_init(|| heap.clone());
+        heap_accessor.heap.get_or_init(|| heap.clone());
         for len in 0..=12usize {
             heap.write(words, &[0xAA; 32]).unwrap();
             let bytes: Vec<u8> = (1..=len as u8).collect();
-            let place = door.place(words.cast::<u32>().add(1), len as u32).unwrap();
+            let place = heap_accessor
+                .place(words.cast::<u32>().add(1), len as u32)
+                .unwrap();
             place.write(0, &bytes);
             let mut back = [0x55; 16];
             assert_eq!(place.read(0, &mut back), len);
@@ -120,7 +122,7 @@ mod tests {
             assert!(now[..4].iter().chain(&now[4 + len..]).all(|&b| b == 0xAA));
         }
         // What is too much is left out.
-        let place = door.place(words.cast(), 5).unwrap();
+        let place = heap_accessor.place(words.cast(), 5).unwrap();
         place.write(4, &[77, 78, 79]);
         place.write(8, &[80]);
         drop(place);

@@ -12,9 +12,9 @@ use super::holding::DeviceCopy;
 use super::hop::{End, Hop, Piece};
 use super::root::{Root, State};
 use crate::device::DeviceShared;
+use crate::device::extension::ExtensionSlot;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
-use crate::device::room::Room;
 use crate::device::submissions::Held;
 use crate::memory::buffer::BufferView;
 use crate::memory::migrate::{Access, Explanation, Place, Plan, Want};
@@ -136,7 +136,7 @@ pub(crate) fn roots<'u>(parts: impl Iterator<Item = &'u PartView>) -> Vec<Arc<Ro
 }
 
 /// The buffers of a launch, locked until it is recorded.
-pub(crate) struct Boarding<'r> {
+pub(crate) struct ResidencyGuard<'r> {
     device: Arc<DeviceShared>,
     place: Place,
     context: &'r ContextBuffers,
@@ -148,17 +148,17 @@ pub(crate) struct Boarding<'r> {
 /// A use that was refused, by its index, and why.
 pub(crate) type Refused = (usize, BufferError);
 
-impl<'r> Boarding<'r> {
-    /// `roots` are those of [`roots`], and `room` is the device's for buffers.
+impl<'r> ResidencyGuard<'r> {
+    /// `roots` are those of [`roots`], and `extension` is the slot of the device for buffers.
     pub(crate) fn begin(
         device: &Arc<DeviceShared>,
-        room: &'r Room,
+        extension: &'r ExtensionSlot,
         roots: &'r [Arc<Root>],
     ) -> Result<Self, BufferError> {
         for root in roots {
             root.check_device(device)?;
         }
-        let context: &ContextBuffers = room.get();
+        let context: &ContextBuffers = extension.get();
         let held = Held::new("a command on buffers").map_err(Arc::new)?;
         Ok(Self {
             device: Arc::clone(device),
@@ -340,7 +340,7 @@ impl<'r> Boarding<'r> {
         for (device, batch) in earlier {
             if batch.submission().is_none() {
                 // What went wrong is what its events tell.
-                device.open_gates(None);
+                device.complete_dependencies(None);
                 device.submit(&batch);
             }
             pieces.push(Piece::End(End::of(&device, batch)));
@@ -349,10 +349,10 @@ impl<'r> Boarding<'r> {
         let outcome = Outcome::new("the order between devices".into(), Vec::new());
         let hop = Hop::new(pieces, outcome);
         let mut queue = self.device.queue.lock(&self.device);
-        if queue.has_commands() && !queue.gates().has_held() {
+        if queue.has_commands() && !queue.dependencies().has_held() {
             let _ = queue.flush();
         }
-        queue.gates().hold_for(Arc::clone(&hop) as _);
+        queue.dependencies().hold_for(Arc::clone(&hop) as _);
         // So that there is something to submit.
         queue.encode(|_| {});
         drop(queue);
@@ -427,7 +427,7 @@ impl<'r> Boarding<'r> {
 
 impl Root {
     pub(super) fn check_device(&self, device: &DeviceShared) -> Result<(), BufferError> {
-        if Arc::ptr_eq(&self.room, &device.buffers_room) {
+        if Arc::ptr_eq(&self.extension, &device.buffers_extension) {
             return Ok(());
         }
         Err(BufferError::OtherContext {

@@ -17,11 +17,11 @@ struct Node {
 const NODE: RustLayout = layout_of!(Node { value, tag, next });
 
 fn program(source: &str) -> Program {
-    Program::new("twins.wgsl", source).unwrap_or_else(|e| panic!("{e}"))
+    Program::new("layouts.wgsl", source).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
-fn twins_agree_in_programs_of_every_kind() {
+fn layouts_agree_in_programs_of_every_kind() {
     let node = "struct Node { value: f32, tag: u32, next: usm_ptr }\n";
     let plain = "struct Node { value: f32, tag: u32, next: vec2<u32> }\n";
     for source in [
@@ -39,7 +39,7 @@ fn twins_agree_in_programs_of_every_kind() {
         // The pointer is named, but never followed.
         node.to_owned(),
         format!("alias usm_ptr = vec2u; {node}"),
-        // Private arrays, of a size without a default and of one that makes no sense.
+        // Private arrays, with a size without a default and with a senseless size.
         format!("override N: u32; {plain} fn f() {{ var t: array<Node, N>; t[0].tag = 1u; }}"),
         format!("override N: i32 = -1; {plain} fn f() {{ var t: array<f32, N>; t[0] = 1; }}"),
         "alias Node = Real; struct Real { value: f32, tag: u32, next: vec2<u32> }".to_owned(),
@@ -112,7 +112,7 @@ fn what_is_no_structure_is_refused() {
     let error = program(source).check_layout("Nude", &NODE).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`twins.wgsl` declares no type `Nude`; it declares `Floats`, `Node`"
+        "`layouts.wgsl` declares no type `Nude`; it declares `Floats`, `Node`"
     );
     let error = program(source).check_layout("Floats", &NODE).unwrap_err();
     assert!(

@@ -1,10 +1,10 @@
-//! Twins: a structure that is declared twice, once in Rust and once in WGSL, and whose bytes both sides read.
+//! Host and device layouts: a structure that is declared twice, once in Rust and once in WGSL, and whose bytes both sides read.
 //! Nothing but care keeps two such declarations alike, and the two languages place members by different rules
 //! (WGSL specification, "Alignment and Size", against `#[repr(C)]`). Here they are compared.
 //!
-//! - [`RustLayout`] says how the Rust side lies in memory; `layout_of!` and `shared!` make one, from what the
-//!   compiler itself says of offsets and sizes.
-//! - [`Program::check_layout`] compares it with the type of that name in a program (`compare`), and tells every
+//! - [`RustLayout`] says how the Rust side lies in memory; `layout_of!` and `shared!` make a layout, from the
+//!   compiler's own offsets and sizes.
+//! - [`Program::check_layout`] compares a layout with the type of that name in a program (`compare`), and reports every
 //!   difference at once, with both layouts side by side (`render`).
 
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct RustLayout {
     pub size: usize,
     /// Alignment in bytes.
     pub align: usize,
-    /// Its fields, in the order in which they were listed.
+    /// The fields, in the order of their listing.
     pub fields: &'static [RustField],
 }
 
@@ -37,12 +37,12 @@ pub struct RustLayout {
 #[derive(Clone, Copy)]
 pub struct RustField {
     name: &'static str,
-    twin: Option<&'static str>,
+    member: Option<&'static str>,
     offset: usize,
     size: usize,
     align: usize,
     nested: Option<&'static RustLayout>,
-    // The name of a type is no constant yet, but a function that gives it is.
+    // The name of a type is no constant yet, but a function returning the name is.
     type_name: fn() -> &'static str,
 }
 
@@ -51,14 +51,14 @@ impl RustField {
     #[doc(hidden)]
     pub const fn of<S, F>(
         name: &'static str,
-        twin: Option<&'static str>,
+        member: Option<&'static str>,
         offset: usize,
         _get: fn(S) -> F,
         nested: Option<&'static RustLayout>,
     ) -> Self {
         Self {
             name,
-            twin,
+            member,
             offset,
             size: size_of::<F>(),
             align: align_of::<F>(),
@@ -72,10 +72,10 @@ impl RustField {
         plain(self.name)
     }
 
-    /// The name of the member of the WGSL structure that the field is compared with; `None` for a field that is
-    /// declared as padding.
-    pub fn twin(&self) -> Option<&'static str> {
-        self.twin.map(plain)
+    /// The name of the member of the WGSL structure that the field is compared with; `None` for a field declared as
+    /// padding.
+    pub fn member_name(&self) -> Option<&'static str> {
+        self.member.map(plain)
     }
 
     /// Bytes from the start of the structure.
@@ -93,12 +93,12 @@ impl RustField {
         self.align
     }
 
-    /// The layout of the structure that the field is, or is an array of, where it is known.
+    /// The layout of the structure in the field, or in an array there, where known.
     pub const fn nested(&self) -> Option<&'static RustLayout> {
         self.nested
     }
 
-    /// The type of the field, without the modules that its names lie in.
+    /// The type of the field, without the modules in its names.
     pub fn type_name(&self) -> String {
         render::without_modules((self.type_name)())
     }
@@ -109,7 +109,7 @@ impl fmt::Debug for RustField {
         f.debug_struct("RustField")
             .field("name", &self.name())
             .field("type", &self.type_name())
-            .field("twin", &self.twin())
+            .field("member", &self.member_name())
             .field("offset", &self.offset)
             .field("size", &self.size)
             .field("align", &self.align)
@@ -129,7 +129,7 @@ pub trait HostShareable {
     const LAYOUT: RustLayout;
 }
 
-/// Finds the layout of a type that may or may not have one: where `T` has, the inherent constant hides that of
+/// Finds the layout of a type with or without a layout: where `T` has a layout, the inherent constant hides the one of
 /// [`NoLayout`].
 #[doc(hidden)]
 pub struct MaybeNested<T>(PhantomData<T>);
@@ -152,14 +152,14 @@ pub trait NoLayout {
 
 impl<T> NoLayout for MaybeNested<T> {}
 
-/// The [`RustLayout`] of a structure, given its name and those of all its fields. It is a constant. A field that
-/// is left out, or that the structure does not have, is an error of the compiler.
+/// The [`RustLayout`] of a structure, from the names of the structure and all its fields. It is a constant. A field
+/// left out, or that the structure does not have, is an error of the compiler.
 ///
 /// | written | meaning |
 /// | --- | --- |
 /// | `field` | the WGSL structure has a member of the same name |
 /// | `field => other` | the member is called `other` |
-/// | `field => _` | padding: no member stands for it; so are fields whose name begins with `_` and has no twin |
+/// | `field => _` | padding: no member stands for it; so are fields whose name begins with `_` and has no member |
 /// | `field: Type { … }` | the field is itself a structure, whose fields are compared too |
 /// | `field: [Type { … }]` | the field is an array of such structures |
 /// | `field: Type`, `field: [Type]` | the same for a structure that [`shared!`](crate::shared) declared |
@@ -193,35 +193,35 @@ impl<T> NoLayout for MaybeNested<T> {}
 /// ```
 #[macro_export]
 macro_rules! layout_of {
-    (@field $ty:path, $field:ident, $twin:expr, []) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| whole.$field, None)
+    (@field $ty:path, $field:ident, $member:expr, []) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| whole.$field, None)
     };
-    (@field $ty:path, $field:ident, $twin:expr, [[$nested:ident { $($inner:tt)* }]]) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| -> [$nested; _] { whole.$field },
+    (@field $ty:path, $field:ident, $member:expr, [[$nested:ident { $($inner:tt)* }]]) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> [$nested; _] { whole.$field },
             Some(const { &$crate::layout_of!($nested { $($inner)* }) }))
     };
-    (@field $ty:path, $field:ident, $twin:expr, [[$nested:ty]]) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| -> [$nested; _] { whole.$field },
+    (@field $ty:path, $field:ident, $member:expr, [[$nested:ty]]) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> [$nested; _] { whole.$field },
             Some(const { &<$nested as $crate::HostShareable>::LAYOUT }))
     };
-    (@field $ty:path, $field:ident, $twin:expr, [$nested:ident { $($inner:tt)* }]) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| -> $nested { whole.$field },
+    (@field $ty:path, $field:ident, $member:expr, [$nested:ident { $($inner:tt)* }]) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> $nested { whole.$field },
             Some(const { &$crate::layout_of!($nested { $($inner)* }) }))
     };
-    (@field $ty:path, $field:ident, $twin:expr, [$nested:ident]) => {
-        $crate::layout_of!(@made $ty, $field, $twin, |whole: $ty| -> $nested { whole.$field },
+    (@field $ty:path, $field:ident, $member:expr, [$nested:ident]) => {
+        $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> $nested { whole.$field },
             Some(const { &<$nested as $crate::HostShareable>::LAYOUT }))
     };
-    (@made $ty:path, $field:ident, $twin:expr, $get:expr, $nested:expr) => {
+    (@made $ty:path, $field:ident, $member:expr, $get:expr, $nested:expr) => {
         $crate::RustField::of(
-            ::core::stringify!($field), $twin, ::core::mem::offset_of!($ty, $field), $get, $nested,
+            ::core::stringify!($field), $member, ::core::mem::offset_of!($ty, $field), $get, $nested,
         )
     };
-    (@twin $field:ident) => { Some(::core::stringify!($field)) };
-    (@twin $field:ident _) => { None };
-    (@twin $field:ident $twin:ident) => { Some(::core::stringify!($twin)) };
+    (@member $field:ident) => { Some(::core::stringify!($field)) };
+    (@member $field:ident _) => { None };
+    (@member $field:ident $member:ident) => { Some(::core::stringify!($member)) };
     ($ty:path {
-        $($field:ident $(=> $twin:tt)? $(: $nested:tt $({ $($inner:tt)* })?)?),* $(,)?
+        $($field:ident $(=> $member:tt)? $(: $nested:tt $({ $($inner:tt)* })?)?),* $(,)?
     }) => {
         const {
             // Refused by the compiler where a field is left out.
@@ -231,7 +231,7 @@ macro_rules! layout_of {
                 size: ::core::mem::size_of::<$ty>(),
                 align: ::core::mem::align_of::<$ty>(),
                 fields: &[$($crate::layout_of!(
-                    @field $ty, $field, $crate::layout_of!(@twin $field $($twin)?),
+                    @field $ty, $field, $crate::layout_of!(@member $field $($member)?),
                     [$($nested $({ $($inner)* })?)?]
                 )),*],
             }
@@ -239,12 +239,12 @@ macro_rules! layout_of {
     };
 }
 
-/// Declares structures that host and kernels share: `#[repr(C)]` is added, and [`HostShareable`] implemented, so
-/// that a structure's layout is `Name::LAYOUT`. Fields that are such structures, or arrays of them, are compared
-/// with all that is in them. Fields whose name begins with `_` are padding.
+/// Declares structures that host and kernels share: `#[repr(C)]` is added, and [`HostShareable`] implemented, so a
+/// structure's layout is `Name::LAYOUT`. Fields of such structures, or arrays of them, are compared in full depth.
+/// Fields whose name begins with `_` are padding.
 ///
-/// A crate that has `bytemuck` among its own dependencies derives its traits without more; any other says where they are,
-/// as here.
+/// A crate with `bytemuck` among its own dependencies derives the traits directly; any other crate names their path, as
+/// here.
 ///
 /// ```
 /// use tombolo::bytemuck::{Pod, Zeroable};
@@ -301,9 +301,9 @@ macro_rules! shared {
 }
 
 #[cfg(test)]
-#[path = "twin_tests.rs"]
+#[path = "host_layout_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "twin/nested_tests.rs"]
+#[path = "host_layout/nested_tests.rs"]
 mod nested_tests;

@@ -1,5 +1,5 @@
-//! Arguments that are buffers of the context: their bytes are brought to the launch's device when it is submitted, and
-//! bound where they lie there, or copied to staging memory where they cannot be ([`staging`](super::staging)).
+//! Arguments that are buffers of the context: submission brings their bytes to the launch's device, and binds the bytes
+//! in place, or a copy in staging memory where binding in place is impossible ([`staging`](super::staging)).
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use super::{Grid, Launch};
 use crate::device::DeviceShared;
 use crate::device::outcome::Outcome;
 use crate::memory::BufferView;
-use crate::memory::buffers::board::{Boarding, PartView, Use, roots};
+use crate::memory::buffers::residency_guard::{PartView, ResidencyGuard, Use, roots};
 use crate::memory::buffers::{BufferError, LaunchExplanation, Root};
 
 /// The slot of the buffer that an indirect grid is read from, which is no argument.
 pub(super) const INDIRECT: usize = usize::MAX;
-/// What messages call it.
+/// The name in messages.
 pub(super) const INDIRECT_NAME: &str = "the indirect buffer";
 
 /// An argument that is a part of a buffer of the context.
 #[derive(Debug, Clone)]
-pub(super) struct Traveller {
+pub(super) struct MigratableArgument {
     pub(super) slot: usize,
     pub(super) part: PartView,
     overwrites: bool,
 }
 
-impl Traveller {
+impl MigratableArgument {
     pub(super) fn new(slot: usize, part: PartView, overwrites: bool) -> Self {
         Self {
             slot,
@@ -42,24 +42,24 @@ impl Traveller {
 }
 
 impl Launch {
-    /// The uses of buffers of the context, in the order of the travellers.
+    /// The uses of buffers of the context, in the order of the migratable arguments.
     pub(super) fn uses(&self) -> Vec<Use> {
         use crate::memory::migrate::Access;
-        let used = |traveller: &Traveller| Use {
-            part: traveller.part.clone(),
-            access: match (self.writes(traveller.slot), traveller.overwrites) {
+        let used = |argument: &MigratableArgument| Use {
+            part: argument.part.clone(),
+            access: match (self.writes(argument.slot), argument.overwrites) {
                 (false, _) => Access::Read,
                 (true, false) => Access::ReadWrite,
                 (true, true) => Access::Overwrite,
             },
-            argument: self.argument(traveller.slot),
+            argument: self.argument(argument.slot),
         };
-        self.travellers.iter().map(used).collect()
+        self.migratable.iter().map(used).collect()
     }
 
     /// The buffers that have to be locked.
     pub(super) fn roots(&self) -> Vec<Arc<Root>> {
-        roots(self.travellers.iter().map(|traveller| &traveller.part))
+        roots(self.migratable.iter().map(|argument| &argument.part))
     }
 
     fn buffer_error(&self, argument: &str, source: BufferError) -> LaunchError {
@@ -74,41 +74,41 @@ impl Launch {
     /// allocated. What a submission has moved is [`Event::explanation`](crate::Event::explanation).
     ///
     /// # Errors
-    /// What [`Launch::submit`] would refuse before it asks for memory.
+    /// Errors of [`Launch::submit`] before any request for memory.
     pub fn explain(&mut self) -> Result<LaunchExplanation, LaunchError> {
         self.validate()?;
         self.check_parts()?;
         let (roots, uses) = (self.roots(), self.uses());
         let device = Arc::clone(&self.kernel.device);
-        let boarding = Boarding::begin(&device, &device.buffers_room, &roots);
+        let residency = ResidencyGuard::begin(&device, &device.buffers_extension, &roots);
         let first = || uses.first().map_or("", |one| one.argument.as_str());
-        let mut boarding = boarding.map_err(|error| self.buffer_error(first(), error))?;
-        let told = boarding.explain(&uses);
+        let mut residency = residency.map_err(|error| self.buffer_error(first(), error))?;
+        let told = residency.explain(&uses);
         told.map_err(|(at, error)| self.buffer_error(&uses[at].argument, error))
     }
 
-    /// Brings the buffers of the context to the device and binds them where they are.
-    pub(super) fn board<'r>(
+    /// Brings the buffers of the context to the device and binds them there.
+    pub(super) fn acquire_buffers<'r>(
         &mut self,
         device: &Arc<DeviceShared>,
-        room: &'r crate::device::room::Room,
+        extension: &'r crate::device::extension::ExtensionSlot,
         roots: &'r [Arc<Root>],
         uses: &[Use],
-    ) -> Result<(Boarding<'r>, LaunchExplanation), LaunchError> {
+    ) -> Result<(ResidencyGuard<'r>, LaunchExplanation), LaunchError> {
         self.check_parts()?;
         let first = || uses.first().map_or("", |one| one.argument.as_str());
-        let begun = Boarding::begin(device, room, roots);
-        let mut boarding = begun.map_err(|error| self.buffer_error(first(), error))?;
-        let brought = boarding.bring(uses);
+        let begun = ResidencyGuard::begin(device, extension, roots);
+        let mut residency = begun.map_err(|error| self.buffer_error(first(), error))?;
+        let brought = residency.bring(uses);
         let told = brought.map_err(|(at, error)| self.buffer_error(&uses[at].argument, error))?;
         for (at, one) in uses.iter().enumerate() {
-            let home = boarding.view(&one.part);
+            let home = residency.view(&one.part);
             let home = home.map_err(|error| self.buffer_error(&one.argument, error))?;
-            if self.travellers[at].slot == INDIRECT {
+            if self.migratable[at].slot == INDIRECT {
                 self.read_grid(home);
                 continue;
             }
-            let slot = self.travellers[at].slot;
+            let slot = self.migratable[at].slot;
             let id = |view: &BufferView| (view.shared.id, view.offset, view.bytes);
             // Staging memory is kept, in case the part is staged where it is now, too.
             let known = match &self.given[slot] {
@@ -119,7 +119,7 @@ impl Launch {
             if was != Some(id(&home)) {
                 self.given[slot] = Some(Given::Buffer {
                     view: home,
-                    overwrites: self.travellers[at].overwrites,
+                    overwrites: self.migratable[at].overwrites,
                     staging: staging.flatten(),
                 });
                 self.checked = false;
@@ -127,7 +127,7 @@ impl Launch {
             }
         }
         self.validate()?;
-        Ok((boarding, told))
+        Ok((residency, told))
     }
 
     /// The grid is in a buffer that has come to the device.
@@ -147,10 +147,10 @@ impl Launch {
         }
     }
 
-    /// Parts that have bytes in common must not be written through one of them.
+    /// Parts with common bytes must not be written by the kernel.
     fn check_parts(&self) -> Result<(), LaunchError> {
-        for (at, one) in self.travellers.iter().enumerate() {
-            for other in &self.travellers[at + 1..] {
+        for (at, one) in self.migratable.iter().enumerate() {
+            for other in &self.migratable[at + 1..] {
                 if one.meets(other) && (self.writes(one.slot) || self.writes(other.slot)) {
                     return Err(LaunchError::Aliased {
                         kernel: self.kernel.interface().entry.clone(),
@@ -164,16 +164,16 @@ impl Launch {
     }
 
     /// The outcomes that the launch inherits from buffers of the context.
-    pub(super) fn boarded_inputs(
+    pub(super) fn migratable_inputs(
         &self,
-        boarding: &mut Boarding<'_>,
+        residency: &mut ResidencyGuard<'_>,
         inherits: &mut Vec<Arc<Outcome>>,
     ) {
-        for traveller in &self.travellers {
-            if traveller.overwrites && self.writes(traveller.slot) {
+        for argument in &self.migratable {
+            if argument.overwrites && self.writes(argument.slot) {
                 continue;
             }
-            for outcome in boarding.depends_on(&traveller.part) {
+            for outcome in residency.depends_on(&argument.part) {
                 if !inherits.iter().any(|known| Arc::ptr_eq(known, &outcome)) {
                     inherits.push(outcome);
                 }

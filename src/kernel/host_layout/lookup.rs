@@ -1,4 +1,4 @@
-//! The WGSL side: finds a structure in a program by its name, and has naga lay it out.
+//! The WGSL side: finds a structure in a program by name, and has naga lay the structure out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::program::{Inner, Program};
 use crate::kernel::text_limits::check_types;
 
-/// The function that is appended to have naga resolve the type.
+/// The function appended to have naga resolve the type.
 const RESOLVER: &str = "tombolo_layout_of";
 
 impl Program {
-    /// How the structure `name` lies in memory; also for structures that are only used behind pointers, or not at
-    /// all, and for aliases of structures. `None` if the program declares none of that name, or if its size
-    /// depends on a constant without a default. Constants have their defaults.
+    /// How the structure `name` lies in memory; also for structures that are only used behind pointers, or not at all,
+    /// and for aliases of structures. `None` if the program has no declaration of that name, or if the size depends on
+    /// a constant without a default. Constants have their defaults.
     pub fn struct_layout(&self, name: &str) -> Option<TypeLayout> {
         self.inner.struct_layout(name, &Constants::new()).ok()
     }
 
-    /// Compares the structure `wgsl` of the program with its twin in Rust: every field must have a member of its
-    /// name, at the same offset and of the same size, and the whole must have the same size, which is the stride
-    /// of arrays. The other way round, every member must have a field, names that begin with `_` apart.
+    /// Compares the structure `wgsl` of the program with its declaration in Rust: every field must have a member of its
+    /// name, at the same offset and of the same size, and both structures must have the same size, the stride of
+    /// arrays. The other way round, every member must have a field, names that begin with `_` apart.
     ///
-    /// What is compared is where bytes lie, not what they mean: `u32` and `f32` are alike. Alignments need not
-    /// be. A three-component vector may have the size of four components in Rust. A runtime-sized array may be
-    /// any number of elements in Rust, or be left out where it follows directly behind the Rust structure.
+    /// The comparison is about the place of bytes, not their meaning: `u32` and `f32` are alike. Alignments need not
+    /// be. A three-component vector may have the size of four components in Rust. A runtime-sized array may be any
+    /// number of elements in Rust, or be left out where it follows directly behind the Rust structure.
     ///
     /// # Errors
     /// [`LayoutMismatch`]; [`LayoutMismatch::Differs`] lists every difference.
@@ -105,8 +105,8 @@ impl Inner {
         }
     }
 
-    /// The layout of the type that declaration `index` is. Only what the type mentions is parsed, so that sizes
-    /// that have no value here, and faults that wait for them, are in nobody's way.
+    /// The layout of the type that declaration `index` is. Only the mentions of the type are parsed, so sizes without
+    /// values here, and the faults of such sizes, do no harm.
     fn type_layout(
         &self,
         index: usize,
@@ -139,7 +139,7 @@ impl Inner {
                 Some(value) => Some(value),
                 None => match evaluated.get(i) {
                     Ok(value) => Some(value),
-                    // A constant stays in the text, where naga finds its value or says what is wrong with it.
+                    // A constant stays in the text, where naga finds its value or the fault.
                     Err(_) if !is_replaced(i) => None,
                     Err(Unevaluated::Missing) => {
                         let used = analysis.reach([index], |i| given(i).is_some());
@@ -186,7 +186,7 @@ impl Inner {
         }
     }
 
-    /// The values that were set, as naga takes them: by id, or else by name.
+    /// The given values in naga's form: by id, or else by name.
     fn pipeline_values(&self, set: &[(usize, ConstantValue)]) -> PipelineConstants {
         let named = set.iter().filter_map(|(constant, value)| {
             let info = self.declared.infos().get(*constant)?;
@@ -198,7 +198,7 @@ impl Inner {
         named.collect()
     }
 
-    /// The type `wanted` needs values for those of the constants that `lacks` holds for and that have no default.
+    /// The type `wanted` needs values for the constants without default selected by `lacks`.
     fn without_value(&self, wanted: &str, lacks: impl Fn(usize) -> bool) -> KernelError {
         let infos = self.declared.infos();
         let missing = (infos.iter().zip(&self.declaration_of))

@@ -26,7 +26,7 @@ struct Particle {
 const PARTICLE: RustLayout = layout_of!(Particle { speed, at, mass });
 
 pub(super) fn program(source: &str) -> Program {
-    Program::new("twins.wgsl", source).unwrap_or_else(|e| panic!("{e}"))
+    Program::new("layouts.wgsl", source).unwrap_or_else(|e| panic!("{e}"))
 }
 
 pub(super) fn difference(source: &str, name: &str, rust: &RustLayout) -> LayoutDifference {
@@ -36,7 +36,7 @@ pub(super) fn difference(source: &str, name: &str, rust: &RustLayout) -> LayoutD
     }
 }
 
-/// Each fault as its field and the bytes that it is off by.
+/// Each fault as a field and its offset in bytes.
 pub(super) fn off(source: &str, name: &str, rust: &RustLayout) -> Vec<(String, Option<i64>)> {
     let faults = difference(source, name, rust).faults;
     let short = |f: &LayoutFault| (f.field().to_owned(), f.off_by());

@@ -1,5 +1,5 @@
-//! Kernels that call a server on another device, which takes their calls and does not answer, or never looks: they are told,
-//! and so is nobody else.
+//! Kernels calling a server on another device that takes their calls without answering, or never looks: such kernels
+//! are told, and no others.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn kernels_are_told_of_calls_that_a_server_has_lost() {
     }
 }
 
-/// A caller whose turns are rationed may have run out of them; what it was to write is as it was then.
+/// A caller with a loop budget may have run out of turns; its output then is unchanged.
 fn run(launch: &mut Launch) -> bool {
     match launch.submit().unwrap().wait_timeout(MINUTE) {
         Ok(()) => true,

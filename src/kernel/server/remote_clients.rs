@@ -5,10 +5,10 @@ use super::text::ServerShape;
 const KERNELS: &str = include_str!("../../../shaders/server_kernels.wgsl");
 const GROUP_KERNELS: &str = include_str!("../../../shaders/server_group_kernels.wgsl");
 
-/// Where the ports of kernels lie in the words of a server: areas, each of them laid out as the ports of a device are,
-/// and in front of them what was taken.
+/// The place of kernels' ports in the words of a server: areas, each laid out like the ports of a device, and in front
+/// of them the notes of taken calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GuestPlaces {
+pub(crate) struct RemoteClientPlaces {
     /// Areas: devices that may call.
     pub areas: usize,
     /// The first word of the first area.
@@ -30,7 +30,7 @@ pub(crate) struct GuestPlaces {
     pub taken: usize,
 }
 
-/// What a polling kernel has in its places for it; nothing where no kernels call.
+/// The parts of a polling kernel for remote clients; empty without kernels as callers.
 #[derive(Default)]
 pub(super) struct Parts {
     pub first: String,
@@ -41,11 +41,11 @@ pub(super) struct Parts {
     pub known: &'static str,
 }
 
-pub(super) fn guests(shape: &ServerShape) -> Parts {
-    let Some(places) = &shape.guests else {
+pub(super) fn remote_clients(shape: &ServerShape) -> Parts {
+    let Some(places) = &shape.remote_clients else {
         return Parts::default();
     };
-    // Unrolled, so that a look is one turn. See `text::look` for the exchange that changes nothing.
+    // Unrolled, so a look is one turn. See `text::look` for the exchange that changes nothing.
     let sum = |load: &dyn Fn(usize) -> String| {
         let all = (0..places.areas).flat_map(|area| {
             let first = places.first + area * places.area + places.requests;
@@ -56,12 +56,12 @@ pub(super) fn guests(shape: &ServerShape) -> Parts {
     let load = |at: usize| format!("atomicLoad(&tombolo_server[{at}u])");
     let exchange = |at: usize| format!("atomicOr(&tombolo_server[{at}u], 0u)");
     let first = sum(&load);
-    let look = match shape.rations {
+    let look = match shape.has_loop_budget {
         true => sum(&exchange),
         false => first.clone(),
     };
     let numbers = [
-        ("$guests$", places.areas * places.ports),
+        ("$remote_clients$", places.areas * places.ports),
         ("$each$", places.ports),
         ("$first$", places.first),
         ("$area$", places.area),
@@ -86,9 +86,9 @@ pub(super) fn guests(shape: &ServerShape) -> Parts {
             only: "",
             scan,
             or: "|| posts != tombolo_server_known_posts",
-            // The host's ports are looked at when its bell has rung, those of kernels at every turn.
+            // The host's ports are looked at after a ring of its bell, those of kernels at every turn.
             known: "if !tombolo_server_leaving && bell == seen { tombolo_server_end = 0u; }\n\
-                    tombolo_server_guest = 0u;\ntombolo_server_known_posts = posts;",
+                    tombolo_server_remote = 0u;\ntombolo_server_known_posts = posts;",
         };
     }
     Parts {

@@ -1,4 +1,4 @@
-//! What a server thread does with a call: finds its function, runs it, and counts.
+//! The work of a server thread on a call: finding the function, running the function, and counting.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -12,35 +12,35 @@ use super::services::{Call, Function, Serve, Shared};
 use super::statistics::TIMED;
 use super::stream::{Packet, Sessions};
 
-/// Functions that take no longer than this are served with the answers to other calls held back meanwhile.
+/// Functions up to this duration are served with the answers to other calls held back meanwhile.
 const QUICK: Duration = Duration::from_micros(1);
 
-/// What one server thread knows of the functions.
-pub(super) struct Desk<'s> {
+/// A server thread's knowledge of the functions.
+pub(super) struct Dispatcher<'s> {
     shared: &'s Shared,
     thread: usize,
     /// The function called last: most calls are of the same one.
     last: Cell<(u32, Option<usize>)>,
-    /// For each function, whether it was quick when it was timed last.
+    /// For each function, whether the last timing was quick.
     quick: Box<[Cell<bool>]>,
 }
 
-impl<'s> Desk<'s> {
+impl<'s> Dispatcher<'s> {
     pub(super) fn new(shared: &'s Shared, thread: usize) -> Self {
-        let mut desk = Self {
+        let mut dispatcher = Self {
             shared,
             thread,
             last: Cell::new((0, None)),
             quick: shared.functions.iter().map(|_| Cell::new(false)).collect(),
         };
-        desk.last = Cell::new((0, desk.search(0)));
-        desk
+        dispatcher.last = Cell::new((0, dispatcher.search(0)));
+        dispatcher
     }
 
-    /// The desk in front of one set of ports.
-    pub(super) fn at<'d>(&'d self, sessions: &'d Sessions) -> Window<'d> {
-        Window {
-            desk: self,
+    /// The dispatcher in front of one set of ports.
+    pub(super) fn at<'d>(&'d self, sessions: &'d Sessions) -> PortSet<'d> {
+        PortSet {
+            dispatcher: self,
             sessions,
         }
     }
@@ -63,13 +63,13 @@ impl<'s> Desk<'s> {
     }
 }
 
-/// A desk in front of one set of ports.
-pub(super) struct Window<'d> {
-    desk: &'d Desk<'d>,
+/// A dispatcher in front of one set of ports.
+pub(super) struct PortSet<'d> {
+    dispatcher: &'d Dispatcher<'d>,
     sessions: &'d Sessions,
 }
 
-impl Window<'_> {
+impl PortSet<'_> {
     /// Runs a function.
     fn run(
         &self,
@@ -126,7 +126,7 @@ fn attempt(serve: &Call, arguments: &[u32], results: &mut Vec<u32>) -> CallStatu
     }
 }
 
-/// The number of calls in a packet of a group: what it says, if its length says so too and the answers fit in a port.
+/// The number of calls in a packet of a group: as the packet says, if its length agrees and the answers fit in a port.
 fn group_of(function: &Function, arguments: &[u32]) -> Option<usize> {
     let count = *arguments.first()? as usize;
     let answers = count.checked_mul(1 + function.declaration.result_words())?;
@@ -134,11 +134,12 @@ fn group_of(function: &Function, arguments: &[u32]) -> Option<usize> {
     (words == arguments.len() && answers <= MAX_PAYLOAD).then_some(count)
 }
 
-impl Dispatch for Window<'_> {
+impl Dispatch for PortSet<'_> {
     fn is_quick(&self, opcode: u32) -> bool {
-        let desk = self.desk;
-        // With several threads the others rely on it that what was served is known.
-        desk.shared.threads == 1 && (desk.find(opcode)).is_none_or(|index| desk.quick[index].get())
+        let dispatcher = self.dispatcher;
+        // With several threads the others rely on served calls being known.
+        dispatcher.shared.threads == 1
+            && (dispatcher.find(opcode)).is_none_or(|index| dispatcher.quick[index].get())
     }
 
     fn dispatch(
@@ -148,9 +149,9 @@ impl Dispatch for Window<'_> {
         arguments: &[u32],
         results: &mut Vec<u32>,
     ) -> CallStatus {
-        let shared = self.desk.shared;
-        let Some(index) = self.desk.find(opcode) else {
-            // The first of its kind is worth a line; a kernel that goes on must not fill the log.
+        let shared = self.dispatcher.shared;
+        let Some(index) = self.dispatcher.find(opcode) else {
+            // The first of its kind is worth a line; a kernel going on must not fill the log.
             if shared.unknown.fetch_add(1, Ordering::Relaxed) == 0 {
                 log::warn!(
                     "a kernel called the function {opcode:#010x}, which these services do not have"
@@ -159,7 +160,7 @@ impl Dispatch for Window<'_> {
             return CallStatus::Unknown;
         };
         let function = &shared.functions[index];
-        let counters = &function.counters[self.desk.thread];
+        let counters = &function.counters[self.dispatcher.thread];
         let packet = match &function.serve {
             Serve::Call(_) => None,
             Serve::Stream(_) => Packet::of(function.opcode, opcode),
@@ -200,7 +201,7 @@ impl Dispatch for Window<'_> {
         if let Some(begun) = begun {
             let took = begun.elapsed();
             counters.time(took);
-            self.desk.quick[index].set(took < QUICK);
+            self.dispatcher.quick[index].set(took < QUICK);
         }
         counters.bytes_in.add(arguments.len() as u64 * 4);
         if panics > 0 {
@@ -221,12 +222,18 @@ impl Dispatch for Window<'_> {
     }
 
     fn oversize(&self) {
-        if self.desk.shared.oversize.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self
+            .dispatcher
+            .shared
+            .oversize
+            .fetch_add(1, Ordering::Relaxed)
+            == 0
+        {
             log::warn!("a kernel posted a call that is longer than its port");
         }
     }
 
     fn late(&self) {
-        self.desk.shared.late.fetch_add(1, Ordering::Relaxed);
+        self.dispatcher.shared.late.fetch_add(1, Ordering::Relaxed);
     }
 }

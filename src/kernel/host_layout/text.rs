@@ -1,11 +1,11 @@
-//! Layouts and their differences as text, for messages that stand outside `check_layout`.
+//! Layouts and their differences as text, for messages outside of `check_layout`.
 
 use super::RustLayout;
 use super::compare::{compare, element};
 use super::render::without_modules;
 use crate::kernel::layout::{Shape, TypeLayout};
 
-/// What is off between a Rust structure and a WGSL type that is it, or an array of it; empty where nothing is.
+/// The differences between a Rust structure and the same WGSL type, or an array of it; empty for equal layouts.
 pub(crate) fn faults(rust: &RustLayout, wgsl: &TypeLayout) -> Vec<String> {
     let (faults, notes) = compare(rust, element(wgsl).0);
     faults
@@ -33,7 +33,7 @@ pub(crate) fn rust_text(rust: &RustLayout) -> String {
     rust.fields.iter().map(line).collect()
 }
 
-/// One line for each member of a structure, or of the structure that an array is made of.
+/// A line for each member of a structure, or of the structure in an array.
 pub(crate) fn wgsl_text(wgsl: &TypeLayout) -> String {
     let Shape::Struct { members } = &element(wgsl).0.shape else {
         return String::new();

@@ -1,4 +1,4 @@
-//! What is said where a Rust structure and a WGSL structure are no twins.
+//! What is said where a Rust structure and a WGSL structure disagree.
 
 use thiserror::Error;
 
@@ -6,7 +6,7 @@ use super::RustLayout;
 use crate::kernel::error::{KernelError, quoted};
 use crate::kernel::layout::TypeLayout;
 
-/// Why a Rust structure and a WGSL type are no twins.
+/// Why a Rust structure and a WGSL type disagree.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum LayoutMismatch {
@@ -29,11 +29,11 @@ pub enum LayoutMismatch {
         program: String,
         /// The name asked for.
         wanted: String,
-        /// What it names.
+        /// The named object.
         wgsl: TypeLayout,
     },
-    /// The layout of the type cannot be told: its size depends on a constant without a value, or its declaration
-    /// makes no sense with the values that the constants have.
+    /// The layout of the type is unknown: the size depends on a constant without a value, or the declaration makes no
+    /// sense with the values of the constants.
     #[error("the layout of `{wanted}` of `{program}` is not known: {source}")]
     Unknown {
         /// Name of the program.
@@ -48,7 +48,7 @@ pub enum LayoutMismatch {
     Differs(Box<LayoutDifference>),
 }
 
-/// Everything in which two layouts differ. Its `Display` tells it in full, with both layouts side by side.
+/// Everything in which two layouts differ. `Display` gives the fault in full, with both layouts side by side.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LayoutDifference {
@@ -60,12 +60,12 @@ pub struct LayoutDifference {
     pub wgsl: TypeLayout,
     /// What is off, in the order of the Rust structure; never empty.
     pub faults: Vec<LayoutFault>,
-    /// What may explain it.
+    /// The possible explanation.
     pub notes: Vec<String>,
 }
 
-/// One thing in which two layouts differ. Fields within fields are named by paths (`body.mass`; `bodies[].mass`
-/// for elements of an array), and their bytes count from the start of the structure that they are fields of.
+/// One thing in which two layouts differ. Fields within fields are named by paths (`body.mass`; `bodies[].mass` for
+/// elements of an array), and bytes count from the start of the outer structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutFault {
@@ -74,7 +74,7 @@ pub enum LayoutFault {
         /// The field.
         field: String,
         /// The name that the WGSL structure lacks.
-        twin: String,
+        member: String,
     },
     /// A member without a field for it in Rust.
     MissingInRust {
@@ -93,7 +93,7 @@ pub enum LayoutFault {
         rust: u64,
         /// Its offset in WGSL, in bytes.
         wgsl: u64,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
     /// A field has another size.
@@ -102,9 +102,9 @@ pub enum LayoutFault {
         field: String,
         /// Its size in Rust, in bytes.
         rust: u64,
-        /// Its size in WGSL, in bytes; for a runtime-sized array, that of one element.
+        /// The size in WGSL, in bytes; for a runtime-sized array, that of an element.
         wgsl: u64,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
     /// A field is a structure in Rust and none in WGSL.
@@ -114,22 +114,22 @@ pub enum LayoutFault {
         /// The type of the member.
         wgsl: String,
     },
-    /// The whole structure has another size, so that the elements of an array of it are apart by another stride.
-    /// Where a runtime-sized array follows that Rust leaves out, the sizes are those of what is before it.
+    /// The whole structure has another size, so the elements of an array of it are apart by another stride. Where a
+    /// runtime-sized array follows, left out in Rust, the sizes are those of the part before.
     Total {
-        /// The structure: empty for the outermost, else the field that it is.
+        /// The structure: empty for the outermost, else the path of the field.
         field: String,
         /// Its size in Rust, in bytes.
         rust: u64,
         /// Its size in WGSL, in bytes.
         wgsl: u64,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
 }
 
 impl LayoutFault {
-    /// The field or member that is off; empty where it is the outermost structure itself.
+    /// The differing field or member; empty for the outermost structure itself.
     pub fn field(&self) -> &str {
         match self {
             Self::MissingInWgsl { field, .. }
