@@ -1,6 +1,6 @@
 //! Control flow, calls and pointers.
 
-use crate::run;
+use super::run;
 
 #[test]
 fn loops_with_continue_break_and_return_in_them() {

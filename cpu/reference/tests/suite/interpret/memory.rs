@@ -5,7 +5,7 @@ use tombolo_cpu_reference::fault::Fault;
 use tombolo_cpu_reference::interpret::{Detect, Options};
 use tombolo_cpu_reference::report::FindingKind;
 
-use crate::{run, run_with};
+use super::{run, run_with};
 
 #[test]
 fn members_lie_where_wgsl_puts_them() {

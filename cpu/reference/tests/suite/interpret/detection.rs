@@ -3,14 +3,16 @@
 use tombolo_cpu_reference::interpret::{Detect, Options};
 use tombolo_cpu_reference::report::{Finding, FindingKind};
 
-use crate::run_with;
+use super::run_with;
 
 fn find(detect: Detect, body: &str) -> Vec<Finding> {
     let text = format!(
-        "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+        "enable f16;
+        @group(0) @binding(0) var<storage, read_write> data: array<u32>;
         @group(0) @binding(1) var<storage, read_write> cells: array<atomic<u32>>;
         struct Pair {{ a: u32, b: vec3<u32> }}
         var<workgroup> shared_words: array<u32, 8>;
+        var<workgroup> shared_halves: array<f16, 16>;
         var<workgroup> shared_pair: Pair;
         var<private> mine: array<u32, 4>;
         @compute @workgroup_size(8) fn main(
@@ -67,6 +69,24 @@ fn races_in_work_group_memory_end_at_its_barrier() {
     assert!(!races(
         "if id == 0u { shared_pair = Pair(1u, vec3(2u)); } let pair = workgroupUniformLoad(&shared_pair);
          if id == 1u { shared_pair.a = pair.a; }"
+    ));
+}
+
+#[test]
+fn halves_of_a_word_race_each_by_itself() {
+    assert!(!races(
+        "shared_halves[2u * id] = 1h; shared_halves[2u * id + 1u] = 2h;"
+    ));
+    assert!(!races("shared_halves[id] = 1h;"));
+    assert!(races(
+        "shared_halves[id] = 1h; data[at.x] = u32(shared_halves[id ^ 1u]);"
+    ));
+    // The lower half of the word is read by others, the upper one is written.
+    assert!(!races(
+        "data[at.x] = u32(shared_halves[0]); if id == 5u { shared_halves[1] = 1h; }"
+    ));
+    assert!(races(
+        "data[at.x] = u32(shared_halves[0]); if id == 5u { shared_halves[0] = 1h; }"
     ));
 }
 

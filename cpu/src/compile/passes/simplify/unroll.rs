@@ -7,7 +7,7 @@
 
 use crate::compile::ir::{Base, Block, Scope, Statement, visit};
 
-use super::simplify::{Flow, Simplifier};
+use super::{Flow, Simplifier};
 
 /// The most passes that are written out.
 const MAX_PASSES: u32 = 128;

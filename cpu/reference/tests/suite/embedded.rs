@@ -1,5 +1,4 @@
 //! This project's own adapter, judged by the table and by generated programs.
-#![cfg(feature = "adapters")]
 
 use tombolo_cpu_reference::{
     adapters::{Job, Opened, embedded_adapter, judge, open, run},

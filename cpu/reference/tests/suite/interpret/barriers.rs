@@ -3,7 +3,7 @@
 use tombolo_cpu_reference::fault::Fault;
 use tombolo_cpu_reference::interpret::{Options, Order};
 
-use crate::run_with;
+use super::run_with;
 
 const SCAN: &str = "
     @group(0) @binding(0) var<storage, read_write> data: array<u32>;

@@ -3,7 +3,7 @@
 use tombolo_cpu_reference::interpret::{Detect, Options, Order};
 use tombolo_cpu_reference::report::FindingKind;
 
-use crate::run_with;
+use super::run_with;
 
 fn subgroups(size: u32, body: &str, words: usize) -> Vec<u32> {
     let text = format!(
