@@ -34,7 +34,7 @@ pub(crate) use self::pieces::{Piece, pieces};
 
 use self::shelf::{Readiness, Shelf, size_class};
 use super::buffers::End;
-use super::{MemoryError, MemoryRoom};
+use super::{MemoryError, MemoryExtension};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture};
 
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Upload {
 
 /// The staging memory of a device.
 pub(crate) fn of(device: &DeviceShared) -> &Staging {
-    &device.memory_room.get::<MemoryRoom>().staging
+    &device.memory_extension.get::<MemoryExtension>().staging
 }
 
 /// Makes a buffer of the runtime's own.
