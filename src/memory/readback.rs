@@ -58,68 +58,7 @@ enum State {
     Taken,
 }
 
-<<<<<<< HEAD
-/// What a read-back calls itself.
-=======
-/// Values in memory that the device fills.
-struct Coming {
-    batch: Arc<Batch>,
-    mapping: Mapping,
-    /// Given back, unmapped, when the values were taken, or are unwanted.
-    _staging: Staging,
-    /// What was copied there.
-    words: Range<u64>,
-    /// The requested bytes, in the buffer of their origin.
-    bytes: Range<u64>,
-}
-
-/// Memory of a device's pool.
-struct Staging {
-    buffer: wgpu::Buffer,
-    owner: Weak<DeviceShared>,
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        if let Some(device) = self.owner.upgrade() {
-            staging::of(&device).give_download(self.buffer.clone());
-        }
-    }
-}
-
-/// Bytes on the host, in whole words: most values have the alignment of those, and need not be copied once more.
-struct Bytes {
-    words: Vec<u32>,
-    /// The requested ones.
-    wanted: Range<usize>,
-}
-
-impl Bytes {
-    /// Those of `range`, out of whole words.
-    fn of(view: &[u8], wanted: Range<usize>) -> Result<Self, MemoryError> {
-        let words = match bytemuck::try_cast_slice::<u8, u32>(view) {
-            Ok(words) => host_memory::copied(WHAT, words)?,
-            Err(_) => host_memory::values_of(WHAT, view)?,
-        };
-        Ok(Self { words, wanted })
-    }
-
-    fn into_values<T: Pod>(self) -> Result<Vec<T>, MemoryError> {
-        let Self { words, wanted } = self;
-        let words = match wanted == (0..words.len() * 4) {
-            true => match bytemuck::allocation::try_cast_vec(words) {
-                Ok(values) => return Ok(values),
-                Err((_, words)) => words,
-            },
-            false => words,
-        };
-        let bytes: &[u8] = bytemuck::cast_slice(&words);
-        host_memory::values_of(WHAT, &bytes[wanted])
-    }
-}
-
 /// The name of a read-back.
->>>>>>> main
 const WHAT: &str = "read";
 
 impl<T: Pod> DeviceBuffer<T> {
@@ -197,37 +136,19 @@ impl<T: Pod> DeviceBuffer<T> {
         if bytes.is_empty() {
             return Ok(begun(State::Here(Vec::new()), Vec::new()));
         }
-<<<<<<< HEAD
         let piece = Piece { bytes };
         let (words, range) = (piece.words(), piece.bytes.clone());
         let count = words.end - words.start;
         let memory = Lent::take(device, WHAT, count)?;
-        device.open_gates(None);
-=======
-        self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
-        // Whole words are copied; what surrounds the range is cut off on the host.
-        check_words(WHAT, &bytes, self.shared.raw.size())?;
-        let (first, last) = (bytes.start / 4 * 4, bytes.end.next_multiple_of(4));
-        let buffer = staging::of(&device).download(&device, WHAT, last - first)?;
-        let staging = Staging {
-            buffer: buffer.clone(),
-            owner: Arc::downgrade(&device),
-        };
         device.complete_dependencies(None);
->>>>>>> main
         let (batch, depends_on) = {
             let mut queue = device.queue.lock(device);
             queue.encode(|encoder| {
                 let (from, to) = (&self.shared.raw, memory.buffer());
                 encoder.copy_buffer_to_buffer(from, words.start, to, 0, count);
             });
-<<<<<<< HEAD
-            // With the queue in hand, so that nobody else's launch comes between.
-            let depends_on = self.shared.depends_on(&range);
-=======
             // With the queue in hand, so nobody else's launch comes between.
-            let depends_on = self.shared.depends_on(&bytes);
->>>>>>> main
+            let depends_on = self.shared.depends_on(&range);
             let batch = queue.batch();
             queue.flush()?;
             (batch, depends_on)
@@ -365,15 +286,9 @@ impl<T: Pod> Future for ReadBack<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(coming) = self.coming() {
-<<<<<<< HEAD
-            // Before it is looked: a callback that comes in between wakes.
+            // Before the look: a callback in between wakes.
             coming.wake(context.waker());
             match coming.arrive(&self.device.submissions, Some(Duration::ZERO)) {
-=======
-            // Before the look: a callback in between wakes.
-            coming.mapping.wake(context.waker());
-            match coming.arrive(&self.device, Some(Duration::ZERO)) {
->>>>>>> main
                 Ok(()) => {}
                 Err(Missing::Deadline) => {
                     let device = &self.device;

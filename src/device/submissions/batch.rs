@@ -110,13 +110,8 @@ impl Commands {
 /// A batch that nothing is added to any more.
 pub(crate) struct ClosedBatch {
     pub(crate) batch: Arc<Batch>,
-<<<<<<< HEAD
     pub(crate) commands: Commands,
-    /// Values that are written in front of it.
-=======
-    pub(crate) commands: wgpu::CommandBuffer,
     /// Values to write in front of the batch.
->>>>>>> main
     pub(crate) uniforms: Option<(wgpu::Buffer, Vec<u8>)>,
     /// The dependencies of the batch.
     pub(crate) dependencies: ExternalDependencies,

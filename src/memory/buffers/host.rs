@@ -5,12 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use bytemuck::Pod;
 
-<<<<<<< HEAD
-use super::board::{Boarding, PartView, Use, roots};
 use super::download::{Download, take_all};
-=======
-use super::download::Download;
->>>>>>> main
 use super::error::BufferError;
 use super::evict::missed;
 use super::residency_guard::{PartView, ResidencyGuard, Use, roots};

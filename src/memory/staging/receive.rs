@@ -40,7 +40,7 @@ pub(crate) fn receive(
     let copies: Vec<Copy> = pieces(bytes.clone(), PIECE)
         .map(|piece| Copy::new(piece, what))
         .collect();
-    device.open_gates(None);
+    device.complete_dependencies(None);
     let (copies, depends_on) = {
         let mut queue = device.queue.lock(device);
         // With the queue in hand, so that nobody else's launch comes between.
