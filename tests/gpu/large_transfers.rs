@@ -148,10 +148,8 @@ fn a_large_read_is_one_command(f: &Fixture) {
     let buffer: DeviceBuffer<u32> = device.zeroed(len as usize).unwrap();
     let round = AtomicU32::new(0);
     let race = || {
-        buffer
-            .fill(round.fetch_add(1, Ordering::Relaxed) + 1, 0, len)
-            .unwrap();
-        device.flush().unwrap();
+        let value = round.fetch_add(1, Ordering::Relaxed) + 1;
+        buffer.fill(value, 0, len).unwrap().wait().unwrap();
     };
     beside(race, || {
         for _ in 0..6 {
