@@ -25,6 +25,11 @@
 //! This room provides memory that is mapped coherently. Whether a *running* kernel and the host see
 //! each other's writes in it is up to the driver (Metal, for one, promises it only between command
 //! buffers), so it is measured when a device is opened.
+//!
+//! # What is promised
+//!
+//! None of these interfaces promises that both sides really see each other's writes; Apple's documentation rules it
+//! out in so many words. The start-up probe measures it before anything is built on live memory.
 
 // Every block says why it is sound.
 #![allow(unsafe_code)]

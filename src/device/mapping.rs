@@ -4,6 +4,8 @@
 //! busy, perhaps this very one further up; and wgpu drops it when a callback before it has panicked. That memory *is*
 //! mapped shows as well when it is asked for: wgpu maps under its lock, in the first poll behind the end of the batch. So
 //! a callback wakes, and nothing depends on it.
+//!
+//! Read-backs, status records, printed lines, timestamps and pages of mirrors all come to the host this way.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};

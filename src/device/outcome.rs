@@ -4,6 +4,12 @@
 //! A launch that can fail owns an [`Outcome`]. The buffers it writes remember that outcome until they
 //! are overwritten, and a launch that reads such a buffer inherits it. Once the batch has completed,
 //! the outcome is resolved from the status record that the kernel left behind.
+//!
+//! Only launches that can fail after submission own one: those that are guarded, checked, print an assertion, or read
+//! what such a launch wrote. Buffers keep, per byte range, the outcomes that wrote them since the range was last
+//! overwritten ([`Taint`]): a read asks them, a launch inherits them; a host write, a fill or a clean copy ends them.
+//! `Launch::overwrite` says that a launch writes all of a buffer without reading it, which nobody else can know, and
+//! `DeviceBuffer::forgive` accepts what is there.
 
 use std::sync::{Arc, OnceLock, Weak};
 

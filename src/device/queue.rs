@@ -3,6 +3,14 @@
 //! Consecutive launches share one compute pass, so that a batch of launches costs what the same
 //! dispatches cost in raw wgpu; state that is already bound is not bound again. Small uniform values
 //! of a batch are gathered on the host and written with a single copy when the batch is submitted.
+//!
+//! Kernels reach uniform values by dynamic offsets, so that a new value needs no new bind group. A batch that is full
+//! of values is closed and stands in line; whoever recorded it goes on with the queue in hand, and the next command
+//! submits it.
+//!
+//! Error scopes of wgpu surround everything that wgpu might refuse, and what they catch becomes a typed error. A
+//! device opened by the runtime also has a handler for errors that no scope caught, which logs them instead of ending
+//! the process.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

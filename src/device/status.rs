@@ -3,6 +3,8 @@
 //! Each launch that can fail gets one record, bound to its kernel at a dynamic offset. Where the
 //! device has live memory the host reads the record where the kernel wrote it; elsewhere the batch
 //! copies the records it used into a buffer that is mapped when the batch is done.
+//!
+//! Both forms are tested on every adapter, by forcing the tier down.
 
 use std::sync::{Arc, Mutex};
 

@@ -9,6 +9,14 @@
 //! - `typed`: what a declaration lets the host do, and `named`: the same by name alone.
 //!
 //! The names are kept by the kernel room (`crate::kernel::globals`).
+//!
+//! The memory is a device allocation (`Device::malloc`): of the shared heap where host and device share all memory, of
+//! the device's own segments elsewhere. A launch that names a variable in the heap uses the heap like any other
+//! launch, and the host's `HostAccess` keeps it out. Chunks begin with bytes that belong to nobody, so that no
+//! variable's address is that of an allocation which somebody could free.
+//!
+//! Outcomes are kept for each variable and device, by byte range, as for buffers. A variable whose address was given
+//! out may have been written by any kernel that follows pointers: its reads also ask the heap.
 
 mod error;
 pub(crate) mod memory;

@@ -4,6 +4,10 @@
 //! The caller's stack may be any size (threads of Rust have 2 MiB), so that the work is done on a thread that is made
 //! for it. What a text may ask of that stack is limited before ([`text_limits`](super::text_limits)); a test reads
 //! texts at the limits on half of it.
+//!
+//! Of the 256 MiB only what is used takes memory. Growing the caller's stack in place was the other way: that needs
+//! assembly for each platform, where a thread costs some tens of microseconds for each program. A panic on the thread
+//! is `KernelError::Internal`.
 
 use std::any::Any;
 use std::cell::Cell;

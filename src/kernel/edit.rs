@@ -1,5 +1,9 @@
 //! Text edits that remember where they came from: the text that naga compiles is the user's text with a few
 //! places replaced, and every span in it must lead back to the user's line and column.
+//!
+//! An `override` that sizes an array outside work-group memory becomes a `const` with its value. `EditedText`
+//! remembers the replacements and maps every span of the new text back. Padding replacements with blanks, so that
+//! offsets stay, was the first design; a map has no case in which the value is longer than the declaration.
 
 use std::ops::Range;
 use std::sync::Arc;

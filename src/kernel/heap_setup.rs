@@ -1,4 +1,9 @@
 //! How a kernel reaches the heap: what is bound for it, and which of its arguments are reached that way.
+//!
+//! The argument table has three reasons: the adapter has too few bindings; the kernel passes pointers to arguments to
+//! functions; or arguments lie in the heap that the kernel follows pointers into, and nothing may be bound twice where
+//! it is written. The last one is known only when the launch is, so that the kernel is compiled in another form then
+//! ([`Form`]), also for addresses that are less aligned than the type asks for.
 
 use std::collections::BTreeSet;
 

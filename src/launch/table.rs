@@ -1,5 +1,5 @@
 //! The argument table: storage arguments without a binding of their own are reached through the bindings of
-//! the heap, and a uniform tells the kernel where each of them lies.
+//! the heap, and a small storage buffer tells the kernel where each of them lies.
 //!
 //! Arguments have no binding because the adapter has too few, because the kernel passes pointers to them to
 //! functions, or because they lie in the heap that the kernel reaches anyway, and nothing may be bound twice
@@ -10,7 +10,11 @@
 //!   device behind it ([`Scratch`]), before the launch, and back behind it where the kernel may have written
 //!   them, in the queue's order.
 //! - Buffers that hold copies of the arguments and nothing else ([`Arena`]): a kernel that is a plain one to its
-//!   author then has nothing to do with the heap, and runs on every device.
+//!   author then has nothing to do with the heap, and runs on every device. Only where a device uses the host's memory in
+//!   place, and an argument lies there, is the heap itself bound, without a copy.
+//!
+//! The table is no uniform: lavapipe (Mesa 22.3) folds uniforms into the conditions of branches, and ended the process when
+//! a length from the table was in one beside three uniforms of the kernel.
 
 use std::collections::HashMap;
 use std::sync::Arc;

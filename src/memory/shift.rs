@@ -1,4 +1,12 @@
 //! Copies of bytes between any two places of buffers, for ranges that wgpu, which copies whole words, refuses.
+//!
+//! # How it works
+//!
+//! 1. A range goes, with the words around it, through staging memory, from which a kernel (`shaders/copy_bytes.wgsl`)
+//!    shifts it into place.
+//! 2. A long range whose ends lie alike in their words leaves the words in the middle to wgpu.
+//! 3. A word at an edge is changed by one atomic exclusive-or with the difference: its other bytes are never written,
+//!    not even with what they were.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -7,6 +7,15 @@
 //! is room, because a kernel binds one.
 //!
 //! The table is asked when kernels are made and when the host copies, never by a launch.
+//!
+//! Types are compared without the names of structures and aliases, and an atomic counts as the scalar that it holds,
+//! since one kernel counts and the next one reads the counts. `CacheStatistics::global_lookups` shows when the table
+//! is asked.
+//!
+//! A variable of device scope lives as long as its name, its memory as long as the device. One of image scope belongs
+//! to the kernels of a module, those in caches included; programs of equal name, text and prefix are one module, as
+//! for the caches. While no kernel names it, its value is kept on the host, and moves into the first instance that is
+//! made.
 
 mod compare;
 mod conflict;

@@ -5,6 +5,11 @@
 //! reflected like any other. [`lower`] replaces the marked variables of a kernel by members of one variable, a
 //! structure whose offsets are those of the variables in their memory; kernels that follow pointers reach them
 //! through the heap binding instead ([`super::pointers::ArgumentTable`]).
+//!
+//! In a kernel the variables are one structure with members at their offsets, bound where the first of them lies: one
+//! binding, and the same instructions as for a binding of the user's own. Gaps are members too (arrays of words),
+//! because some shading languages know no offsets. Variables in different chunks, and those of kernels that follow
+//! pointers, are rows of the argument table: nothing is bound twice where it is written.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -8,6 +8,8 @@
 //! The user's entry point becomes an ordinary function. A new one of the same name takes the same
 //! arguments, puts them right, and calls it: nothing in the user's function needs to be touched, in
 //! whatever way it uses its arguments.
+//!
+//! The pass runs only when a launch exceeds the adapter's limit, so that ordinary launches never pay for it.
 
 use naga::{
     AddressSpace, BinaryOperator, Binding, Block, BuiltIn, Expression, Function, FunctionArgument,

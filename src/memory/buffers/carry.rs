@@ -3,6 +3,13 @@
 //! Copies out of a device are submitted at once, in front of what is recorded there and not submitted, unless that
 //! writes the bytes. Copies into a device are recorded in its open batch, which waits for what is still on its way
 //! ([`Hop`]); what was recorded there before is submitted first, so that it waits for nothing.
+//!
+//! Copies out go first because two devices that exchange their edges would otherwise each send its edge behind its
+//! *next* step, and work in turns.
+//!
+//! A transfer has an outcome, which inherits those of the bytes on the source. The source's launches are settled by
+//! the source's queue, and whoever settles holds a queue already; so the outcome is resolved by those who ask, not by
+//! those who settle (`Outcome::resolve`).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,6 +3,10 @@
 //! The copy out of the source is submitted when the hop is made; the copy into the target is recorded in the target's
 //! open batch, out of memory that the host fills when the bytes arrive. Until then that batch is held back ([`Gate`]):
 //! the thread that recorded it goes on. A thread of the context opens the gates in their order and submits the batches.
+//!
+//! Two devices that both import the host's memory exchange bytes without the host ([`exchange`](super::exchange)).
+//! Others go through mappable memory of one, the host, and mappable memory of the other, in the planner's chunks. The
+//! host keeps nothing of what only passes through: its own memory is made when it reads or writes there itself.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -5,6 +5,10 @@
 //! tag: kernels follow them with the same instructions as any other. Elsewhere it is buffers of the
 //! device, each a segment that the tag selects; no two devices have a tag in common, so that one does not take
 //! another's pointer for its own.
+//!
+//! A tag costs one test per pointer, and only in kernels made after the device has such memory. There are as many
+//! segments as the adapter binds beside the heap and the status record, each as long as all before it, so that there
+//! are few.
 
 use std::collections::HashSet;
 use std::panic::Location;

@@ -1,4 +1,17 @@
 //! Which copies a command needs.
+//!
+//! A plan is a pure function of wants, residency and routes. It carries the stamp of the state that it was made for,
+//! so that it cannot be committed to another.
+//!
+//! - **A kernel that writes** is known by its bindings, not by its addresses. So what it may write must be current
+//!   first, and all of it is the new version afterwards. Only `Overwrite`, which nobody else can know, spares the
+//!   copy.
+//! - **Sources by cost.** Places that miss the same bytes are served one after the other, each time by the cheapest
+//!   hop from any place that has them by then, so that one export serves many. The host has what passes through it,
+//!   until it is told to let go. Only the host is a relay: going around by a third device is not looked for, since
+//!   devices that can copy directly are groups in which everybody can.
+//! - **Copies that wait for one another** are cut at multiples of the chunk, so that each waits for one earlier copy
+//!   and hops overlap. Others stay whole, however many ranges they came from.
 
 use std::ops::Range;
 

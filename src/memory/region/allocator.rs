@@ -1,4 +1,6 @@
 //! The allocator itself: what joins bins, ranges, blocks and handles.
+//!
+//! Two-level bins, neighbours joined on free, handles that notice a double free, an exact search before a refusal.
 
 mod queries;
 

@@ -5,6 +5,12 @@
 //! caller tests the flag and returns; the entry point tests at its start whether the launch has failed already.
 //! A kernel with barriers gets neither: an invocation that went away would leave the others waiting, so it goes on
 //! to its end instead.
+//!
+//! The first invocation that fails claims a place of its own in the buffer's header, which no printed line can take:
+//! code, invocation and values are written by one. The test at the entry point's start is one load for each
+//! invocation; loops are not tested for the failures of *other* invocations, which would be a load for each turn. A
+//! wrong pointer or a loop that was cut is reported before an assertion of the same launch, because wrong values are
+//! why assertions fail.
 
 mod fill;
 mod leave;
