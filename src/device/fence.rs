@@ -4,6 +4,10 @@
 //! to drivers what an atomic load alone sees of the host's writes: an H200 goes on seeing what the caches next to its
 //! lanes hold. With a fence a look goes as far as the cache that all lanes share; that this one follows the host takes
 //! memory of the device (`device::live::Reader`).
+//!
+//! A pass puts a memory barrier into a function that was parsed empty. lavapipe takes any barrier for a meeting of the
+//! work-group, and ends the work-group with its first group of lanes; there are none in its calls. Metal has neither
+//! such a barrier nor the promise, and its calls go in slices.
 
 use naga::{Barrier, Block, Module, Span, Statement};
 

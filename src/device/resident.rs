@@ -3,6 +3,9 @@
 //! The queue is in order, so that nothing else runs while a resident kernel does. Before a batch is submitted, every
 //! resident is asked to end; it is launched again behind the batch. The relay that launches it is in a room above this
 //! one.
+//!
+//! Whoever waits for a batch that a lease is in asks likewise, with the queue in hand, so that the next lease goes
+//! behind. That is one load where there are no residents.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,10 @@
 //! Many calls at a time where calls travel in slices: the caller writes the slice itself, and reads its answers, and
 //! nothing goes through ports one by one.
+//!
+//! Such slices and those of the ports take turns. All calls of one are of one function, which has a kernel of its own
+//! ([`packed`](super::packed)): nothing is said or looked up for each call that is the same for all. Each call has a
+//! *mark* (`kernel/server/packing.rs`), so that a part that a driver has cut is noticed, and a call that fails fails
+//! alone. The mark is what is left to a loop written by hand, and that each result is a `Result`.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};

@@ -1,4 +1,7 @@
 //! The sleep of a relay that has nothing to do, and how whoever posts a call wakes it.
+//!
+//! The fence on either side of the last look makes sure that a caller that posts and a relay that goes to sleep do not
+//! miss each other: one of the two sees the other.
 
 use std::time::Duration;
 

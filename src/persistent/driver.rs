@@ -3,6 +3,8 @@
 //!
 //! While there are such callers the relay stands back. Should none of them be at it, since they are busy with what they
 //! give or have got, it is, after a moment.
+//!
+//! A caller that finds the slices in other hands asks for them, and is woken when they are given back.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, MutexGuard, TryLockError};

@@ -7,6 +7,9 @@
 //! kernel then reports the call, whose result nobody gets to see.
 //!
 //! An invocation counts for itself. That is exact for a group of lanes in which one alone serves calls.
+//!
+//! Switches count as a turn, too, because Mesa makes loops of them. Loops in which lanes meet at barriers only count,
+//! since a lane that left would keep the others waiting.
 
 use std::collections::HashSet;
 

@@ -3,6 +3,10 @@
 //! A launch sees the part of the heap that it was bound to when it was made. What kernels allocate comes therefore
 //! from one allocation that the services make when they are put together: whoever can call them was launched later,
 //! and sees it.
+//!
+//! Memory by which the heap grew later would be beyond what a running launch has bound. A region of its own keeps the
+//! books on the host, where no kernel writes; the host touches none of the bytes, so that it works on every device,
+//! also where services may not look into them.
 
 use std::sync::{Arc, Mutex};
 
