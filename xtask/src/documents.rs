@@ -1,7 +1,8 @@
 //! The pages of the repository: every path that one names exists.
 //!
-//! A path is what stands in a code span or is the target of a link, outside of blocks of code, and looks like one. Paths
-//! lead from the root of the repository, from `src`, or from the page's own folder; `*` stands for any part of a name.
+//! A path is what stands in a code span or in a drawing (an indented block), or is the target of a link, and looks like one;
+//! fenced blocks are left out. Paths lead from the root of the repository, from the page's own folder, or from `src` in either; `*`
+//! stands for any part of a name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::workspace::Workspace;
 /// Endings of names that are files wherever they stand.
 const ENDINGS: [&str; 6] = [".rs", ".wgsl", ".md", ".toml", ".yml", ".txt"];
 
-/// The texts of code spans and the targets of links, in order.
+/// The texts of code spans, the words of drawings with a folder and a known ending, and the targets of links, in order.
 fn mentioned(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut is_code = false;
@@ -19,6 +20,13 @@ fn mentioned(page: &str) -> Vec<String> {
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
         } else if !is_code {
+            if line.starts_with("    ") {
+                let words = line.split(|c: char| c.is_whitespace() || ",;:()".contains(c));
+                let paths = words.filter(|word| {
+                    word.contains('/') && ENDINGS.iter().any(|ending| word.ends_with(ending))
+                });
+                found.extend(paths.map(str::to_owned));
+            }
             found.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
             let targets = line.split("](").skip(1);
             found.extend(targets.filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())));
@@ -90,7 +98,8 @@ fn every_path_that_a_page_names_exists() {
     let mut wrong = Vec::new();
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
-        let folders = [&root, &root.join("src"), page.parent().unwrap()].map(Path::to_path_buf);
+        let own = page.parent().unwrap();
+        let folders = [root.clone(), root.join("src"), own.into(), own.join("src")];
         for path in mentioned(&text).into_iter().filter(|text| is_path(text)) {
             if !folders.iter().any(|folder| exists(folder, &path)) {
                 wrong.push(format!("{}: {path}", page.display()));
@@ -102,8 +111,11 @@ fn every_path_that_a_page_names_exists() {
 
 #[test]
 fn spans_and_links_are_found_outside_of_code() {
-    let page = "`src/a.rs` and [b](docs/b.md), `x`\n```sh\ncat `c/d.rs`\n```\n`e/`";
-    assert_eq!(mentioned(page), ["src/a.rs", "x", "docs/b.md", "e/"]);
+    let page = "`src/a.rs` and [b](docs/b.md), `x`\n```sh\ncat `c/d.rs`\n```\n`e/`\n\n    f ─▶ src/g.rs, h.rs";
+    assert_eq!(
+        mentioned(page),
+        ["src/a.rs", "x", "docs/b.md", "e/", "src/g.rs"]
+    );
 }
 
 #[test]
