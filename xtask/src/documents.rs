@@ -1,7 +1,7 @@
 //! The pages of the repository: every path that one names exists.
 //!
 //! A path is what stands in a code span or in a drawing (an indented block), or is the target of a link, and looks like one;
-//! fenced blocks are left out. Paths lead from the root of the repository, from the page's own folder, or from `src` in either; `*`
+//! fenced blocks are left out. Paths lead from the root of the repository, from `src`, or from the page's own folder; `*`
 //! stands for any part of a name.
 
 use std::fs;
@@ -69,9 +69,9 @@ fn exists(folder: &Path, path: &str) -> bool {
     here.iter().any(|path| path.exists())
 }
 
-/// The pages: those of the root, of `docs`, and of the adapter on the CPU.
+/// The pages: those of the root and of `docs`.
 fn pages(root: &Path) -> Vec<PathBuf> {
-    let folders = [root.to_path_buf(), root.join("docs"), root.join("cpu")];
+    let folders = [root.to_path_buf(), root.join("docs")];
     let entries = folders.iter().filter_map(|dir| fs::read_dir(dir).ok());
     let paths = entries
         .flatten()
@@ -99,7 +99,7 @@ fn every_path_that_a_page_names_exists() {
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
         let own = page.parent().unwrap();
-        let folders = [root.clone(), root.join("src"), own.into(), own.join("src")];
+        let folders = [root.clone(), root.join("src"), own.into()];
         for path in mentioned(&text).into_iter().filter(|text| is_path(text)) {
             if !folders.iter().any(|folder| exists(folder, &path)) {
                 wrong.push(format!("{}: {path}", page.display()));
