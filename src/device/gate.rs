@@ -2,11 +2,11 @@
 //! batch that needs another device's bytes, or its order, is held back by the host instead: whoever recorded it goes on,
 //! and the batch is submitted by the first who asks for it, or by the thread that has opened its last gate.
 //!
-//! A thread that waited at each launch would not enqueue work for a second device, and deferring single launches would
-//! break the order of the queue for everything else in it (globals, the heap, buffers of the device). A batch that is
-//! held back keeps the queue's order as it is. What was recorded before the first such copy is submitted, so that it
-//! does not wait; what is recorded later would have come behind it anyway. A gate never asks for a queue, so that it
-//! may be opened with one in hand. Whoever needs bytes of a batch that is itself held back waits for it: the host runs
+//! A thread waiting at each launch would not enqueue work for a second device, and deferring single launches would
+//! break the order of the queue for everything else in the queue (globals, the heap, buffers of the device). A batch
+//! that is held back keeps the queue's order. Commands recorded before the first such copy are submitted, and do not
+//! wait; later commands would have come behind the copy anyway. A gate never asks for a queue, so a gate may be opened
+//! with a queue in hand. A command that needs bytes of a batch still held back waits for that batch: the host runs
 //! ahead of the devices by one exchange, not without end.
 
 use std::sync::Arc;

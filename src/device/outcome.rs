@@ -5,11 +5,11 @@
 //! are overwritten, and a launch that reads such a buffer inherits it. Once the batch has completed,
 //! the outcome is resolved from the status record that the kernel left behind.
 //!
-//! Only launches that can fail after submission own one: those that are guarded, checked, print an assertion, or read
-//! what such a launch wrote. Buffers keep, per byte range, the outcomes that wrote them since the range was last
-//! overwritten ([`Taint`]): a read asks them, a launch inherits them; a host write, a fill or a clean copy ends them.
-//! `Launch::overwrite` says that a launch writes all of a buffer without reading it, which nobody else can know, and
-//! `DeviceBuffer::forgive` accepts what is there.
+//! Only launches that can fail after submission own an outcome: guarded and checked launches, launches with
+//! assertions, and readers of what such a launch wrote. Buffers keep, per byte range, the outcomes of all writers
+//! since the last overwrite ([`Taint`]): a read asks these outcomes, a launch inherits them; a host write, a fill or a
+//! clean copy ends them. `Launch::overwrite` says that a launch writes all of a buffer without reading any, which only
+//! the program can know; `DeviceBuffer::forgive` accepts the contents as they are.
 
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -4,13 +4,12 @@
 //! dispatches cost in raw wgpu; state that is already bound is not bound again. Small uniform values
 //! of a batch are gathered on the host and written with a single copy when the batch is submitted.
 //!
-//! Kernels reach uniform values by dynamic offsets, so that a new value needs no new bind group. A batch that is full
-//! of values is closed and stands in line; whoever recorded it goes on with the queue in hand, and the next command
-//! submits it.
+//! Kernels reach uniform values by dynamic offsets, so a new value needs no new bind group. A batch full of values is
+//! closed and stands in line; the recording thread goes on with the queue in hand, and the next command submits the
+//! batch.
 //!
-//! Error scopes of wgpu surround everything that wgpu might refuse, and what they catch becomes a typed error. A
-//! device opened by the runtime also has a handler for errors that no scope caught, which logs them instead of ending
-//! the process.
+//! Error scopes of wgpu surround every call that wgpu might refuse, and a caught error becomes a typed one. A device
+//! opened by the runtime also has a handler for errors without a scope, which logs them instead of ending the process.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

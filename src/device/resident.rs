@@ -4,8 +4,8 @@
 //! resident is asked to end; it is launched again behind the batch. The relay that launches it is in a room above this
 //! one.
 //!
-//! Whoever waits for a batch that a lease is in asks likewise, with the queue in hand, so that the next lease goes
-//! behind. That is one load where there are no residents.
+//! A thread that waits for a batch with a lease asks likewise, with the queue in hand, so that the next lease goes
+//! behind. Without residents that is one load.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

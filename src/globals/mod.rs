@@ -12,11 +12,11 @@
 //!
 //! The memory is a device allocation (`Device::malloc`): of the shared heap where host and device share all memory, of
 //! the device's own segments elsewhere. A launch that names a variable in the heap uses the heap like any other
-//! launch, and the host's `HostAccess` keeps it out. Chunks begin with bytes that belong to nobody, so that no
-//! variable's address is that of an allocation which somebody could free.
+//! launch, and a `HostAccess` keeps the launch out. Chunks begin with bytes that belong to no variable, so the address
+//! of a variable is never the address of an allocation, which a program could free.
 //!
 //! Outcomes are kept for each variable and device, by byte range, as for buffers. A variable whose address was given
-//! out may have been written by any kernel that follows pointers: its reads also ask the heap.
+//! out may have been written by any kernel that follows pointers: reads of such a variable also ask the heap.
 
 mod error;
 pub(crate) mod memory;

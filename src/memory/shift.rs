@@ -2,11 +2,11 @@
 //!
 //! # How it works
 //!
-//! 1. A range goes, with the words around it, through staging memory, from which a kernel (`shaders/copy_bytes.wgsl`)
-//!    shifts it into place.
-//! 2. A long range whose ends lie alike in their words leaves the words in the middle to wgpu.
-//! 3. A word at an edge is changed by one atomic exclusive-or with the difference: its other bytes are never written,
-//!    not even with what they were.
+//! 1. A range goes, with the words around the range, through staging memory, from which a kernel
+//!    (`shaders/copy_bytes.wgsl`) shifts the bytes into place.
+//! 2. In a long range whose ends lie alike in their words, wgpu copies the words in the middle.
+//! 3. A word at an edge is changed by one atomic exclusive-or with the difference: the word's other bytes are never
+//!    written, not even with their own values.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -5,9 +5,9 @@
 //! end, is found here, between two leases, when nobody writes. Kernels of other devices write their
 //! half of their ports themselves, and could have the server look at fault: what they miss is told to each of them.
 //!
-//! What no server writes: a reply to anything that was not posted, a call that was taken and not answered, or one that
-//! was posted before the lease began and is left (`ServerFailure::Garbled`). An answer whose seal is wrong when its
-//! lease is over is `CallError::Garbled`. A restart puts all words right.
+//! No server writes a reply to anything but a posted call, takes a call without answering, or leaves a call posted
+//! before the lease began (`ServerFailure::Garbled`). An answer with a wrong seal when the lease is over is
+//! `CallError::Garbled`. A restart puts all words right.
 
 use super::frame::Frame;
 use super::settle::{self, Calls};

@@ -1,7 +1,7 @@
 //! How often somebody has asked for the queue, and what the lease on the device is told of it.
 //!
-//! Whoever asks counts first and writes the count then, and looks again whether somebody was faster: an older count
-//! written last would take the newer one back, and a lease that thinks it was not asked would be taken for stuck. The
+//! An asker counts first and writes the count then, and looks again whether another asker was faster: an older count
+//! written last would take the newer count back, and a lease that believes to be unasked would be taken for stuck. The
 //! model found that.
 
 use super::sync::atomic::{AtomicU32, Ordering, fence};

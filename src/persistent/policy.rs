@@ -1,8 +1,8 @@
 //! How long leases last, and when a server that nobody calls goes to sleep.
 //!
-//! After two milliseconds without calls a lease is asked to leave, and the relay sleeps, for good, until the next post
-//! rings for it. A lease that ends by its turns or its time before that is renewed; one that made room is not, unless
-//! the policy says that the server never leaves: others are not to make way again and again for nobody.
+//! After two milliseconds without calls a lease is asked to leave, and the relay sleeps until the next post rings. A
+//! lease that ends by turns or by time before that is renewed; a lease that made room is not, unless the policy says
+//! that the server never leaves: other work is not to make way again and again for a server without calls.
 
 use std::time::Duration;
 

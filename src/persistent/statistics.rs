@@ -1,8 +1,7 @@
 //! What has become of the leases of a server, counted.
 //!
-//! Every lease that has ended counts under one of nine causes. Calls that a lease has served after it was asked to
-//! leave are no more than twice the number of ports (the look at all ports that the lease is at, and the last one).
-//! Tests count there what they would have to time otherwise.
+//! Every ended lease counts under one of nine causes. Calls served after a lease was asked to leave are at most twice
+//! the number of ports (the current look at all ports, and the last look). Tests count there instead of timing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

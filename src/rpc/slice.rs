@@ -6,9 +6,9 @@
 //! What clients write and what servers write are two ranges of the layout, and each travels one way only, so that
 //! launches that overtake the answers do no harm: a mailbox that arrives late is what the protocol is made for.
 //!
-//! A launch that is refused leaves its answers to the next one. Forms that wait write a private variable, which tells
-//! whether an entry point reaches one; such a kernel is refused (`NeedsLiveMemory`). Waiting for the launch is waiting
-//! for its calls, except in a function of the host, which would wait for itself.
+//! A launch that is refused leaves its answers to the next launch. Forms that wait write a private variable, so the
+//! module tells whether an entry point reaches such a form; the kernel is refused then (`NeedsLiveMemory`). Waiting
+//! for the launch is waiting for its calls, except in a function of the host, which would wait for itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,11 +1,11 @@
 //! Streams: calls of any length. A stream holds its port from its opening to its end, and what is put into it and
 //! got from it goes through that port in packets.
 //!
-//! Words gather in the port and leave in packets as long as its payload. A packet is a call, and its kind (open, put,
-//! get, close) is combined with the function's number. Each packet behind the opening carries what was put before, so
-//! that the order is that of the kernel. The host keeps one *session* for each port: for plain calls that is one look
-//! at a flag. A packet for a stream that is not open there is malformed, a panic ends that session alone, and a stream
-//! that the kernel abandons is dropped when its port is used again, or with the services. The kernel's side is
+//! Words gather in the port and leave in packets as long as the port's payload. A packet is a call, with the kind
+//! (open, put, get, close) combined with the function's number. Each packet behind the opening carries the words put
+//! before, so the order is the kernel's. The host keeps one *session* for each port: for plain calls a session costs
+//! one look at a flag. A packet for a stream that is not open is malformed, a panic ends that session alone, and an
+//! abandoned stream is dropped at the next use of the port, or with the services. The kernel's side is
 //! `shaders/rpc_stream.wgsl`.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,17 +4,17 @@
 //! and a block is one buffer to it: what a dispatch writes must not lie in the same block as anything else that it uses.
 //! So whoever asks names the blocks in which the memory must not be.
 //!
-//! What one launch writes never lies in a block with anything else that the launch uses: memory that is made for a
-//! launch avoids the blocks of its other arguments, and a root that is in the wrong block already is copied to
-//! another, on the device and in the order of its queue; the second time it gets memory of its own, so that roots that
+//! Bytes that a launch writes never share a block with anything else that the launch uses: memory made for a launch
+//! avoids the blocks of the launch's other arguments, and a root in the wrong block already is copied to another
+//! block, on the device and in the order of the queue; the second time the root gets memory of its own, so roots that
 //! are used in turns do not wander.
 //!
-//! Bytes are free as soon as a root gives them up, since the queue is in order and whoever has them next comes behind.
-//! They are zeroed before they are used again: nobody sees what another has left. One empty block is kept; the others
-//! go back to the device at once, and the last one when room is needed or somebody trims. Blocks are at most the 64th
-//! part of a cap, which counts whole blocks; where one does not fit any more, a small root gets memory of its own.
-//! What wgpu tracks for buffers it tracks for blocks, so that dispatches on roots of one block wait for each other
-//! where they need not: roots of more than 1 MiB, for which that might matter, have memory of their own.
+//! Bytes are free as soon as a root gives them up, since the queue is in order and the next owner's commands come
+//! behind. Bytes are zeroed before their next use: no program sees another's leavings. One empty block is kept; the
+//! others go back to the device at once, and the last block when room is needed or on a trim. Blocks are at most the
+//! 64th part of a cap, which counts whole blocks; where no further block fits, a small root gets memory of its own.
+//! wgpu tracks blocks as it tracks buffers, so dispatches on roots of one block wait for each other without need:
+//! roots of more than 1 MiB, for which the wait might matter, have memory of their own.
 
 use crate::memory::region::{AllocationId, Region, RegionOptions};
 

@@ -5,8 +5,9 @@
 //! the thread that recorded it goes on. A thread of the context opens the gates in their order and submits the batches.
 //!
 //! Two devices that both import the host's memory exchange bytes without the host ([`exchange`](super::exchange)).
-//! Others go through mappable memory of one, the host, and mappable memory of the other, in the planner's chunks. The
-//! host keeps nothing of what only passes through: its own memory is made when it reads or writes there itself.
+//! Other pairs go through mappable memory of the source, the host, and mappable memory of the target, in the planner's
+//! chunks. The host keeps nothing of bytes in transit: the host's own memory is made when the host reads or writes
+//! there.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
