@@ -9,7 +9,7 @@
 //! In a kernel the variables are one structure with members at their offsets, bound where the first of them lies: one
 //! binding, and the same instructions as for a binding of the user's own. Gaps are members too (arrays of words),
 //! because some shading languages know no offsets. Variables in different chunks, and those of kernels that follow
-//! pointers, are rows of the argument table: nothing is bound twice where it is written.
+//! pointers, are rows of the argument table: nothing is bound twice where it is written. The lowering comes last.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -3,8 +3,8 @@
 //!
 //! An assertion that fails raises a flag of the invocation. Behind every call of a function that may raise it, the
 //! caller tests the flag and returns; the entry point tests at its start whether the launch has failed already.
-//! A kernel with barriers gets neither: an invocation that went away would leave the others waiting, so it goes on
-//! to its end instead.
+//! A kernel with barriers, uniform loads or subgroup operations gets neither: an invocation that went away would leave
+//! the others waiting, so the invocation goes on to its end instead.
 //!
 //! The first invocation that fails claims a place of its own in the buffer's header, which no printed line can take:
 //! code, invocation and values are written by one. The test at the entry point's start is one load for each
