@@ -1,12 +1,11 @@
 //! The end of the process.
 //!
-//! Threads of the runtime deliver prints, wake futures, or move bytes between devices. Such a thread may be the last
-//! to let go of a device, and with the device of a driver, after `main` has returned. When the process ends, drivers
-//! take themselves apart, and a thread that is inside a driver then, or unloads a driver, brings the process down: of
-//! programs that ended right after dropping a device one in a hundred crashed. So dropping a device waits for the
-//! device's threads where possible ([`Worker`]), and the threads come through a shutdown guard, a *door*, before
-//! touching a device. The end of the process closes the door first, as soon as all threads inside have come out.
-//! Servers and services have threads of their own, which end where the servers and services are stopped or dropped.
+//! Threads of the runtime deliver prints, wake futures, or move bytes between devices, and may be the last to let go of
+//! a device, and with it of a driver. When the process ends, drivers take themselves apart, and a thread that is inside
+//! one then, or unloads it, brings the process down: of programs that ended right after they had dropped a device one
+//! in a hundred crashed. So whoever drops a device waits for its threads where he can ([`Worker`]); and they come through
+//! a door before they touch a device, which whoever ends the process closes first, as soon as all that are inside have
+//! come out. Servers and services have threads of their own, which end where those are stopped or dropped.
 
 use std::cell::Cell;
 #[cfg(any(unix, test))]

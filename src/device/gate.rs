@@ -1,13 +1,6 @@
 //! Gates: what a batch waits for before it is submitted. No interface of wgpu lets one device wait for another, so a
 //! batch that needs another device's bytes, or its order, is held back by the host instead: whoever recorded it goes on,
 //! and the batch is submitted by the first who asks for it, or by the thread that has opened its last gate.
-//!
-//! A thread waiting at each launch would not enqueue work for a second device, and deferring single launches would
-//! break the order of the queue for everything else in the queue (globals, the heap, buffers of the device). A batch
-//! that is held back keeps the queue's order. Commands recorded before the first such copy are submitted, and do not
-//! wait; later commands would have come behind the copy anyway. A gate never asks for a queue, so a gate may be opened
-//! with a queue in hand. A command that needs bytes of a batch still held back waits for that batch: the host runs
-//! ahead of the devices by one exchange, not without end.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -1,7 +1,5 @@
 //! What the rooms above keep for each device (caches, pools), without the device knowing what it is:
 //! it must die with the device, and dependencies must go on pointing downwards.
-//!
-//! Such a value is an extension slot: only the room that uses the value knows its type.
 
 use std::any::Any;
 use std::sync::OnceLock;

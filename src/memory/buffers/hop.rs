@@ -3,11 +3,6 @@
 //! The copy out of the source is submitted when the hop is made; the copy into the target is recorded in the target's
 //! open batch, out of memory that the host fills when the bytes arrive. Until then that batch is held back ([`Gate`]):
 //! the thread that recorded it goes on. A thread of the context opens the gates in their order and submits the batches.
-//!
-//! Two devices that both import the host's memory exchange bytes without the host ([`exchange`](super::exchange)).
-//! Other pairs go through mappable memory of the source, the host, and mappable memory of the target, in the planner's
-//! chunks. The host keeps nothing of bytes in transit: the host's own memory is made when the host reads or writes
-//! there.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
