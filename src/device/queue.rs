@@ -3,6 +3,13 @@
 //! Consecutive launches share a compute pass: a batch of launches costs as much as the same dispatches in raw wgpu, and
 //! state already bound is not bound again. Small uniform values of a batch are gathered on the host and written with a
 //! single copy when the batch is submitted.
+//!
+//! Kernels reach uniform values by dynamic offsets, so a new value needs no new bind group. A batch full of values is
+//! closed and stands in line; the recording thread goes on with the queue in hand, and the next command submits the
+//! batch.
+//!
+//! Error scopes of wgpu surround every call that wgpu might refuse, and a caught error becomes a typed one. A device
+//! opened by the runtime also has a handler for errors without a scope, which logs them instead of ending the process.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

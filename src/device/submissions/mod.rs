@@ -15,6 +15,13 @@
 //!
 //! All of this works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): submissions run on
 //! after the drop of the last handle of a device.
+//!
+//! What waits for [`Standing::is_over`](batch::Standing::is_over): host access to the heap, the reuse of freed blocks,
+//! contraction of the heap, transfers between devices, and the pools of buffers.
+//!
+//! Callbacks of the program should not wait for other threads that use the device. What a callback cannot have is said
+//! by `ExecutionError::InCallback`: the end of the very batch whose submission runs it, and the guard of a heap or a
+//! buffer that the call around it holds ([`Held`]).
 
 mod batch;
 mod contained;

@@ -3,6 +3,13 @@
 //! Copies out of a device are submitted at once, in front of what is recorded there and not submitted, unless that
 //! writes the bytes. Copies into a device are recorded in its open batch, which waits for what is still on its way
 //! ([`Hop`]); what was recorded there before is submitted first, so that it waits for nothing.
+//!
+//! Copies out go first because two devices exchanging edges would otherwise each send the edge behind the *next* step,
+//! and work in turns.
+//!
+//! A transfer has an outcome, which inherits the outcomes of the bytes on the source. The source's launches are
+//! settled by the source's queue, and a settling thread holds a queue already; so the transfer's outcome is resolved
+//! by readers, not by the thread that settles (`Outcome::resolve`).
 
 use std::ops::Range;
 use std::sync::Arc;

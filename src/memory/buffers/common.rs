@@ -7,6 +7,18 @@
 //!
 //! [`Placement::Auto`]: super::Placement::Auto
 //! [`Exchange`]: super::exchange::Exchange
+//!
+//! Why not the heap: a program that holds the heap, or whose launch on the heap has failed, must not meet either in a
+//! buffer that the program never placed in the heap. Taints are one for all members. Launches are held back as for the
+//! heap; the few commands other than launches (uploads, copies out, fills) wait for other devices, since nothing else
+//! orders them.
+//!
+//! The rule is counted, not guessed ([`Turns`]): 8 launches in a row that *write* the root, with half of the bytes or
+//! more from another device. Such launches come one behind the other in any case; where one device reads the results
+//! of another, or edges are exchanged, own memory lets both devices go on, and so these begin the count anew. Only
+//! devices that work in the host's memory and import host memory take part. A member keeps its own copy while the
+//! bytes are on their way elsewhere, unless the member is the source. Evicting ends the common memory; a lost member
+//! leaves the memory to the other members.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,9 @@
 //! Memory on devices is given up when others need it more, or somebody says so.
+//!
+//! Room is had by the bytes that buffers have on a device, against a cap, and by the driver's refusal. The root that
+//! was not used for longest gives up its memory; what is nowhere else comes to the host first. Roots of the same
+//! launch are locked and so are left alone; where nothing can go, the launch is refused and all contents are where
+//! they were.
 
 use std::sync::Arc;
 

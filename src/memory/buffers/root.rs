@@ -2,6 +2,13 @@
 //!
 //! One lock for each buffer. Who needs several takes them in the order of their numbers, before anything of a device or
 //! of the heap; nothing that is done for somebody who holds a queue ever asks for them.
+//!
+//! A launch locks its roots, has memory made, carries the plan out, is recorded, and notes its writes, all before the
+//! unlock: so the order of launches is the order of versions.
+//!
+//! A device gets memory for the whole root, whatever part is used: offsets in that memory are those of the root, so a
+//! part is bound in place, and another part costs no allocation. Memory that several devices need in parts alone is a
+//! case for several buffers.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
