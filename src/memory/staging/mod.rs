@@ -19,8 +19,7 @@
 //! Every transfer of the runtime comes here, whichever way its bytes go on, so that [`TransferStatistics`] counts all
 //! staging memory that is ever made.
 //!
-//! Parameters of the runtime's own kernels travel with the batch's uniforms. Bytes go in pieces of 8 MiB where buffers
-//! of the context are concerned; an engine that overlaps the copies of the pieces would take and give memory here.
+//! Parameters of the runtime's own kernels travel with the batch's uniforms.
 
 mod coming;
 mod pieces;
