@@ -24,9 +24,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::device_allocation::DeviceAllocation;
 use super::error::BufferError;
 use super::exchange::{Crate, Exchange};
-use super::holding::DeviceCopy;
 use super::hop::End;
 use super::root::{Root, State};
 use crate::device::outcome::Outcome;
@@ -142,7 +142,8 @@ impl Root {
             Living::Settled => return None,
             Living::Together { why, .. } => {
                 let why = *why;
-                let is_there = |state: &State| state.copy(place).is_some_and(DeviceCopy::is_common);
+                let is_there =
+                    |state: &State| state.copy(place).is_some_and(DeviceAllocation::is_common);
                 if !is_there(state) && writes && came >= self.bytes.div_ceil(2) {
                     self.move_in(state, device, place);
                 }
@@ -244,7 +245,7 @@ impl Root {
         };
         let now = self.context().tick();
         let shared = BufferShared::new(device, seen, unique_id(), false);
-        let mut copy = DeviceCopy::common(shared, old.bytes());
+        let mut copy = DeviceAllocation::common(shared, old.bytes());
         copy.take_over(&old, now);
         let batch = copy.last.clone();
         state.put_copy(place, copy);
@@ -335,7 +336,7 @@ impl State {
     /// The places that have memory in common.
     pub(super) fn common_places(&self) -> Vec<Place> {
         let mut places = self.places();
-        places.retain(|place| self.copy(*place).is_some_and(DeviceCopy::is_common));
+        places.retain(|place| self.copy(*place).is_some_and(DeviceAllocation::is_common));
         places
     }
 
@@ -351,7 +352,7 @@ impl State {
             return;
         };
         let shared = BufferShared::beside(device, seen.clone(), unique_id(), &known.shared);
-        let mut copy = DeviceCopy::common(shared, known.bytes());
+        let mut copy = DeviceAllocation::common(shared, known.bytes());
         copy.used_at = known.used_at;
         self.put_copy(place, copy);
         self.residency.share(member, place);

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
+use super::device_allocation::{DeviceAllocation, trim_blocks};
 use super::download::{Missed, take_all};
 use super::error::BufferError;
-use super::holding::{DeviceCopy, trim_blocks};
 use super::root::{Home, Root, State};
 use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
@@ -67,7 +67,7 @@ impl Root {
             .residency
             .evicted(place, 0..self.bytes)
             .map_err(|error| self.refusal(error))?;
-        let is_common = state.copy(place).is_some_and(DeviceCopy::is_common);
+        let is_common = state.copy(place).is_some_and(DeviceAllocation::is_common);
         if is_common {
             // What one has there the others have.
             for place in state.common_places() {

@@ -20,8 +20,8 @@ use bytemuck::Pod;
 use super::Placement;
 use super::common::{Living, Turns};
 use super::context::ContextBuffers;
+use super::device_allocation::DeviceAllocation;
 use super::error::BufferError;
-use super::holding::DeviceCopy;
 use super::hop::End;
 use super::statistics::BufferStatistics;
 use crate::device::extension::ExtensionSlot;
@@ -54,7 +54,7 @@ pub(crate) struct State {
     /// Launches of uncertain outcome whose results the host has.
     pub(super) host_taint: Taint,
     /// By place, without the host's.
-    copies: Vec<Option<DeviceCopy>>,
+    copies: Vec<Option<DeviceAllocation>>,
     pub(super) living: Living,
     /// How often it had to leave a block because of what else lay there.
     pub(super) departures: u8,
@@ -224,17 +224,17 @@ impl Root {
 }
 
 impl State {
-    pub(super) fn copy(&self, place: Place) -> Option<&DeviceCopy> {
+    pub(super) fn copy(&self, place: Place) -> Option<&DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get(at)?.as_ref()
     }
 
-    pub(super) fn copy_mut(&mut self, place: Place) -> Option<&mut DeviceCopy> {
+    pub(super) fn copy_mut(&mut self, place: Place) -> Option<&mut DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get_mut(at)?.as_mut()
     }
 
-    pub(super) fn put_copy(&mut self, place: Place, copy: DeviceCopy) {
+    pub(super) fn put_copy(&mut self, place: Place, copy: DeviceAllocation) {
         let Some(at) = (place.index() as usize).checked_sub(1) else {
             return;
         };
@@ -244,7 +244,7 @@ impl State {
         self.copies[at] = Some(copy);
     }
 
-    pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceCopy> {
+    pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get_mut(at)?.take()
     }
