@@ -6,8 +6,17 @@
 //!
 //! Every kernel here is bounded by itself (at most 2^20 short turns by eight invocations), and every
 //! wait has a deadline, so a probe can neither hang nor run into a driver's watchdog. What could not
-//! be found out is said to be so ([`Finding`]); nothing is assumed from it. What had no answer for want of time is asked
-//! again when the adapter is opened next ([`AdapterProbe`]): a device that others keep busy has what it has.
+//! be found out is said to be so ([`Finding`]); nothing is assumed from it. A question without an answer for want of time
+//! is asked again when the adapter is opened next ([`AdapterProbe`]): a device kept busy by others can do no less.
+//!
+//! Four questions are asked on a scratch device, on a thread that is left behind at the deadline: does the host see a
+//! running kernel's writes, and the kernel the host's; can the device use the host's memory in place; after how many
+//! turns do loops end; how long does a launch take. A finding is *measured*, *not asked*, *timed out* or *failed*;
+//! only the first counts.
+//!
+//! A kernel must poll a word at one place: Mesa reuses the value of an earlier load of the same word. Between two
+//! looks stands a fence ([`fence`](super::fence)), as in calls. Whether two work-groups, or two queues, run beside
+//! each other is not asked: nothing depends on it but calls between devices (`docs/servers.md`, *Forward progress*).
 
 use std::sync::Arc;
 use std::thread;
@@ -272,13 +281,13 @@ impl Bench<'_> {
             host_to_kernel: false,
             kernel_to_host: false,
         };
-        let mut patience = Patience::new();
-        for token in 1..=Patience::MOST_ATTEMPTS {
+        let mut wait_budget = WaitBudget::new();
+        for token in 1..=WaitBudget::MOST_ATTEMPTS {
             let begun = Instant::now();
-            let seen = self.talk(&memory, &pipeline, &group, token, patience.turns)?;
+            let seen = self.talk(&memory, &pipeline, &group, token, wait_budget.turns)?;
             found.host_to_kernel |= seen.host_to_kernel;
             found.kernel_to_host |= seen.kernel_to_host;
-            if found.both_ways() || patience.in_vain(token, begun.elapsed()) {
+            if found.both_ways() || wait_budget.in_vain(token, begun.elapsed()) {
                 break;
             }
             if self.left().is_zero() {
@@ -373,13 +382,13 @@ mod words {
 
 /// How many turns the kernel waits for the host: more with each attempt, since a busy machine may
 /// not run host and kernel at the same time at first.
-struct Patience {
+struct WaitBudget {
     turns: u32,
     /// Spent in attempts, each as long as a kernel may be: beyond that the device was busy with something else.
     spent: Duration,
 }
 
-impl Patience {
+impl WaitBudget {
     /// In vain that often is taken for a no, if [`Self::ENOUGH`] was spent.
     const FEWEST_ATTEMPTS: u32 = 6;
     const ENOUGH: Duration = Duration::from_secs(1);

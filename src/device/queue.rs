@@ -1,8 +1,15 @@
-//! The in-order queue: commands are recorded into one open batch, and a batch is one submission.
+//! The in-order queue: commands are recorded into an open batch, and a batch is a single submission.
 //!
-//! Consecutive launches share one compute pass, so that a batch of launches costs what the same
-//! dispatches cost in raw wgpu; state that is already bound is not bound again. Small uniform values
-//! of a batch are gathered on the host and written with a single copy when the batch is submitted.
+//! Consecutive launches share a compute pass: a batch of launches costs as much as the same dispatches in raw wgpu, and
+//! state already bound is not bound again. Small uniform values of a batch are gathered on the host and written with a
+//! single copy when the batch is submitted.
+//!
+//! Kernels reach uniform values by dynamic offsets, so a new value needs no new bind group. A batch full of values is
+//! closed and stands in line; the recording thread goes on with the queue in hand, and the next command submits the
+//! batch.
+//!
+//! Error scopes of wgpu surround every call that wgpu might refuse, and a caught error becomes a typed one. A device
+//! opened by the runtime also has a handler for errors without a scope, which logs them instead of ending the process.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,12 +17,12 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::DeviceShared;
-use super::gate::Gates;
+use super::external_dependency::ExternalDependencies;
 use super::outcome::ExecutionError;
 use super::profile::{Profiler, TimingSlot};
 use super::status::{PendingMirror, Record, StatusPool};
 pub(crate) use super::submissions::Batch;
-use super::submissions::{ClosedBatch, in_handler};
+use super::submissions::{ClosedBatch, Commands, in_handler};
 
 mod settle;
 
@@ -24,7 +31,7 @@ use settle::Unsettled;
 /// Turns a status record into the verdict of its launch.
 pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
 
-/// What to read when the launch is done, and what it means.
+/// The record to read after the launch, and its meaning.
 pub(crate) struct Watch {
     pub(crate) record: u32,
     pub(crate) decode: Decoder,
@@ -36,7 +43,7 @@ pub(crate) enum Dispatch<'a> {
     Indirect(&'a wgpu::Buffer, u64),
 }
 
-/// A bind group as a launch wants it bound.
+/// A bind group for binding by a launch.
 pub(crate) struct Bound<'a> {
     pub(crate) index: u32,
     pub(crate) group: &'a wgpu::BindGroup,
@@ -52,8 +59,8 @@ pub(crate) struct State {
     encoder: Option<wgpu::CommandEncoder>,
     pass: Option<OpenPass>,
     commands: u32,
-    /// What the open batch waits for.
-    gates: Gates,
+    /// The dependencies of the open batch.
+    dependencies: ExternalDependencies,
     uniforms: UniformRing,
     status: Option<StatusPool>,
     unsettled: VecDeque<Unsettled>,
@@ -67,7 +74,7 @@ struct OpenPass {
     groups: Vec<Option<(wgpu::BindGroup, Vec<u32>)>>,
 }
 
-/// Host copy of the uniform values of the open batch, and the buffer they go to.
+/// Host copy of the uniform values of the open batch, and their buffer.
 struct UniformRing {
     buffer: Option<wgpu::Buffer>,
     /// Changes whenever the buffer does, for the bind-group cache.
@@ -84,7 +91,7 @@ impl Queue {
                 encoder: None,
                 pass: None,
                 commands: 0,
-                gates: Gates::default(),
+                dependencies: ExternalDependencies::default(),
                 uniforms: UniformRing {
                     buffer: None,
                     generation: 0,
@@ -109,8 +116,8 @@ impl Queue {
     }
 }
 
-/// The queue, held: everything recorded through one recorder is consecutive, but for what [`Recorder::flush`] and
-/// [`Recorder::commit`] let in between, which let go of the queue while wgpu submits.
+/// The queue, held: everything recorded through a recorder is consecutive, except for commands let in by
+/// [`Recorder::flush`] and [`Recorder::commit`], which release the queue while wgpu submits.
 pub(crate) struct Recorder<'d> {
     device: &'d DeviceShared,
     state: MutexGuard<'d, State>,
@@ -122,7 +129,8 @@ impl Recorder<'_> {
         Arc::clone(&self.state.batch)
     }
 
-    /// Whether something was recorded that wgpu may not have yet, so that its own writes would overtake it.
+    /// Whether a recorded command may not have reached wgpu yet, in which case wgpu's own writes would overtake the
+    /// command.
     pub(crate) fn has_commands(&self) -> bool {
         self.state.commands > 0 || self.device.submissions.last_in_line().is_some()
     }
@@ -139,8 +147,8 @@ impl Recorder<'_> {
             return;
         }
         if !ring.data.is_empty() {
-            // The values recorded so far belong to the buffer that is full. It is submitted with the next command: the
-            // queue stays in hand here.
+            // The values recorded so far belong to the buffer that is full. The batch is submitted with the next
+            // command: the queue stays in hand here.
             if self.close().is_none() {
                 self.state.uniforms.data.clear();
             }
@@ -233,7 +241,7 @@ impl Recorder<'_> {
         self.state.commands += 1;
     }
 
-    /// Opens a pass of its own for the launches until [`Self::end_timed`], with timestamps around it.
+    /// Opens a separate pass for the launches until [`Self::end_timed`], with timestamps around the pass.
     pub(crate) fn begin_timed(&mut self) -> TimingSlot {
         self.end_pass();
         let device = self.device;
@@ -301,46 +309,47 @@ impl Recorder<'_> {
         self.state.commands += 1;
     }
 
-    /// What the open batch waits for.
-    pub(crate) fn gates(&mut self) -> &mut Gates {
-        &mut self.state.gates
+    /// The dependencies of the open batch.
+    pub(crate) fn dependencies(&mut self) -> &mut ExternalDependencies {
+        &mut self.state.dependencies
     }
 
-    /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full. The last
-    /// that is done with a recorder, since it may let go of the queue.
+    /// Ends a command: submits the batch when full, unless the batch has pending dependencies and is not far too full.
+    /// The last step with a recorder, since the queue may be released.
     pub(crate) fn commit(&mut self) {
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
-        if commands >= full && self.state.gates.may_go(commands / full.max(1)) {
-            // The batch's events carry what went wrong.
+        if commands >= full && self.state.dependencies.may_go(commands / full.max(1)) {
+            // The batch's events carry the error.
             let _ = self.flush();
         } else if let Some(closed) = self.device.submissions.last_waiting() {
-            // It was closed because it had too many values.
+            // The batch was closed for having too many values.
             self.submit_until(&closed);
         }
     }
 
-    /// Submits the open batch, if it has commands, after what it waits for: others are better asked to open the gates
-    /// before they take the queue ([`DeviceShared::open_gates`]). Lets go of the queue meanwhile: wgpu runs callbacks of
-    /// the program while it submits. Inside a callback that a submission runs, the batch is submitted at once, too.
+    /// Submits the open batch, if there are commands, after its dependencies: other dependencies are better completed
+    /// before a thread takes the queue ([`DeviceShared::complete_dependencies`]). Releases the queue meanwhile: wgpu
+    /// runs callbacks of the program during a submission. Inside a callback that a submission runs, the batch is
+    /// submitted at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
         loop {
-            let closed = self.state.gates.closed().to_vec();
-            if closed.is_empty() || self.state.encoder.is_none() {
+            let pending = self.state.dependencies.pending().to_vec();
+            if pending.is_empty() || self.state.encoder.is_none() {
                 break;
             }
-            let mut are_open = false;
+            let mut are_complete = false;
             MutexGuard::unlocked(&mut self.state, || {
-                are_open = closed.iter().all(|gate| gate.open(None));
+                are_complete = (pending.iter()).all(|dependency| dependency.complete(None));
             });
-            if !are_open {
-                // The batch stays open, and goes when its gates are.
+            if !are_complete {
+                // The batch stays open, and goes when its dependencies are complete.
                 let what = "a batch that comes behind what another device does";
                 return Err(Arc::new(in_handler(what)));
             }
         }
         let own = self.close();
         if own.is_none() {
-            // Values of launches that were refused: nothing recorded uses them.
+            // Values of refused launches: no recorded command uses them.
             self.state.uniforms.data.clear();
         }
         let Some(last) = own
@@ -372,7 +381,27 @@ impl Recorder<'_> {
         }
     }
 
-    fn submit_until(&mut self, batch: &Batch) {
+    /// Whether nothing was recorded that has not ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.has_commands() && self.device.submissions.is_idle()
+    }
+
+    /// Closes the open batch, and puts others in line right behind it: nothing that anybody records comes between. They
+    /// are submitted by whoever asks for one of them, or for something behind them.
+    pub(crate) fn line_up(&mut self, followers: impl IntoIterator<Item = ClosedBatch>) {
+        if self.close().is_none() {
+            self.state.uniforms.data.clear();
+        }
+        for closed in followers {
+            self.device.submissions.enqueue(closed);
+        }
+    }
+
+    /// Submits what is in line, up to this batch. Lets go of the queue meanwhile.
+    pub(crate) fn submit_until(&mut self, batch: &Batch) {
+        if batch.submission().is_some() {
+            return;
+        }
         let device = self.device;
         device.residents.submitting();
         MutexGuard::unlocked(&mut self.state, || {
@@ -380,7 +409,7 @@ impl Recorder<'_> {
         });
     }
 
-    /// Puts the open batch in line, if it has commands.
+    /// Puts the open batch in line, if there are commands.
     fn close(&mut self) -> Option<Arc<Batch>> {
         self.end_pass();
         let device = self.device;
@@ -413,11 +442,11 @@ impl Recorder<'_> {
         let ring = state.uniforms.buffer.clone();
         device.submissions.enqueue(ClosedBatch {
             batch: Arc::clone(&batch),
-            commands,
+            commands: Commands::Made(commands),
             uniforms: ring
                 .filter(|_| !values.is_empty())
                 .map(|ring| (ring, values)),
-            gates: std::mem::take(&mut state.gates),
+            dependencies: std::mem::take(&mut state.dependencies),
             mirrors,
             hooks,
             refused,
@@ -437,7 +466,7 @@ impl OpenPass {
         if self.pipeline.as_ref() != Some(pipeline) {
             self.pass.set_pipeline(pipeline);
             self.pipeline = Some(pipeline.clone());
-            // A pipeline with another layout invalidates what is bound.
+            // A pipeline with another layout invalidates the bindings.
             self.groups.clear();
         }
         for bound in groups {

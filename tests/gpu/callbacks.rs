@@ -80,7 +80,7 @@ fn callbacks_are_answered_by_buffers_in_hand(f: &Fixture) {
                     &device,
                     move || {
                         let told = callback(&own, &on);
-                        own.forgive();
+                        own.clear_error();
                         let _ = (own.statistics(), own.whereabouts());
                         drop(held);
                         told

@@ -47,6 +47,7 @@ mod kernel_callers_own;
 mod kernel_callers_reach;
 mod kernel_limits;
 mod kernels;
+mod large_transfers;
 mod launch_checks;
 mod launches;
 mod live;
@@ -75,10 +76,11 @@ mod print_live;
 mod private_arrays;
 mod ranges;
 mod rpc;
+mod rpc_failures;
 mod rpc_groups;
-mod rpc_patience;
 mod rpc_split;
 mod rpc_streams;
+mod rpc_wait_budget;
 mod segment_lists;
 mod segments;
 mod server_beside;
@@ -164,6 +166,7 @@ fn main() -> std::process::ExitCode {
         kernel_callers_reach::CASES,
         kernel_limits::CASES,
         kernels::CASES,
+        large_transfers::CASES,
         launches::CASES,
         live::CASES,
         loops::CASES,
@@ -188,8 +191,9 @@ fn main() -> std::process::ExitCode {
         print_live::CASES,
         private_arrays::CASES,
         rpc::CASES,
+        rpc_failures::CASES,
         rpc_groups::CASES,
-        rpc_patience::CASES,
+        rpc_wait_budget::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
         segments::CASES,

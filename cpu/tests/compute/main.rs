@@ -5,6 +5,8 @@ mod basics;
 mod expressions;
 mod flow;
 mod harness;
+#[path = "../support/kernel.rs"]
+mod kernel;
 mod memory;
 mod queue;
 mod textures;

@@ -1,20 +1,28 @@
-//! Submissions: batches on their way through wgpu, and the one truth about when they have ended.
+//! Submissions: batches on their way through wgpu, and the single source of truth about their ends.
 //!
 //! # How it works
 //!
-//! 1. A closed batch stands in *line* ([`line`]) and goes to wgpu when it is its turn, with no lock held: wgpu runs
-//!    callbacks of the program while it submits, and these may use the device.
-//! 2. It gets a number, and behind it a *marker* is registered with wgpu ([`ledger`]). That wgpu lets go of the marker is
-//!    the proof that the batch, and everything before it, has ended. There is no other: host access to shared memory, the
-//!    reuse of freed memory, transfers between devices, futures and events all ask [`Submissions::standing`].
-//! 3. Whoever waits ([`waiting`]) looks at the backend's [`signal`] for a moment, then parks on it, and asks wgpu when it
-//!    says that something has ended. The runtime polls with `PollType::Poll` alone, which cannot race.
-//! 4. A thread that serves a call of a running kernel is not let wait for that kernel ([`serving`]).
+//! 1. A closed batch stands in *line* ([`line`]) and goes to wgpu at its turn, with no lock held: wgpu runs callbacks
+//!    of the program while submitting, and callbacks may use the device.
+//! 2. The batch gets a number, and behind the batch a *marker* is registered with wgpu ([`ledger`]). wgpu's release of
+//!    the marker proves the end of the batch, and of everything before. There is no other: host access to shared
+//!    memory, the reuse of freed memory, transfers between devices, futures and events all ask
+//!    [`Submissions::standing`].
+//! 3. A waiting thread ([`waiting`]) polls the backend's [`signal`] for a moment, then parks on the signal, and asks
+//!    wgpu when the signal announces an end. The runtime polls with `PollType::Poll` alone, which cannot race.
+//! 4. A thread that serves a call of a running kernel is refused a wait for that kernel ([`serving`]).
 //! 5. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
-//!    whatever the runtime was doing.
+//!    the runtime's current work.
 //!
-//! All of it works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): what was submitted runs on
-//! when the last handle of a device is dropped.
+//! All of this works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): submissions run on
+//! after the drop of the last handle of a device.
+//!
+//! What waits for [`Standing::is_over`](batch::Standing::is_over): host access to the heap, the reuse of freed blocks,
+//! contraction of the heap, transfers between devices, and the pools of buffers.
+//!
+//! Callbacks of the program should not wait for other threads that use the device. What a callback cannot have is said
+//! by `ExecutionError::InCallback`: the end of the very batch whose submission runs it, and the guard of a heap or a
+//! buffer that the call around it holds ([`Held`]).
 
 mod batch;
 mod contained;
@@ -24,7 +32,7 @@ mod serving;
 mod signal;
 mod waiting;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -32,7 +40,7 @@ use parking_lot::Mutex;
 
 use super::wait::LostFlag;
 
-pub(crate) use batch::{Batch, ClosedBatch, Hook, Standing};
+pub(crate) use batch::{Batch, ClosedBatch, Commands, Hook, Standing};
 pub(crate) use contained::Held;
 pub(crate) use serving::{Served, in_handler, serve, serve_call, serve_device};
 pub(crate) use waiting::{Pace, Progress};
@@ -41,8 +49,8 @@ use ledger::Ledger;
 use line::Line;
 use signal::Signal;
 
-/// How long a thread looks at the signal of a batch that was just submitted before it parks: about as long as a short
-/// launch takes on a graphics processor, from which a parked thread is woken by an interrupt.
+/// How long a thread looks at the signal of a fresh batch before parking: about as long as a short launch takes on a
+/// graphics processor, from which a parked thread is woken by an interrupt.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// The submissions of one wgpu device.
@@ -50,7 +58,7 @@ pub(crate) struct Submissions {
     /// For threads that serve calls of the device.
     id: u64,
     raw: wgpu::Device,
-    /// Until the device is dropped: whoever drops wgpu's last handle of a queue waits for all that was submitted.
+    /// Until the device is dropped: dropping wgpu's last handle of a queue waits for all submissions.
     queue: Mutex<Option<wgpu::Queue>>,
     lost: Arc<LostFlag>,
     ledger: Arc<Ledger>,
@@ -60,13 +68,13 @@ pub(crate) struct Submissions {
     signalled: AtomicU64,
     /// The last number for which a further marker was registered.
     proofs: AtomicU64,
-    /// wgpu panics when it is asked.
+    /// wgpu panics on the question.
     mute: AtomicBool,
-    /// How long a thread looks before it parks.
+    /// How long a thread looks before parking.
     spin: Duration,
     /// Memory for the uniform values of the next batch.
     spare: Mutex<Vec<u8>>,
-    /// What wgpu says of a buffer that is not mapped, in its own words.
+    /// wgpu's message for a buffer that is not mapped.
     unmapped: OnceLock<Option<String>>,
 }
 
@@ -91,7 +99,7 @@ impl Submissions {
         })
     }
 
-    /// Submits commands behind everything that is in line, and returns their batch, which has a verdict.
+    /// Submits commands behind everything in line, and returns their batch, which has a verdict.
     pub(crate) fn send_now(&self, queue: &wgpu::Queue, closed: ClosedBatch) -> Arc<Batch> {
         let batch = Arc::clone(&closed.batch);
         self.enqueue(closed);
@@ -99,9 +107,23 @@ impl Submissions {
         batch
     }
 
+    /// Whether everything that was submitted has ended, as far as can be seen without asking wgpu.
+    pub(crate) fn is_idle(&self) -> bool {
+        let last = self.ledger.last();
+        let signalled = self.signalled.load(Ordering::Acquire);
+        let reached = || {
+            self.signal
+                .as_ref()
+                .and_then(|signal| signal.reached().ok())
+        };
+        last == 0
+            || self.ledger.end(last).is_some()
+            || (last == signalled && reached().is_some_and(|reached| reached >= last))
+    }
+
     /// The device is being dropped.
     pub(crate) fn release_queue(&self) {
-        // Not with the lock in hand: whoever drops the last handle waits, and callbacks run.
+        // Not with the lock in hand: dropping the last handle waits, and callbacks run.
         let queue = self.queue.lock().take();
         drop(queue);
     }
@@ -126,11 +148,11 @@ impl std::fmt::Debug for Submissions {
     }
 }
 
-/// What wgpu lets go of when everything that was submitted before has ended.
+/// Released by wgpu when everything submitted before has ended.
 struct Marker {
     ledger: Arc<Ledger>,
     claim: u64,
-    /// Submissions that have not ended may still signal it.
+    /// Unfinished submissions may still signal the fence.
     _signal: Option<Arc<dyn Signal>>,
 }
 

@@ -1,15 +1,20 @@
 //! Memory on devices is given up when others need it more, or somebody says so.
+//!
+//! Room is had by the bytes that buffers have on a device, against a cap, and by the driver's refusal. The root that
+//! was not used for longest gives up its memory; what is nowhere else comes to the host first. Roots of the same
+//! launch are locked and so are left alone; where nothing can go, the launch is refused and all contents are where
+//! they were.
 
 use std::sync::Arc;
 
-use super::download::Missed;
+use super::device_allocation::{DeviceAllocation, trim_blocks};
+use super::download::{Missed, take_all};
 use super::error::BufferError;
-use super::holding::{DeviceCopy, trim_blocks};
 use super::root::{Home, Root, State};
 use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
-use crate::memory::MemoryRoom;
+use crate::memory::MemoryExtension;
 use crate::memory::heap::SharedHeap;
 use crate::memory::migrate::Place;
 
@@ -62,7 +67,7 @@ impl Root {
             .residency
             .evicted(place, 0..self.bytes)
             .map_err(|error| self.refusal(error))?;
-        let is_common = state.copy(place).is_some_and(DeviceCopy::is_common);
+        let is_common = state.copy(place).is_some_and(DeviceAllocation::is_common);
         if is_common {
             // What one has there the others have.
             for place in state.common_places() {
@@ -93,12 +98,8 @@ impl Root {
             }
         }
         for (range, depends_on, pieces) in under_way {
-            for piece in pieces {
-                let target = state.host_bytes("a copy to the host", self.bytes)?;
-                let part = piece.range.start as usize..piece.range.end as usize;
-                let taken = piece.take(None, |bytes| target[part].copy_from_slice(bytes));
-                taken.map_err(missed)?;
-            }
+            let target = state.host_bytes("a copy to the host", self.bytes)?;
+            take_all(pieces, 0, target).map_err(missed)?;
             state.host_taint.overwrite(&range);
             for outcome in &depends_on {
                 state.host_taint.add(range.clone(), outcome);
@@ -155,7 +156,7 @@ impl Device {
     /// # Errors
     /// The first failure of a buffer, which stays as it was; the others are given up all the same.
     pub fn trim_buffers(&self) -> Result<u64, BufferError> {
-        let context = self.shared.buffers_room.get::<super::ContextBuffers>();
+        let context = self.shared.buffers_extension.get::<super::ContextBuffers>();
         let place = context.place_of(&self.shared)?;
         let before = self.buffer_memory().used;
         let mut failed = None;
@@ -183,8 +184,14 @@ impl Device {
 
     /// The memory that buffers of the context ([`Buffer`](crate::Buffer)) have on this device.
     pub fn buffer_memory(&self) -> BufferMemory {
-        let memory = *lock(&self.shared.memory_room.get::<MemoryRoom>().buffers);
-        let blocks = lock(&self.shared.memory_room.get::<MemoryRoom>().blocks).figures();
+        let memory = *lock(
+            &self
+                .shared
+                .memory_extension
+                .get::<MemoryExtension>()
+                .buffers,
+        );
+        let blocks = lock(&self.shared.memory_extension.get::<MemoryExtension>().blocks).figures();
         BufferMemory {
             blocks: blocks.blocks,
             block_bytes: blocks.bytes,
@@ -202,7 +209,7 @@ impl State {
         &self,
         device: &Arc<DeviceShared>,
         place: Place,
-        part: &super::board::PartView,
+        part: &super::residency_guard::PartView,
     ) -> Result<crate::memory::BufferView, BufferError> {
         if let Some((heap, ptr)) = self.in_heap() {
             let mut view = (heap.shared).argument(device, ptr.byte_add(part.offset), part.bytes)?;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::board::{Boarding, PartView, Use, roots};
-use super::download::Download;
+use super::download::{Download, take_all};
 use super::error::BufferError;
 use super::evict::missed;
+use super::residency_guard::{PartView, ResidencyGuard, Use, roots};
 use super::root::{Locked, Root, State};
 use super::{Buffer, ContextBuffers};
 use crate::device::outcome::Outcome;
@@ -211,7 +211,7 @@ impl<T: Pod> Buffer<T> {
 
     /// Declares the contents good again after a failed launch, whatever they are: the error that reading them would yield
     /// is dropped. Does nothing in a callback of wgpu that a command on this buffer runs.
-    pub fn forgive(&self) {
+    pub fn clear_error(&self) {
         let range = self.bytes();
         if let Some(mut state) = self.root.look() {
             state.overwritten_everywhere(&range);
@@ -284,18 +284,13 @@ impl Root {
                 }
             }
         };
-        for piece in started.pieces {
-            let at = (piece.range.start - range.start) as usize;
-            let end = (piece.range.end - range.start) as usize;
-            let taken = piece.take(None, |from| bytes[at..end].copy_from_slice(from));
-            if let Err(why) = taken {
-                // Where the device was lost on the way, others may have the bytes; else it is known now what is lost.
-                let is_known = self.lock().suspect_losses();
-                return match is_known {
-                    true => self.read_into(what, range, bytes, own),
-                    false => Err(missed(why)),
-                };
-            }
+        if let Err(why) = take_all(started.pieces, range.start, bytes) {
+            // Where the device was lost on the way, others may have the bytes; else it is known now what is lost.
+            let is_known = self.lock().suspect_losses();
+            return match is_known {
+                true => self.read_into(what, range, bytes, own),
+                false => Err(missed(why)),
+            };
         }
         started.sources.iter().for_each(|device| device.settle());
         failure_of(&started.outcomes)
@@ -495,23 +490,23 @@ fn copy_on(
     to: PartView,
 ) -> Result<(), BufferError> {
     let roots = roots([&from, &to].into_iter());
-    let mut boarding = Boarding::begin(device, &device.buffers_room, &roots)?;
+    let mut residency = ResidencyGuard::begin(device, &device.buffers_extension, &roots)?;
     let uses = [(from, Access::Read), (to, Access::Overwrite)].map(|(part, access)| Use {
         part,
         access,
         argument: what.to_owned(),
     });
-    boarding.bring(&uses).map_err(|(_, error)| error)?;
+    residency.bring(&uses).map_err(|(_, error)| error)?;
     let [source, target] = &uses;
-    let at = boarding.view(&source.part)?.place();
-    let goal = boarding.view(&target.part)?.place();
-    let inherits = boarding.depends_on(&source.part);
+    let at = residency.view(&source.part)?.place();
+    let goal = residency.view(&target.part)?.place();
+    let inherits = residency.depends_on(&source.part);
     let mut queue = device.queue.lock(device);
     copy(&mut queue, device, &at, &goal, source.part.bytes)?;
     let batch = queue.batch();
     queue.commit();
     drop(queue);
-    boarding.recorded(&uses, &batch, None);
-    boarding.poison(&target.part, &inherits);
+    residency.recorded(&uses, &batch, None);
+    residency.poison(&target.part, &inherits);
     Ok(())
 }

@@ -1,4 +1,8 @@
 //! Devices that are gone, and bytes that therefore did not arrive: others that have the bytes are asked instead.
+//!
+//! A lost device is found when it is asked for bytes, if not before. wgpu reports nothing to those who ask something
+//! of a device that was destroyed; but a buffer made there is none, which is how the question is put. Other places
+//! that have the bytes are asked next.
 
 use std::ops::Range;
 
@@ -77,17 +81,17 @@ mod tests {
     use crate::device::ExecutionError;
     use crate::device::outcome::Outcome;
     use crate::memory::buffers::Placement;
-    use crate::memory::buffers::root::{Rooms, Root};
+    use crate::memory::buffers::root::{BufferExtensions, Root};
     use crate::memory::migrate::{Access, Routes, Want};
 
     #[test]
     fn bytes_that_did_not_arrive_are_had_from_where_they_are() {
-        let rooms = Rooms {
+        let extensions = BufferExtensions {
             buffers: Arc::default(),
             heap: Arc::default(),
         };
         let root = Root::new(
-            &rooms,
+            &extensions,
             100,
             Placement::Device,
             Some(Box::new(vec![1u8; 100])),

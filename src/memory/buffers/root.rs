@@ -1,9 +1,16 @@
 //! A whole buffer of a context: what is known of its bytes, and the memory that it has in each place.
 //!
 //! One lock for each buffer. Who needs several takes them in the order of their numbers, before anything of a device or
-//! of the heap; nothing that is done for somebody who holds a queue ever asks for them. Whoever has a buffer may submit,
-//! and wgpu runs callbacks of the program then: those are refused buffers ([`Root::enter`]), since the lock may be that of
-//! their own thread.
+//! of the heap; nothing that is done for somebody who holds a queue ever asks for them. A thread with a buffer may submit,
+//! and wgpu runs callbacks of the program meanwhile: callbacks are refused buffers ([`Root::enter`]), since the lock may
+//! be that of their own thread.
+//!
+//! A launch locks its roots, has memory made, carries the plan out, is recorded, and notes its writes, all before the
+//! unlock: so the order of launches is the order of versions.
+//!
+//! A device gets memory for the whole root, whatever part is used: offsets in that memory are those of the root, so a
+//! part is bound in place, and another part costs no allocation. Memory that several devices need in parts alone is a
+//! case for several buffers.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut, Range};
@@ -15,13 +22,13 @@ use bytemuck::Pod;
 use super::Placement;
 use super::common::{Living, Turns};
 use super::context::ContextBuffers;
+use super::device_allocation::DeviceAllocation;
 use super::error::BufferError;
-use super::holding::DeviceCopy;
 use super::hop::End;
 use super::statistics::BufferStatistics;
+use crate::device::extension::ExtensionSlot;
 use crate::device::outcome::{Outcome, Taint};
 use crate::device::queue::Batch;
-use crate::device::room::Room;
 use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
@@ -37,9 +44,9 @@ pub(crate) struct Root {
     /// It lives in the heap, used or not.
     is_shared: bool,
     /// The context's, for its buffers.
-    pub(super) room: Arc<Room>,
+    pub(super) extension: Arc<ExtensionSlot>,
     /// The context's, for its heap.
-    heap_room: Arc<Room>,
+    heap_extension: Arc<ExtensionSlot>,
     state: Mutex<State>,
     /// Mappings that were let go of, and are not yet out of the books.
     unmapped: Mutex<Vec<u64>>,
@@ -54,7 +61,7 @@ pub(crate) struct State {
     /// Launches of uncertain outcome whose results the host has.
     pub(super) host_taint: Taint,
     /// By place, without the host's.
-    copies: Vec<Option<DeviceCopy>>,
+    copies: Vec<Option<DeviceAllocation>>,
     pub(super) living: Living,
     /// How often it had to leave a block because of what else lay there.
     pub(super) departures: u8,
@@ -117,7 +124,7 @@ impl<T: Pod + Send + Sync> HostBytes for Vec<T> {
     }
 }
 
-/// A buffer that a thread has for itself.
+/// A buffer locked by a thread.
 pub(crate) struct Locked<'r> {
     state: MutexGuard<'r, State>,
     _held: Held,
@@ -137,16 +144,16 @@ impl DerefMut for Locked<'_> {
     }
 }
 
-/// The rooms of a context that a buffer needs.
+/// The extensions of a context that a buffer needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Rooms {
-    pub(crate) buffers: Arc<Room>,
-    pub(crate) heap: Arc<Room>,
+pub(crate) struct BufferExtensions {
+    pub(crate) buffers: Arc<ExtensionSlot>,
+    pub(crate) heap: Arc<ExtensionSlot>,
 }
 
 impl Root {
     pub(super) fn new(
-        rooms: &Rooms,
+        extensions: &BufferExtensions,
         bytes: u64,
         placement: Placement,
         host: Option<Box<dyn HostBytes>>,
@@ -159,7 +166,7 @@ impl Root {
                 owned: true,
             },
         };
-        let root = Self::with_home(rooms, bytes, home, host);
+        let root = Self::with_home(extensions, bytes, home, host);
         if placement == Placement::Auto {
             root.lock().living = Living::Apart(Turns::default());
         }
@@ -167,7 +174,7 @@ impl Root {
     }
 
     pub(super) fn with_home(
-        rooms: &Rooms,
+        extensions: &BufferExtensions,
         bytes: u64,
         home: Home,
         host: Option<Box<dyn HostBytes>>,
@@ -182,8 +189,8 @@ impl Root {
             id: unique_id(),
             bytes,
             is_shared: matches!(home, Home::Heap { .. }),
-            room: Arc::clone(&rooms.buffers),
-            heap_room: Arc::clone(&rooms.heap),
+            extension: Arc::clone(&extensions.buffers),
+            heap_extension: Arc::clone(&extensions.heap),
             unmapped: Mutex::default(),
             state: Mutex::new(State {
                 residency,
@@ -210,11 +217,11 @@ impl Root {
 
     /// The heap of the context.
     pub(super) fn heap(&self) -> Result<SharedHeap, HeapError> {
-        self.heap_room.get::<ContextHeap>().heap()
+        self.heap_extension.get::<ContextHeap>().heap()
     }
 
     pub(super) fn context(&self) -> &ContextBuffers {
-        self.room.get()
+        self.extension.get()
     }
 
     /// Takes the buffer for a command of the program.
@@ -289,17 +296,17 @@ impl Root {
 }
 
 impl State {
-    pub(super) fn copy(&self, place: Place) -> Option<&DeviceCopy> {
+    pub(super) fn copy(&self, place: Place) -> Option<&DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get(at)?.as_ref()
     }
 
-    pub(super) fn copy_mut(&mut self, place: Place) -> Option<&mut DeviceCopy> {
+    pub(super) fn copy_mut(&mut self, place: Place) -> Option<&mut DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get_mut(at)?.as_mut()
     }
 
-    pub(super) fn put_copy(&mut self, place: Place, copy: DeviceCopy) {
+    pub(super) fn put_copy(&mut self, place: Place, copy: DeviceAllocation) {
         let Some(at) = (place.index() as usize).checked_sub(1) else {
             return;
         };
@@ -309,7 +316,7 @@ impl State {
         self.copies[at] = Some(copy);
     }
 
-    pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceCopy> {
+    pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get_mut(at)?.take()
     }
@@ -426,7 +433,7 @@ impl State {
     ) -> Vec<(Arc<DeviceShared>, Arc<Batch>)> {
         let hazards = self.residency.hazards(place, range.clone(), access);
         let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
-        // What has ended needs no gate, and no thread that opens it.
+        // What has ended needs no dependency, and no thread that completes it.
         let foreign = uses.filter(|used| !Arc::ptr_eq(&used.device, device) && !used.is_over());
         foreign
             .map(|used| (Arc::clone(&used.device), Arc::clone(&used.batch)))
@@ -466,7 +473,7 @@ impl InUse {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        let room = Arc::clone(&self.room);
+        let extension = Arc::clone(&self.extension);
         let state = self
             .state
             .get_mut()
@@ -482,7 +489,7 @@ impl Drop for Root {
             let _ = heap.free(*ptr);
         }
         if let Living::Together { memory, .. } = std::mem::take(&mut state.living) {
-            let context: &ContextBuffers = room.get();
+            let context: &ContextBuffers = extension.get();
             context.exchange.give(memory, state.unfinished_ends());
         }
     }

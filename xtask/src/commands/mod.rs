@@ -1,9 +1,11 @@
 //! One file per command.
 
 pub mod adapters;
+pub mod bench;
 pub mod ci;
 pub mod cross;
 pub mod demo;
 pub mod deny;
+pub mod features;
 pub mod stress;
 pub mod test;

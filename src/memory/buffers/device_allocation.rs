@@ -1,0 +1,342 @@
+//! The memory that a buffer has on one device: a wgpu buffer of its own, or a part of a block.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::blocks::{self, Room};
+use crate::device::outcome::Outcome;
+use crate::device::queue::Batch;
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, capture, unique_id};
+use crate::memory::buffer::{BufferShared, DeviceBuffer, USAGE};
+use crate::memory::{MemoryError, MemoryExtension};
+
+/// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
+pub(super) const BINDABLE: u64 = 256;
+
+/// What a wgpu buffer is to a buffer of the context.
+enum Memory {
+    /// Its own.
+    Alone,
+    /// A block, in which it has this room.
+    Block(Room),
+    /// Memory that other devices see, too.
+    Common,
+}
+
+/// Memory of one device for a whole buffer. Ranges are those of the buffer.
+pub(super) struct DeviceAllocation {
+    pub(super) shared: Arc<BufferShared>,
+    /// Where it begins in the wgpu buffer.
+    pub(super) base: u64,
+    /// What it has.
+    bytes: u64,
+    memory: Memory,
+    /// What batches write that may not be submitted yet.
+    unsent: Vec<(Range<u64>, Arc<Batch>)>,
+    /// The last batch that uses it.
+    pub(super) last: Option<Arc<Batch>>,
+    pub(super) used_at: u64,
+}
+
+/// Bytes below a device's cap for memory that is about to be made, which nobody else takes meanwhile.
+pub(super) struct Reservation<'r> {
+    room: &'r MemoryExtension,
+    bytes: u64,
+}
+
+impl<'r> Reservation<'r> {
+    /// Or how much is reserved, where that leaves too little.
+    pub(super) fn new(
+        room: &'r MemoryExtension,
+        bytes: u64,
+        cap: Option<u64>,
+    ) -> Result<Self, u64> {
+        let mut memory = lock(&room.buffers);
+        let sum = memory.reserved.saturating_add(bytes);
+        if cap.is_some_and(|cap| sum > cap) {
+            return Err(memory.reserved);
+        }
+        memory.reserved = sum;
+        Ok(Self { room, bytes })
+    }
+
+    /// The memory was made, and whoever drops it gives its bytes back.
+    fn keep(self) -> u64 {
+        let bytes = self.bytes;
+        std::mem::forget(self);
+        bytes
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        let mut memory = lock(&self.room.buffers);
+        memory.reserved = memory.reserved.saturating_sub(self.bytes);
+    }
+}
+
+impl DeviceAllocation {
+    fn new(shared: Arc<BufferShared>, bytes: u64, kind: Memory) -> Self {
+        let mut memory = lock(
+            &shared
+                .device
+                .memory_extension
+                .get::<MemoryExtension>()
+                .buffers,
+        );
+        memory.used += bytes;
+        memory.buffers += 1;
+        memory.peak = memory.peak.max(memory.used);
+        drop(memory);
+        Self {
+            shared,
+            base: match &kind {
+                Memory::Block(room) => room.start,
+                Memory::Alone | Memory::Common => 0,
+            },
+            bytes,
+            memory: kind,
+            unsent: Vec::new(),
+            last: None,
+            used_at: 0,
+        }
+    }
+
+    /// A wgpu buffer of its own, of the size that is reserved for it; zero.
+    pub(super) fn alone(
+        device: &Arc<DeviceShared>,
+        reserved: Reservation<'_>,
+    ) -> Result<Self, MemoryError> {
+        let made = DeviceBuffer::<u8>::allocate(device, reserved.bytes)?;
+        let size = reserved.keep();
+        Ok(Self::new(made.shared, size, Memory::Alone))
+    }
+
+    /// A part of a block that is not among those of `avoid`, which may hold anything if it says so; `None` where that
+    /// takes a new block, and there is no room for it below the device's cap or at all.
+    pub(super) fn carved(device: &Arc<DeviceShared>, bytes: u64, avoid: &[u64]) -> Option<Self> {
+        let (cap, limit) = (device.options.buffer_bytes, device.limits.max_buffer_size);
+        let most = blocks::largest(cap, limit);
+        if !blocks::is_small(bytes, most) {
+            return None;
+        }
+        let room = device.memory_extension.get::<MemoryExtension>();
+        let mut blocks = lock(&room.blocks);
+        let mut found = blocks.take(bytes, BINDABLE, avoid);
+        if found.is_none() {
+            let size = blocks.next_bytes(bytes, most, avoid);
+            let reserved = Reservation::new(room, size, cap).ok()?;
+            let (memory, error) = capture(&device.raw, || {
+                device.raw.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some("tombolo block of buffers"),
+                    size,
+                    usage: USAGE,
+                    mapped_at_creation: false,
+                })
+            });
+            if error.is_some() {
+                // Whoever then asks for less is told why he gets nothing.
+                return None;
+            }
+            blocks.add(memory, reserved.keep());
+            found = blocks.take(bytes, BINDABLE, avoid);
+        }
+        let (place, memory) = found?;
+        let memory = memory.clone();
+        drop(blocks);
+        let shared = BufferShared::new(device, memory, unique_id(), false);
+        Some(Self::new(shared, bytes, Memory::Block(place)))
+    }
+
+    /// What `shared`, which has at least `bytes` bytes, sees of memory that other devices see, too.
+    pub(super) fn common(shared: Arc<BufferShared>, bytes: u64) -> Self {
+        Self::new(shared, bytes, Memory::Common)
+    }
+
+    fn room(&self) -> Option<&Room> {
+        match &self.memory {
+            Memory::Block(room) => Some(room),
+            Memory::Alone | Memory::Common => None,
+        }
+    }
+
+    /// The block that it lies in.
+    pub(super) fn block(&self) -> Option<u64> {
+        self.room().map(|room| room.block)
+    }
+
+    /// Other devices see it, too.
+    pub(super) fn is_common(&self) -> bool {
+        matches!(self.memory, Memory::Common)
+    }
+
+    /// What it has: the buffer's bytes, and the rest of the last word.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether it may hold what others have left.
+    pub(super) fn is_used(&self) -> bool {
+        self.room().is_some_and(|room| room.is_used)
+    }
+
+    /// All of it, in the wgpu buffer: whole words.
+    pub(super) fn all(&self) -> Range<u64> {
+        self.base..self.base + self.bytes
+    }
+
+    /// A range of the buffer, in the wgpu buffer.
+    pub(super) fn at(&self, range: &Range<u64>) -> Range<u64> {
+        self.base + range.start..self.base + range.end
+    }
+
+    /// Gives the memory up at once, and not only when nobody has a handle of it.
+    pub(super) fn give_up(self) {
+        // Bytes of a block are free as soon as this is dropped: the queue is in order, and what has them next comes behind
+        // what was recorded. Memory that others see is theirs.
+        if !matches!(self.memory, Memory::Alone) {
+            return;
+        }
+        let unsent = (self.last.as_ref()).is_some_and(|batch| batch.submission().is_none());
+        if unsent {
+            // wgpu refuses batches that use what was destroyed; failures are their events' to tell.
+            let _ = self.shared.device.flush();
+        }
+        self.shared.raw.destroy();
+    }
+
+    /// Whether something writes there that was recorded and not submitted.
+    pub(super) fn is_unsent(&mut self, range: &Range<u64>) -> bool {
+        self.unsent
+            .retain(|(_, batch)| batch.submission().is_none());
+        let meets =
+            |(known, _): &(Range<u64>, _)| known.start < range.end && range.start < known.end;
+        self.unsent.iter().any(meets)
+    }
+
+    /// `batch`, which is open, uses the memory, and writes `range` of it.
+    pub(super) fn used(&mut self, batch: &Arc<Batch>, written: Option<Range<u64>>, now: u64) {
+        if let Some(range) = written {
+            let same =
+                |(known, of): &(Range<u64>, Arc<Batch>)| *known == range && Arc::ptr_eq(of, batch);
+            if !self.unsent.iter().any(same) {
+                self.unsent
+                    .retain(|(_, batch)| batch.submission().is_none());
+                self.unsent.push((range, Arc::clone(batch)));
+            }
+        }
+        self.last = Some(Arc::clone(batch));
+        self.used_at = now;
+    }
+
+    /// `range` holds bytes that these outcomes decide about.
+    pub(super) fn filled(&self, range: &Range<u64>, outcomes: &[Arc<Outcome>]) {
+        self.overwritten(range);
+        for outcome in outcomes {
+            self.poison(range, outcome);
+        }
+    }
+
+    pub(super) fn poison(&self, range: &Range<u64>, outcome: &Arc<Outcome>) {
+        self.shared.poison(self.at(range), outcome);
+    }
+
+    pub(super) fn overwritten(&self, range: &Range<u64>) {
+        self.shared.overwritten(&self.at(range));
+    }
+
+    /// The launches of uncertain or bad outcome that wrote into `range`.
+    pub(super) fn depends_on(&self, range: &Range<u64>) -> Vec<Arc<Outcome>> {
+        self.shared.depends_on(&self.at(range))
+    }
+
+    /// Records that all bytes come here from where they were on the same device, which is another wgpu buffer.
+    pub(super) fn take_over(&mut self, old: &DeviceAllocation, now: u64) {
+        let device = Arc::clone(&self.shared.device);
+        let mut queue = device.queue.lock(&device);
+        queue.encode(|encoder| {
+            let (from, to) = (&old.shared.raw, &self.shared.raw);
+            encoder.copy_buffer_to_buffer(from, old.base, to, self.base, self.bytes);
+        });
+        let batch = queue.batch();
+        queue.commit();
+        drop(queue);
+        old.shared.hand_taint(&old.all(), &self.shared, self.base);
+        self.used(&batch, Some(0..self.bytes), now);
+    }
+
+    /// Records that all bytes become zero.
+    pub(super) fn clear(&mut self, now: u64) {
+        let device = Arc::clone(&self.shared.device);
+        let mut queue = device.queue.lock(&device);
+        queue.encode(|encoder| {
+            encoder.clear_buffer(&self.shared.raw, self.base, Some(self.bytes));
+        });
+        let batch = queue.batch();
+        queue.commit();
+        drop(queue);
+        self.used(&batch, Some(0..self.bytes), now);
+    }
+}
+
+impl Drop for DeviceAllocation {
+    fn drop(&mut self) {
+        let rooms = self.shared.device.memory_extension.get::<MemoryExtension>();
+        let reserved = match &self.memory {
+            Memory::Block(room) => lock(&rooms.blocks).give(room),
+            Memory::Alone => self.bytes,
+            Memory::Common => 0,
+        };
+        let mut memory = lock(&rooms.buffers);
+        memory.used = memory.used.saturating_sub(self.bytes);
+        memory.buffers = memory.buffers.saturating_sub(1);
+        memory.reserved = memory.reserved.saturating_sub(reserved);
+    }
+}
+
+/// Gives the device its empty blocks back, and returns their bytes.
+pub(super) fn trim_blocks(device: &DeviceShared) -> u64 {
+    let rooms = device.memory_extension.get::<MemoryExtension>();
+    let empty = lock(&rooms.blocks).trim(0);
+    let bytes = empty.iter().map(|(_, bytes)| bytes).sum();
+    if bytes > 0 {
+        // wgpu refuses batches that use what was destroyed; failures are their events' to tell.
+        let _ = device.flush();
+        empty.iter().for_each(|(memory, _)| memory.destroy());
+        let mut memory = lock(&rooms.buffers);
+        memory.reserved = memory.reserved.saturating_sub(bytes);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_reserve_at_once_stay_below_the_cap() {
+        const THREADS: usize = 8;
+        let (room, begin) = (MemoryExtension::default(), Barrier::new(THREADS));
+        let kept: u64 = std::thread::scope(|scope| {
+            let reserve = || {
+                begin.wait();
+                let mut kept = 0;
+                for i in 0..1000 {
+                    match Reservation::new(&room, 7, Some(6000)) {
+                        Ok(reserved) if i % 3 > 0 => kept += reserved.keep(),
+                        Ok(given_up) => drop(given_up),
+                        Err(used) => assert!(used + 7 > 6000 && used <= 6000, "{used}"),
+                    }
+                }
+                kept
+            };
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(reserve)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        assert_eq!(lock(&room.buffers).reserved, kept);
+        assert!((5_990..=6_000).contains(&kept), "{kept}");
+    }
+}
