@@ -194,6 +194,7 @@
 
 mod context;
 pub(crate) mod device;
+mod error_text;
 pub(crate) mod globals;
 pub(crate) mod kernel;
 pub(crate) mod launch;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::device::{Device, WaitError};
+use crate::error_text::debug_by_text;
 use crate::kernel::{KernelError, Program};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, MemoryError, ReadError};
@@ -85,7 +86,7 @@ pub struct WorkQueue {
 }
 
 /// What can go wrong with a queue of work.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
     /// There is no such queue.
@@ -136,6 +137,17 @@ pub enum WorkError {
     #[error(transparent)]
     Read(#[from] ReadError),
 }
+
+debug_by_text!(WorkError {
+    Size,
+    TooMany,
+    Stalled,
+    Deadline,
+    Launch,
+    Wait,
+    Memory,
+    Read,
+});
 
 impl WorkQueue {
     /// An empty queue for so many items, rounded up to a power of two.

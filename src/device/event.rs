@@ -13,6 +13,7 @@ use super::prints::Job;
 use super::profile::{ProfilingError, TimingSlot};
 use super::submissions::{Batch, Progress, in_handler};
 use super::{Device, DeviceShared};
+use crate::error_text::debug_by_text;
 
 /// Where a command stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub enum EventStatus {
 }
 
 /// Why a wait did not end with success.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
     /// The deadline passed first. The command goes on; wait again to see its end.
@@ -41,6 +42,8 @@ pub enum WaitError {
     #[error(transparent)]
     Failed(#[from] Arc<ExecutionError>),
 }
+
+debug_by_text!(WaitError { Deadline, Failed });
 
 /// A wait for an event, as errors name the operation.
 const WAIT: &str = "a wait for an event";

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::error_text::debug_by_text;
+
 /// The behaviour of a launch, or a transfer on a device, while another thread has the shared heap
 /// ([`HostAccess`](crate::HostAccess)), and so prevents the recording. Reads and writes of the heap, and of buffers in
 /// the heap, hold the heap for their duration.
@@ -21,7 +23,7 @@ pub enum HostAccessPolicy {
 }
 
 /// Why no heap can have a [`HeapSize`](crate::HeapSize).
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapSizeError {
     /// The fraction is no part of a working set.
@@ -39,3 +41,5 @@ pub enum HeapSizeError {
         limit: u64,
     },
 }
+
+debug_by_text!(HeapSizeError { Fraction, Bytes });

@@ -35,12 +35,13 @@ use std::sync::Arc;
 #[cfg(embedded)]
 use super::embedded;
 use super::window::{Window, WindowError};
+use crate::error_text::debug_by_text;
 
 pub use probe::ImportFinding;
 pub(crate) use probe::probe_import;
 
 /// Why a device cannot use host memory in place.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
     /// The backend has no way to import host memory, or this build has not enabled the backend.
@@ -119,6 +120,18 @@ pub enum ImportError {
     #[error("importing host memory failed: {0}")]
     Driver(String),
 }
+
+debug_by_text!(ImportError {
+    Backend,
+    Extension,
+    Alignment,
+    TooLong,
+    Window,
+    NotCoherent,
+    Refused,
+    OutOfMemory,
+    Driver,
+});
 
 /// A device's requirements for imported ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -44,9 +44,10 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use super::words::Words;
+use crate::error_text::debug_by_text;
 
 /// Why live memory could not be had.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
     /// The backend has no live memory, or this build has not enabled the backend.
@@ -82,6 +83,14 @@ pub enum LiveError {
     #[error("live memory: the driver failed: {0}")]
     Hal(String),
 }
+
+debug_by_text!(LiveError {
+    Unsupported,
+    Size,
+    OutOfMemory,
+    NotCoherent,
+    Hal,
+});
 
 /// The owner of the mapped memory after wgpu has destroyed its buffer.
 type KeepAlive = Box<dyn Any + Send + Sync>;

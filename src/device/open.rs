@@ -16,6 +16,7 @@ use super::submissions::Submissions;
 use super::wait::{LostFlag, Waiter};
 use super::working_set::working_set;
 use super::{Aspect, Device, DeviceShared, unique_id};
+use crate::error_text::debug_by_text;
 use crate::print::PrintOptions;
 
 /// How a device is opened. `DeviceOptions::default()` suits most programs.
@@ -145,7 +146,7 @@ impl DeviceOptions {
 }
 
 /// Why there is no device.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The machine has no adapter that wgpu can use.
@@ -204,6 +205,16 @@ pub enum DeviceError {
         value: String,
     },
 }
+
+debug_by_text!(DeviceError {
+    NoAdapter,
+    UnknownAdapter,
+    AdapterIndex,
+    MissingFeatures,
+    Open,
+    HeapSize,
+    Environment,
+});
 
 /// The features the runtime asks for, where the adapter has them. Experimental ones are left out, and so is
 /// `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.

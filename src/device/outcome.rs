@@ -14,12 +14,13 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::{CallStatus, DeviceShared};
+use crate::error_text::debug_by_text;
 
 /// Why a launch failed after submission.
 ///
 /// The error appears in the launch's [`Event`](crate::Event), and in every read of a buffer written
 /// by the launch, until that buffer is overwritten.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecutionError {
     /// The adapter ended a loop before the kernel did, so every result of the launch is wrong.
@@ -153,6 +154,18 @@ pub enum ExecutionError {
         reason: String,
     },
 }
+
+debug_by_text!(ExecutionError {
+    LoopCut,
+    Pointer,
+    Assertion,
+    CallFailed,
+    Inherited,
+    Refused,
+    InCallback,
+    InHandler,
+    DeviceLost,
+});
 
 /// The outcome of a launch, or of a transfer between devices.
 #[derive(Debug)]

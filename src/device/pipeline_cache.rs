@@ -14,6 +14,7 @@ use std::sync::Mutex;
 
 use super::unique_id;
 use super::wait::lock;
+use crate::error_text::debug_by_text;
 
 /// The first bytes of every file; another layout has another number.
 const MAGIC: [u8; 16] = *b"tombolo cache 1\n";
@@ -23,7 +24,7 @@ const HEADER: usize = MAGIC.len() + 16;
 const MOST_BYTES: u64 = 1 << 30;
 
 /// Why the pipeline cache could not be used or saved.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineCacheError {
     /// The device was opened without a cache, or its adapter has none.
@@ -44,6 +45,8 @@ pub enum PipelineCacheError {
         source: std::io::Error,
     },
 }
+
+debug_by_text!(PipelineCacheError { NotEnabled, Io });
 
 /// wgpu's cache object and its file.
 #[derive(Debug)]

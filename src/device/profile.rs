@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use super::status::{Mirror, PendingMirror};
 use super::submissions::Submissions;
+use crate::error_text::debug_by_text;
 
 /// Timestamps in one query set; two for each launch, or four.
 const QUERIES: u32 = 512;
 
 /// Why a launch has no GPU time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfilingError {
     /// The device has no timestamp queries.
@@ -40,6 +41,13 @@ pub enum ProfilingError {
     #[error("the timestamps of the launch could not be read back")]
     Unreadable,
 }
+
+debug_by_text!(ProfilingError {
+    Unsupported,
+    NotProfiled,
+    Unfinished,
+    Unreadable,
+});
 
 /// The timestamps of a set of queries, on their way to the host: the place where the batch will put them when closed.
 type Ticks = OnceLock<Mirror>;

@@ -24,10 +24,11 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::words::Words;
+use crate::error_text::debug_by_text;
 use ranges::{Ranges, overlap};
 
 /// Why memory of a window could not be had or given back. Offsets count from the window's base.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
     /// The operating system, or a processor of less than 64 bits, has no such window.
@@ -106,6 +107,16 @@ pub enum WindowError {
         end: u64,
     },
 }
+
+debug_by_text!(WindowError {
+    Unsupported,
+    Size,
+    Reserve,
+    Range,
+    OutOfMemory,
+    NotCommitted,
+    InUse,
+});
 
 /// A reserved span of host address space: see the module's page.
 pub(crate) struct Window {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::device::ExecutionError;
+use crate::error_text::debug_by_text;
 use crate::kernel::{GlobalAccess, GlobalConflict};
 use crate::memory::{HeapError, MemoryError, ReadError};
 
 /// Why a command on a device global was refused, or its values could not be read.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum GlobalError {
     /// The name means something else elsewhere.
@@ -134,6 +135,21 @@ pub enum GlobalError {
         source: Arc<ExecutionError>,
     },
 }
+
+debug_by_text!(GlobalError {
+    Conflict,
+    Invalid,
+    SeveralModules,
+    HostAccess,
+    Unknown,
+    Size,
+    NoAddress,
+    NotOnDevice,
+    Heap,
+    Buffer,
+    Read,
+    Dependency,
+});
 
 impl GlobalError {
     /// True for `errc::invalid` of the seed's specification: a range beyond the variable, or a variable of image scope

@@ -6,9 +6,10 @@ use thiserror::Error;
 use super::constants::{ConstantInfo, ConstantType, ConstantValue, OverrideKey};
 use super::diagnostic::Diagnostic;
 use super::globals::GlobalConflict;
+use crate::error_text::debug_by_text;
 
 /// Why a program or its specialization was refused.
-#[derive(Clone, Debug, PartialEq, Error)]
+#[derive(Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum KernelError {
     /// The text does not follow the grammar of WGSL.
@@ -216,6 +217,30 @@ pub enum KernelError {
         message: String,
     },
 }
+
+debug_by_text!(KernelError {
+    Syntax,
+    Type,
+    Validation,
+    TooComplex,
+    Internal,
+    Print,
+    Pointer,
+    UnknownEntryPoint,
+    UnknownConstant,
+    WrongConstantType,
+    ConstantOutOfRange,
+    MissingConstant,
+    AmbiguousConstant,
+    PrivateArrayLength,
+    PrivateArrayTooLarge,
+    PrivateAlignment,
+    Limit,
+    Global,
+    HostCall,
+    FeatureNotSupported,
+    Pipeline,
+});
 
 impl KernelError {
     /// The place in the source, if the error has one.

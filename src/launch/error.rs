@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::device::{ExecutionError, ProfilingError};
+use crate::error_text::debug_by_text;
 use crate::globals::GlobalError;
 use crate::kernel::error::KernelError;
 use crate::memory::{BufferError, HeapError, MemoryError};
 use crate::rpc::PortsError;
 
 /// Why a launch was refused. Nothing has been recorded then.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// The kernel has no argument of that name.
@@ -431,6 +432,47 @@ pub enum LaunchError {
     #[error(transparent)]
     Execution(#[from] Arc<ExecutionError>),
 }
+
+debug_by_text!(LaunchError {
+    UnknownArgument,
+    Buffer,
+    MissingArguments,
+    DuplicateArgument,
+    WrongKind,
+    ElementMismatch,
+    UniformSize,
+    BufferTooSmall,
+    PartialElement,
+    EmptyArgument,
+    BindingTooLarge,
+    Misaligned,
+    OutOfRange,
+    Aliased,
+    MissingUsage,
+    OtherDevice,
+    UnsupportedArgument,
+    NoGrid,
+    NegativeGrid,
+    GridTooLarge,
+    GridTooManyDispatches,
+    PrecompiledGrid,
+    Indirect,
+    Profiling,
+    Kernel,
+    PrintCapacity,
+    Refused,
+    Memory,
+    Heap,
+    Global,
+    NoServices,
+    OtherServices,
+    NeedsLiveMemory,
+    WaitsForItself,
+    ServerOutOfReach,
+    ServerStopped,
+    Ports,
+    Execution,
+});
 
 /// What to do about elements of another size.
 fn hint(padding: &str, stride: u32) -> String {

@@ -11,9 +11,10 @@ use super::staging;
 use crate::device::outcome::{ExecutionError, Outcome, Taint};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, unique_id};
+use crate::error_text::debug_by_text;
 
 /// Why a buffer, or a command on one, was refused. Nothing has been recorded or changed then.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
     /// The buffer could never exist on this device.
@@ -131,6 +132,21 @@ pub enum MemoryError {
     #[error(transparent)]
     Execution(#[from] Arc<ExecutionError>),
 }
+
+debug_by_text!(MemoryError {
+    TooLarge,
+    OutOfMemory,
+    OutOfRange,
+    Misaligned,
+    Overlap,
+    OtherDevice,
+    MissingUsage,
+    ElementSize,
+    ZeroSized,
+    HostMemory,
+    Refused,
+    Execution,
+});
 
 /// The usages of every buffer made by the runtime: all of compute's needs and nothing that would
 /// move the buffer to another kind of memory.

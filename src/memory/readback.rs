@@ -18,9 +18,10 @@ use crate::device::DeviceShared;
 use crate::device::mapping::Mapping;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::lock;
+use crate::error_text::debug_by_text;
 
 /// Why there are no values.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The read was refused before it was recorded.
@@ -36,6 +37,13 @@ pub enum ReadError {
     #[error("the values of this read-back were taken before")]
     Taken,
 }
+
+debug_by_text!(ReadError {
+    Memory,
+    Execution,
+    Deadline,
+    Taken,
+});
 
 /// Values on their way to the host: wait, poll, or `.await`.
 ///

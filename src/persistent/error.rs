@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::device::{ExecutionError, LiveError};
+use crate::error_text::debug_by_text;
 use crate::kernel::KernelError;
 use crate::launch::LaunchError;
 use crate::memory::MemoryError;
 
 /// Why a persistent kernel could not be started, or a function of the kernel not be had.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// A function of the program cannot be called from outside.
@@ -128,6 +129,25 @@ pub enum ServerError {
     },
 }
 
+debug_by_text!(ServerError {
+    Handler,
+    Signature,
+    NoHandler,
+    Pointers,
+    NoKernelsCall,
+    TooLong,
+    NoHandlers,
+    Callers,
+    Ports,
+    Lanes,
+    GroupSize,
+    Kernel,
+    Live,
+    Launch,
+    StillStuck,
+    Thread,
+});
+
 impl From<MemoryError> for ServerError {
     fn from(error: MemoryError) -> Self {
         Self::Launch(error.into())
@@ -135,7 +155,7 @@ impl From<MemoryError> for ServerError {
 }
 
 /// Why a server stopped by itself.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerFailure {
     /// A lease ended without having said so: the driver or a watchdog killed it.
@@ -195,8 +215,16 @@ pub enum ServerFailure {
     },
 }
 
+debug_by_text!(ServerFailure {
+    LeaseKilled,
+    LeaseStuck,
+    LeaseFailed,
+    Garbled,
+    Launch,
+});
+
 /// Why a call has no result.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The server was stopped or dropped before it had answered. A call posted before an orderly stop is served; where
@@ -276,3 +304,15 @@ pub enum CallError {
         status: u32,
     },
 }
+
+debug_by_text!(CallError {
+    Stopped,
+    Server,
+    TimedOut,
+    HostAccess,
+    Failed,
+    TooManyTurns,
+    Panicked,
+    Garbled,
+    Malformed,
+});

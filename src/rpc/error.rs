@@ -1,7 +1,9 @@
 //! What can be wrong with services.
 
+use crate::error_text::debug_by_text;
+
 /// Why services could not be started.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
     /// The signature of a function is none, or does not fit the Rust function.
@@ -72,8 +74,19 @@ pub enum ServiceError {
     },
 }
 
+debug_by_text!(ServiceError {
+    Signature,
+    Duplicate,
+    TooLong,
+    Ports,
+    Threads,
+    Root,
+    Memory,
+    Thread,
+});
+
 /// Why a device has no ports.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortsError {
     /// There is no live memory for them.
@@ -83,3 +96,5 @@ pub enum PortsError {
     #[error("wgpu refused their buffer: {0}")]
     Refused(String),
 }
+
+debug_by_text!(PortsError { Live, Refused });

@@ -258,6 +258,15 @@ fn profiling_measures_every_launch(f: &Fixture) {
     let tiled = launch.workgroups(70_000).submit().unwrap();
     assert!(tiled.gpu_time().unwrap() > Duration::ZERO);
     assert!(data.read().unwrap()[64..].iter().all(|&x| x == 6));
+    // A device that is gone has no times any more.
+    let device = f.open(|_| {});
+    let data: DeviceBuffer<u32> = device.zeroed(64).unwrap();
+    let program = Program::new("increment.wgsl", INCREMENT).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let launch = kernel.launch().buffer("data", &data).invocations(64);
+    let event = launch.profiled().submit().unwrap();
+    device.raw().destroy();
+    assert_eq!(event.gpu_time().unwrap_err(), ProfilingError::Unreadable);
 }
 
 fn many_values_in_one_batch(f: &Fixture) {

@@ -71,6 +71,10 @@ impl Signature {
                 ));
             }
         }
+        let types = self.parameters.iter().map(|(_, ty)| ty);
+        if let Some(ty) = (types.chain(&self.result)).find(|ty| ty.contains(['{', '}', ';'])) {
+            return Err(format!("`{ty}` is no type: a signature has no body"));
+        }
         for (index, (name, _)) in self.parameters.iter().enumerate() {
             if self.parameters[..index]
                 .iter()

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{GlobalScope, InitMode};
+use crate::error_text::debug_by_text;
 
 /// A place with a declaration of a device global, and the declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl fmt::Display for GlobalPlace {
 }
 
 /// Why two uses of one name cannot be the same device global. Nothing was changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GlobalConflict {
     /// The types differ.
@@ -92,6 +93,13 @@ pub enum GlobalConflict {
         limit: u64,
     },
 }
+
+debug_by_text!(GlobalConflict {
+    Type,
+    Properties,
+    Late,
+    TooLarge,
+});
 
 /// The properties in words, for messages.
 pub(super) fn properties(

@@ -141,8 +141,12 @@ impl Root {
         if loads.is_empty() {
             return Ok(None);
         }
-        for load in &loads {
-            state.after_others(place, &load.range, Access::Overwrite)?;
+        let mut others = loads.iter();
+        let waited =
+            others.try_for_each(|load| state.after_others(place, &load.range, Access::Overwrite));
+        if let Err(error) = waited {
+            self.give_back(loads, None);
+            return Err(error);
         }
         let Some(copy) = state.copy(place) else {
             return Ok(None);
@@ -315,6 +319,7 @@ impl Root {
         range: Range<u64>,
         loads: &mut Vec<Load>,
     ) -> Result<(), BufferError> {
+        state.may_wait_at(from, "a transfer from there")?;
         state.after_others(from, &range, Access::Read)?;
         let Some(copy) = state.copy(from) else {
             return Ok(());
@@ -382,12 +387,14 @@ impl Root {
 type Export = (Arc<BufferShared>, Vec<Arc<Outcome>>, Vec<Download>);
 
 impl State {
-    /// Starts to bring `range` down from a device.
+    /// Starts to bring `range` down from a device. Refused, before anything is submitted, on a thread that serves a call
+    /// of the device: some drivers block a submission while a kernel runs.
     pub(super) fn export(
         &mut self,
         from: Place,
         range: &Range<u64>,
     ) -> Result<Option<Export>, BufferError> {
+        self.may_wait_at(from, "a transfer from there")?;
         self.after_others(from, range, Access::Read)?;
         let Some(copy) = self.copy_mut(from) else {
             return Ok(None);

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::device::ExecutionError;
+use crate::error_text::debug_by_text;
 use crate::memory::migrate::MigrateError;
 use crate::memory::{HeapError, MemoryError};
 
 /// Why a buffer of a context, or a command on one, was refused, or has no values to give. No contents are lost by it.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BufferError {
     /// A part of no elements.
@@ -122,6 +123,23 @@ pub enum BufferError {
     #[error(transparent)]
     Migrate(MigrateError),
 }
+
+debug_by_text!(BufferError {
+    EmptyPart,
+    OutOfRange,
+    ZeroSized,
+    ElementSize,
+    OtherContext,
+    NoRoom,
+    Lost,
+    Overlap,
+    Mapped,
+    TooManyDevices,
+    Memory,
+    Heap,
+    Execution,
+    Migrate,
+});
 
 fn limit(cap: &Option<u64>) -> String {
     cap.map_or_else(String::new, |cap| {

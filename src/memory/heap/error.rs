@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::device::{ExecutionError, HeapSizeError, WindowError};
+use crate::error_text::debug_by_text;
 use crate::memory::buffer::MemoryError;
 
 /// Why the shared heap refused.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapError {
     /// The system cannot reserve address space for a heap.
@@ -203,6 +204,31 @@ pub enum HeapError {
     #[error("a launch that used the heap failed: {0}")]
     Execution(#[from] Arc<ExecutionError>),
 }
+
+debug_by_text!(HeapError {
+    NoWindow,
+    Size,
+    TooLarge,
+    OutOfMemory,
+    System,
+    OutOfSegments,
+    Layout,
+    Null,
+    DeviceMemory,
+    NotAllocated,
+    Misaligned,
+    Interior,
+    HostAccess,
+    AtomicView,
+    Owned,
+    Overlap,
+    Buffer,
+    Deadline,
+    Unsupported,
+    Mirror,
+    Unproven,
+    Execution,
+});
 
 impl HeapError {
     /// Whether a device was lost, on which nothing runs any more.

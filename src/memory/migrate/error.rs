@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::Range;
 
 use super::Place;
+use crate::error_text::debug_by_text;
 
 /// Why the planner refused. Nothing has changed then.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MigrateError {
     /// There are more places than a set of places can hold.
@@ -60,6 +61,14 @@ pub enum MigrateError {
         ranges: Vec<Range<u64>>,
     },
 }
+
+debug_by_text!(MigrateError {
+    TooManyPlaces,
+    OutOfRange,
+    Lost,
+    StalePlan,
+    OnlyCopy,
+});
 
 /// The most ranges written out.
 const SHOWN: usize = 4;

@@ -1,9 +1,10 @@
 //! Why a region refuses.
 
 use super::{AllocationId, BlockId};
+use crate::error_text::debug_by_text;
 
 /// Why a [`Region`](super::Region) refused. Nothing has changed then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
     /// No bytes were asked for.
@@ -96,3 +97,16 @@ pub enum RegionError {
         other_base: u64,
     },
 }
+
+debug_by_text!(RegionError {
+    ZeroSize,
+    InvalidAlignment,
+    TooLargeEver,
+    NoRoom,
+    TooManyRanges,
+    UnknownAllocation,
+    UnknownBlock,
+    BlockInUse,
+    InvalidBlock,
+    OverlappingBlock,
+});

@@ -304,6 +304,14 @@ fn refusals_name_what_is_wrong() {
         refused("alias A = array<u32, 2000>;", "let a = usm_A(p); *a = A();"),
         E::ValueTooLarge { words: 2000, .. }
     ));
+    assert!(matches!(
+        refused("alias A = array<u32, 4>;", "let a = usm_A(p); a[4] = 1u;"),
+        E::IndexOutOfBounds {
+            index: 4,
+            count: 4,
+            ..
+        }
+    ));
     let options = PointerOptions {
         capabilities: Capabilities::empty().bits(),
         ..unified()
