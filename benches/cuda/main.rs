@@ -159,9 +159,9 @@ alias Items = array<vec4<u32>>;
 @group(0) @binding(2) var<uniform> len: u32;
 @compute @workgroup_size(256)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let from = usm_Items(input);
-    let to = usm_Items(output);
-    for (var i = id.x; i < len; i += groups.x * 256u) { to[i] = from[i]; }
+    let read = usm_Items(input);
+    let written = usm_Items(output);
+    for (var i = id.x; i < len; i += groups.x * 256u) { written[i] = read[i]; }
 }";
 
 /// Work-groups of the copy kernels: each invocation copies four elements, as those of the peer do.
