@@ -38,6 +38,8 @@ struct Scene {
 
 type Answer = Result<(), Box<dyn Error + Send + Sync>>;
 type Wait = fn(&Scene, &Event) -> Answer;
+/// What a wait for the device gave.
+type Waited = Result<(), Arc<ExecutionError>>;
 
 const WAITS: [(&str, Wait); 17] = [
     ("Event::wait", |_, event| Ok(event.wait()?)),
@@ -210,13 +212,7 @@ fn waits_for_the_caller_are_refused(f: &Fixture) {
 }
 
 /// Services with a function `ask` that waits until it is released, and then for the device; what that gives is told.
-fn patient(
-    device: &Device,
-) -> (
-    HostServices,
-    Sender<()>,
-    Receiver<Result<(), Arc<ExecutionError>>>,
-) {
+fn patient(device: &Device) -> (HostServices, Sender<()>, Receiver<Waited>) {
     let ((release, released), (seen, told)) = (channel::<()>(), channel());
     let state = Mutex::new((released, seen, device.clone()));
     let ask = move |_: u32| {
