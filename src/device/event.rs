@@ -61,16 +61,21 @@ pub struct Event {
 }
 
 impl Event {
-    pub(crate) fn of_batch(device: &Arc<DeviceShared>, batch: Arc<Batch>) -> Self {
+    /// The event of a command of `batch`; of one that had nothing to do, such as a launch of zero invocations, without.
+    pub(crate) fn of(device: Arc<DeviceShared>, batch: Option<Arc<Batch>>) -> Self {
         Self {
-            device: Arc::clone(device),
-            batch: Some(batch),
+            device,
+            batch,
             outcome: None,
             timing: None,
             prints: None,
             completion: None,
             note: None,
         }
+    }
+
+    pub(crate) fn of_batch(device: &Arc<DeviceShared>, batch: Arc<Batch>) -> Self {
+        Self::of(Arc::clone(device), Some(batch))
     }
 
     /// The batch that the command is in.
@@ -78,17 +83,9 @@ impl Event {
         self.batch.as_ref()
     }
 
-    /// The event of a command that had nothing to do, such as a launch of zero invocations.
+    /// The event of a command that had nothing to do.
     pub(crate) fn complete(device: &Arc<DeviceShared>) -> Self {
-        Self {
-            device: Arc::clone(device),
-            batch: None,
-            outcome: None,
-            timing: None,
-            prints: None,
-            completion: None,
-            note: None,
-        }
+        Self::of(Arc::clone(device), None)
     }
 
     pub(crate) fn with_outcome(mut self, outcome: Option<Arc<Outcome>>) -> Self {

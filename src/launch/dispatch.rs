@@ -23,19 +23,21 @@ pub(super) enum Extents {
 }
 
 /// The dispatches of a submission.
-pub(super) struct Dispatches {
-    pub(super) built: Arc<Built>,
+pub(super) struct Dispatches<'a> {
+    plain: &'a Built,
+    /// The pipeline in the place of the plain one, where the launch needs another.
+    other: Option<Arc<Built>>,
     pub(super) variant: Variant,
     extents: Extents,
     /// The kernel reads the parameters of each tile.
     reads_tile: bool,
 }
 
-impl Dispatches {
+impl<'a> Dispatches<'a> {
     /// The dispatches of a launch whose arguments are on the device; `groups` is its grid, where that is known.
     pub(super) fn of(
         launch: &Launch,
-        kernel: &KernelShared,
+        kernel: &'a KernelShared,
         groups: Option<Groups>,
     ) -> Result<Self, LaunchError> {
         let tiled = groups.is_some_and(|groups| !groups.fits_one_dispatch());
@@ -47,16 +49,25 @@ impl Dispatches {
             tiled,
             ..launch.variant
         };
-        let built = kernel.variant(&launch.kernel.device, variant);
-        let built = built.map_err(Box::new)?;
+        let other = match variant == Variant::default() {
+            true => None,
+            false => Some((kernel.variant(&launch.kernel.device, variant)).map_err(Box::new)?),
+        };
+        let built = other.as_deref().unwrap_or(&kernel.plain);
         let mut entries = built.groups.iter().flat_map(|group| &group.entries);
-        let reads_tile = entries.any(|entry| entry.source == Source::Grid);
+        let reads_tile = tiled && entries.any(|entry| entry.source == Source::Grid);
         Ok(Self {
-            built,
+            plain: &kernel.plain,
+            other,
             variant,
             extents,
             reads_tile,
         })
+    }
+
+    /// The pipeline, and how its bind groups are made up.
+    pub(super) fn built(&self) -> &Built {
+        self.other.as_deref().unwrap_or(self.plain)
     }
 
     /// Bytes in the uniform ring, for each tile's parameters.
@@ -130,13 +141,13 @@ impl Dispatches {
         dispatch: &Dispatch<'_>,
     ) {
         let mut offsets: SmallVec<[u32; 8]> = SmallVec::new();
-        for plan in &self.built.groups {
+        for plan in &self.built().groups {
             let dynamic = plan.entries.iter().filter(|entry| entry.dynamic);
             offsets.extend(dynamic.map(|entry| places.of(entry.source)));
         }
         let mut left = offsets.as_slice();
         let mut bounds: SmallVec<[Bound<'_>; 4]> = SmallVec::new();
-        for (plan, group) in self.built.groups.iter().zip(groups) {
+        for (plan, group) in self.built().groups.iter().zip(groups) {
             let dynamic = plan.entries.iter().filter(|entry| entry.dynamic).count();
             let (own, rest) = left.split_at(dynamic);
             left = rest;
@@ -146,7 +157,7 @@ impl Dispatches {
                 offsets: own,
             });
         }
-        queue.launch(&self.built.pipeline, &bounds, immediates, dispatch);
+        queue.launch(&self.built().pipeline, &bounds, immediates, dispatch);
     }
 }
 

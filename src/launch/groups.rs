@@ -56,10 +56,10 @@ pub(super) fn bind(
     };
     let mut bound = BoundGroups {
         identity,
-        groups: Vec::with_capacity(to.dispatches.built.groups.len()),
+        groups: Vec::with_capacity(to.dispatches.built().groups.len()),
         is_reusable: true,
     };
-    for plan in &to.dispatches.built.groups {
+    for plan in &to.dispatches.built().groups {
         let found = entries(to, parts, plan, places, &own);
         bound.is_reusable &= found.is_reusable;
         // Errors are watched for only when a group is really made.

@@ -27,12 +27,12 @@ impl Launch {
         let policy = (self.settings.heap).unwrap_or(self.kernel.device.options.host_access);
         let mut waiting = WaitingCommand::new(policy);
         let ground = Ground::of(self);
-        let event = loop {
+        let ending = loop {
             // Nothing is held here: whoever has the heap may ask for anything, and making room may wait for its turn.
             Parts::ready(self)?;
             match self.attempt(&ground) {
-                Ok(event) => break event,
-                Err(Stop::Empty) => break Event::complete(&self.kernel.device),
+                Ok(ending) => break Some(ending),
+                Err(Stop::Empty) => break None,
                 Err(Stop::Refused(LaunchError::Heap(HeapError::HostAccess { what }))) => {
                     let heap = heap_of(&self.kernel.device)?;
                     waiting.wait(&heap.shared, what)?;
@@ -43,10 +43,19 @@ impl Launch {
             }
         };
         Parts::follow_up(self)?;
-        Ok(event)
+        let device = ground.device;
+        Ok(match ending {
+            Some(ending) => Event::of(device, Some(ending.batch))
+                .with_outcome(ending.outcome)
+                .with_timing(ending.timing)
+                .with_prints(ending.prints)
+                .with_note(ending.note)
+                .with_completion_hook(ending.completion),
+            None => Event::of(device, None),
+        })
     }
 
-    fn attempt(&mut self, ground: &Ground) -> Result<Event, Stop> {
+    fn attempt(&mut self, ground: &Ground) -> Result<Ending, Stop> {
         self.validate()?;
         ground.device.lost.check().map_err(Arc::new)?;
         Parts::begin(self)?;
@@ -58,13 +67,14 @@ impl Launch {
         // Before the queue, so that the queue is let go first: undoing a part may take the queue.
         let mut parts = Parts::default();
         parts.acquire(self, ground)?;
-        let kernel = Arc::clone(parts.kernel(self));
-        let dispatches = Dispatches::of(self, &kernel, groups)?;
         let kept = self.bound.take();
+        let form = parts.form().cloned();
+        let kernel = form.as_ref().unwrap_or(&self.kernel.shared);
+        let dispatches = Dispatches::of(self, kernel, groups)?;
         let to = Submission {
             launch: self,
             device: &ground.device,
-            kernel: &kernel,
+            kernel,
             dispatches: &dispatches,
         };
         let mut queue = ground.device.queue.lock(&ground.device);
@@ -76,12 +86,7 @@ impl Launch {
         drop(queue);
         parts.released(&to, &mut ending);
         self.bound = Some(bound).filter(|bound| bound.is_reusable);
-        Ok(Event::of_batch(&ground.device, ending.batch)
-            .with_outcome(ending.outcome)
-            .with_timing(ending.timing)
-            .with_prints(ending.prints)
-            .with_note(ending.note)
-            .with_completion_hook(ending.completion))
+        Ok(ending)
     }
 }
 

@@ -235,9 +235,13 @@ parts! {
 }
 
 impl Parts<'_> {
+    /// The kernel in the form for what is bound as the heap, where anything is.
+    pub(in crate::launch) fn form(&self) -> Option<&Arc<KernelShared>> {
+        self.memory.as_ref().map(|memory| &memory.kernel)
+    }
+
     /// The kernel, in the form that the launch needs.
-    pub(in crate::launch) fn kernel<'a>(&'a self, launch: &'a Launch) -> &'a Arc<KernelShared> {
-        let memory = self.memory.as_ref();
-        memory.map_or(&launch.kernel.shared, |memory| &memory.kernel)
+    pub(super) fn kernel<'a>(&'a self, launch: &'a Launch) -> &'a KernelShared {
+        self.form().unwrap_or(&launch.kernel.shared)
     }
 }

@@ -105,8 +105,8 @@ pub(in crate::launch) struct Submission<'a> {
     pub(in crate::launch) launch: &'a Launch,
     pub(in crate::launch) device: &'a Arc<DeviceShared>,
     /// The kernel, in the form that the launch needs.
-    pub(in crate::launch) kernel: &'a Arc<KernelShared>,
-    pub(in crate::launch) dispatches: &'a Dispatches,
+    pub(in crate::launch) kernel: &'a KernelShared,
+    pub(in crate::launch) dispatches: &'a Dispatches<'a>,
 }
 
 /// The places of bindings at dynamic offsets; 0 for a binding without one.
