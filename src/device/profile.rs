@@ -9,6 +9,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::Event;
+use super::completion_hook::CompletionHook;
 use super::status::{Mirror, PendingMirror};
 use super::submissions::Submissions;
 
@@ -55,6 +57,29 @@ pub(crate) struct TimingSlot {
     between: bool,
     ticks: Arc<Ticks>,
     period: f32,
+}
+
+/// The event finds the timestamps here.
+impl CompletionHook for TimingSlot {}
+
+impl Event {
+    /// Waits for the command and returns the device time of all its dispatches together.
+    ///
+    /// # Errors
+    /// [`ProfilingError`] when the launch was not submitted with
+    /// [`profiled`](crate::Launch::profiled), or its timestamps did not come back.
+    pub fn gpu_time(&self) -> Result<Duration, ProfilingError> {
+        let Some(timing) = self.hook::<TimingSlot>() else {
+            // A launch that had nothing to do took no time.
+            return match self.batch() {
+                None => Ok(Duration::ZERO),
+                Some(_) => Err(ProfilingError::NotProfiled),
+            };
+        };
+        let _ = self.wait();
+        let duration = timing.duration(&self.device.submissions);
+        duration.ok_or(ProfilingError::Unreadable)
+    }
 }
 
 impl TimingSlot {

@@ -440,7 +440,7 @@ impl Recorder<'_> {
         let mut hooks = Vec::new();
         for unsettled in state.unsettled.iter_mut().filter(own) {
             unsettled.mirror.clone_from(&mirror);
-            hooks.extend(unsettled.hooks(device));
+            hooks.extend(unsettled.hooks());
         }
         let spare = device.submissions.spare();
         let values = std::mem::replace(&mut state.uniforms.data, spare);

@@ -8,6 +8,7 @@ use super::error::LaunchError;
 use super::groups::{BoundGroups, bind};
 use super::parts::{Ending, Ground, Parts, Stop, Submission};
 use crate::device::Event;
+use crate::device::completion_hook::CompletionHooks;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Recorder;
 use crate::memory::HeapError;
@@ -47,10 +48,7 @@ impl Launch {
         Ok(match ending {
             Some(ending) => Event::of(device, Some(ending.batch))
                 .with_outcome(ending.outcome)
-                .with_timing(ending.timing)
-                .with_prints(ending.prints)
-                .with_note(ending.note)
-                .with_completion_hook(ending.completion),
+                .with_hooks(ending.hooks),
             None => Event::of(device, None),
         })
     }
@@ -117,15 +115,11 @@ fn record(
         outcome,
         lost: returned.err().map(|error| lost(to, &error)),
         watch: None,
-        timing: None,
-        prints: None,
-        completion: None,
-        note: None,
+        hooks: CompletionHooks::new(),
     };
     parts.recorded(to, &mut ending);
     if let Some(outcome) = &ending.outcome {
-        let (prints, completion) = (ending.prints.clone(), ending.completion.clone());
-        queue.watch(outcome, ending.watch.take(), prints, completion);
+        queue.watch(outcome, ending.watch.take(), ending.hooks.clone());
     }
     Ok((bound, ending))
 }

@@ -103,7 +103,7 @@ impl<'s> Part<'s> for Buffers<'s> {
             self.guard.recorded(uses, batch, lost.as_ref());
         }
         let moved = self.used.moved.take().unwrap_or_default();
-        ending.note = Some(Arc::new(moved));
+        ending.hooks.push(Arc::new(moved));
     }
 }
 

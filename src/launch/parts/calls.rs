@@ -130,7 +130,7 @@ impl<'s> Part<'s> for Calls {
     }
 
     fn recorded(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
-        ending.completion = self.completion.take();
+        ending.hooks.extend(self.completion.take());
     }
 
     fn released(&mut self, to: &Submission<'_>, _ending: &mut Ending) {

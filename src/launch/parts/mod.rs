@@ -36,7 +36,6 @@ mod status;
 pub(in crate::launch) mod table;
 mod timing;
 
-use std::any::Any;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -48,10 +47,8 @@ pub(in crate::launch) use list::{Parts, Settings};
 use super::dispatch::Dispatches;
 use super::{Launch, LaunchError};
 use crate::device::DeviceShared;
-use crate::device::completion_hook::CompletionHook;
+use crate::device::completion_hook::CompletionHooks;
 use crate::device::outcome::Outcome;
-use crate::device::prints::Job;
-use crate::device::profile::TimingSlot;
 use crate::device::queue::{Batch, Recorder, Watch};
 use crate::kernel::pipeline::KernelShared;
 use crate::kernel::plan::Source;
@@ -180,11 +177,7 @@ pub(in crate::launch) struct Ending {
     /// The outcome of bytes that did not come back from staging memory, if there are any.
     pub(in crate::launch) lost: Option<Arc<Outcome>>,
     pub(in crate::launch) watch: Option<Watch>,
-    pub(in crate::launch) timing: Option<TimingSlot>,
-    pub(in crate::launch) prints: Option<Arc<Job>>,
-    pub(in crate::launch) completion: Option<Arc<dyn CompletionHook>>,
-    /// The report of a part on the launch.
-    pub(in crate::launch) note: Option<Arc<dyn Any + Send + Sync>>,
+    pub(in crate::launch) hooks: CompletionHooks,
 }
 
 /// What a feature does to a launch. Every step has a default that does nothing.

@@ -120,7 +120,9 @@ impl<'s> Part<'s> for Prints<'s> {
     }
 
     fn recorded(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
-        ending.prints = self.job.take();
+        if let Some(job) = self.job.take() {
+            ending.hooks.push(self.device.prints.recorded(job));
+        }
     }
 }
 

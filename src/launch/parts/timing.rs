@@ -1,5 +1,7 @@
 //! Timing: a profiled launch runs between two timestamps.
 
+use std::sync::Arc;
+
 use super::{Ending, Ground, Part, Parts, Rank, Stop, Submission};
 use crate::device::profile::TimingSlot;
 use crate::device::queue::Recorder;
@@ -47,7 +49,9 @@ impl<'s> Part<'s> for Timing {
     }
 
     fn recorded(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
-        ending.timing = self.0.take();
+        if let Some(slot) = self.0.take() {
+            ending.hooks.push(Arc::new(slot));
+        }
     }
 }
 
