@@ -479,11 +479,19 @@ impl OpenPass {
             if self.groups.len() <= at {
                 self.groups.resize(at + 1, None);
             }
-            let known = self.groups[at].as_ref();
-            if known.is_none_or(|known| known.0 != *bound.group || *known.1 != *bound.offsets) {
-                let (index, group, offsets) = (bound.index, bound.group, bound.offsets);
-                self.pass.set_bind_group(index, group, offsets);
-                self.groups[at] = Some((group.clone(), Offsets::from_slice(offsets)));
+            let (index, group, offsets) = (bound.index, bound.group, bound.offsets);
+            match &mut self.groups[at] {
+                Some((known, at_offsets)) if known == group => {
+                    if at_offsets.as_slice() != offsets {
+                        self.pass.set_bind_group(index, group, offsets);
+                        at_offsets.clear();
+                        at_offsets.extend_from_slice(offsets);
+                    }
+                }
+                other => {
+                    self.pass.set_bind_group(index, group, offsets);
+                    *other = Some((group.clone(), Offsets::from_slice(offsets)));
+                }
             }
         }
         if !immediates.is_empty() {
