@@ -24,6 +24,7 @@ fn main() -> Result<(), Error> {
         };
         row("launch_wait", 1.10, launch_and_wait(&device)?);
         row("batch_1000", 1.05, batch(&device)?);
+        row("prepared", 1.05, prepared(&device)?);
         row("kernel_untouched", 1.02, kernel_time(&device, SHORT_LOOPS)?);
         // An adapter with a loop budget pays for the guard of loops that are not provably short.
         let limit = if device.capabilities().needs_loop_guard() {
@@ -44,6 +45,13 @@ const INCREMENT: &str = "
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
 @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x < arrayLength(&data) { data[id.x] += 1u; }
+}";
+
+const ADD: &str = "
+@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+@group(0) @binding(1) var<uniform> n: u32;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < arrayLength(&data) { data[id.x] += n; }
 }";
 
 const SHORT_LOOPS: &str = "
@@ -116,6 +124,56 @@ fn batch(device: &Device) -> Result<Vec<f64>, Error> {
             for _ in 0..5 {
                 raw.run(device, 1000, 1)?;
             }
+            Ok(())
+        },
+    )
+}
+
+/// A launch that is kept, submitted with another value each time, beside a kept bind group at another offset each time.
+fn prepared(device: &Device) -> Result<Vec<f64>, Error> {
+    const LAUNCHES: u32 = 1000;
+    let data: DeviceBuffer<u32> = device.zeroed(64)?;
+    device.finish()?;
+    let raw = device.raw();
+    let stride = raw.limits().min_uniform_buffer_offset_alignment.max(16);
+    let values = raw.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: u64::from(LAUNCHES * stride),
+        usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let (pipeline, group) = support::at_offsets(device, ADD, data.raw(), &values);
+    let kernel = ours(device, ADD)?;
+    let launch = kernel.launch().buffer("data", &data).value("n", &0u32);
+    let mut launch = launch.invocations(64);
+    pairs(
+        PAIRS,
+        || {
+            for n in 1..LAUNCHES {
+                launch.set_value("n", &n)?;
+                launch.submit()?;
+            }
+            Ok(launch.submit()?.wait()?)
+        },
+        || {
+            let mut bytes = vec![0u8; (LAUNCHES * stride) as usize];
+            for (n, place) in (0u32..).zip(bytes.chunks_mut(stride as usize)) {
+                place[..4].copy_from_slice(&n.to_le_bytes());
+            }
+            device.raw_queue().write_buffer(&values, 0, &bytes);
+            let mut encoder = raw.create_command_encoder(&Default::default());
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            pass.set_pipeline(&pipeline);
+            for n in 0..LAUNCHES {
+                pass.set_bind_group(0, &group, &[n * stride]);
+                pass.dispatch_workgroups(1, 1, 1);
+            }
+            drop(pass);
+            let index = device.raw_queue().submit([encoder.finish()]);
+            raw.poll(wgpu::PollType::Wait {
+                submission_index: Some(index),
+                timeout: None,
+            })?;
             Ok(())
         },
     )

@@ -189,6 +189,8 @@
 //! `vulkan`, `metal`, `dx12` and `webgpu` (all on by default) choose wgpu's backends; `gles` adds OpenGL, which has no live
 //! memory; `embedded` compiles in an adapter that runs kernels on the CPU, without a driver.
 
+// That a hook of a launch may go to another thread is shown by way of everything that wgpu-core has.
+#![recursion_limit = "256"]
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 

@@ -75,6 +75,70 @@ impl Raw {
     }
 }
 
+/// A pipeline of raw wgpu over a storage buffer and a uniform word at a dynamic offset, and its bind group.
+pub fn at_offsets(
+    device: &Device,
+    source: &str,
+    data: &wgpu::Buffer,
+    values: &wgpu::Buffer,
+) -> (wgpu::ComputePipeline, wgpu::BindGroup) {
+    let raw = device.raw();
+    let entry = |binding, ty, dynamic| wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty,
+            has_dynamic_offset: dynamic,
+            min_binding_size: wgpu::BufferSize::new(4),
+        },
+        count: None,
+    };
+    let storage = wgpu::BufferBindingType::Storage { read_only: false };
+    let layout = raw.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &[
+            entry(0, storage, false),
+            entry(1, wgpu::BufferBindingType::Uniform, true),
+        ],
+    });
+    let group = raw.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &layout,
+        entries: &[
+            wgpu::BindGroupEntry {
+                binding: 0,
+                resource: data.as_entire_binding(),
+            },
+            wgpu::BindGroupEntry {
+                binding: 1,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer: values,
+                    offset: 0,
+                    size: wgpu::BufferSize::new(4),
+                }),
+            },
+        ],
+    });
+    let layout = raw.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: None,
+        bind_group_layouts: &[Some(&layout)],
+        ..Default::default()
+    });
+    let module = raw.create_shader_module(wgpu::ShaderModuleDescriptor {
+        label: None,
+        source: wgpu::ShaderSource::Wgsl(source.into()),
+    });
+    let pipeline = raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: Some(&layout),
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    (pipeline, group)
+}
+
 /// A pipeline of raw wgpu, with the layout that wgpu derives.
 pub fn pipeline(device: &Device, source: &str) -> wgpu::ComputePipeline {
     let raw = device.raw();

@@ -7,10 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::completion_hook::CompletionHook;
+use super::completion_hook::{CompletionHook, CompletionHooks};
 use super::outcome::{ExecutionError, Outcome};
-use super::prints::Job;
-use super::profile::{ProfilingError, TimingSlot};
 use super::submissions::{Batch, Progress, in_handler};
 use super::{Device, DeviceShared};
 use crate::error_text::debug_by_text;
@@ -55,28 +53,26 @@ const WAIT: &str = "a wait for an event";
 /// read of the command's results.
 #[derive(Clone)]
 pub struct Event {
-    device: Arc<DeviceShared>,
+    pub(super) device: Arc<DeviceShared>,
     /// `None` for commands that had nothing to do.
     batch: Option<Arc<Batch>>,
     outcome: Option<Arc<Outcome>>,
-    timing: Option<TimingSlot>,
-    prints: Option<Arc<Job>>,
-    completion: Option<Arc<dyn CompletionHook>>,
-    /// The report of a higher module on the command.
-    note: Option<Arc<dyn Any + Send + Sync>>,
+    hooks: CompletionHooks,
 }
 
 impl Event {
-    pub(crate) fn of_batch(device: &Arc<DeviceShared>, batch: Arc<Batch>) -> Self {
+    /// The event of a command of `batch`; of one that had nothing to do, such as a launch of zero invocations, without.
+    pub(crate) fn of(device: Arc<DeviceShared>, batch: Option<Arc<Batch>>) -> Self {
         Self {
-            device: Arc::clone(device),
-            batch: Some(batch),
+            device,
+            batch,
             outcome: None,
-            timing: None,
-            prints: None,
-            completion: None,
-            note: None,
+            hooks: CompletionHooks::new(),
         }
+    }
+
+    pub(crate) fn of_batch(device: &Arc<DeviceShared>, batch: Arc<Batch>) -> Self {
+        Self::of(Arc::clone(device), Some(batch))
     }
 
     /// The batch that the command is in.
@@ -84,17 +80,9 @@ impl Event {
         self.batch.as_ref()
     }
 
-    /// The event of a command that had nothing to do, such as a launch of zero invocations.
+    /// The event of a command that had nothing to do.
     pub(crate) fn complete(device: &Arc<DeviceShared>) -> Self {
-        Self {
-            device: Arc::clone(device),
-            batch: None,
-            outcome: None,
-            timing: None,
-            prints: None,
-            completion: None,
-            note: None,
-        }
+        Self::of(Arc::clone(device), None)
     }
 
     pub(crate) fn with_outcome(mut self, outcome: Option<Arc<Outcome>>) -> Self {
@@ -102,51 +90,16 @@ impl Event {
         self
     }
 
-    pub(crate) fn with_timing(mut self, timing: Option<TimingSlot>) -> Self {
-        self.timing = timing;
+    /// With what follows the command to its end.
+    pub(crate) fn with_hooks(mut self, hooks: CompletionHooks) -> Self {
+        self.hooks = hooks;
         self
     }
 
-    pub(crate) fn with_prints(mut self, prints: Option<Arc<Job>>) -> Self {
-        self.prints = prints;
-        self
-    }
-
-    pub(crate) fn with_completion_hook(
-        mut self,
-        completion: Option<Arc<dyn CompletionHook>>,
-    ) -> Self {
-        self.completion = completion;
-        self
-    }
-
-    pub(crate) fn with_note(mut self, note: Option<Arc<dyn Any + Send + Sync>>) -> Self {
-        self.note = note;
-        self
-    }
-
-    pub(crate) fn note(&self) -> Option<&(dyn Any + Send + Sync)> {
-        self.note.as_deref()
-    }
-
-    /// Waits for the launch, and returns how many printed lines did not fit into
-    /// [`PrintOptions::capacity`](crate::PrintOptions::capacity). 0 for a launch without prints.
-    ///
-    /// # Errors
-    /// [`WaitError::Failed`] when the device is lost, together with the number. A launch that fails has printed all the
-    /// same.
-    pub fn dropped_prints(&self) -> Result<u64, WaitError> {
-        let Some(prints) = &self.prints else {
-            return Ok(0);
-        };
-        match self.wait() {
-            Err(WaitError::Failed(error))
-                if matches!(*error, ExecutionError::DeviceLost { .. }) =>
-            {
-                Err(WaitError::Failed(error))
-            }
-            _ => Ok(prints.dropped()),
-        }
+    /// The hook of this type, if the command has one.
+    pub(crate) fn hook<T: CompletionHook>(&self) -> Option<&T> {
+        let mut hooks = self.hooks.iter();
+        hooks.find_map(|hook| (&**hook as &dyn Any).downcast_ref())
     }
 
     /// Waits until the command is done, its printed lines are delivered, and its posted calls of the host are served,
@@ -178,12 +131,10 @@ impl Event {
         match self.device.submissions.wait(batch, left) {
             Progress::Done => {
                 let verdict = self.verdict().map_err(WaitError::Failed);
-                let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-                match &self.completion {
-                    Some(completion) if verdict.is_ok() && !completion.wait(left) => {
-                        Err(WaitError::Deadline)
-                    }
-                    _ => verdict,
+                let left = || timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+                match verdict.is_ok() && !self.hooks.iter().all(|hook| hook.wait(left())) {
+                    true => Err(WaitError::Deadline),
+                    false => verdict,
                 }
             }
             Progress::Pending => Err(WaitError::Deadline),
@@ -240,9 +191,7 @@ impl Event {
             self.device.settle_ended();
             outcome.resolve();
         }
-        if self.prints.is_some() {
-            self.device.prints.deliver();
-        }
+        self.hooks.iter().for_each(|hook| hook.deliver());
         match outcome.failure() {
             Some(error) => Err(error),
             None => Ok(()),
@@ -277,30 +226,6 @@ impl Event {
             },
             _ => None,
         }
-    }
-
-    /// Waits for the command and returns the device time of all its dispatches together.
-    ///
-    /// # Errors
-    /// [`ProfilingError`] when the launch was not submitted with
-    /// [`profiled`](crate::Launch::profiled), or its timestamps did not come back.
-    pub fn gpu_time(&self) -> Result<Duration, ProfilingError> {
-        let Some(timing) = &self.timing else {
-            // A launch that had nothing to do took no time.
-            return match &self.batch {
-                None => Ok(Duration::ZERO),
-                Some(_) => Err(ProfilingError::NotProfiled),
-            };
-        };
-        if let Err(WaitError::Failed(error)) = self.wait()
-            && matches!(*error, ExecutionError::InHandler { .. })
-        {
-            return Err(ProfilingError::Unfinished {
-                reason: error.to_string(),
-            });
-        }
-        let duration = timing.duration(&self.device.submissions);
-        duration.ok_or(ProfilingError::Unreadable)
     }
 }
 
@@ -381,11 +306,10 @@ impl Future for EventFuture {
         match device.submissions.wait(batch, Some(Duration::ZERO)) {
             Progress::Done => {
                 let verdict = event.verdict().map_err(WaitError::Failed);
-                match &event.completion {
-                    Some(completion) if verdict.is_ok() && !completion.poll(context.waker()) => {
-                        Poll::Pending
-                    }
-                    _ => Poll::Ready(verdict),
+                let is_over = |hook: &Arc<dyn CompletionHook>| hook.poll(context.waker());
+                match verdict.is_ok() && !event.hooks.iter().all(is_over) {
+                    true => Poll::Pending,
+                    false => Poll::Ready(verdict),
                 }
             }
             Progress::Lost(reason) => Poll::Ready(Err(lost(reason))),

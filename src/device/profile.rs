@@ -9,6 +9,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::completion_hook::CompletionHook;
+use super::event::{Event, WaitError};
+use super::outcome::ExecutionError;
 use super::status::{Mirror, PendingMirror};
 use super::submissions::Submissions;
 use crate::error_text::debug_by_text;
@@ -69,6 +72,35 @@ pub(crate) struct TimingSlot {
     between: bool,
     ticks: Arc<Ticks>,
     period: f32,
+}
+
+/// The event finds the timestamps here.
+impl CompletionHook for TimingSlot {}
+
+impl Event {
+    /// Waits for the command and returns the device time of all its dispatches together.
+    ///
+    /// # Errors
+    /// [`ProfilingError`] when the launch was not submitted with
+    /// [`profiled`](crate::Launch::profiled), or its timestamps did not come back.
+    pub fn gpu_time(&self) -> Result<Duration, ProfilingError> {
+        let Some(timing) = self.hook::<TimingSlot>() else {
+            // A launch that had nothing to do took no time.
+            return match self.batch() {
+                None => Ok(Duration::ZERO),
+                Some(_) => Err(ProfilingError::NotProfiled),
+            };
+        };
+        if let Err(WaitError::Failed(error)) = self.wait()
+            && matches!(*error, ExecutionError::InHandler { .. })
+        {
+            return Err(ProfilingError::Unfinished {
+                reason: error.to_string(),
+            });
+        }
+        let duration = timing.duration(&self.device.submissions);
+        duration.ok_or(ProfilingError::Unreadable)
+    }
 }
 
 impl TimingSlot {

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 
 use super::DeviceShared;
 use super::external_dependency::ExternalDependencies;
@@ -68,10 +69,13 @@ pub(crate) struct State {
     submissions: u64,
 }
 
+/// The dynamic offsets of a bind group.
+type Offsets = SmallVec<[u32; 4]>;
+
 struct OpenPass {
     pass: wgpu::ComputePass<'static>,
     pipeline: Option<wgpu::ComputePipeline>,
-    groups: Vec<Option<(wgpu::BindGroup, Vec<u32>)>>,
+    groups: SmallVec<[Option<(wgpu::BindGroup, Offsets)>; 4]>,
 }
 
 /// Host copy of the uniform values of the open batch, and their buffer.
@@ -192,6 +196,11 @@ impl Recorder<'_> {
         ring.buffer.clone().map(|buffer| (buffer, ring.generation))
     }
 
+    /// The generation of the ring's buffer; 0 where there is none.
+    pub(crate) fn uniform_generation(&self) -> u64 {
+        self.state.uniforms.generation
+    }
+
     /// The status buffer, created on first use.
     pub(crate) fn status_buffer(&mut self) -> wgpu::Buffer {
         let device = self.device;
@@ -290,7 +299,7 @@ impl Recorder<'_> {
             self.state.pass = Some(OpenPass {
                 pass,
                 pipeline: None,
-                groups: Vec::new(),
+                groups: SmallVec::new(),
             });
         }
     }
@@ -435,7 +444,7 @@ impl Recorder<'_> {
         let mut hooks = Vec::new();
         for unsettled in state.unsettled.iter_mut().filter(own) {
             unsettled.mirror.clone_from(&mirror);
-            hooks.extend(unsettled.hooks(device));
+            hooks.extend(unsettled.hooks());
         }
         let spare = device.submissions.spare();
         let values = std::mem::replace(&mut state.uniforms.data, spare);
@@ -474,13 +483,19 @@ impl OpenPass {
             if self.groups.len() <= at {
                 self.groups.resize(at + 1, None);
             }
-            let same = self.groups[at]
-                .as_ref()
-                .is_some_and(|(group, offsets)| group == bound.group && offsets == bound.offsets);
-            if !same {
-                self.pass
-                    .set_bind_group(bound.index, bound.group, bound.offsets);
-                self.groups[at] = Some((bound.group.clone(), bound.offsets.to_vec()));
+            let (index, group, offsets) = (bound.index, bound.group, bound.offsets);
+            match &mut self.groups[at] {
+                Some((known, at_offsets)) if known == group => {
+                    if at_offsets.as_slice() != offsets {
+                        self.pass.set_bind_group(index, group, offsets);
+                        at_offsets.clear();
+                        at_offsets.extend_from_slice(offsets);
+                    }
+                }
+                other => {
+                    self.pass.set_bind_group(index, group, offsets);
+                    *other = Some((group.clone(), Offsets::from_slice(offsets)));
+                }
             }
         }
         if !immediates.is_empty() {

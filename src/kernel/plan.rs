@@ -1,5 +1,7 @@
 //! The plan of a kernel's bind groups: contents and sources.
 
+use naga::ResourceBinding;
+
 use super::compile::{Compiled, Variant};
 use super::passes::grid::BYTES as GRID_BYTES;
 use super::passes::pointers::HeapInfo;
@@ -68,145 +70,188 @@ pub(super) fn plan_groups(
     variant: Variant,
     with_grid: bool,
 ) -> Vec<PlannedGroup> {
-    let mut wanted: Vec<(u32, u32, Source, wgpu::BindingType)> = Vec::new();
-    let mut dynamic_uniforms = device
-        .limits
-        .max_dynamic_uniform_buffers_per_pipeline_layout;
-    let mut uniform = |bytes: u64| {
+    let limits = &device.limits;
+    let mut plan = Plan {
+        dynamic_uniforms: limits.max_dynamic_uniform_buffers_per_pipeline_layout,
+        wanted: Vec::new(),
+    };
+    if with_grid {
+        // The first, so that it is at a dynamic offset wherever there are any.
+        let ty = plan.uniform(GRID_BYTES);
+        plan.want(compiled.bindings.grid(), Source::Grid, ty);
+    }
+    plan.heap(compiled);
+    plan.globals(compiled, variant);
+    plan.records(compiled);
+    plan.calls(compiled);
+    plan.arguments(compiled, variant);
+    plan.into_groups()
+}
+
+/// The bindings planned so far.
+struct Plan {
+    /// Dynamic offsets of uniforms that are left.
+    dynamic_uniforms: u32,
+    /// Group, binding, source and type of each.
+    wanted: Vec<(u32, u32, Source, wgpu::BindingType)>,
+}
+
+impl Plan {
+    fn want(&mut self, at: ResourceBinding, source: Source, ty: wgpu::BindingType) {
+        self.wanted.push((at.group, at.binding, source, ty));
+    }
+
+    /// A value of `bytes` bytes in the uniform ring.
+    fn uniform(&mut self, bytes: u64) -> wgpu::BindingType {
         // Values beyond the limit are bound at their offset, which costs a bind group for each.
-        let dynamic = dynamic_uniforms > 0;
-        dynamic_uniforms = dynamic_uniforms.saturating_sub(1);
+        let dynamic = self.dynamic_uniforms > 0;
+        self.dynamic_uniforms = self.dynamic_uniforms.saturating_sub(1);
         wgpu::BindingType::Buffer {
             ty: wgpu::BufferBindingType::Uniform,
             has_dynamic_offset: dynamic,
             min_binding_size: wgpu::BufferSize::new(bytes),
         }
-    };
-    if with_grid {
-        let at = compiled.bindings.grid();
-        wanted.push((at.group, at.binding, Source::Grid, uniform(GRID_BYTES)));
     }
-    let storage = |dynamic, bytes| wgpu::BindingType::Buffer {
-        ty: wgpu::BufferBindingType::Storage { read_only: false },
-        has_dynamic_offset: dynamic,
-        min_binding_size: wgpu::BufferSize::new(bytes),
-    };
-    if compiled.report.is_some() {
-        let at = compiled.bindings.status();
-        let ty = storage(true, RECORD_BYTES);
-        wanted.push((at.group, at.binding, Source::Status, ty));
-    }
-    if compiled.prints.is_some() {
-        let at = compiled.bindings.print();
-        // With room for the header and one word.
-        let ty = storage(false, HEADER_WORDS as u64 * 4 + 4);
-        wanted.push((at.group, at.binding, Source::Print, ty));
-    }
-    if let Some(heap) = compiled.heap {
-        for segment in 0..heap.segments + heap.device_segments {
+
+    /// The segments of the heap, the allocation table, and where the heap lies.
+    fn heap(&mut self, compiled: &Compiled) {
+        let Some(heap) = compiled.heap else {
+            return;
+        };
+        let segments = heap.segments + heap.device_segments;
+        for segment in 0..segments {
             let at = compiled.bindings.segment(segment);
-            let ty = storage(false, 16);
-            wanted.push((at.group, at.binding, Source::Heap(segment), ty));
+            self.want(at, Source::Heap(segment), storage(false, 16));
         }
         let (parts, of_device) = heap.tables;
         for table in 0..parts + u32::from(of_device) {
-            let behind = heap.segments + heap.device_segments;
-            let at = compiled.bindings.segment(behind + table);
-            let ty = wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: true },
-                has_dynamic_offset: false,
-                min_binding_size: wgpu::BufferSize::new(4),
-            };
-            wanted.push((at.group, at.binding, Source::Allocations(table), ty));
+            let at = compiled.bindings.segment(segments + table);
+            self.want(at, Source::Allocations(table), storage(true, 4));
         }
         if heap.reads_info {
-            let at = compiled.bindings.heap_info();
-            let ty = uniform(heap_info_bytes(heap.device_segments));
-            wanted.push((at.group, at.binding, Source::HeapInfo, ty));
+            let ty = self.uniform(heap_info_bytes(heap.device_segments));
+            self.want(compiled.bindings.heap_info(), Source::HeapInfo, ty);
         }
     }
-    if let Some(globals) = compiled.globals_binding() {
-        let at = compiled.bindings.globals();
-        let ty = wgpu::BindingType::Buffer {
-            ty: wgpu::BufferBindingType::Storage {
-                read_only: !globals.writable && !variant.globals_written,
-            },
-            has_dynamic_offset: false,
-            min_binding_size: wgpu::BufferSize::new(globals.bytes.into()),
-        };
-        wanted.push((at.group, at.binding, Source::Globals, ty));
-    }
-    if compiled.table_rows() > 0 {
-        let at = compiled.bindings.table();
-        let ty = wgpu::BindingType::Buffer {
-            ty: wgpu::BufferBindingType::Storage { read_only: true },
-            has_dynamic_offset: true,
-            min_binding_size: wgpu::BufferSize::new(compiled.table_rows() as u64 * 16),
-        };
-        wanted.push((at.group, at.binding, Source::Table, ty));
-    }
-    if compiled.calls.is_some() {
-        let at = compiled.bindings.calls();
-        wanted.push((at.group, at.binding, Source::Calls, storage(false, 4)));
-    }
-    if compiled.splits_ports {
-        let at = compiled.bindings.posts();
-        wanted.push((at.group, at.binding, Source::Posts, storage(false, 4)));
-    }
-    if compiled.backs_off {
-        let at = compiled.bindings.backoff();
-        wanted.push((at.group, at.binding, Source::Backoff, storage(false, 4)));
-    }
-    for (index, argument) in compiled.interface.arguments.iter().enumerate() {
-        if compiled.table.contains(&index) {
-            continue;
+
+    /// The device globals, and the argument table.
+    fn globals(&mut self, compiled: &Compiled, variant: Variant) {
+        if let Some(globals) = compiled.globals_binding() {
+            let read_only = !globals.writable && !variant.globals_written;
+            let ty = storage(read_only, globals.bytes.into());
+            self.want(compiled.bindings.globals(), Source::Globals, ty);
         }
-        let ty = match &argument.kind {
-            ArgumentKind::Storage { writable, layout } => wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage {
-                    read_only: !writable && !variant.writes(index),
-                },
-                has_dynamic_offset: false,
-                min_binding_size: wgpu::BufferSize::new(u64::from(layout.size)),
-            },
-            ArgumentKind::Uniform { layout } => uniform(u64::from(layout.size)),
-            ArgumentKind::Texture { binding } | ArgumentKind::Sampler { binding } => *binding,
-            // Reported by `Kernel::launch`, where the argument has a name.
-            ArgumentKind::Unsupported { .. } => continue,
-        };
-        wanted.push((
-            argument.group,
-            argument.binding,
-            Source::Argument(index),
-            ty,
-        ));
-    }
-    wanted.sort_by_key(|&(group, binding, ..)| (group, binding));
-    let mut groups: Vec<PlannedGroup> = Vec::new();
-    for (group, binding, source, ty) in wanted {
-        if groups.last().is_none_or(|(index, ..)| *index != group) {
-            groups.push((group, Vec::new(), Vec::new()));
+        let rows = compiled.table_rows() as u64;
+        if rows > 0 {
+            let ty = at_offset(storage(true, rows * 16));
+            self.want(compiled.bindings.table(), Source::Table, ty);
         }
-        let dynamic = matches!(
-            ty,
-            wgpu::BindingType::Buffer {
-                has_dynamic_offset: true,
-                ..
+    }
+
+    /// What the kernel leaves for the host: its status, and its prints.
+    fn records(&mut self, compiled: &Compiled) {
+        if compiled.report.is_some() {
+            let ty = at_offset(storage(false, RECORD_BYTES));
+            self.want(compiled.bindings.status(), Source::Status, ty);
+        }
+        if compiled.prints.is_some() {
+            // With room for the header and one word.
+            let ty = storage(false, HEADER_WORDS as u64 * 4 + 4);
+            self.want(compiled.bindings.print(), Source::Print, ty);
+        }
+    }
+
+    /// The ports for the kernel's calls.
+    fn calls(&mut self, compiled: &Compiled) {
+        let bindings = &compiled.bindings;
+        let wanted = [
+            (compiled.calls.is_some(), bindings.calls(), Source::Calls),
+            (compiled.splits_ports, bindings.posts(), Source::Posts),
+            (compiled.backs_off, bindings.backoff(), Source::Backoff),
+        ];
+        for (_, at, source) in wanted.into_iter().filter(|(wanted, ..)| *wanted) {
+            self.want(at, source, storage(false, 4));
+        }
+    }
+
+    /// The arguments that have a binding of their own.
+    fn arguments(&mut self, compiled: &Compiled, variant: Variant) {
+        for (index, argument) in compiled.interface.arguments.iter().enumerate() {
+            if compiled.table.contains(&index) {
+                continue;
             }
-        );
-        if let Some((_, layout, entries)) = groups.last_mut() {
-            layout.push(wgpu::BindGroupLayoutEntry {
-                binding,
-                visibility: wgpu::ShaderStages::COMPUTE,
-                ty,
-                count: None,
-            });
-            entries.push(EntryPlan {
-                binding,
-                source,
-                dynamic,
-            });
+            let ty = match &argument.kind {
+                ArgumentKind::Storage { writable, layout } => {
+                    let read_only = !writable && !variant.writes(index);
+                    storage(read_only, u64::from(layout.size))
+                }
+                ArgumentKind::Uniform { layout } => self.uniform(u64::from(layout.size)),
+                ArgumentKind::Texture { binding } | ArgumentKind::Sampler { binding } => *binding,
+                // Reported by `Kernel::launch`, where the argument has a name.
+                ArgumentKind::Unsupported { .. } => continue,
+            };
+            let at = ResourceBinding {
+                group: argument.group,
+                binding: argument.binding,
+            };
+            self.want(at, Source::Argument(index), ty);
         }
     }
-    groups
+
+    fn into_groups(mut self) -> Vec<PlannedGroup> {
+        self.wanted
+            .sort_by_key(|&(group, binding, ..)| (group, binding));
+        let mut groups: Vec<PlannedGroup> = Vec::new();
+        for (group, binding, source, ty) in self.wanted {
+            if groups.last().is_none_or(|(index, ..)| *index != group) {
+                groups.push((group, Vec::new(), Vec::new()));
+            }
+            let dynamic = matches!(
+                ty,
+                wgpu::BindingType::Buffer {
+                    has_dynamic_offset: true,
+                    ..
+                }
+            );
+            if let Some((_, layout, entries)) = groups.last_mut() {
+                layout.push(wgpu::BindGroupLayoutEntry {
+                    binding,
+                    visibility: wgpu::ShaderStages::COMPUTE,
+                    ty,
+                    count: None,
+                });
+                entries.push(EntryPlan {
+                    binding,
+                    source,
+                    dynamic,
+                });
+            }
+        }
+        groups
+    }
+}
+
+/// A storage buffer of at least `bytes` bytes.
+fn storage(read_only: bool, bytes: u64) -> wgpu::BindingType {
+    wgpu::BindingType::Buffer {
+        ty: wgpu::BufferBindingType::Storage { read_only },
+        has_dynamic_offset: false,
+        min_binding_size: wgpu::BufferSize::new(bytes),
+    }
+}
+
+/// The same binding at a dynamic offset.
+fn at_offset(ty: wgpu::BindingType) -> wgpu::BindingType {
+    match ty {
+        wgpu::BindingType::Buffer {
+            ty,
+            min_binding_size,
+            ..
+        } => wgpu::BindingType::Buffer {
+            ty,
+            has_dynamic_offset: true,
+            min_binding_size,
+        },
+        other => other,
+    }
 }

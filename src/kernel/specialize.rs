@@ -8,7 +8,7 @@ use naga::back::PipelineConstants;
 use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
 use naga::compact::{KeepUnused, compact};
 use naga::front::wgsl::{Frontend, Options};
-use naga::valid::Capabilities;
+use naga::valid::{Capabilities, ModuleInfo};
 use naga::{Module, ShaderStage};
 
 use super::bindings::RuntimeBindings;
@@ -109,20 +109,10 @@ pub(crate) fn specialize_in(
     environment: Environment<'_>,
     place: &mut dyn FnMut(&[GlobalUse]) -> Result<bool, KernelError>,
 ) -> Result<Specialized, KernelError> {
-    let Environment {
-        auto_workgroup,
-        capabilities,
-        private_limit,
-        nesting,
-        heap,
-    } = environment;
     let inner = &*program.inner;
-    let found = inner
-        .analysis
-        .declarations
-        .iter()
-        .position(|d| d.entry.is_some() && d.name == entry);
-    let Some(entry_declaration) = found else {
+    let declarations = &inner.analysis.declarations;
+    let found = (declarations.iter()).position(|d| d.entry.is_some() && d.name == entry);
+    let Some(declaration) = found else {
         return Err(KernelError::UnknownEntryPoint {
             program: inner.name.clone(),
             wanted: entry.to_owned(),
@@ -130,12 +120,12 @@ pub(crate) fn specialize_in(
         });
     };
     let mut values = inner.set_values(constants)?;
-    inner.choose_workgroup(entry_declaration, auto_workgroup, &mut values);
-    inner.size_values(entry, entry_declaration, &mut values)?;
+    inner.choose_workgroup(declaration, environment.auto_workgroup, &mut values);
+    inner.size_values(entry, declaration, &mut values)?;
 
     // The user's own text unchanged, without conventions. Otherwise declarations not used by the entry point are left
     // out: their sizes may have no value, or a value without sense for them.
-    let kept = inner.kept(entry_declaration);
+    let kept = inner.kept(declaration);
     let text = match inner.module {
         Some(_) => EditedText::unchanged(Arc::clone(&inner.source)),
         None => inner.assemble(|i| kept.get(i) == Some(&true), |i| values.sizing(i)),
@@ -144,177 +134,276 @@ pub(crate) fn specialize_in(
         file: &inner.name,
         text: &text,
     };
-    let sizes = Sizes {
+    let work = Work {
         inner,
-        kept: &kept,
-        values: &values,
-        reporter,
-        limit: private_limit,
+        entry,
+        declaration,
+        environment,
+        sizes: Sizes {
+            inner,
+            kept: &kept,
+            values: &values,
+            reporter,
+            limit: environment.private_limit,
+        },
     };
-    sizes.check_lengths()?;
+    work.sizes.check_lengths()?;
+    let completed = work.complete(work.parse()?)?;
+    let (bindings, prints) = (completed.bindings.clone(), completed.prints.clone());
+    let lowered = work.lower(completed, place)?;
+    Ok(Specialized {
+        entry: lowered.entry,
+        values: inner.report(&values),
+        module: lowered.module,
+        private_arrays: lowered.private_arrays,
+        bindings,
+        pointers: lowered.pointers,
+        prints,
+        interface: lowered.interface,
+        table: lowered.table,
+        tabled_globals: lowered.tabled_globals,
+        calls: lowered.calls,
+        text,
+    })
+}
 
-    let enables = inner
-        .analysis
-        .declarations
-        .iter()
-        .any(|d| d.kind == DeclarationKind::Directive);
-    let mut module = match &inner.module {
-        Some(module) if !enables => module.clone(),
-        // Which extensions may be enabled depends on the device.
-        _ => Frontend::new_with_options(Options {
-            parse_doc_comments: false,
+/// A specialization under way.
+struct Work<'a> {
+    inner: &'a Inner,
+    entry: &'a str,
+    /// The declaration of the entry point.
+    declaration: usize,
+    environment: Environment<'a>,
+    sizes: Sizes<'a>,
+}
+
+/// A module with the runtime's declarations, as naga parsed it otherwise.
+struct Completed {
+    module: Module,
+    bindings: RuntimeBindings,
+    prints: Option<PrintFacts>,
+    /// The device globals of the kernel.
+    uses: Vec<GlobalUse>,
+}
+
+/// A module without overrides and pointers.
+struct Lowered {
+    module: Module,
+    entry: usize,
+    private_arrays: Vec<PrivateArrayInfo>,
+    pointers: Option<PointerFacts>,
+    interface: Interface,
+    table: Vec<usize>,
+    tabled_globals: bool,
+    calls: CallUse,
+}
+
+impl Work<'_> {
+    /// Whether the text enables extensions, which depend on the device.
+    fn enables(&self) -> bool {
+        let mut declarations = self.inner.analysis.declarations.iter();
+        declarations.any(|d| d.kind == DeclarationKind::Directive)
+    }
+
+    fn parse(&self) -> Result<Module, KernelError> {
+        let reporter = self.sizes.reporter;
+        let module = match &self.inner.module {
+            Some(module) if !self.enables() => module.clone(),
+            _ => Frontend::new_with_options(Options {
+                parse_doc_comments: false,
+                capabilities: self.environment.capabilities,
+            })
+            .parse(reporter.text.text())
+            .map_err(|e| self.sizes.parse_error(&e))?,
+        };
+        super::work::count(reporter.text.text().len());
+        check_types(&module).map_err(|excess| reporter.excess(excess))?;
+        Ok(module)
+    }
+
+    /// Adds what calls, servers, prints and device globals need.
+    fn complete(&self, mut module: Module) -> Result<Completed, KernelError> {
+        let (inner, reporter) = (self.inner, self.sizes.reporter);
+        let Environment {
             capabilities,
-        })
-        .parse(text.text())
-        .map_err(|e| sizes.parse_error(&e))?,
-    };
-    super::work::count(text.text().len());
-    check_types(&module).map_err(|excess| reporter.excess(excess))?;
-    let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
-    if inner.calls.is_some() {
-        let (barriers, has_loop_budget) = (heap.barriers, heap.has_loop_budget);
-        bind::complete(
+            nesting,
+            heap,
+            ..
+        } = self.environment;
+        let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
+        if inner.calls.is_some() {
+            bind::complete(
+                &mut module,
+                &bindings,
+                heap.barriers,
+                heap.has_loop_budget,
+                heap.splits_ports,
+            );
+        }
+        server::complete(&mut module, heap.barriers);
+        let point = compute_entry(&module, self.entry);
+        let prints = inner.lower_prints(
             &mut module,
+            point,
             &bindings,
-            barriers,
-            has_loop_budget,
-            heap.splits_ports,
-        );
+            capabilities,
+            nesting,
+            reporter,
+        )?;
+        if inner.module.is_none() || self.enables() {
+            // A variable left without a binding is the user's.
+            mark_globals(&mut module, reporter)?;
+        }
+        let point = compute_entry(&module, self.entry);
+        let uses = point.map_or_else(Vec::new, |index| inner.global_uses(&module, index));
+        Ok(Completed {
+            module,
+            bindings,
+            prints,
+            uses,
+        })
     }
-    server::complete(&mut module, heap.barriers);
-    let point = compute_entry(&module, entry);
-    let prints = inner.lower_prints(
-        &mut module,
-        point,
-        &bindings,
-        capabilities,
-        nesting,
-        reporter,
-    )?;
-    if inner.module.is_none() || enables {
-        // A variable left without a binding is the user's.
-        mark_globals(&mut module, reporter)?;
-    }
-    let uses = match compute_entry(&module, entry) {
-        Some(index) => inner.global_uses(&module, index),
-        None => Vec::new(),
-    };
-    let finish = |module: Module| {
-        let info = validator(capabilities)
-            .validate(&module)
-            .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
-        let pipeline = known(&module, &values.pipeline);
+
+    /// Gives the overrides their values; with the index of the entry point.
+    fn finish(&self, module: &Module) -> Result<(Module, ModuleInfo, usize), KernelError> {
+        let (inner, entry, reporter) = (self.inner, self.entry, self.sizes.reporter);
+        let info = self.validate(module)?;
+        let pipeline = known(module, &self.sizes.values.pipeline);
         let stage = Some((ShaderStage::Compute, entry));
-        let (module, info) = match process_overrides(&module, &info, stage, &pipeline) {
+        let (module, info) = match process_overrides(module, &info, stage, &pipeline) {
             Ok((module, info)) => (module.into_owned(), info.into_owned()),
             Err(PipelineConstantError::MissingValue(_)) => {
-                return Err(inner.missing(entry, &missing_names(&module, entry, &pipeline)));
+                return Err(inner.missing(entry, &missing_names(module, entry, &pipeline)));
             }
-            Err(error) => return Err(inner.pipeline_error(reporter, entry_declaration, &error)),
+            Err(error) => return Err(inner.pipeline_error(reporter, self.declaration, &error)),
         };
         let Some(index) = compute_entry(&module, entry) else {
             // The scan found a function with `@compute`, but naga no such entry point.
             let message = format!("`{entry}` is no compute entry point");
-            let place = inner.place(entry_declaration, "declared here");
-            return Err(KernelError::Validation(reporter.at(
-                message,
-                place,
-                Vec::new(),
-            )));
+            let place = inner.place(self.declaration, "declared here");
+            let error = reporter.at(message, place, Vec::new());
+            return Err(KernelError::Validation(error));
         };
         Ok((module, info, index))
-    };
-    let mut heap = heap.clone();
-    if prints.is_some() {
-        // Prints take a binding of their own.
-        heap.storage_bindings = heap.storage_bindings.map(|limit| limit.saturating_sub(1));
     }
-    // As parsed, for programs following pointers: the interface is only known after lowering, and so is everything
-    // derived from the interface.
-    let parsed = match inner.has_stubs() {
-        true => compute_entry(&module, entry).map(|index| (module.clone(), index)),
-        false => None,
-    };
-    let (mut pointers, mut passed) = (None, Vec::new());
-    if let Some((parsed, index)) = &parsed {
-        passed = HeapSetup::passed(parsed, *index);
-        let rows = passed.clone();
-        pointers = heap.lower(&mut module, *index, rows, &bindings, capabilities, reporter)?;
+
+    fn validate(&self, module: &Module) -> Result<ModuleInfo, KernelError> {
+        let info = validator(self.environment.capabilities).validate(module);
+        info.map_err(|e| KernelError::Validation(self.sizes.reporter.validation_error(&e)))
     }
-    let (mut module, info, mut index) = finish(module)?;
-    let private_arrays = sizes.measure(&module, index)?;
-    let calls = match inner.calls {
-        Some(_) => bind::uses(&module, &info, index),
-        None => CallUse::default(),
-    };
-    let mut interface = Interface::of(&module, &info, index, |binding| bindings.owns(binding));
-    let scattered = match uses.as_slice() {
-        [] => false,
-        uses => place(uses)?,
-    };
-    interface.globals = uses;
-    let mut table = Vec::new();
-    if let (Some((mut parsed, at)), Some(_)) = (parsed, &pointers) {
-        interface.add(&parsed, passed.iter().map(|row| row.variable));
-        table = heap.beside_pointers(&interface, &passed);
-        let rows = heap.rows(&interface, &table);
-        if rows != passed {
-            match heap.lower(&mut parsed, at, rows, &bindings, capabilities, reporter) {
-                Ok(facts) => {
-                    pointers = facts;
-                    (module, _, index) = finish(parsed)?;
+
+    /// Lowers pointers and overrides, and finds what the kernel asks of a launch.
+    fn lower(
+        &self,
+        completed: Completed,
+        place: &mut dyn FnMut(&[GlobalUse]) -> Result<bool, KernelError>,
+    ) -> Result<Lowered, KernelError> {
+        let Completed {
+            mut module,
+            bindings,
+            prints,
+            uses,
+        } = completed;
+        let (capabilities, reporter) = (self.environment.capabilities, self.sizes.reporter);
+        let mut heap = self.environment.heap.clone();
+        if prints.is_some() {
+            // Prints take a binding of their own.
+            heap.storage_bindings = heap.storage_bindings.map(|limit| limit.saturating_sub(1));
+        }
+        // As parsed, for programs following pointers: the interface is only known after lowering, and so is everything
+        // derived from the interface.
+        let parsed = match self.inner.has_stubs() {
+            true => compute_entry(&module, self.entry).map(|index| (module.clone(), index)),
+            false => None,
+        };
+        let (mut pointers, mut passed) = (None, Vec::new());
+        if let Some((parsed, index)) = &parsed {
+            passed = HeapSetup::passed(parsed, *index);
+            let rows = passed.clone();
+            pointers = heap.lower(&mut module, *index, rows, &bindings, capabilities, reporter)?;
+        }
+        let (module, info, index) = self.finish(&module)?;
+        let calls = match self.inner.calls {
+            Some(_) => bind::uses(&module, &info, index),
+            None => CallUse::default(),
+        };
+        let mut lowered = Lowered {
+            private_arrays: self.sizes.measure(&module, index)?,
+            interface: Interface::of(&module, &info, index, |binding| bindings.owns(binding)),
+            entry: index,
+            table: Vec::new(),
+            tabled_globals: false,
+            module,
+            pointers: None,
+            calls,
+        };
+        let scattered = match uses.as_slice() {
+            [] => false,
+            uses => place(uses)?,
+        };
+        lowered.interface.globals = uses;
+        if let (Some((mut parsed, at)), true) = (parsed, pointers.is_some()) {
+            let interface = &mut lowered.interface;
+            interface.add(&parsed, passed.iter().map(|row| row.variable));
+            lowered.table = heap.beside_pointers(interface, &passed);
+            let rows = heap.rows(interface, &lowered.table);
+            if rows != passed {
+                match heap.lower(&mut parsed, at, rows, &bindings, capabilities, reporter) {
+                    Ok(facts) => {
+                        pointers = facts;
+                        (lowered.module, _, lowered.entry) = self.finish(&parsed)?;
+                    }
+                    // Arguments not reachable in this way are reported as the exceeded limit.
+                    Err(_) if heap.beside.is_empty() => {
+                        lowered.table = HeapSetup::in_rows(&lowered.interface, &passed);
+                    }
+                    Err(error) => return Err(error),
                 }
-                // Arguments not reachable in this way are reported as the exceeded limit.
-                Err(_) if heap.beside.is_empty() => {
-                    table = HeapSetup::in_rows(&interface, &passed);
-                }
-                Err(error) => return Err(error),
             }
         }
+        lowered.pointers = pointers;
+        self.tabulate(lowered, &heap, &bindings, scattered)
     }
-    if pointers.is_none()
-        && let Some((moved, facts)) = heap.tabulate(
-            &mut module,
-            index,
-            &interface,
-            &bindings,
-            capabilities,
-            scattered,
-        )
-    {
-        validator(capabilities)
-            .validate(&module)
-            .map_err(|e| KernelError::Validation(reporter.validation_error(&e)))?;
-        index = facts.entry;
-        (table, pointers) = (moved, Some(facts));
+
+    /// Puts arguments and globals without a binding into the table, where the kernel follows no pointers.
+    fn tabulate(
+        &self,
+        mut lowered: Lowered,
+        heap: &HeapSetup,
+        bindings: &RuntimeBindings,
+        scattered: bool,
+    ) -> Result<Lowered, KernelError> {
+        let (module, interface) = (&mut lowered.module, &lowered.interface);
+        if lowered.pointers.is_none()
+            && let Some((moved, facts)) = heap.tabulate(
+                module,
+                lowered.entry,
+                interface,
+                bindings,
+                self.environment.capabilities,
+                scattered,
+            )
+        {
+            self.validate(module)?;
+            lowered.entry = facts.entry;
+            (lowered.table, lowered.pointers) = (moved, Some(facts));
+        }
+        let has_globals = !interface.globals.is_empty();
+        lowered.tabled_globals = lowered.pointers.is_some() && has_globals;
+        if lowered.tabled_globals || !has_globals {
+            lowered.entry = globals::discard(&mut lowered.module, lowered.entry);
+        }
+        if scattered && !lowered.tabled_globals {
+            return Err(KernelError::FeatureNotSupported {
+                program: self.inner.name.clone(),
+                what: "device globals in several parts of memory".into(),
+                why: "this kernel names globals that were made at different times, and its types cannot be reached \
+                      through the heap; declare them together, before they are used one by one"
+                    .into(),
+            });
+        }
+        Ok(lowered)
     }
-    let tabled_globals = pointers.is_some() && !interface.globals.is_empty();
-    if tabled_globals || interface.globals.is_empty() {
-        index = globals::discard(&mut module, index);
-    }
-    if scattered && !tabled_globals {
-        return Err(KernelError::FeatureNotSupported {
-            program: inner.name.clone(),
-            what: "device globals in several parts of memory".into(),
-            why: "this kernel names globals that were made at different times, and its types cannot be reached \
-                  through the heap; declare them together, before they are used one by one"
-                .into(),
-        });
-    }
-    Ok(Specialized {
-        entry: index,
-        values: inner.report(&values),
-        module,
-        text,
-        private_arrays,
-        bindings,
-        pointers,
-        prints,
-        interface,
-        table,
-        tabled_globals,
-        calls,
-    })
 }
 
 fn compute_entry(module: &Module, name: &str) -> Option<usize> {

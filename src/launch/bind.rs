@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use super::arena::Arena;
+use super::parts::Arena;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
 use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, ModuleCache};

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::{Launch, LaunchError};
+use super::LaunchError;
 use crate::device::DeviceShared;
 use crate::device::completion_hook::CompletionHook;
 use crate::kernel::calls::CallSet;
@@ -41,63 +41,4 @@ pub(crate) trait Callee: Send + Sync + Debug {
     /// A launch of that device has been recorded: serves its posted calls behind the launch, where serving is a launch
     /// as well.
     fn serve(&self, device: &Arc<DeviceShared>) -> Result<(), LaunchError>;
-}
-
-impl Launch {
-    pub(crate) fn callee(mut self, callee: Arc<dyn Callee>) -> Self {
-        self.callee = Some(callee);
-        self.kernel_ports = None;
-        self.checked = false;
-        self.bound = None;
-        self
-    }
-
-    /// The memory to bind for calls: for kernels to read, and for posts where separate.
-    #[allow(clippy::type_complexity)] // two buffers with their numbers
-    pub(super) fn ports(&self) -> Option<((u64, &wgpu::Buffer), Option<(u64, &wgpu::Buffer)>)> {
-        if let Some(ports) = &self.kernel_ports {
-            let posts = ports.posts.as_ref().map(|(id, posts)| (*id, posts));
-            return Some(((ports.id, &ports.calls), posts));
-        }
-        let mailbox = self.mailbox.as_ref()?;
-        Some(((mailbox.id, mailbox.buffer()?), mailbox.posts()))
-    }
-
-    /// The memory to bind for kernels that read memory for delays.
-    pub(super) fn backoff(&self) -> Option<(u64, &wgpu::Buffer)> {
-        let backoff = match (&self.kernel_ports, &self.mailbox) {
-            (Some(ports), _) => ports.backoff.as_ref(),
-            (None, Some(mailbox)) => mailbox.backoff(),
-            (None, None) => None,
-        };
-        backoff.map(|backoff| (backoff.id, &backoff.buffer))
-    }
-
-    /// Whether the callee has the called functions, and ports for the kernel.
-    pub(super) fn check_callee(
-        &mut self,
-        callee: &Arc<dyn Callee>,
-        calls: &CallSet,
-    ) -> Result<(), LaunchError> {
-        let kernel = self.kernel.interface().entry.clone();
-        for call in calls.0.iter() {
-            let found = callee.calls().find(&call.signature.name);
-            if found != Some(call) {
-                return Err(LaunchError::OtherServices {
-                    kernel,
-                    function: call.signature.text(),
-                    found: found.map_or("nothing of that name".to_owned(), |f| f.signature.text()),
-                });
-            }
-        }
-        if self.kernel_ports.is_none() {
-            let caller = Caller {
-                device: &self.kernel.device,
-                kernel: &kernel,
-                waits: self.kernel.shared.compiled.waits,
-            };
-            self.kernel_ports = Some(callee.ports(&caller)?);
-        }
-        Ok(())
-    }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::arguments::{Given, Way, check, check_aliases, describe};
+use super::dispatch::Extents;
 use super::grid::Groups;
-use super::{Grid, Launch, LaunchError, globals, migratable, staging};
-use crate::device::{Aspect, ProfilingError};
+use super::parts::{Parts, buffers, staging};
+use super::{Grid, Launch, LaunchError};
 use crate::kernel::compile::Code;
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::BufferView;
 use crate::memory::heap::heap_of;
-use crate::print::record::HEADER_WORDS;
 
 /// The most dispatches of a launch: more would be gigabytes of commands.
 pub(super) const MOST_DISPATCHES: u64 = 1 << 20;
@@ -25,10 +25,10 @@ impl Launch {
         self.validate()?;
         let device = Arc::clone(&self.kernel.device);
         device.lost.check().map_err(Arc::new)?;
-        if let (Some(callee), Some(_)) = (&self.callee, &self.kernel.shared.compiled.calls) {
+        if let Some(callee) = self.callee_of_kernel() {
             callee.ready(&self.kernel.interface().entry)?;
         }
-        if !self.migratable.is_empty() {
+        if !self.settings.buffers.is_empty() {
             self.explain()?;
         }
         if self.needs_heap() {
@@ -61,20 +61,10 @@ impl Launch {
         let name = &interface.entry;
         let reaches_heap = self.kernel.shared.compiled.heap.is_some();
         let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
-        let mut written = check_aliases(name, interface, &self.given, is_staged, reaches_heap)?;
-        let mut globals_written = self.globals_written;
-        if self.globals.is_none() {
-            self.globals = globals::LaunchGlobals::of(&self.kernel)?;
-        }
-        if let Some(globals) = &self.globals {
-            let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
-            (written, globals_written) =
-                globals.check_aliases(name, interface, &self.given, &is_staged, written)?;
-        }
-        (self.written, self.globals_written) = (written, globals_written);
+        self.variant.written =
+            check_aliases(name, interface, &self.given, is_staged, reaches_heap)?;
         self.check_immediates()?;
-        self.check_services()?;
-        self.check_options()
+        Parts::check(self)
     }
 
     fn check_arguments(&self) -> Result<(), LaunchError> {
@@ -145,7 +135,7 @@ impl Launch {
 
     /// The grid, as far as it is known before the launch runs.
     fn check_grid(&self) -> Result<(), LaunchError> {
-        let (Some(groups), _) = self.dispatches()? else {
+        let Extents::Groups(groups) = self.extents()? else {
             return Ok(());
         };
         if groups.is_empty() || groups.fits_one_dispatch() {
@@ -183,8 +173,8 @@ impl Launch {
         };
         let (buffer, offset) = match &self.grid {
             Some(Grid::IndirectElsewhere { offset }) => {
-                let mut arguments = self.migratable.iter();
-                let found = arguments.find(|argument| argument.slot == migratable::INDIRECT);
+                let mut arguments = self.settings.buffers.iter();
+                let found = arguments.find(|argument| argument.slot == buffers::INDIRECT);
                 return found.map_or(Ok(()), |argument| {
                     fits(argument.part.offset, argument.part.bytes, *offset)
                 });
@@ -192,7 +182,7 @@ impl Launch {
             Some(Grid::Indirect { buffer, offset, .. }) => (buffer, *offset),
             _ => return Ok(()),
         };
-        let argument = || migratable::INDIRECT_NAME.to_owned();
+        let argument = || buffers::INDIRECT_NAME.to_owned();
         let device = &self.kernel.device;
         if !Arc::ptr_eq(device, &buffer.shared.device) {
             return Err(LaunchError::OtherDevice {
@@ -239,32 +229,5 @@ impl Launch {
             }
         }
         Ok(())
-    }
-
-    /// The launch's demands on its device beside its arguments.
-    fn check_options(&self) -> Result<(), LaunchError> {
-        let device = &self.kernel.device;
-        if self.profiled && !device.capabilities.has(Aspect::TimestampQueries) {
-            return Err(ProfilingError::Unsupported {
-                device: device.capabilities.name.clone(),
-            }
-            .into());
-        }
-        if self.kernel.shared.compiled.prints.is_none() {
-            return Ok(());
-        }
-        let options = self.print.as_ref().unwrap_or(&device.options.print);
-        let limit = (device.limits.max_storage_buffer_binding_size)
-            .min(device.limits.max_buffer_size)
-            .min(u64::from(u32::MAX))
-            .saturating_sub(HEADER_WORDS as u64 * 4);
-        match options.capacity > limit {
-            true => Err(LaunchError::PrintCapacity {
-                kernel: self.kernel.shared.name.to_string(),
-                capacity: options.capacity,
-                limit,
-            }),
-            false => Ok(()),
-        }
     }
 }

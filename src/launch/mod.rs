@@ -1,19 +1,15 @@
 //! Launches: arguments by their WGSL names, a grid, and an event.
 
-mod arena;
 pub(crate) mod arguments;
 pub(crate) mod bind;
 pub(crate) mod callee;
 mod check;
+mod dispatch;
 pub(crate) mod error;
-mod globals;
 pub(crate) mod grid;
 mod groups;
-mod migratable;
-mod services;
-mod staging;
+mod parts;
 mod submit;
-mod table;
 
 use std::sync::Arc;
 
@@ -22,15 +18,15 @@ use bytemuck::{NoUninit, Pod};
 pub use error::LaunchError;
 pub use grid::Extent;
 
-use crate::device::HostAccessPolicy;
+use crate::kernel::compile::Variant;
 use crate::kernel::pipeline::Kernel;
 use crate::kernel::reflect::Interface;
 use crate::memory::buffers::Passing;
 use crate::memory::heap::heap_of;
 use crate::memory::{BufferArgument, BufferView, Ptr};
-use crate::print::PrintOptions;
-use crate::rpc::{Mailbox, Services};
 use arguments::{Given, describe};
+use parts::Settings;
+use parts::buffers::{self, MigratableArgument};
 
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
 /// variables and checked against the kernel's declarations.
@@ -44,10 +40,6 @@ pub struct Launch {
     given: Vec<Option<Given>>,
     immediates: Option<Vec<u8>>,
     grid: Option<Grid>,
-    profiled: bool,
-    print: Option<PrintOptions>,
-    /// The policy while another thread has the heap; the device's by default.
-    host_access: Option<HostAccessPolicy>,
     /// The first mistake of the builder, reported by `submit`.
     mistake: Option<LaunchError>,
     /// True while the arguments are known to be good.
@@ -55,22 +47,10 @@ pub struct Launch {
     /// The same for the grid.
     grid_checked: bool,
     bound: Option<groups::BoundGroups>,
-    /// Arguments that are buffers of the context.
-    migratable: Vec<migratable::MigratableArgument>,
-    /// The kernel's device globals, once they are known to be there.
-    globals: Option<globals::LaunchGlobals>,
-    /// Places behind the heap for arguments that have no binding and travel there.
-    scratches: table::Scratches,
-    /// Arguments sharing a part of the heap with a written one; see `Variant::written`.
-    written: u64,
-    /// The same for the device globals.
-    globals_written: bool,
-    /// The services for the kernel's calls, and their ports on its device.
-    services: Option<Arc<Services>>,
-    mailbox: Option<Arc<Mailbox>>,
-    /// Or else the server on a device for the kernel's calls, and the ports.
-    callee: Option<Arc<dyn callee::Callee>>,
-    kernel_ports: Option<Arc<callee::KernelPorts>>,
+    /// The built-in bindings that the arguments ask for, but for the grid.
+    variant: Variant,
+    /// What the parts keep.
+    settings: Settings,
 }
 
 #[derive(Debug, Clone)]
@@ -97,22 +77,12 @@ impl Kernel {
             given: vec![None; self.interface().arguments.len()],
             immediates: None,
             grid: None,
-            profiled: false,
-            print: None,
-            host_access: None,
             mistake: None,
             checked: false,
             grid_checked: false,
             bound: None,
-            migratable: Vec::new(),
-            globals: None,
-            scratches: table::Scratches::new(),
-            written: 0,
-            globals_written: false,
-            services: None,
-            mailbox: None,
-            callee: None,
-            kernel_ports: None,
+            variant: Variant::default(),
+            settings: Settings::default(),
         }
     }
 }
@@ -170,8 +140,9 @@ impl Launch {
                 let mut launch = self.give(argument, Given::Elsewhere(part.clone()));
                 if let (Ok(slot), None) = (launch.slot(argument), &launch.mistake) {
                     launch
-                        .migratable
-                        .push(migratable::MigratableArgument::new(slot, part, overwrites));
+                        .settings
+                        .buffers
+                        .push(MigratableArgument::new(slot, part, overwrites));
                 }
                 launch
             }
@@ -251,8 +222,9 @@ impl Launch {
     }
 
     fn set_grid(&mut self, grid: Grid) {
-        self.migratable
-            .retain(|argument| argument.slot != migratable::INDIRECT);
+        self.settings
+            .buffers
+            .retain(|argument| argument.slot != buffers::INDIRECT);
         self.grid = Some(grid);
         self.grid_checked = false;
     }
@@ -269,33 +241,10 @@ impl Launch {
             }),
             Passing::Wherever(part) => {
                 self.set_grid(Grid::IndirectElsewhere { offset });
-                let argument =
-                    migratable::MigratableArgument::new(migratable::INDIRECT, part, false);
-                self.migratable.push(argument);
+                let argument = MigratableArgument::new(buffers::INDIRECT, part, false);
+                self.settings.buffers.push(argument);
             }
         }
-        self
-    }
-
-    /// Measures the time that the device spends on the launch: [`Event::gpu_time`](crate::Event::gpu_time).
-    pub fn profiled(mut self) -> Self {
-        self.profiled = true;
-        self.checked = false;
-        self
-    }
-
-    /// Says where and how this launch prints, instead of
-    /// [`DeviceOptions::print`](crate::DeviceOptions::print).
-    pub fn print_to(mut self, options: PrintOptions) -> Self {
-        self.print = Some(options);
-        self.checked = false;
-        self
-    }
-
-    /// Sets the behaviour of a launch using the shared heap while another thread has the heap, instead of
-    /// [`DeviceOptions::host_access`](crate::DeviceOptions::host_access).
-    pub fn host_access(mut self, policy: HostAccessPolicy) -> Self {
-        self.host_access = Some(policy);
         self
     }
 
@@ -327,7 +276,9 @@ impl Launch {
     }
 
     fn replace(&mut self, slot: usize, given: Given) {
-        self.migratable.retain(|argument| argument.slot != slot);
+        self.settings
+            .buffers
+            .retain(|argument| argument.slot != slot);
         self.given[slot] = Some(given);
         self.checked = false;
         self.bound = None;
@@ -347,8 +298,9 @@ impl Launch {
             Passing::Here(view) => self.replace(slot, Given::buffer(view, false)),
             Passing::Wherever(part) => {
                 self.replace(slot, Given::Elsewhere(part.clone()));
-                self.migratable
-                    .push(migratable::MigratableArgument::new(slot, part, false));
+                self.settings
+                    .buffers
+                    .push(MigratableArgument::new(slot, part, false));
             }
         }
         Ok(())

@@ -7,14 +7,13 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
-use std::time::Duration;
 
 use super::PersistentKernel;
 use super::block::can_share;
 use super::core::{Core, Stage};
 use super::frame::places;
 use crate::device::completion_hook::CompletionHook;
+use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::kernel::calls::{CallDeclaration, CallSet};
@@ -278,16 +277,9 @@ impl CompletionHook for RemoteLaunch {
         }
     }
 
-    fn ended(&self, _done: bool) {
+    fn ended(&self, _done: bool) -> Result<(), ExecutionError> {
         self.end();
-    }
-
-    fn wait(&self, _timeout: Option<Duration>) -> bool {
-        true
-    }
-
-    fn poll(&self, _waker: &Waker) -> bool {
-        true
+        Ok(())
     }
 }
 

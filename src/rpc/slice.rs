@@ -19,6 +19,7 @@ use super::port::layout::{CLOSED, PortLayout, TICKET};
 use super::port::words::{HostWords, Words, host_words};
 use super::services::{Shared, is_server_thread};
 use crate::device::completion_hook::CompletionHook;
+use crate::device::outcome::ExecutionError;
 use crate::device::status::{Mirror, PendingMirror, Reading};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
@@ -232,17 +233,18 @@ impl CompletionHook for Slice {
         (mirror.as_ref()).is_none_or(|mirror| !matches!(mirror.words(), Reading::Pending))
     }
 
-    fn ended(&self, done: bool) {
+    fn ended(&self, done: bool) -> Result<(), ExecutionError> {
         let mirror = lock(&self.mirror).take();
         let words = mirror.filter(|_| done).map(|mirror| mirror.words());
         let (Some(Reading::There(words)), Some(sliced)) = (words, self.mailbox.as_sliced()) else {
             if done {
                 log::error!("the calls of a launch could not be read back; they are not served");
             }
-            return;
+            return Ok(());
         };
         *lock(&self.posted) = sliced.deposit(&words);
         self.services.bell.ring();
+        Ok(())
     }
 
     fn wait(&self, timeout: Option<Duration>) -> bool {

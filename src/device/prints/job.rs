@@ -65,15 +65,6 @@ impl Job {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// The buffer and its copy for the host, which the batch has to clear before the launch and to fill at its end;
-    /// nothing for live memory.
-    pub(crate) fn mirrored(&self) -> Option<(wgpu::Buffer, wgpu::Buffer)> {
-        match &self.memory()?.store {
-            Store::Mirrored { buffer, staging } => Some((buffer.clone(), staging.clone())),
-            Store::Live(_) => None,
-        }
-    }
-
     /// The batch is on its way.
     pub(super) fn submitted(&self, device: &wgpu::Device) {
         let mut state = lock(&self.state);

@@ -66,6 +66,15 @@ impl Memory {
         }
     }
 
+    /// The buffer and its copy for the host, which the batch has to clear before the launch and to fill at its end;
+    /// nothing for live memory.
+    pub(crate) fn mirrored(&self) -> Option<(&wgpu::Buffer, &wgpu::Buffer)> {
+        match &self.store {
+            Store::Mirrored { buffer, staging } => Some((buffer, staging)),
+            Store::Live(_) => None,
+        }
+    }
+
     pub(super) fn is_live(&self) -> bool {
         matches!(self.store, Store::Live(_))
     }

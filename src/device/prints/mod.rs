@@ -19,14 +19,14 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::DeviceShared;
+use super::completion_hook::CompletionHook;
 use super::exit::{self, Worker};
 use super::outcome::ExecutionError;
-use super::submissions::Hook;
 use super::wait::lock;
+use super::{DeviceShared, Event, WaitError};
 use crate::print::PrintOptions;
 use crate::print::record::Sites;
 
@@ -110,9 +110,9 @@ impl Prints {
         }
     }
 
-    /// The job's launch is recorded.
-    pub(crate) fn recorded(&self, job: &Arc<Job>) {
-        lock(&self.hub.jobs).push_back(Arc::clone(job));
+    /// The job's launch is recorded; the hook by which it goes on.
+    pub(crate) fn recorded(&self, job: Arc<Job>) -> Arc<PrintedLaunch> {
+        lock(&self.hub.jobs).push_back(Arc::clone(&job));
         if !self.hub.has_worker.swap(true, Ordering::AcqRel) {
             let hub = Arc::clone(&self.hub);
             let worker = std::thread::Builder::new().name("tombolo print".into());
@@ -128,22 +128,8 @@ impl Prints {
                 ),
             }
         }
-    }
-
-    /// Hooks for the submission of the batch with the job's launch.
-    pub(crate) fn submission(&self, job: &Arc<Job>) -> Hook {
-        let (hub, job) = (Arc::clone(&self.hub), Arc::clone(job));
-        Box::new(move |device| {
-            job.submitted(device);
-            hub.wake();
-        })
-    }
-
-    /// The launch has ended; `done` if by itself. Returns the assertion that failed.
-    pub(crate) fn settle(&self, job: &Job, done: bool) -> Option<ExecutionError> {
-        let failure = job.settle(done);
-        self.hub.wake();
-        failure
+        let hub = Arc::downgrade(&self.hub);
+        Arc::new(PrintedLaunch { hub, job })
     }
 
     /// Delivers everything that has arrived. Nothing happens inside a sink.
@@ -154,6 +140,67 @@ impl Prints {
     /// Launches whose records are not all delivered.
     pub(crate) fn in_flight(&self) -> usize {
         lock(&self.hub.jobs).len()
+    }
+}
+
+/// A recorded launch that prints.
+pub(crate) struct PrintedLaunch {
+    /// Gone with the device.
+    hub: Weak<Hub>,
+    job: Arc<Job>,
+}
+
+impl CompletionHook for PrintedLaunch {
+    fn submitted(&self, device: &wgpu::Device) {
+        self.job.submitted(device);
+        self.wake();
+    }
+
+    fn is_readable(&self) -> bool {
+        self.job.is_readable()
+    }
+
+    /// The error is the assertion that failed.
+    fn ended(&self, done: bool) -> Result<(), ExecutionError> {
+        let failure = self.job.settle(done);
+        self.wake();
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn deliver(&self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.deliver();
+        }
+    }
+}
+
+impl PrintedLaunch {
+    fn wake(&self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.wake();
+        }
+    }
+}
+
+impl Event {
+    /// Waits for the launch, and returns how many printed lines did not fit into
+    /// [`PrintOptions::capacity`](crate::PrintOptions::capacity). 0 for a launch without prints.
+    ///
+    /// # Errors
+    /// [`WaitError::Failed`] when the device is lost, together with the number. A launch that fails has printed all the
+    /// same.
+    pub fn dropped_prints(&self) -> Result<u64, WaitError> {
+        let Some(printed) = self.hook::<PrintedLaunch>() else {
+            return Ok(0);
+        };
+        match self.wait() {
+            Err(WaitError::Failed(error))
+                if matches!(*error, ExecutionError::DeviceLost { .. }) =>
+            {
+                Err(WaitError::Failed(error))
+            }
+            _ => Ok(printed.job.dropped()),
+        }
     }
 }
 

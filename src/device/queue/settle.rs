@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::super::DeviceShared;
-use super::super::completion_hook::CompletionHook;
+use super::super::completion_hook::CompletionHooks;
 use super::super::outcome::{ExecutionError, Outcome};
-use super::super::prints::Job;
 use super::super::status::{Mirror, Reading, StatusPool};
 use super::super::submissions::{Batch, Hook, Pace, Standing};
 use super::{Recorder, Watch};
@@ -16,25 +15,21 @@ pub(super) struct Unsettled {
     outcome: Arc<Outcome>,
     pub(super) watch: Option<Watch>,
     pub(super) mirror: Option<Mirror>,
-    prints: Option<Arc<Job>>,
-    completion: Option<Arc<dyn CompletionHook>>,
+    hooks: CompletionHooks,
 }
 
 impl Unsettled {
     /// The hooks after the submission of the batch.
-    pub(super) fn hooks(&self, device: &DeviceShared) -> impl Iterator<Item = Hook> {
-        let prints = (self.prints.as_ref()).map(|job| device.prints.submission(job));
-        let completion = self.completion.clone().map(|completion| {
-            let hook: Hook = Box::new(move |device| completion.submitted(device));
-            hook
-        });
-        prints.into_iter().chain(completion)
+    pub(super) fn hooks(&self) -> impl Iterator<Item = Hook> {
+        self.hooks.iter().map(|hook| {
+            let hook = Arc::clone(hook);
+            Box::new(move |device: &wgpu::Device| hook.submitted(device)) as Hook
+        })
     }
 
     /// The launch's own report, after the end of its batch; `None` while copies for the host are not mapped.
     fn report(&self, status: Option<&StatusPool>) -> Option<Result<(), ExecutionError>> {
-        let is_ready = (self.prints.as_ref()).is_none_or(|job| job.is_readable())
-            && (self.completion.as_ref()).is_none_or(|completion| completion.is_readable());
+        let is_ready = self.hooks.iter().all(|hook| hook.is_readable());
         let (Some(watch), Some(pool)) = (&self.watch, status) else {
             return is_ready.then_some(Ok(()));
         };
@@ -54,20 +49,15 @@ impl Recorder<'_> {
         &mut self,
         outcome: &Arc<Outcome>,
         watch: Option<Watch>,
-        prints: Option<Arc<Job>>,
-        completion: Option<Arc<dyn CompletionHook>>,
+        hooks: CompletionHooks,
     ) {
         let batch = self.batch();
-        if let Some(job) = &prints {
-            self.device.prints.recorded(job);
-        }
         self.state.unsettled.push_back(Unsettled {
             batch,
             outcome: Arc::clone(outcome),
             watch,
             mirror: None,
-            prints,
-            completion,
+            hooks,
         });
     }
 
@@ -124,12 +114,11 @@ impl Recorder<'_> {
                 }
                 _ => break,
             };
-            if let Some(completion) = &first.completion {
-                completion.ended(done);
-            }
-            let failed = (first.prints.as_ref()).and_then(|job| device.prints.settle(job, done));
             // The finding of the status record comes first: wrong values are why assertions fail.
-            let own = own.and_then(|()| failed.map_or(Ok(()), Err));
+            let own = first
+                .hooks
+                .iter()
+                .fold(own, |own, hook| own.and(hook.ended(done)));
             first.outcome.settle(own);
             if let Some(done) = state.unsettled.remove(at)
                 && let (Some(watch), Some(pool)) = (done.watch, state.status.as_mut())

@@ -14,6 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::device_allocation::DeviceAllocation;
 use super::download::Download;
 use super::error::BufferError;
 use super::exchange::{Crate, MOST_BYTES};
@@ -112,6 +113,42 @@ impl Root {
         device: &Arc<DeviceShared>,
         place: Place,
     ) -> Result<Option<Arc<Batch>>, BufferError> {
+        let loads = self.loads(state, plan, device, place)?;
+        let mut others = loads.iter();
+        let waited =
+            others.try_for_each(|load| state.after_others(place, &load.range, Access::Overwrite));
+        if let Err(error) = waited {
+            self.give_back(loads, None);
+            return Err(error);
+        }
+        let Some(copy) = state.copy(place).filter(|_| !loads.is_empty()) else {
+            return Ok(None);
+        };
+        let target = (Arc::clone(&copy.shared), copy.base);
+        let mut queue = device.queue.lock(device);
+        // What the device copies out of, and may be filled again when the batch has ended.
+        let mut emptied = Vec::new();
+        let recorded = self.record_loads(&mut queue, state, device, &target, &loads, &mut emptied);
+        let batch = queue.batch();
+        queue.commit();
+        drop(queue);
+        self.book(state, device, place, &loads, &batch);
+        self.give_back(loads, Some((device, &batch)));
+        for memory in emptied {
+            staging::of(device).give_upload(memory, End::of(device, Arc::clone(&batch)));
+        }
+        recorded?;
+        Ok(Some(batch))
+    }
+
+    /// Has the bytes of a plan's copies on their way to where `device` can copy them from.
+    fn loads(
+        &self,
+        state: &mut State,
+        plan: &Plan,
+        device: &Arc<DeviceShared>,
+        place: Place,
+    ) -> Result<Vec<Load>, BufferError> {
         let mut loads = Vec::new();
         for upload in uploads(plan, state.residency.memory_of(place)) {
             let made = match upload.way {
@@ -138,65 +175,66 @@ impl Root {
                 return Err(error);
             }
         }
-        if loads.is_empty() {
-            return Ok(None);
-        }
-        let mut others = loads.iter();
-        let waited =
-            others.try_for_each(|load| state.after_others(place, &load.range, Access::Overwrite));
-        if let Err(error) = waited {
-            self.give_back(loads, None);
-            return Err(error);
-        }
-        let Some(copy) = state.copy(place) else {
-            return Ok(None);
-        };
-        let is_common = copy.is_common();
-        let (shared, base) = (Arc::clone(&copy.shared), copy.base);
-        let target = (&*shared, base);
-        let mut queue = device.queue.lock(device);
+        Ok(loads)
+    }
+
+    /// Records the copies into the device's memory, all of them even if one is refused: the first error.
+    fn record_loads(
+        &self,
+        queue: &mut Recorder<'_>,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        (target, base): &(Arc<BufferShared>, u64),
+        loads: &[Load],
+        emptied: &mut Vec<wgpu::Buffer>,
+    ) -> Result<(), MemoryError> {
+        let target = (&**target, *base);
         let waits = loads.iter().any(|load| load.hop.is_some());
         if waits && queue.has_commands() && !queue.dependencies().has_held() {
             // What was recorded before does not wait.
             let _ = queue.flush();
         }
-        let mut failed = None;
-        // What the device copies out of, and may be filled again when the batch has ended.
-        let mut emptied = Vec::new();
-        for load in &loads {
+        let mut all = Ok(());
+        for load in loads {
             let recorded = match &load.memory {
                 Some(memory) => {
                     if load.used.is_none() {
                         emptied.push(memory.clone());
                     }
-                    self.record(&mut queue, device, target, load, memory)
+                    self.record(queue, device, target, load, memory)
                 }
                 None => {
                     let part = load.range.start as usize..load.range.end as usize;
                     let bytes = state.host_bytes(WHAT, self.bytes).map(|bytes| &bytes[part]);
-                    bytes.and_then(|bytes| {
-                        self.upload(&mut queue, device, target, load, bytes, &mut emptied)
-                    })
+                    bytes.and_then(|bytes| self.upload(queue, device, target, load, bytes, emptied))
                 }
             };
-            if let Err(error) = recorded {
-                failed.get_or_insert(error);
-            }
+            all = all.and(recorded);
             if let Some((hop, _)) = &load.hop {
                 queue.dependencies().hold_for(Arc::clone(hop) as _);
             }
         }
-        let batch = queue.batch();
-        queue.commit();
-        drop(queue);
+        all
+    }
+
+    /// Puts recorded copies into the books of the device's memory, and sends those that wait for the host.
+    fn book(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        loads: &[Load],
+        batch: &Arc<Batch>,
+    ) {
+        let is_common = state.copy(place).is_some_and(DeviceAllocation::is_common);
         let now = self.context().tick();
-        for load in &loads {
+        for load in loads {
             if let Some(copy) = state.copy_mut(place) {
                 copy.filled(&load.range, &load.outcomes);
-                copy.used(&batch, Some(load.range.clone()), now);
+                copy.used(batch, Some(load.range.clone()), now);
             }
             if is_common {
-                state.begin(device, place, &load.range, Access::Overwrite, &batch, true);
+                state.begin(device, place, &load.range, Access::Overwrite, batch, true);
             }
             // The outcome of a load is that of its transfer, where it waits for one.
             if let (Some(_), [outcome]) = (&load.memory, &load.outcomes[..]) {
@@ -206,14 +244,6 @@ impl Root {
             if let Some((hop, source)) = &load.hop {
                 self.context().transfer_thread.send(hop, source, device);
             }
-        }
-        self.give_back(loads, Some((device, &batch)));
-        for memory in emptied {
-            staging::of(device).give_upload(memory, End::of(device, Arc::clone(&batch)));
-        }
-        match failed {
-            Some(error) => Err(error.into()),
-            None => Ok(Some(batch)),
         }
     }
 

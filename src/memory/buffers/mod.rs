@@ -394,6 +394,6 @@ impl Event {
     /// What was moved for this launch, and why: see [`Launch::explain`](crate::Launch::explain). `None` for commands that
     /// used no buffer of the context.
     pub fn explanation(&self) -> Option<&LaunchExplanation> {
-        self.note()?.downcast_ref()
+        self.hook()
     }
 }

@@ -12,6 +12,7 @@ use super::error::BufferError;
 use super::hop::{End, Hop, Piece};
 use super::root::{Locked, Root, State};
 use crate::device::DeviceShared;
+use crate::device::completion_hook::CompletionHook;
 use crate::device::extension::ExtensionSlot;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
@@ -77,6 +78,9 @@ pub struct LaunchExplanation {
     /// For each buffer of the context that the launch uses.
     pub buffers: Vec<ArgumentMoves>,
 }
+
+/// The event finds what was moved here.
+impl CompletionHook for LaunchExplanation {}
 
 impl LaunchExplanation {
     /// Bytes that move, each hop counted.

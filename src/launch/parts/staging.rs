@@ -22,23 +22,50 @@
 
 use std::sync::Arc;
 
-use super::arguments::Given;
-use super::error::LaunchError;
-use super::{Grid, Launch, migratable};
+use super::{Ground, Part, Parts, Rank, Stop, Submission, buffers};
 use crate::device::queue::Recorder;
 use crate::device::{DeviceShared, unique_id};
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind};
+use crate::launch::arguments::Given;
+use crate::launch::{Grid, Launch, LaunchError};
 use crate::memory::BufferView;
 use crate::memory::buffer::{BufferShared, USAGE};
 use crate::memory::places::{Place, copy};
 use crate::memory::staging;
 
 /// Bytes of the counts of an indirect grid.
-pub(super) const GRID_BYTES: u64 = 12;
+pub(in crate::launch) const GRID_BYTES: u64 = 12;
+
+/// Copies of arguments; the memory is kept with the arguments.
+pub(in crate::launch) struct Staging;
+
+impl<'s> Part<'s> for Staging {
+    const RANK: Rank = Rank::Roots;
+
+    fn acquire(
+        launch: &mut Launch,
+        _ground: &'s Ground,
+        _earlier: &Parts<'s>,
+    ) -> Result<Option<Self>, Stop> {
+        Ok(launch.make_staging()?.then_some(Self))
+    }
+
+    fn copy_in(
+        &mut self,
+        to: &Submission<'_>,
+        queue: &mut Recorder<'_>,
+    ) -> Result<(), LaunchError> {
+        to.launch.stage_in(queue, to.device)
+    }
+
+    fn after(&mut self, to: &Submission<'_>, queue: &mut Recorder<'_>) -> Result<(), LaunchError> {
+        to.launch.stage_out(queue, to.device)
+    }
+}
 
 impl Launch {
     /// Whether the argument in `slot`, whose values are at `home`, is copied to staging memory while the launch runs.
-    pub(super) fn is_staged(&self, slot: usize, home: &BufferView) -> bool {
+    pub(in crate::launch) fn is_staged(&self, slot: usize, home: &BufferView) -> bool {
         if home.bytes == 0 {
             return false;
         }
@@ -69,20 +96,20 @@ impl Launch {
     /// Whether the argument shares its context buffer with another argument, either of the two is written, and the
     /// argument is not the one bound in place.
     fn is_beside_written(&self, slot: usize) -> bool {
-        let mut arguments = self.migratable.iter().enumerate();
+        let mut arguments = self.settings.buffers.iter().enumerate();
         let Some((at, own)) = arguments.find(|(_, argument)| argument.slot == slot) else {
             return false;
         };
-        let mut same = (self.migratable.iter().enumerate())
+        let mut same = (self.settings.buffers.iter().enumerate())
             .filter(|(_, other)| Arc::ptr_eq(&other.part.root, &own.part.root));
         let written = same.find(|(_, other)| self.writes(other.slot));
         written.is_some_and(|(first, _)| first != at)
     }
 
-    /// Has memory made for what is staged. The memory is kept for the next submission: launches of a device run in
-    /// order.
-    pub(super) fn make_staging(&mut self) -> Result<(), LaunchError> {
-        let device = Arc::clone(&self.kernel.device);
+    /// Has memory made for what is staged, and returns whether anything is. The memory is kept for the next submission:
+    /// launches of a device run in order.
+    fn make_staging(&mut self) -> Result<bool, LaunchError> {
+        let mut any = false;
         for slot in 0..self.given.len() {
             let Some(Given::Buffer { view, staging, .. }) = &self.given[slot] else {
                 continue;
@@ -94,13 +121,15 @@ impl Launch {
                 }
                 false => None,
             };
+            any |= size.is_some();
             if staging.as_ref().map(|memory| memory.raw.size()) == size {
                 continue;
             }
+            let device = &self.kernel.device;
             let made = match size {
                 Some(size) => {
-                    let raw = make(&device, size)?;
-                    Some(BufferShared::new(&device, raw, unique_id(), false))
+                    let raw = make(device, size)?;
+                    Some(BufferShared::new(device, raw, unique_id(), false))
                 }
                 None => None,
             };
@@ -113,21 +142,18 @@ impl Launch {
             buffer, staging, ..
         }) = &mut self.grid
         {
+            any |= buffer.shared.is_heap;
             match (buffer.shared.is_heap, &staging) {
-                (true, None) => *staging = Some(make(&device, GRID_BYTES)?),
+                (true, None) => *staging = Some(make(&self.kernel.device, GRID_BYTES)?),
                 (false, Some(_)) => *staging = None,
                 _ => {}
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Records the copies to staging memory. The heap must be entered: some values lie there.
-    pub(super) fn stage_in(
-        &self,
-        queue: &mut Recorder<'_>,
-        device: &DeviceShared,
-    ) -> Result<(), LaunchError> {
+    fn stage_in(&self, queue: &mut Recorder<'_>, device: &DeviceShared) -> Result<(), LaunchError> {
         let arguments = self.interface().arguments.iter().zip(&self.given);
         for (slot, (info, given)) in arguments.enumerate() {
             let Some(Given::Buffer {
@@ -160,7 +186,7 @@ impl Launch {
     }
 
     /// Records the copies of the kernel's possible writes to their home.
-    pub(super) fn stage_out(
+    fn stage_out(
         &self,
         queue: &mut Recorder<'_>,
         device: &DeviceShared,
@@ -188,16 +214,16 @@ impl Launch {
     }
 
     /// Whether the kernel may write the argument in `slot`.
-    pub(super) fn writes(&self, slot: usize) -> bool {
+    pub(in crate::launch) fn writes(&self, slot: usize) -> bool {
         let info = self.interface().arguments.get(slot);
         info.is_some_and(|info| matches!(info.kind, ArgumentKind::Storage { writable: true, .. }))
     }
 
     /// What messages call an argument.
-    pub(super) fn argument(&self, slot: usize) -> String {
+    pub(in crate::launch) fn argument(&self, slot: usize) -> String {
         let info = self.interface().arguments.get(slot);
         info.map_or_else(
-            || migratable::INDIRECT_NAME.to_owned(),
+            || buffers::INDIRECT_NAME.to_owned(),
             |info| info.name.clone(),
         )
     }
@@ -213,7 +239,7 @@ fn staged_bytes(info: &ArgumentInfo, home: &BufferView) -> u64 {
 }
 
 /// Records zeros behind the last of `bytes` bytes in its word: kernels see whole words.
-pub(super) fn clear_behind(
+pub(in crate::launch) fn clear_behind(
     queue: &mut Recorder<'_>,
     memory: &wgpu::Buffer,
     start: u64,

@@ -1,32 +1,32 @@
 //! Arguments that are buffers of the context: submission brings their bytes to the launch's device, and binds the bytes
-//! in place, or a copy in staging memory where binding in place is impossible ([`staging`](super::staging)).
+//! in place, or a copy in staging memory where binding in place is impossible ([`staging`](super::staging)). The buffers
+//! are locked until the launch is recorded: the order of launches is the order of versions.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use super::arguments::Given;
-use super::error::LaunchError;
-use super::{Grid, Launch};
-use crate::device::DeviceShared;
-use crate::device::outcome::Outcome;
+use super::{Ending, Ground, Inherits, Part, Parts, Rank, Stop, Submission};
+use crate::launch::arguments::Given;
+use crate::launch::{Grid, Launch, LaunchError};
 use crate::memory::BufferView;
 use crate::memory::buffers::residency_guard::{PartView, ResidencyGuard, Use, roots};
 use crate::memory::buffers::{BufferError, LaunchExplanation, Root};
 
 /// The slot of the buffer that an indirect grid is read from, which is no argument.
-pub(super) const INDIRECT: usize = usize::MAX;
+pub(in crate::launch) const INDIRECT: usize = usize::MAX;
 /// The name in messages.
-pub(super) const INDIRECT_NAME: &str = "the indirect buffer";
+pub(in crate::launch) const INDIRECT_NAME: &str = "the indirect buffer";
 
 /// An argument that is a part of a buffer of the context.
 #[derive(Debug, Clone)]
-pub(super) struct MigratableArgument {
-    pub(super) slot: usize,
-    pub(super) part: PartView,
+pub(in crate::launch) struct MigratableArgument {
+    pub(in crate::launch) slot: usize,
+    pub(in crate::launch) part: PartView,
     overwrites: bool,
 }
 
 impl MigratableArgument {
-    pub(super) fn new(slot: usize, part: PartView, overwrites: bool) -> Self {
+    pub(in crate::launch) fn new(slot: usize, part: PartView, overwrites: bool) -> Self {
         Self {
             slot,
             part,
@@ -41,9 +41,75 @@ impl MigratableArgument {
     }
 }
 
+/// The arguments of a launch that are buffers of the context.
+pub(in crate::launch) type Setting = Vec<MigratableArgument>;
+
+/// The buffers that a launch uses.
+pub(super) struct Used {
+    roots: Vec<Arc<Root>>,
+    uses: Vec<Use>,
+    /// The most that an attempt at the launch has moved.
+    moved: Cell<Option<LaunchExplanation>>,
+}
+
+impl Used {
+    pub(super) fn of(launch: &Launch) -> Self {
+        Self {
+            roots: launch.roots(),
+            uses: launch.uses(),
+            moved: Cell::default(),
+        }
+    }
+}
+
+/// The buffers of a submission, locked.
+pub(in crate::launch) struct Buffers<'s> {
+    guard: ResidencyGuard<'s>,
+    used: &'s Used,
+}
+
+impl<'s> Part<'s> for Buffers<'s> {
+    const RANK: Rank = Rank::Roots;
+
+    fn acquire(
+        launch: &mut Launch,
+        ground: &'s Ground,
+        _earlier: &Parts<'s>,
+    ) -> Result<Option<Self>, Stop> {
+        if ground.buffers.roots.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(launch.acquire_buffers(ground)?))
+    }
+
+    fn inherit(&mut self, to: &Submission<'_>, inherits: &mut Inherits) {
+        for argument in &to.launch.settings.buffers {
+            if !(argument.overwrites && to.launch.writes(argument.slot)) {
+                inherits.add(self.guard.depends_on(&argument.part));
+            }
+        }
+    }
+
+    fn released(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
+        let Ending {
+            batch,
+            outcome,
+            lost,
+            ..
+        } = &*ending;
+        let uses = &self.used.uses;
+        self.guard.recorded(uses, batch, outcome.as_ref());
+        if lost.is_some() {
+            self.guard.recorded(uses, batch, lost.as_ref());
+        }
+        let moved = self.used.moved.take().unwrap_or_default();
+        ending.hooks.push(Arc::new(moved));
+    }
+}
+
 impl Launch {
     /// The uses of buffers of the context, in the order of the migratable arguments.
-    pub(super) fn uses(&self) -> Vec<Use> {
+    fn uses(&self) -> Vec<Use> {
         use crate::memory::migrate::Access;
         let used = |argument: &MigratableArgument| Use {
             part: argument.part.clone(),
@@ -54,12 +120,12 @@ impl Launch {
             },
             argument: self.argument(argument.slot),
         };
-        self.migratable.iter().map(used).collect()
+        self.settings.buffers.iter().map(used).collect()
     }
 
     /// The buffers that have to be locked.
-    pub(super) fn roots(&self) -> Vec<Arc<Root>> {
-        roots(self.migratable.iter().map(|argument| &argument.part))
+    fn roots(&self) -> Vec<Arc<Root>> {
+        roots(self.settings.buffers.iter().map(|argument| &argument.part))
     }
 
     fn buffer_error(&self, argument: &str, source: BufferError) -> LaunchError {
@@ -88,27 +154,26 @@ impl Launch {
     }
 
     /// Brings the buffers of the context to the device and binds them there.
-    pub(super) fn acquire_buffers<'r>(
-        &mut self,
-        device: &Arc<DeviceShared>,
-        extension: &'r crate::device::extension::ExtensionSlot,
-        roots: &'r [Arc<Root>],
-        uses: &[Use],
-    ) -> Result<(ResidencyGuard<'r>, LaunchExplanation), LaunchError> {
+    fn acquire_buffers<'s>(&mut self, ground: &'s Ground) -> Result<Buffers<'s>, LaunchError> {
         self.check_parts()?;
+        let Used { roots, uses, moved } = &ground.buffers;
+        let extension = &ground.device.buffers_extension;
         let first = || uses.first().map_or("", |one| one.argument.as_str());
-        let begun = ResidencyGuard::begin(device, extension, roots);
-        let mut residency = begun.map_err(|error| self.buffer_error(first(), error))?;
-        let brought = residency.bring(uses);
+        let begun = ResidencyGuard::begin(&ground.device, extension, roots);
+        let mut guard = begun.map_err(|error| self.buffer_error(first(), error))?;
+        let brought = guard.bring(uses);
         let told = brought.map_err(|(at, error)| self.buffer_error(&uses[at].argument, error))?;
+        let earlier = moved.take();
+        let most = earlier.filter(|earlier| earlier.moved() >= told.moved());
+        moved.set(Some(most.unwrap_or(told)));
         for (at, one) in uses.iter().enumerate() {
-            let home = residency.view(&one.part);
+            let home = guard.view(&one.part);
             let home = home.map_err(|error| self.buffer_error(&one.argument, error))?;
-            if self.migratable[at].slot == INDIRECT {
+            if self.settings.buffers[at].slot == INDIRECT {
                 self.read_grid(home);
                 continue;
             }
-            let slot = self.migratable[at].slot;
+            let slot = self.settings.buffers[at].slot;
             let id = |view: &BufferView| (view.shared.id, view.offset, view.bytes);
             // Staging memory is kept, in case the part is staged where it is now, too.
             let known = match &self.given[slot] {
@@ -119,7 +184,7 @@ impl Launch {
             if was != Some(id(&home)) {
                 self.given[slot] = Some(Given::Buffer {
                     view: home,
-                    overwrites: self.migratable[at].overwrites,
+                    overwrites: self.settings.buffers[at].overwrites,
                     staging: staging.flatten(),
                 });
                 self.checked = false;
@@ -127,7 +192,10 @@ impl Launch {
             }
         }
         self.validate()?;
-        Ok((residency, told))
+        Ok(Buffers {
+            guard,
+            used: &ground.buffers,
+        })
     }
 
     /// The grid is in a buffer that has come to the device.
@@ -149,8 +217,8 @@ impl Launch {
 
     /// Parts with common bytes must not be written by the kernel.
     fn check_parts(&self) -> Result<(), LaunchError> {
-        for (at, one) in self.migratable.iter().enumerate() {
-            for other in &self.migratable[at + 1..] {
+        for (at, one) in self.settings.buffers.iter().enumerate() {
+            for other in &self.settings.buffers[at + 1..] {
                 if one.meets(other) && (self.writes(one.slot) || self.writes(other.slot)) {
                     return Err(LaunchError::Aliased {
                         kernel: self.kernel.interface().entry.clone(),
@@ -161,23 +229,5 @@ impl Launch {
             }
         }
         Ok(())
-    }
-
-    /// The outcomes that the launch inherits from buffers of the context.
-    pub(super) fn migratable_inputs(
-        &self,
-        residency: &mut ResidencyGuard<'_>,
-        inherits: &mut Vec<Arc<Outcome>>,
-    ) {
-        for argument in &self.migratable {
-            if argument.overwrites && self.writes(argument.slot) {
-                continue;
-            }
-            for outcome in residency.depends_on(&argument.part) {
-                if !inherits.iter().any(|known| Arc::ptr_eq(known, &outcome)) {
-                    inherits.push(outcome);
-                }
-            }
-        }
     }
 }

@@ -7,10 +7,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::bind::LaunchExtension;
-use super::error::LaunchError;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture, unique_id};
+use crate::launch::LaunchError;
+use crate::launch::bind::LaunchExtension;
 use crate::memory::MemoryError;
 use crate::memory::heap::segment_bytes;
 
@@ -21,13 +21,13 @@ const LEAST: u64 = 64 << 10;
 
 /// The buffers of a device, each with its identity for the bind-group cache.
 #[derive(Default)]
-pub(super) struct Arena(Mutex<Vec<(u64, wgpu::Buffer)>>);
+pub(in crate::launch) struct Arena(Mutex<Vec<(u64, wgpu::Buffer)>>);
 
 /// Where arguments lie, and how much room that takes.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Places {
+pub(in crate::launch) struct Places {
     /// Buffer and byte offset in it, for each argument.
-    pub(super) places: Vec<(usize, u64)>,
+    pub(in crate::launch) places: Vec<(usize, u64)>,
     /// Bytes of each buffer.
     sizes: Vec<u64>,
 }
@@ -55,7 +55,7 @@ impl Places {
     }
 
     /// As [`Self::of`], with the buffers of `device`.
-    pub(super) fn on(
+    pub(in crate::launch) fn on(
         device: &DeviceShared,
         arguments: impl Iterator<Item = u64>,
     ) -> Result<Self, LaunchError> {
@@ -71,14 +71,14 @@ impl Places {
     }
 
     /// The number of buffers: at least 1, since a binding must not be empty.
-    pub(super) fn parts(&self) -> u32 {
+    pub(in crate::launch) fn parts(&self) -> u32 {
         self.sizes.len().max(1) as u32
     }
 }
 
 impl Arena {
     /// `parts` buffers with room for `places`.
-    pub(super) fn buffers(
+    pub(in crate::launch) fn buffers(
         device: &Arc<DeviceShared>,
         places: &Places,
         parts: u32,
@@ -108,7 +108,7 @@ impl Arena {
     }
 
     /// Gives the buffers back; launches that were recorded keep theirs.
-    pub(super) fn clear(device: &DeviceShared) {
+    pub(in crate::launch) fn clear(device: &DeviceShared) {
         let buffers = std::mem::take(&mut *lock(
             &device.launch_extension.get::<LaunchExtension>().arena.0,
         ));

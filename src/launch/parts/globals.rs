@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::arguments::Given;
-use super::error::LaunchError;
+use super::{Ending, Ground, Inherits, Part, Parts, Rank, Resource, Stop, Submission};
 use crate::globals::memory::{self, Placed};
 use crate::kernel::compile::KernelGlobals;
 use crate::kernel::pipeline::Kernel;
+use crate::kernel::plan::Source;
 use crate::kernel::reflect::{ArgumentKind, Interface};
+use crate::launch::arguments::Given;
+use crate::launch::{Launch, LaunchError};
 use crate::memory::{BufferView, PointerKind};
 
 /// Variables in memory, each with whether the kernel may write it.
@@ -18,11 +20,11 @@ const WHAT: &str = "its device globals";
 
 /// The variables of a kernel, at their places on its device.
 #[derive(Debug, Clone)]
-pub(super) struct LaunchGlobals {
+pub(in crate::launch) struct LaunchGlobals {
     /// Each with a flag for writing by the kernel.
-    pub(super) placed: Placements,
+    pub(in crate::launch) placed: Placements,
     /// What is bound; `None` where they are rows of the argument table.
-    pub(super) view: Option<BufferView>,
+    pub(in crate::launch) view: Option<BufferView>,
     writable: bool,
 }
 
@@ -30,9 +32,70 @@ pub(super) struct LaunchGlobals {
 #[derive(Debug, Default)]
 struct Known(OnceLock<Placements>);
 
+/// The kernel's device globals, once they are known to be there.
+pub(in crate::launch) type Setting = Option<LaunchGlobals>;
+
+/// The device globals of a submission, whose places are the launch's.
+pub(in crate::launch) struct Globals;
+
+impl<'s> Part<'s> for Globals {
+    const RANK: Rank = Rank::HeapTurn;
+
+    fn check(launch: &mut Launch) -> Result<(), LaunchError> {
+        if launch.settings.globals.is_none() {
+            launch.settings.globals = LaunchGlobals::of(&launch.kernel)?;
+        }
+        let Some(globals) = &launch.settings.globals else {
+            return Ok(());
+        };
+        let interface = launch.kernel.interface();
+        let is_staged = |slot, view: &BufferView| launch.is_staged(slot, view);
+        let (given, written) = (&launch.given, launch.variant.written);
+        let (written, globals_written) =
+            globals.check_aliases(&interface.entry, interface, given, &is_staged, written)?;
+        launch.variant.written = written;
+        launch.variant.globals_written = globals_written;
+        Ok(())
+    }
+
+    fn acquire(
+        launch: &mut Launch,
+        _ground: &'s Ground,
+        _earlier: &Parts<'s>,
+    ) -> Result<Option<Self>, Stop> {
+        Ok(launch.settings.globals.is_some().then_some(Self))
+    }
+
+    fn inherit(&mut self, to: &Submission<'_>, inherits: &mut Inherits) {
+        let globals = to.launch.settings.globals.iter();
+        for (global, _) in globals.flat_map(|globals| globals.placed.iter()) {
+            inherits.add(global.depends_on(&(0..global.bytes)));
+        }
+    }
+
+    fn bind<'a>(&'a self, to: &Submission<'a>, source: Source) -> Option<Resource<'a>> {
+        let view = to.launch.settings.globals.as_ref()?.view.as_ref();
+        let view = view.filter(|_| source == Source::Globals)?;
+        Some(Resource::Buffer {
+            id: view.shared.id,
+            buffer: &view.shared.raw,
+            start: view.offset,
+            bytes: view.bytes,
+        })
+    }
+
+    fn recorded(&mut self, to: &Submission<'_>, ending: &mut Ending) {
+        if let (Some(globals), Some(outcome)) = (&to.launch.settings.globals, &ending.outcome) {
+            for (global, _) in globals.placed.iter().filter(|(_, writable)| *writable) {
+                global.poison(0..global.bytes, outcome);
+            }
+        }
+    }
+}
+
 impl LaunchGlobals {
     /// The variables of `kernel`; `None` for a kernel without any.
-    pub(super) fn of(kernel: &Kernel) -> Result<Option<Self>, LaunchError> {
+    pub(in crate::launch) fn of(kernel: &Kernel) -> Result<Option<Self>, LaunchError> {
         let Some(globals) = &kernel.shared.compiled.globals else {
             return Ok(None);
         };
@@ -62,7 +125,7 @@ impl LaunchGlobals {
     }
 
     /// Whether what is bound is a part of the shared heap.
-    pub(super) fn in_heap(&self) -> bool {
+    pub(in crate::launch) fn in_heap(&self) -> bool {
         let heap = |view: &BufferView| {
             crate::memory::Ptr::<u8>::from_address(view.address).kind() == PointerKind::Shared
         };
@@ -71,7 +134,7 @@ impl LaunchGlobals {
 
     /// As `check_aliases` for the arguments among themselves: the arguments, and whether the globals, to be bound for
     /// writing because of a shared part of the heap with a writer.
-    pub(super) fn check_aliases(
+    pub(in crate::launch) fn check_aliases(
         &self,
         kernel: &str,
         interface: &Interface,

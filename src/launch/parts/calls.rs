@@ -1,0 +1,253 @@
+//! Calls of a launch's kernel: of services of the host, or of functions of a server on a device.
+
+use std::sync::Arc;
+
+use super::{Ending, Ground, Part, Parts, Rank, Resource, Stop, Submission};
+use crate::device::completion_hook::CompletionHook;
+use crate::device::queue::Recorder;
+use crate::kernel::calls::CallSet;
+use crate::kernel::plan::Source;
+use crate::launch::callee::{Callee, Caller, KernelPorts};
+use crate::launch::{Launch, LaunchError};
+use crate::rpc::{HostServices, Mailbox, Services, Slice};
+
+/// Who serves the calls of a launch.
+#[derive(Debug, Clone, Default)]
+pub(in crate::launch) struct Setting {
+    /// The services of the host, and their ports on the kernel's device.
+    services: Option<Arc<Services>>,
+    mailbox: Option<Arc<Mailbox>>,
+    /// Or else a server on a device, and the ports.
+    callee: Option<Arc<dyn Callee>>,
+    kernel_ports: Option<Arc<KernelPorts>>,
+}
+
+impl Setting {
+    /// The memory to bind for `source`.
+    fn bind(&self, source: Source) -> Option<Resource<'_>> {
+        let whole = |(id, buffer)| Resource::whole(id, buffer);
+        match (source, &self.kernel_ports, &self.mailbox) {
+            (Source::Calls, Some(ports), _) => Some(whole((ports.id, &ports.calls))),
+            (Source::Calls, None, Some(mailbox)) => Some(whole((mailbox.id, mailbox.buffer()?))),
+            (Source::Posts, Some(ports), _) => {
+                (ports.posts.as_ref()).map(|(id, posts)| whole((*id, posts)))
+            }
+            // Ports without a buffer have no posts either.
+            (Source::Posts, None, Some(mailbox)) => {
+                mailbox.buffer()?;
+                mailbox.posts().map(whole)
+            }
+            (Source::Backoff, ports, mailbox) => {
+                let backoff = match (ports, mailbox) {
+                    (Some(ports), _) => ports.backoff.as_ref(),
+                    (None, Some(mailbox)) => mailbox.backoff(),
+                    (None, None) => None,
+                }?;
+                Some(whole((backoff.id, &backoff.buffer)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The calls of a submission.
+pub(in crate::launch) struct Calls {
+    /// The carrier of the calls where calls cannot leave during the launch. A slice that is dropped leaves its answers
+    /// to the next one.
+    slice: Option<Arc<Slice>>,
+    completion: Option<Arc<dyn CompletionHook>>,
+}
+
+impl<'s> Part<'s> for Calls {
+    const RANK: Rank = Rank::HeapTurn;
+
+    fn check(launch: &mut Launch) -> Result<(), LaunchError> {
+        launch.check_services()
+    }
+
+    fn ready(launch: &Launch) -> Result<(), LaunchError> {
+        match launch.callee_of_kernel() {
+            Some(callee) => callee.ready(&launch.kernel.interface().entry),
+            None => Ok(()),
+        }
+    }
+
+    fn follow_up(launch: &Launch) -> Result<(), LaunchError> {
+        match launch.callee_of_kernel() {
+            Some(callee) => callee.serve(&launch.kernel.device),
+            None => Ok(()),
+        }
+    }
+
+    fn acquire(
+        launch: &mut Launch,
+        ground: &'s Ground,
+        _earlier: &Parts<'s>,
+    ) -> Result<Option<Self>, Stop> {
+        if launch.kernel.shared.compiled.calls.is_none() {
+            return Ok(None);
+        }
+        let setting = &launch.settings.calls;
+        let slice = match (&setting.services, &setting.mailbox) {
+            (Some(services), Some(mailbox)) => {
+                let slice = Slice::of(&ground.device, services, mailbox);
+                slice.map_err(|message| LaunchError::Refused {
+                    kernel: launch.kernel.interface().entry.clone(),
+                    message,
+                })?
+            }
+            _ => None,
+        };
+        let completion = match (&slice, &setting.callee) {
+            (Some(slice), _) => Some(Arc::clone(slice) as Arc<dyn CompletionHook>),
+            (None, Some(callee)) => callee.completion_hook(&ground.device),
+            (None, None) => None,
+        };
+        Ok(Some(Self { slice, completion }))
+    }
+
+    fn follows(&self) -> bool {
+        self.completion.is_some()
+    }
+
+    fn bind<'a>(&'a self, to: &Submission<'a>, source: Source) -> Option<Resource<'a>> {
+        to.launch.settings.calls.bind(source)
+    }
+
+    /// The answers, on their way to the device.
+    fn before(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) {
+        if let Some(slice) = &self.slice {
+            queue.encode(|encoder| slice.before(encoder));
+        }
+    }
+
+    /// The requests, on their way to the host.
+    fn after(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) -> Result<(), LaunchError> {
+        if let Some(slice) = &self.slice {
+            queue.encode(|encoder| slice.after(encoder));
+        }
+        Ok(())
+    }
+
+    fn recorded(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
+        ending.hooks.extend(self.completion.take());
+    }
+
+    fn released(&mut self, to: &Submission<'_>, _ending: &mut Ending) {
+        if let Some(services) = &to.launch.settings.calls.services {
+            services.bell.ring();
+        }
+    }
+}
+
+impl Launch {
+    /// The server that the kernel calls, if any.
+    pub(in crate::launch) fn callee_of_kernel(&self) -> Option<&Arc<dyn Callee>> {
+        let calls = self.kernel.shared.compiled.calls.as_ref();
+        self.settings
+            .calls
+            .callee
+            .as_ref()
+            .filter(|_| calls.is_some())
+    }
+
+    /// Gives the services that the kernel calls. Services serve the launch from threads of their own, during the launch
+    /// where the device has live memory, and after its end elsewhere and on Metal (see [`HostServices`]); the launch
+    /// does not keep the services alive, and calls after the drop of the services have the status
+    /// [`CallStatus::Stopped`](crate::CallStatus::Stopped).
+    pub fn services(self, services: &HostServices) -> Self {
+        self.shared_services(Arc::clone(&services.shared))
+    }
+
+    pub(crate) fn shared_services(mut self, services: Arc<Services>) -> Self {
+        self.settings.calls.services = Some(services);
+        self.settings.calls.mailbox = None;
+        self.checked = false;
+        self.bound = None;
+        self
+    }
+
+    /// Whether the called functions are there, with ports for the kernel.
+    fn check_services(&mut self) -> Result<(), LaunchError> {
+        let Some(calls) = &self.kernel.shared.compiled.calls else {
+            return Ok(());
+        };
+        if let Some(callee) = self.settings.calls.callee.clone() {
+            let calls = calls.clone();
+            return self.check_callee(&callee, &calls);
+        }
+        let kernel = || self.kernel.interface().entry.clone();
+        let names = || {
+            let names = calls.0.iter().map(|call| call.signature.text());
+            names.collect::<Vec<_>>().join("`, `")
+        };
+        let Some(services) = &self.settings.calls.services else {
+            return Err(LaunchError::NoServices {
+                kernel: kernel(),
+                functions: names(),
+            });
+        };
+        for call in calls.0.iter() {
+            let name = &call.signature.name;
+            let found = services.calls.find(name);
+            if found != Some(call) {
+                return Err(LaunchError::OtherServices {
+                    kernel: kernel(),
+                    function: call.signature.text(),
+                    found: found.map_or("nothing of that name".to_owned(), |f| f.signature.text()),
+                });
+            }
+        }
+        let device = &self.kernel.device;
+        let capabilities = &device.capabilities;
+        let live = capabilities.live_calls();
+        if !live && self.kernel.shared.compiled.waits {
+            return Err(LaunchError::NeedsLiveMemory {
+                kernel: kernel(),
+                functions: names(),
+                device: capabilities.name.clone(),
+                why: capabilities.why_live_calls(),
+            });
+        }
+        if self.settings.calls.mailbox.is_none() {
+            self.settings.calls.mailbox = Some(services.mailbox(device, live)?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn callee(mut self, callee: Arc<dyn Callee>) -> Self {
+        self.settings.calls.callee = Some(callee);
+        self.settings.calls.kernel_ports = None;
+        self.checked = false;
+        self.bound = None;
+        self
+    }
+
+    /// Whether the callee has the called functions, and ports for the kernel.
+    fn check_callee(
+        &mut self,
+        callee: &Arc<dyn Callee>,
+        calls: &CallSet,
+    ) -> Result<(), LaunchError> {
+        let kernel = self.kernel.interface().entry.clone();
+        for call in calls.0.iter() {
+            let found = callee.calls().find(&call.signature.name);
+            if found != Some(call) {
+                return Err(LaunchError::OtherServices {
+                    kernel,
+                    function: call.signature.text(),
+                    found: found.map_or("nothing of that name".to_owned(), |f| f.signature.text()),
+                });
+            }
+        }
+        if self.settings.calls.kernel_ports.is_none() {
+            let caller = Caller {
+                device: &self.kernel.device,
+                kernel: &kernel,
+                waits: self.kernel.shared.compiled.waits,
+            };
+            self.settings.calls.kernel_ports = Some(callee.ports(&caller)?);
+        }
+        Ok(())
+    }
+}

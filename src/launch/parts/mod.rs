@@ -1,0 +1,288 @@
+//! The parts of a launch: each feature is one part, in one file of this folder.
+//!
+//! *How it works.* A part is what one feature does to a submission, and the steps of all parts are those of [`Part`]:
+//!
+//! 1. `check`, once until the launch is changed, and `ready`, before each submission: nothing is held, so both may wait.
+//! 2. `begin` and `acquire`: memory, guards and locks, in the order of the list below. `Rank` is the last lock in hand
+//!    when the part has acquired, and the ranks of the list ascend: the list *is* the lock order of ARCHITECTURE.md.
+//! 3. With the queue in hand: `confirm` (nothing has changed meanwhile), `inherit` (the outcomes that the launch depends
+//!    on), `reserve` and `place` (values in the uniform ring, records), `identity` and `bind` (resources of bindings).
+//! 4. `enter` and `copy_in` may refuse the launch, and are the last steps that may.
+//! 5. `before`, the dispatches, `after` in reverse order: the last part of the list is the closest to the kernel.
+//! 6. `recorded`: the books of memory and outcomes, and what the event and the queue follow to the end ([`Ending`]);
+//!    `released`, without the queue; `follow_up`, with nothing held.
+//!
+//! A part is undone by its `Drop` until `recorded`: an attempt that is refused, overtaken or short of memory leaves no
+//! trace, whatever step it has come to. [`Parts`] is declared before the queue is locked, hence dropped after the queue
+//! was let go, and a `Drop` may take the queue.
+//!
+//! Parts that a launch does not have are `None` and cost one comparison in each step; no part is boxed. A new feature is
+//! one file and one line of the list: its setting (the launch's own, kept between submissions) is a field of
+//! [`Settings`], and the methods that set it stand in the part's file. `counter.rs` shows that in a test.
+
+mod arena;
+mod arguments;
+pub(in crate::launch) mod buffers;
+mod calls;
+#[cfg(test)]
+mod counter;
+mod globals;
+mod heap;
+mod list;
+pub(in crate::launch) mod memory;
+mod prints;
+pub(in crate::launch) mod staging;
+mod status;
+pub(in crate::launch) mod table;
+mod timing;
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+pub(in crate::launch) use arena::Arena;
+pub(in crate::launch) use list::{Parts, Settings};
+
+use super::dispatch::Dispatches;
+use super::{Launch, LaunchError};
+use crate::device::DeviceShared;
+use crate::device::completion_hook::CompletionHooks;
+use crate::device::outcome::Outcome;
+use crate::device::queue::{Batch, Recorder, Watch};
+use crate::kernel::pipeline::KernelShared;
+use crate::kernel::plan::Source;
+use crate::memory::SharedHeap;
+
+/// The last lock in hand when a part has acquired what it needs: the lock order of ARCHITECTURE.md, whose first lock, the
+/// host's access to the heap, no part takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    Roots,
+    HeapTurn,
+    Queue,
+}
+
+/// Why an attempt to submit has ended without a launch.
+pub(in crate::launch) enum Stop {
+    Refused(LaunchError),
+    /// There is no room yet for some of the arguments.
+    Lacks(table::Missing),
+    /// The heap has grown meanwhile, or others have taken the last status record.
+    Overtaken,
+    /// The grid has no invocations.
+    Empty,
+}
+
+impl<E: Into<LaunchError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// What the guards of parts borrow from.
+pub(in crate::launch) struct Ground {
+    pub(in crate::launch) device: Arc<DeviceShared>,
+    buffers: buffers::Used,
+    heap: OnceCell<SharedHeap>,
+}
+
+impl Ground {
+    pub(in crate::launch) fn of(launch: &Launch) -> Self {
+        Self {
+            device: Arc::clone(&launch.kernel.device),
+            buffers: buffers::Used::of(launch),
+            heap: OnceCell::new(),
+        }
+    }
+}
+
+/// A submission whose parts have acquired what they need, as the later steps see it.
+pub(in crate::launch) struct Submission<'a> {
+    pub(in crate::launch) launch: &'a Launch,
+    pub(in crate::launch) device: &'a Arc<DeviceShared>,
+    /// The kernel, in the form that the launch needs.
+    pub(in crate::launch) kernel: &'a KernelShared,
+    pub(in crate::launch) dispatches: &'a Dispatches<'a>,
+}
+
+/// The places of bindings at dynamic offsets; 0 for a binding without one.
+#[derive(Default)]
+pub(in crate::launch) struct Places(SmallVec<[(Source, u32); 8]>);
+
+impl Places {
+    pub(in crate::launch) fn set(&mut self, source: Source, offset: u32) {
+        match self.0.iter_mut().find(|(known, _)| *known == source) {
+            Some((_, known)) => *known = offset,
+            None => self.0.push((source, offset)),
+        }
+    }
+
+    pub(in crate::launch) fn of(&self, source: Source) -> u32 {
+        let found = self.0.iter().find(|(known, _)| *known == source);
+        found.map_or(0, |(_, offset)| *offset)
+    }
+}
+
+/// Numbers that differ where something else is bound.
+pub(in crate::launch) type Identity = SmallVec<[u64; 8]>;
+
+/// What is bound.
+pub(in crate::launch) enum Resource<'a> {
+    Buffer {
+        id: u64,
+        buffer: &'a wgpu::Buffer,
+        start: u64,
+        bytes: u64,
+    },
+    /// The one status buffer of the queue.
+    Status,
+    /// So many bytes of the uniform ring, at the binding's place.
+    Ring(u64),
+    Texture(&'a wgpu::TextureView),
+    Sampler(&'a wgpu::Sampler),
+}
+
+impl<'a> Resource<'a> {
+    /// All bytes of a buffer.
+    fn whole(id: u64, buffer: &'a wgpu::Buffer) -> Self {
+        Self::Buffer {
+            id,
+            buffer,
+            start: 0,
+            bytes: buffer.size(),
+        }
+    }
+}
+
+/// The outcomes that a launch depends on, each once.
+#[derive(Default)]
+pub(in crate::launch) struct Inherits(pub(in crate::launch) Vec<Arc<Outcome>>);
+
+impl Inherits {
+    fn add(&mut self, outcomes: Vec<Arc<Outcome>>) {
+        for outcome in outcomes {
+            if !self.0.iter().any(|known| Arc::ptr_eq(known, &outcome)) {
+                self.0.push(outcome);
+            }
+        }
+    }
+}
+
+/// A recorded launch, and what follows it to its end.
+pub(in crate::launch) struct Ending {
+    pub(in crate::launch) batch: Arc<Batch>,
+    /// The outcome of the launch; `None` for a launch that cannot fail by itself and depends on nothing uncertain.
+    pub(in crate::launch) outcome: Option<Arc<Outcome>>,
+    /// The outcome of bytes that did not come back from staging memory, if there are any.
+    pub(in crate::launch) lost: Option<Arc<Outcome>>,
+    pub(in crate::launch) watch: Option<Watch>,
+    pub(in crate::launch) hooks: CompletionHooks,
+}
+
+/// What a feature does to a launch. Every step has a default that does nothing.
+trait Part<'s>: Sized {
+    /// The last lock in hand after [`Part::acquire`], or [`Part::place`] for what needs the queue.
+    const RANK: Rank;
+
+    /// Checks what the program has given, once until the launch is changed. Nothing is held.
+    fn check(_launch: &mut Launch) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    /// Before each attempt to submit. Nothing is held: may wait, and run callbacks of the program.
+    fn ready(_launch: &Launch) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    /// Behind the launch. Nothing is held.
+    fn follow_up(_launch: &Launch) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    /// Before anything is moved or locked: what makes the attempt pointless.
+    fn begin(_launch: &Launch) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    /// The part with all that it needs but the queue; `None` where the launch has no use for the part. The parts before
+    /// in the list have acquired. May change where the launch's arguments are, and then has it checked again.
+    fn acquire(
+        launch: &mut Launch,
+        ground: &'s Ground,
+        earlier: &Parts<'s>,
+    ) -> Result<Option<Self>, Stop>;
+
+    /// Whether that still holds, with the queue in hand.
+    fn confirm(&self) -> bool {
+        true
+    }
+
+    /// Adds the outcomes on which the launch depends.
+    fn inherit(&mut self, _to: &Submission<'_>, _inherits: &mut Inherits) {}
+
+    /// Whether the end of the launch must be known even if it depends on nothing.
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// Bytes in the uniform ring.
+    fn reserve(&self, _to: &Submission<'_>, _queue: &Recorder<'_>) -> usize {
+        0
+    }
+
+    /// Takes places in the ring, and what else only the queue has.
+    fn place(
+        &mut self,
+        _to: &Submission<'_>,
+        _queue: &mut Recorder<'_>,
+        _places: &mut Places,
+    ) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// Adds numbers that differ where [`Part::bind`] has other answers for an unchanged launch.
+    fn identity(&self, _identity: &mut Identity) {}
+
+    /// The resource of a binding; `None` where the binding is another part's.
+    fn bind<'a>(&'a self, _to: &Submission<'a>, _source: Source) -> Option<Resource<'a>> {
+        None
+    }
+
+    /// Enters memory for the launch. The last check: refuses what the copies must not meet.
+    fn enter(
+        &mut self,
+        _to: &Submission<'_>,
+        _queue: &mut Recorder<'_>,
+        _outcome: Option<&Arc<Outcome>>,
+    ) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    /// Records copies to memory of the part's own: a launch that is refused here has changed nothing.
+    fn copy_in(
+        &mut self,
+        _to: &Submission<'_>,
+        _queue: &mut Recorder<'_>,
+    ) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    /// Records commands before the dispatches.
+    fn before(&mut self, _to: &Submission<'_>, _queue: &mut Recorder<'_>) {}
+
+    /// Records commands behind the dispatches, in reverse order of the parts. An error means that bytes are lost.
+    fn after(
+        &mut self,
+        _to: &Submission<'_>,
+        _queue: &mut Recorder<'_>,
+    ) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    /// Puts the launch into the books. What `Drop` would undo stays from here on.
+    fn recorded(&mut self, _to: &Submission<'_>, _ending: &mut Ending) {}
+
+    /// As [`Part::recorded`], without the queue.
+    fn released(&mut self, _to: &Submission<'_>, _ending: &mut Ending) {}
+}
