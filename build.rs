@@ -24,7 +24,7 @@ fn main() {
     // Whether a backend of the build has memory that the host and running kernels see at once.
     condition("live_memory", vulkan || dx12 || metal || embedded);
     // Whether submissions of a backend of the build can signal a fence of the runtime's own.
-    condition("signals", vulkan || dx12 || metal);
+    condition("signals", vulkan || dx12 || metal || embedded);
 }
 
 /// Whether the crate is built with a feature, given in capital letters.

@@ -9,7 +9,8 @@
 //!    has ended, and the ledger notes the number that the marker stands for. The queue of a device is in order, so that
 //!    this number stands for all before it.
 //! 4. A device of which its driver says that it is gone runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean
-//!    that nothing of the device is in use. That is noted apart, since what was in flight then has not ended well.
+//!    that nothing of the device is in use. That is noted apart, since what was in flight then has not ended well. The
+//!    embedded adapter says so when a marker goes, since wgpu lets go of what it has given up like of what has run.
 //!
 //! Nothing else counts as an end: neither that wgpu has refused a submission (an earlier one may run), nor that a callback
 //! has panicked, nor that wgpu calls the device lost (it does so as well where memory has run out, and kernels run on).

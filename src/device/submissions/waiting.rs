@@ -1,5 +1,6 @@
 //! Waiting for the end of a batch: looking for about as long as a short launch takes, then parked.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::batch::Batch;
 use super::contained::{Panicked, contained};
 use super::ledger::End;
-use super::{Marker, Submissions};
+use super::{GONE, Marker, Submissions};
 
 /// The longest stay inside a wait of the driver: between two of them it is seen whether the device was lost.
 const SLICE: Duration = Duration::from_millis(100);
@@ -124,7 +125,7 @@ impl Submissions {
         let is_lost = self.ledger.is_dead() || self.is_mute() || (!over && self.lost.is_raised());
         is_lost.then(|| {
             let reason = self.lost.get();
-            Progress::Lost(reason.unwrap_or_else(|| "its driver has lost it".to_owned()))
+            Progress::Lost(reason.unwrap_or_else(|| GONE.to_owned()))
         })
     }
 
@@ -194,8 +195,8 @@ impl Submissions {
     }
 
     fn gone(&self) {
+        self.lost.raise(GONE);
         self.ledger.died();
-        self.lost.raise("its driver has lost it");
     }
 
     /// Has wgpu tell of everything that was submitted once more: another thread may have the markers in hand and be busy
@@ -216,7 +217,8 @@ impl Submissions {
         let marker = Marker {
             ledger: self.ledger.clone(),
             claim,
-            _signal: self.signal.clone(),
+            signal: self.signal.clone(),
+            lost: Arc::clone(&self.lost),
         };
         queue.on_submitted_work_done(move || drop(marker));
     }

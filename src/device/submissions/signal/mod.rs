@@ -10,6 +10,7 @@
 //! | Vulkan with timeline semaphores | a timeline semaphore | `vkWaitSemaphores` |
 //! | Direct3D 12 | an `ID3D12Fence` | an event of the fence |
 //! | Metal | an `MTLSharedEvent` | by looking, at growing distances |
+//! | embedded | a fence of the adapter | on the fence |
 //! | others | nothing | by polling wgpu, at growing distances |
 //!
 //! A signal proves nothing. What is staged is taken by whichever submission reaches the driver next, which may be one of
@@ -25,6 +26,8 @@ use std::time::Duration;
 
 #[cfg(all(feature = "dx12", windows))]
 mod dx12;
+#[cfg(embedded)]
+mod embedded;
 #[cfg(signals)]
 mod fence;
 #[cfg(all(feature = "metal", target_vendor = "apple"))]
@@ -50,6 +53,9 @@ pub(super) trait Signal: Send + Sync {
 
     /// Waits until `number` is signalled; false if `timeout` came first.
     fn wait(&self, number: u64, timeout: Duration) -> Result<bool, Gone>;
+
+    /// Why the device is gone, where it can say so.
+    fn loss(&self) -> Option<String>;
 }
 
 /// The signal of a device, where its backend has one.
@@ -61,6 +67,8 @@ pub(super) fn open(device: &wgpu::Device) -> Option<Arc<dyn Signal>> {
         wgpu::Backend::Dx12 => fence::open::<wgpu::hal::api::Dx12>(device),
         #[cfg(all(feature = "metal", target_vendor = "apple"))]
         wgpu::Backend::Metal => fence::open::<wgpu::hal::api::Metal>(device),
+        #[cfg(embedded)]
+        crate::device::embedded::BACKEND => fence::open::<tombolo_cpu::Api>(device),
         _ => None,
     }
 }
