@@ -57,9 +57,9 @@ fn tombolo_call_first_port(ports: u32) -> u32 {
 
 // Turns of loops that the next call may take.
 fn tombolo_call_most() -> u32 {
-    let patience = atomicLoad(&tombolo_calls[1]);
+    let wait_budget = atomicLoad(&tombolo_calls[1]);
     let budget = atomicLoad(&tombolo_calls[2]);
-    return select(patience, min(patience, max(budget, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
+    return select(wait_budget, min(wait_budget, max(budget, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
 }
 
 // Counts turns. A caller without a limit may take more than there are numbers.

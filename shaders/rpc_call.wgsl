@@ -13,7 +13,7 @@ $head$ {
     reply.status = 2u;
     $waits$
     let ports = max(atomicLoad(&tombolo_calls[0]), 1u);
-    let calm = atomicLoad(&tombolo_calls[3]);
+    let backoff_after = atomicLoad(&tombolo_calls[3]);
     let stride = atomicLoad(&tombolo_calls[7]);
     let locks = atomicLoad(&tombolo_calls[8]);
     let requests = atomicLoad(&tombolo_calls[9]);

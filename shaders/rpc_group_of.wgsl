@@ -17,7 +17,7 @@ $head$ {
     let count = workgroupUniformLoad(&tombolo_group_count);
     if count != 0u {
         let ports = max(atomicLoad(&tombolo_calls[0]), 1u);
-        let calm = atomicLoad(&tombolo_calls[3]);
+        let backoff_after = atomicLoad(&tombolo_calls[3]);
         let room = atomicLoad(&tombolo_calls[6]);
         let stride = atomicLoad(&tombolo_calls[7]);
         let locks = atomicLoad(&tombolo_calls[8]);
@@ -66,7 +66,7 @@ $head$ {
                     }
                     if !held {
                         port = (port + 1u) % ports;
-                        if look >= calm {
+                        if look >= backoff_after {
                             // All ports are taken until the server comes round, and turns may be rationed.
                             tombolo_call_backoff(step);
                             step += 1u;

@@ -23,7 +23,7 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     tombolo_call_waits = 1u;
     var reply: tombolo_call_outcome;
     reply.status = 2u;
-    let calm = atomicLoad(&tombolo_calls[3]);
+    let backoff_after = atomicLoad(&tombolo_calls[3]);
     let requests = atomicLoad(&tombolo_calls[9]);
     let replies = atomicLoad(&tombolo_calls[10]);
     let most = tombolo_call_most();

@@ -1,8 +1,8 @@
         // Those whose call is posted wait, for nobody but the server: first they look again and again; on adapters that
         // ration turns they take more and more time then. Those who have found no port for a while let time go by as well.
         var waits = held;
-        let seeks = !held && look >= calm;
-        let soon = select(most, min(most, look + calm), calm < most);
+        let seeks = !held && look >= backoff_after;
+        let soon = select(most, min(most, look + backoff_after), backoff_after < most);
         loop {
             if !waits {
                 break;

@@ -18,7 +18,7 @@ var<private> tombolo_server_start: u32;
 var<private> tombolo_server_offset: u32;
 // Where the answer of the call is told; of lane 0, as the next port of a kernel and what was known of them.
 var<private> tombolo_server_reply: u32;
-var<private> tombolo_server_guest: u32;
+var<private> tombolo_server_remote: u32;
 var<private> tombolo_server_known_posts: u32;
 
 // Takes one call, given where everything of it lies. Of lane 0 alone.

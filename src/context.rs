@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use crate::device::open::{ContextRooms, adopt, open};
+use crate::device::open::{ContextExtensions, adopt, open};
 use crate::device::probe::{NotProbed, ProbeOptions, ProbeReport, probe_adapter};
 use crate::device::wait::lock;
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
-use crate::memory::buffers::{ContextBuffers, Rooms};
+use crate::memory::buffers::{BufferExtensions, ContextBuffers};
 use crate::memory::heap::{ContextHeap, segment_bytes};
 use crate::memory::host_memory;
 use crate::memory::{
     Buffer, BufferError, BufferStatistics, HeapError, HeapSize, Placement, Ptr, SharedHeap,
 };
 
-/// The backend of the adapter that is compiled in, if one is.
+/// The backend of the adapter compiled in, if one is.
 const EMBEDDED: wgpu::Backends = if cfg!(embedded) {
     wgpu::Backends::NOOP
 } else {
     wgpu::Backends::empty()
 };
 
-/// The adapters of this machine, hardware and software, and what the devices opened on them share.
+/// The adapters of this machine, hardware and software, and the state shared by devices opened on them.
 ///
 /// A context is cheap to clone. Adapters keep their index for the life of the context.
 #[derive(Clone)]
@@ -34,36 +34,36 @@ pub struct Context {
 struct Shared {
     backends: wgpu::Backends,
     adapters: Vec<Slot>,
-    rooms: ContextRooms,
-    /// One for the drivers of the system; one for the embedded adapter, where it is compiled in
+    extensions: ContextExtensions,
+    /// An instance for the drivers of the system; another for the embedded adapter, where compiled in
     _instances: Vec<wgpu::Instance>,
 }
 
 struct Slot {
     adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
-    /// Probing opens a scratch device; once per adapter is enough.
-    /// What the probe found, and the time that it was given.
+    /// Probing opens a scratch device; once per adapter is enough. The findings of the probe, and
+    /// its allowed time.
     probe: Mutex<Option<(Duration, ProbeReport)>>,
 }
 
-/// What there is to know of an adapter before a device is opened on it.
+/// The known properties of an adapter before a device is opened.
 #[derive(Debug, Clone)]
 pub struct AdapterDescription {
     /// The adapter's place in its context, for [`Context::device_at`].
     pub index: usize,
-    /// The name that its driver gives it.
+    /// The driver's name for the adapter.
     pub name: String,
-    /// The backend that reaches it.
+    /// The backend of the adapter.
     pub backend: wgpu::Backend,
     /// Discrete, integrated, virtual, or a processor.
     pub device_type: wgpu::DeviceType,
-    /// The driver's name and version, as far as it gives them.
+    /// The driver's name and version, as far as known.
     pub driver: String,
 }
 
 impl Context {
-    /// Finds the adapters of all backends that `WGPU_BACKEND` allows (all, when it is not set).
+    /// Finds the adapters of all backends allowed by `WGPU_BACKEND` (all, when not set).
     ///
     /// # Errors
     /// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::Environment`] when `WGPU_BACKEND`
@@ -85,7 +85,7 @@ impl Context {
         Self::with_backends(backends)
     }
 
-    /// Finds the adapters of `backends`, whatever the environment says.
+    /// Finds the adapters of `backends`, regardless of the environment.
     ///
     /// # Errors
     /// [`DeviceError::NoAdapter`] when there is none.
@@ -119,7 +119,7 @@ impl Context {
             found = pollster::block_on(instance.enumerate_adapters(searched));
             instances.push(instance);
         }
-        // Behind those of the system, whose indices stay what they are without it.
+        // Behind the adapters of the system, whose indices stay the same with and without the embedded adapter.
         #[cfg(embedded)]
         if backends.intersects(EMBEDDED) {
             let embedded = crate::device::embedded::instance();
@@ -137,19 +137,19 @@ impl Context {
         if adapters.is_empty() {
             return Err(DeviceError::NoAdapter { backends });
         }
-        let rooms = ContextRooms::default();
-        rooms.heap.get::<ContextHeap>().set_size(heap);
+        let extensions = ContextExtensions::default();
+        extensions.heap.get::<ContextHeap>().set_size(heap);
         Ok(Self {
             shared: Arc::new(Shared {
                 backends,
                 adapters,
-                rooms,
+                extensions,
                 _instances: instances,
             }),
         })
     }
 
-    /// The adapters that were found, in the order of their indices.
+    /// The adapters found, in the order of their indices.
     pub fn adapters(&self) -> Vec<AdapterDescription> {
         let describe = |(index, slot): (usize, &Slot)| AdapterDescription {
             index,
@@ -168,17 +168,16 @@ impl Context {
             .collect()
     }
 
-    /// The heap that the host shares with the devices of this context; it is made when it is first
-    /// asked for.
+    /// The heap shared by the host and the devices of this context; made on first use.
     ///
     /// # Errors
-    /// [`HeapError::NoWindow`] where the system has no address space for it.
+    /// [`HeapError::NoWindow`] where the system has no address space for a heap.
     pub fn heap(&self) -> Result<SharedHeap, HeapError> {
-        self.shared.rooms.heap.get::<ContextHeap>().heap()
+        self.shared.extensions.heap.get::<ContextHeap>().heap()
     }
 
-    /// A buffer of `len` zeroed values that every device of this context can use. Nothing is allocated before the first
-    /// command uses it.
+    /// A buffer of `len` zeroed values for every device of this context. Nothing is allocated before the first command
+    /// using the buffer.
     ///
     /// # Errors
     /// [`BufferError::ZeroSized`].
@@ -195,10 +194,10 @@ impl Context {
         len: usize,
         placement: Placement,
     ) -> Result<Buffer<T>, BufferError> {
-        Buffer::new(&self.buffer_rooms(), len, placement, None)
+        Buffer::new(&self.buffer_extensions(), len, placement, None)
     }
 
-    /// A buffer with a copy of `values`, in memory of the host until a device uses it.
+    /// A buffer with a copy of `values`, in memory of the host until used by a device.
     ///
     /// # Errors
     /// As [`Context::buffer`], and [`BufferError::Memory`] where the host has no memory for the copy.
@@ -209,7 +208,7 @@ impl Context {
         self.buffer_from_vec(host_memory::copied("a buffer", values)?)
     }
 
-    /// A buffer that takes `values`, without a copy: they are its memory on the host.
+    /// A buffer that takes `values` as its memory on the host, without a copy.
     ///
     /// # Errors
     /// As [`Context::buffer`].
@@ -230,32 +229,37 @@ impl Context {
         placement: Placement,
     ) -> Result<Buffer<T>, BufferError> {
         let len = values.len();
-        Buffer::new(&self.buffer_rooms(), len, placement, Some(Box::new(values)))
+        Buffer::new(
+            &self.buffer_extensions(),
+            len,
+            placement,
+            Some(Box::new(values)),
+        )
     }
 
-    /// A buffer over `len` values of this context's heap, where they stay (`use host pointer`): kernels that follow
-    /// pointers to them see the same values. The allocation has to live as long as launches use the buffer.
+    /// A buffer over `len` values of this context's heap, in place (`use host pointer`): kernels following pointers to
+    /// the values see the same memory. The allocation has to live as long as launches use the buffer.
     ///
     /// # Errors
     /// [`BufferError::Heap`] where the values do not lie in one live allocation; [`BufferError::ZeroSized`].
     pub fn buffer_in<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Buffer<T>, BufferError> {
-        Buffer::in_heap(&self.buffer_rooms(), self.heap()?, ptr, len)
+        Buffer::in_heap(&self.buffer_extensions(), self.heap()?, ptr, len)
     }
 
-    /// What was moved for all buffers of this context, and what was not.
+    /// Counts of moved and unmoved bytes for all buffers of this context.
     pub fn buffer_statistics(&self) -> BufferStatistics {
         self.shared
-            .rooms
+            .extensions
             .buffers
             .get::<ContextBuffers>()
             .statistics()
     }
 
-    fn buffer_rooms(&self) -> Rooms {
-        let rooms = &self.shared.rooms;
-        Rooms {
-            buffers: Arc::clone(&rooms.buffers),
-            heap: Arc::clone(&rooms.heap),
+    fn buffer_extensions(&self) -> BufferExtensions {
+        let extensions = &self.shared.extensions;
+        BufferExtensions {
+            buffers: Arc::clone(&extensions.buffers),
+            heap: Arc::clone(&extensions.heap),
         }
     }
 
@@ -264,8 +268,8 @@ impl Context {
         self.shared.backends
     }
 
-    /// Opens the device that `WGPU_ADAPTER_NAME` names (a part of the name, in any case), or else the
-    /// best one: discrete before integrated before virtual before software; among equals the first.
+    /// Opens the device named by `WGPU_ADAPTER_NAME` (a part of the name, in any case), or else the best device:
+    /// discrete before integrated before virtual before software; among equals the first.
     ///
     /// # Errors
     /// [`DeviceError::UnknownAdapter`] when the variable names none; the driver's refusal.
@@ -284,7 +288,7 @@ impl Context {
         }
     }
 
-    /// Opens the best device, whatever the environment says.
+    /// Opens the best device, regardless of the environment.
     ///
     /// # Errors
     /// The driver's refusal.
@@ -352,13 +356,13 @@ impl Context {
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
-        let rooms = self.shared.rooms.clone();
-        let device = open(&slot.adapter, options, rooms, report)?;
+        let extensions = self.shared.extensions.clone();
+        let device = open(&slot.adapter, options, extensions, report)?;
         join_heap(&device);
         Ok(device)
     }
 
-    /// What the adapter at `index` can do, measured by a scratch device that is closed again.
+    /// The abilities of the adapter at `index`, measured by a scratch device closed again.
     ///
     /// # Errors
     /// As [`Context::device_at`].
@@ -409,9 +413,9 @@ impl Device {
     }
 }
 
-/// Lets the heap of the device's context know what the device can work with.
+/// Lets the heap of the device's context know the device's working set.
 fn join_heap(device: &Device) {
-    let heap = device.shared.heap_room.get::<ContextHeap>();
+    let heap = device.shared.heap_extension.get::<ContextHeap>();
     heap.keep_within(segment_bytes(&device.shared.limits));
     heap.join(&device.shared);
 }

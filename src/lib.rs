@@ -1,8 +1,7 @@
-//! Tombolo is a portable compute runtime on [wgpu](https://docs.rs/wgpu). It takes ordinary WGSL
-//! kernels and ordinary Rust values and adds what wgpu leaves out: typed launches by name,
-//! specialization that reaches into private arrays, pointers that Rust and kernels both follow, variables
-//! that stay on a device, printing, calls from kernels to Rust, failures that are told instead of swallowed,
-//! and devices that say what they really do.
+//! Tombolo is a portable compute runtime on [wgpu](https://docs.rs/wgpu). The crate takes ordinary WGSL kernels and
+//! ordinary Rust values and adds the missing parts of wgpu: typed launches by name, specialization reaching into
+//! private arrays, pointers followed by Rust and kernels alike, variables that stay on a device, printing, calls from
+//! kernels to Rust, failures reported instead of swallowed, and devices with an honest description.
 //!
 //! ```no_run
 //! use tombolo::{Constants, Context, Program};
@@ -27,21 +26,21 @@
 //! # How the rooms connect
 //!
 //! A [`Context`] finds the adapters of the machine, and opens a [`Device`] on one. The device was
-//! *probed*: its [`Capabilities`] hold what the driver reports and what tiny kernels measured, and
-//! [`Device::has`] answers for single [`Aspect`]s. A device owns an in-order queue of batches.
+//! *probed*: its [`Capabilities`] hold the driver's reports and the measurements of tiny kernels,
+//! and [`Device::has`] answers for single [`Aspect`]s. A device owns an in-order queue of batches.
 //!
-//! A [`Program`] is WGSL text, checked once on the host. [`Device::kernel`] specializes one entry
-//! point of it with [`Constants`], and compiles it; both steps are cached. A [`Kernel`] knows its
-//! [`Interface`], and [`Kernel::launch`] starts a [`Launch`], whose arguments are given by name and
-//! checked: [`DeviceBuffer`]s, [`Buffer`]s, slices of them, values for uniforms, textures and samplers.
+//! A [`Program`] is WGSL text, checked once on the host. [`Device::kernel`] specializes an entry point with
+//! [`Constants`], and compiles the result; both steps are cached. A [`Kernel`] knows its [`Interface`], and
+//! [`Kernel::launch`] starts a [`Launch`], whose arguments are given by name and checked: [`DeviceBuffer`]s,
+//! [`Buffer`]s, slices of them, values for uniforms, textures and samplers.
 //!
-//! [`Launch::submit`] returns an [`Event`]: wait for it, with or without a deadline, `.await` it, or
-//! ignore it. What fails after submission is that event's [`ExecutionError`], and also the answer of
-//! every read of what the launch would have written, until it is overwritten.
+//! [`Launch::submit`] returns an [`Event`]: wait, with or without a deadline, `.await`, or ignore the event. A failure
+//! after submission is that event's [`ExecutionError`], and also the answer of every read of the launch's results,
+//! until overwritten.
 //!
 //! Memory that kernels and host share is a [`SharedHeap`], or, a few words at a time, a [`LiveBuffer`]. A
-//! [`DeviceGlobal`] stays on its device between launches. What kernels print goes to a [`PrintTarget`], and what they
-//! call are [`HostServices`], which a [`Launch`] is given. A [`PersistentKernel`] stays on its device, and threads call
+//! [`DeviceGlobal`] stays on its device between launches. Prints of kernels go to a [`PrintTarget`], and calls of
+//! kernels to [`HostServices`] given to a [`Launch`]. A [`PersistentKernel`] stays on its device, for threads to call
 //! its functions.
 //!
 //! # Private arrays sized at run time
@@ -64,16 +63,16 @@
 //! # Ok::<(), tombolo::KernelError>(())
 //! ```
 //!
-//! A length of zero, a negative one, or one beyond [`Capabilities::private_memory_bytes`] is a
-//! [`KernelError`] that names the array, before anything is submitted. `@align(A)` in front of such a
-//! variable is checked (a positive multiple of the element's alignment, below 2^31 / 8) and counted;
-//! since shaders address private memory logically, nothing in a kernel can observe it.
+//! A length of zero, a negative length, or a length beyond [`Capabilities::private_memory_bytes`] is a [`KernelError`]
+//! with the name of the array, before any submission. `@align(A)` in front of such a variable is checked (a positive
+//! multiple of the element's alignment, below 2^31 / 8) and counted; since shaders address private memory logically,
+//! nothing in a kernel can observe it.
 //!
 //! # Pointers
 //!
-//! [`Context::heap`] is a [`SharedHeap`]: a value in it has one address, a [`Ptr`], in Rust and in WGSL on every
-//! device of the context. Kernels follow it with `usm_<Type>(p)`, and the host looks through
-//! [`SharedHeap::host`]. [`Program::check_layout`] compares what both sides declare of a structure.
+//! [`Context::heap`] is a [`SharedHeap`]: a value there has the same address, a [`Ptr`], in Rust and in WGSL on every
+//! device of the context. Kernels follow it with `usm_<Type>(p)`, and the host looks through [`SharedHeap::host`].
+//! [`Program::check_layout`] compares what both sides declare of a structure.
 //!
 //! What WGSL has for pointers (`p` and `q` are of type `usm_ptr`, which is an alias of `vec2<u32>`, the low word in `x`):
 //!
@@ -109,23 +108,23 @@
 //! # Ok::<(), tombolo::KernelError>(())
 //! ```
 //!
-//! In checked mode ([`DeviceOptions::checked_pointers`], the default of debug builds) a kernel asks of every pointer that it
-//! follows whether the value lies in the heap; with [`DeviceOptions::checked_allocations`], whether the whole of it lies in
-//! one live allocation, and of an index whether the element does: pointers to what was freed fail, and those past an end,
-//! however far. The launch fails with [`ExecutionError::Pointer`], which says what lies there, or lay. What cannot be told
-//! is from where a pointer was made: arithmetic that leads from one allocation into another one finds that alive.
+//! In checked mode ([`DeviceOptions::checked_pointers`], the default of debug builds) a kernel tests for every followed
+//! pointer whether the value lies in the heap; with [`DeviceOptions::checked_allocations`], whether the whole value
+//! lies in a live allocation, and for an index whether the element does: pointers to freed memory fail, and pointers
+//! past an end, however far. The launch fails with [`ExecutionError::Pointer`], which says what lies there, or lay. The
+//! origin of a pointer is unknown: arithmetic leading from an allocation into another one finds the latter alive.
 //!
 //! # Buffers over several devices
 //!
-//! A [`Buffer`] belongs to the [`Context`] ([`Context::buffer`]): launches on any of its devices take it, or parts of it
-//! ([`Buffer::slice`]), and the bytes that they need are brought there ([`migrate`] decides which). Nobody waits for bytes
-//! when a launch is submitted. [`Event::explanation`] says what moved, and [`Placement`] where buffers live.
+//! A [`Buffer`] belongs to the [`Context`] ([`Context::buffer`]): launches on any of its devices take the buffer, or
+//! parts of it ([`Buffer::slice`]), and the needed bytes are brought there ([`migrate`] decides which). Nobody waits
+//! for bytes when a launch is submitted. [`Event::explanation`] says what moved, and [`Placement`] where buffers live.
 //!
 //! # Device globals
 //!
-//! A storage variable without `@group` and `@binding` is a variable of the device: one instance, shared by every
-//! kernel that names it, alive between launches. [`DeviceGlobal`] is its declaration in Rust, usually a `static`:
-//! typed and byte-wise copies, properties as types, initial values, its address. [`Device::global`] finds it by name
+//! A storage variable without `@group` and `@binding` is a variable of the device: a single instance, shared by every
+//! kernel naming the variable, alive between launches. [`DeviceGlobal`] is the declaration in Rust, usually a `static`:
+//! typed and byte-wise copies, properties as types, initial values, the address. [`Device::global`] finds it by name
 //! alone.
 //!
 //! # Printing
@@ -136,12 +135,12 @@
 //! precisions are numbers, and arguments are given, not captured. Formats are checked against the arguments when
 //! the program is read ([`KernelError::Print`]).
 //!
-//! [`PrintOptions`], of a device or a launch ([`Launch::print_to`]), say where lines go and how many bytes of them
-//! fit. A line is delivered while the kernel runs where the device has [`Aspect::LiveMemory`], and else when the
-//! launch is known to have ended; [`Event::wait`] returns when everything is delivered. An assertion that fails,
-//! or a panic, is [`ExecutionError::Assertion`], the launch's failure. Its invocation stops there, others of the
-//! launch do not begin, and those under way go on; in kernels with barriers or subgroup operations all of them go
-//! on to their end, since nobody may leave the others waiting.
+//! [`PrintOptions`], of a device or a launch ([`Launch::print_to`]), say where lines go and how many bytes of them fit.
+//! A line is delivered while the kernel runs where the device has [`Aspect::LiveMemory`], and else when the launch is
+//! known to have ended; [`Event::wait`] returns when everything is delivered. An assertion that fails, or a panic, is
+//! [`ExecutionError::Assertion`], the launch's failure. The failing invocation stops there, invocations not yet begun
+//! do not begin, and the others go on; in kernels with barriers or subgroup operations all go on to their end, since
+//! none may leave the others waiting.
 //!
 //! ```no_run
 //! # use tombolo::{Constants, Context, Program, PrintOptions, PrintRecord};
@@ -163,13 +162,14 @@
 //!
 //! # Calls to the host
 //!
-//! [`HostServices`] are Rust functions that kernels call by their names, with arguments of any host-shareable type: they
-//! wait for the answer, collect it later, or post the call and go on. Streams carry words of any number both ways
-//! ([`HostServicesBuilder::stream`]). Calls are served while the kernel runs where the device has
-//! [`Aspect::LiveMemory`]; elsewhere, and on Metal, they leave behind a launch and answers arrive in front of the next
-//! one, and a kernel that would have to wait inside is refused ([`LaunchError::NeedsLiveMemory`]). Files ([`HostServicesBuilder::files`]), texts and string literals ([`HostServicesBuilder::texts`]), `malloc`
-//! ([`HostServicesBuilder::memory`]), arguments, the clock, seeds and an exit status come with the runtime; kernels have
-//! what a program grants them.
+//! [`HostServices`] are Rust functions called by kernels by name, with arguments of any host-shareable type: kernels
+//! wait for the answer, collect the answer later, or post the call and go on. Streams carry words of any number both
+//! ways ([`HostServicesBuilder::stream`]). Calls are served during the launch where the device has
+//! [`Aspect::LiveMemory`]; elsewhere, and on Metal, calls leave behind a launch and answers arrive in front of the next
+//! one, and a kernel that would have to wait inside is refused ([`LaunchError::NeedsLiveMemory`]). Files
+//! ([`HostServicesBuilder::files`]), texts and string literals ([`HostServicesBuilder::texts`]), `malloc`
+//! ([`HostServicesBuilder::memory`]), arguments, the clock, seeds and an exit status come with the runtime; a program
+//! grants them to kernels.
 //!
 //! # No silent wrong answers
 //!
@@ -180,10 +180,9 @@
 //!
 //! # Raw wgpu
 //!
-//! Everything can be mixed with wgpu itself, which is re-exported as [`wgpu`]: [`Device::adopt`] takes
-//! a device that exists, [`Device::import`] and [`DeviceBuffer::raw`] exchange buffers, and
-//! [`Kernel::raw`] gives the pipeline. A kernel that uses none of the conventions above is handed to
-//! wgpu as wgpu itself would have parsed it.
+//! Everything can be mixed with wgpu itself, which is re-exported as [`wgpu`]: [`Device::adopt`] takes a device that
+//! exists, [`Device::import`] and [`DeviceBuffer::raw`] exchange buffers, and [`Kernel::raw`] gives the pipeline. A
+//! kernel without the conventions above is handed to wgpu exactly as wgpu would parse the source.
 //!
 //! # Features
 //!
@@ -251,10 +250,10 @@ pub use rpc::{
 };
 pub use work::{WorkError, WorkQueue};
 
-/// What the macros need and nobody else.
+/// Internals of the macros.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::kernel::twin::{MaybeNested, NoLayout};
+    pub use crate::kernel::host_layout::{MaybeNested, NoLayout};
 }
 
 /// The programs in the README compile, too.

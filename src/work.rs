@@ -11,8 +11,8 @@ use crate::memory::{DeviceBuffer, MemoryError, ReadError};
 const WORK: &str = include_str!("../shaders/work.wgsl");
 /// The variable of the queue.
 const NAME: &str = "tombolo_work";
-/// Attempts at a ticket, each of which fails only because somebody else has drawn one: more than there are invocations
-/// at a time.
+/// Attempts at a ticket, each failing only because another invocation has drawn a ticket: more than there are
+/// invocations at a time.
 const TURNS: usize = 1 << 20;
 /// Words of the header, in which the head, the tail and the count lie apart.
 const HEADER: usize = 64;
@@ -26,22 +26,22 @@ const ITEM: usize = 4;
 /// The most slots.
 const MOST: usize = 1 << 24;
 
-/// A queue of work in a device's memory: the invocations of a launch take items, work on them, and put the items that come
-/// of it, for whichever invocation comes next. Work-groups that have nothing to do take what others have found, so that
-/// work spreads that nobody can divide beforehand.
+/// A queue of work in a device's memory: the invocations of a launch take items, work, and put the resulting items, for
+/// whichever invocation comes next. Idle work-groups take items found by others, which spreads work that cannot be
+/// divided beforehand.
 ///
 /// A program made by [`Program::with_work_queue`] has these functions; an item is a `vec4<u32>`, in which a pointer takes
 /// two words:
 ///
 /// - `work_take() -> WorkItem`: takes an item if one is ready (`found`), which is `item`.
-/// - `work_done()`: says that an item which was taken is done, behind the last `work_put` that comes of it.
-/// - `work_put(item) -> bool`: puts an item; `false` if there is no room. What to do then is up to the kernel: work on it
-///   at once, for example.
+/// - `work_done()`: marks a taken item as done, behind the last `work_put` for the item.
+/// - `work_put(item) -> bool`: puts an item; `false` if there is no room. The reaction is then up to the kernel:
+///   working on the item at once, for example.
 /// - `work_left() -> u32`: items that are not done. Not 0 while anybody works.
 ///
-/// Every item is taken exactly once. Nobody waits for anybody: no graphics processor promises that a work-group runs while
-/// another one waits for it. So an invocation that finds nothing leaves, as does one that has taken many turns where
-/// drivers ration them, and [`WorkQueue::run`] launches the kernel until nothing is left.
+/// Every item is taken exactly once. No invocation waits for another: no graphics processor promises that a work-group
+/// runs while another one waits. So an invocation without work leaves, as does an invocation that has used up its loop
+/// budget where drivers have such limits, and [`WorkQueue::run`] launches the kernel until nothing is left.
 ///
 /// ```
 /// use std::time::Duration;
@@ -153,7 +153,7 @@ impl WorkQueue {
         self.slots
     }
 
-    /// Replaces whatever is in the queue, behind everything that was launched before.
+    /// Replaces whatever is in the queue, behind everything launched before.
     ///
     /// # Errors
     /// [`WorkError::TooMany`]; [`WorkError::Memory`].
@@ -180,7 +180,7 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// Items that are not done, behind everything that was launched before.
+    /// Items that are not done, behind everything launched before.
     ///
     /// # Errors
     /// [`WorkError::Read`].
@@ -195,7 +195,7 @@ impl WorkQueue {
         Ok((word(HEAD), word(LEFT)))
     }
 
-    /// Launches the kernel, which has this queue, until nothing is left; how often that was.
+    /// Launches the kernel, which has this queue, until nothing is left; returns the number of launches.
     ///
     /// # Errors
     /// [`WorkError::Stalled`], [`WorkError::Deadline`] behind the launch in which `time` was over, and what a launch fails

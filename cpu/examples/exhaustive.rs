@@ -8,6 +8,10 @@
 //! cargo run --release -p tombolo-cpu --example exhaustive -- sin exp2 --stride 17 --threads 2
 //! ```
 
+#[path = "../tests/support/random.rs"]
+mod random;
+
+use random::{unit, word};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tombolo_cpu::math::catalogue::{
@@ -82,22 +86,14 @@ fn spread(count: u64, threads: usize, each: impl Fn(u64, &mut Worst) + Sync) -> 
     total.into_inner().unwrap_or_default()
 }
 
-/// Pseudo-random numbers from an index (splitmix64).
-fn mix(index: u64) -> u64 {
-    let z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// A pair of arguments; every other pair is one whose power neither overflows nor vanishes.
 fn pair(name: &str, index: u64) -> (f32, f32) {
-    let (one, two) = (mix(2 * index), mix(2 * index + 1));
+    let (one, two) = (word(2 * index), word(2 * index + 1));
     let x = f32::from_bits(one as u32);
     if index.is_multiple_of(2) {
         return (x, f32::from_bits(two as u32));
     }
-    let unit = (two >> 11) as f64 / (1u64 << 53) as f64;
+    let unit = unit(2 * index + 1);
     match name {
         "pow" => {
             let x = x.abs();

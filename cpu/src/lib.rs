@@ -44,6 +44,9 @@ mod hal;
 mod jit;
 #[doc(hidden)]
 pub mod math;
+#[cfg(test)]
+#[path = "../tests/support/random.rs"]
+mod random;
 #[doc(hidden)]
 pub mod texel;
 

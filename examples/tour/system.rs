@@ -101,9 +101,9 @@ fn live_memory(stage: &Stage) -> Shown {
         words.store(2, token);
         let event = launch.submit()?;
         stage.device.flush()?;
-        let patience = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(5);
         while words.load(0) != Some(token) {
-            if Instant::now() > patience {
+            if Instant::now() > deadline {
                 return Err("the kernel's word never arrived".into());
             }
             std::hint::spin_loop();

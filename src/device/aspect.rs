@@ -40,8 +40,8 @@ pub enum Aspect {
     /// Host and running kernels see each other's writes, both ways; measured, not promised by any
     /// limit.
     LiveMemory,
-    /// The device uses the host's memory in place, so that one address serves host and kernels, and
-    /// all devices that have this; measured.
+    /// The device uses the host's memory in place: one address serves the host, kernels, and all
+    /// devices with this aspect; measured.
     HostImport,
     /// The driver does not end long loops on its own; measured.
     UnboundedLoops,
@@ -104,7 +104,7 @@ impl Aspect {
         }
     }
 
-    /// The wgpu feature that the device must have been opened with, where the aspect is just that.
+    /// The wgpu feature required at the opening of the device, for aspects equal to a feature.
     pub const fn feature(self) -> Option<wgpu::Features> {
         match self {
             Self::Fp16 => Some(wgpu::Features::SHADER_F16),
@@ -142,7 +142,7 @@ impl Capabilities {
         self.answer(aspect).0
     }
 
-    /// In one sentence, why the device has `aspect` or has it not.
+    /// The reason why the device has, or lacks, `aspect`, in one sentence.
     pub fn explain(&self, aspect: Aspect) -> String {
         self.answer(aspect).1
     }
@@ -213,7 +213,7 @@ impl Capabilities {
                     self.private_memory_bytes
                 ),
             ),
-            // Each of these is one wgpu feature and was answered above.
+            // Each remaining aspect is a wgpu feature and was answered above.
             Aspect::Fp16
             | Aspect::Fp64
             | Aspect::Int16

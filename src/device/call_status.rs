@@ -1,6 +1,6 @@
-//! What becomes of calls.
+//! Outcomes of calls.
 
-/// What became of a call. The numbers are those of `CALL_…` in WGSL.
+/// The outcome of a call. The numbers are those of `CALL_…` in WGSL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CallStatus {
@@ -18,15 +18,15 @@ pub enum CallStatus {
     Panicked,
     /// The call was begun and has not been answered yet: ask again, in a later launch at the latest.
     Pending,
-    /// No call with that ticket is under way: it was collected or left, or is another function's.
+    /// No call with that ticket is under way: the call was collected or left, or belongs to another function.
     NoTicket,
     /// The stream has nothing more to give.
     End,
-    /// The function, on a device, gave up: an `assert` of it did not hold, or it came to a `panic`.
+    /// The function, on a device, gave up: an `assert` failed, or a `panic` was reached.
     Failed,
     /// The function, on a device, took more turns of its loops than a call may take.
     TooManyTurns,
-    /// Something that is no status, written by somebody who does not keep to the protocol.
+    /// Not a status: written by a side that breaks the protocol.
     Invalid(u32),
 }
 

@@ -1,12 +1,12 @@
-//! What a device can do: what its adapter reports, and what the start-up probe measured.
+//! The abilities of a device: the adapter's report, and the measurements of the start-up probe.
 //!
-//! [`Capabilities`] is plain data with public fields, so that it can be printed, compared and logged.
-//! Two kinds of question are answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers,
-//! the form in which a capability of the runtime works on the device ([`Capabilities::tier`]).
+//! [`Capabilities`] is plain data with public fields, to be printed, compared and logged. Two kinds of question are
+//! answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers, the form in which a capability of the
+//! runtime works on the device ([`Capabilities::tier`]).
 
 use super::probe::ProbeReport;
 
-/// What a device can do.
+/// The abilities of a device.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -18,21 +18,21 @@ pub struct Capabilities {
     pub driver_info: String,
     /// The graphics interface below wgpu.
     pub backend: wgpu::Backend,
-    /// What the adapter says that it is.
+    /// The adapter's own description.
     pub device_type: wgpu::DeviceType,
-    /// The adapter is software: its type is `Cpu`, or its name or driver is that of llvmpipe
+    /// The adapter is software: the type is `Cpu`, or the name or driver is that of llvmpipe
     /// (lavapipe), SwiftShader, or Microsoft's WARP, which not all backends report as `Cpu`.
     pub software: bool,
     /// Host and device use the same memory. The rule: software adapters, integrated GPUs, and all
     /// of Apple's own GPUs do; discrete, virtual and unknown ones are taken not to.
     pub unified_memory: bool,
-    /// Bytes that kernels can have in memory at once, where the interface tells: the largest heap of
-    /// device-local memory, within its budget (Vulkan), or the recommended working set (Metal). Software
-    /// adapters answer with memory of the host.
+    /// Bytes of memory that kernels can reach at once, where the interface reports them: the largest heap of
+    /// device-local memory, within its budget (Vulkan), or the recommended working set (Metal). Software adapters
+    /// answer with memory of the host.
     pub working_set_bytes: Option<u64>,
-    /// Storage buffers that one kernel can bind.
+    /// The most storage buffers in a kernel's bindings.
     pub storage_bindings_per_stage: u32,
-    /// Uniform buffers that one kernel can bind.
+    /// The most uniform buffers in a kernel's bindings.
     pub uniform_bindings_per_stage: u32,
     /// Bytes of one storage binding.
     pub storage_binding_bytes: u64,
@@ -42,7 +42,7 @@ pub struct Capabilities {
     pub buffer_bytes: u64,
     /// Bind groups of one kernel.
     pub bind_groups: u32,
-    /// Bytes of workgroup memory that one work-group can use.
+    /// The most bytes of workgroup memory in a work-group.
     pub workgroup_storage_bytes: u32,
     /// Invocations of one work-group, over all dimensions.
     pub workgroup_invocations: u32,
@@ -58,22 +58,22 @@ pub struct Capabilities {
     pub subgroup_min_size: u32,
     /// The most invocations that a subgroup has.
     pub subgroup_max_size: u32,
-    /// Bytes that one invocation's arrays in private and function space may have together.
+    /// The most bytes of arrays in private and function space, per invocation.
     ///
-    /// No graphics interface reports this, so it is a rule by driver: a quarter of what is
-    /// documented (NVIDIA) or was measured to work (SwiftShader, where more ends the process), what
-    /// compiles in bearable time (lavapipe), and else the 8192 bytes that every implementation of
-    /// WGSL accepts. Only arrays sized at run time are held to it.
+    /// No graphics interface reports the size, hence a rule by driver: a quarter of the documented
+    /// size (NVIDIA) or of the measured one (SwiftShader, where more ends the process), as much as
+    /// compiles in bearable time (lavapipe), and else the 8192 bytes every implementation of WGSL
+    /// accepts. The limit concerns only arrays sized at run time.
     pub private_memory_bytes: u32,
     /// The wgpu features that the *device* was opened with.
     pub features: wgpu::Features,
-    /// What the start-up probe measured.
+    /// The measurements of the start-up probe.
     pub probe: ProbeReport,
 }
 
 impl Capabilities {
-    /// Puts together what is known of a device: `features` and `limits` are the device's, not the
-    /// adapter's, since only those can be used.
+    /// Puts together the known properties of a device: `features` and `limits` are the device's,
+    /// not the adapter's, since only those can be used.
     pub fn new(
         info: &wgpu::AdapterInfo,
         features: wgpu::Features,
@@ -125,27 +125,27 @@ impl Capabilities {
             .is_some_and(|live| live.both_ways())
     }
 
-    /// After how many turns the driver ends a loop, if it was seen to.
+    /// After how many turns the driver ends a loop, if such an end was seen.
     ///
     /// `None` also if this was not measured; [`Capabilities::needs_loop_guard`] tells apart.
     pub fn loop_budget(&self) -> Option<u32> {
         self.probe.loop_budget.measured().copied().flatten()
     }
 
-    /// Whether kernels must check that their loops were not cut short: always, unless the probe saw
-    /// a long loop run to its end.
+    /// Whether kernels must check for loops cut short: always, unless the probe saw a long loop run
+    /// to its end.
     pub fn needs_loop_guard(&self) -> bool {
         self.probe.loop_budget.measured() != Some(&None)
     }
 
-    /// Whether calls of kernels are served while they run.
+    /// Whether calls of kernels are served during launches.
     pub(crate) fn live_calls(&self) -> bool {
         // Metal promises to show memory to the other side between command buffers only, and has no fence that a
         // single invocation may use.
         self.backend != wgpu::Backend::Metal && self.live_memory()
     }
 
-    /// In one sentence, why [`Capabilities::live_calls`] is what it is.
+    /// The reason for [`Capabilities::live_calls`], in one sentence.
     pub(crate) fn why_live_calls(&self) -> String {
         match self.backend {
             wgpu::Backend::Metal => {
@@ -156,12 +156,12 @@ impl Capabilities {
         }
     }
 
-    /// Whether ports lie in two memories, so that each side polls its own.
+    /// Whether ports lie in two memories, so each side polls its own.
     pub(crate) fn splits_ports(&self) -> bool {
         !self.unified_memory && self.live_calls()
     }
 
-    /// Whether this is Mesa's software adapter, whose compiler has ways of its own.
+    /// Whether this is Mesa's software adapter, whose compiler has limits of its own.
     pub(crate) fn is_lavapipe(&self) -> bool {
         let text = format!("{} {} {}", self.name, self.driver, self.driver_info).to_lowercase();
         ["llvmpipe", "lavapipe"]
@@ -169,7 +169,7 @@ impl Capabilities {
             .any(|name| text.contains(name))
     }
 
-    /// Whether the device uses host memory in place and host and kernels see the same in it.
+    /// Whether the device uses host memory in place and host and kernels see the same contents.
     pub fn host_import(&self) -> bool {
         self.probe
             .host_import
@@ -177,7 +177,7 @@ impl Capabilities {
             .is_some_and(|found| found.shared)
     }
 
-    /// In one sentence, why [`Capabilities::host_import`] is what it is.
+    /// The reason for [`Capabilities::host_import`], in one sentence.
     pub(super) fn why_host_import(&self) -> String {
         let import = &self.probe.host_import;
         match (import.measured(), import.why_not()) {
@@ -200,7 +200,7 @@ impl Capabilities {
         }
     }
 
-    /// In one sentence, why [`Capabilities::live_memory`] is what it is.
+    /// The reason for [`Capabilities::live_memory`], in one sentence.
     pub(super) fn why_live(&self) -> String {
         let live = &self.probe.live;
         match (live.measured(), live.why_not()) {
@@ -219,7 +219,8 @@ impl Capabilities {
     }
 }
 
-/// What devices with memory of their own do with the host's: an NVIDIA H200 keeps it in caches that do not follow it.
+/// Devices with memory of their own keep the host's in caches: an NVIDIA H200 does, and the caches do not follow the
+/// host's writes.
 pub(super) const READ_BEFORE: &str =
     "a running kernel may go on seeing what it has read of it before";
 
@@ -233,7 +234,7 @@ pub(crate) fn names<T>(flags: impl Iterator<Item = (&'static str, T)>) -> String
     }
 }
 
-/// Who made the adapter, as far as it decides anything here.
+/// The vendor of the adapter, as far as relevant here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Make {
     Lavapipe,
@@ -241,7 +242,7 @@ enum Make {
     Warp,
     Nvidia,
     Apple,
-    /// The adapter that is compiled in
+    /// The adapter compiled in
     Embedded,
     Other,
 }
@@ -276,19 +277,19 @@ impl Make {
     }
 
     fn private_memory_bytes(self) -> u32 {
-        /// What every implementation of WGSL accepts in each of the two address spaces.
+        /// The minimum of every implementation of WGSL in each of the two address spaces.
         const WGSL: u32 = 8 * 1024;
         match self {
-            // Its compiler turns every access into a tree of branches over all elements: 256 words
-            // take two seconds, 512 twenty, and 1024 were not done after four minutes, which is a
-            // hang to everybody who waits for it.
+            // The compiler of lavapipe turns every access into a tree of branches over all
+            // elements: 256 words take two seconds, 512 twenty, and 1024 were not done after four
+            // minutes, in effect a hang.
             Self::Lavapipe => 2 * 1024,
             // Measured: 64 KiB work; 128 KiB end the *process* ("Local variable exceeds stack size
             // limit").
             Self::SwiftShader => 16 * 1024,
             // CUDA documents 512 KiB of local memory per thread, for every compute capability.
             Self::Nvidia => 128 * 1024,
-            // It keeps private arrays in memory of the host: 64 MiB for the largest work-group.
+            // SwiftShader keeps private arrays in memory of the host: 64 MiB for the largest work-group.
             Self::Embedded => 64 * 1024,
             Self::Warp | Self::Apple | Self::Other => WGSL,
         }

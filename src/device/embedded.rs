@@ -1,7 +1,7 @@
-//! The adapter of this project's own, which runs kernels on the processors of the host: no driver, one memory for both
+//! The adapter of this project, which runs kernels on the host's processors: no driver, and the same memory for both
 //! sides.
 
-// Memory of the host is handed to the adapter; the blocks say why it is sound.
+// Memory of the host is handed to the adapter; the blocks give the soundness arguments.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -12,21 +12,41 @@ use tombolo_cpu::Api;
 use super::import::{IMPORTED_USAGE, ImportError, ImportLimits};
 use super::window::Window;
 
-/// The backend that wgpu counts the adapter to: none that it knows has it.
+/// The backend of the adapter in wgpu's eyes: none of the known backends.
 pub(crate) const BACKEND: wgpu::Backend = wgpu::Backend::Noop;
 
-/// What ranges of host memory are aligned to: whole pages of any system, which is more than the adapter asks for.
+/// The alignment of ranges of host memory: whole pages of any system, more than the adapter asks for.
 const IMPORT_ALIGNMENT: u64 = 4096;
 
-/// An instance of wgpu that has this adapter and no other.
+/// An instance of wgpu with this adapter and no other.
 pub(crate) fn instance() -> wgpu::Instance {
     let instance = tombolo_cpu::Instance::default();
     // SAFETY: the instance is fresh and belongs to wgpu from here on.
     unsafe { wgpu::Instance::from_hal::<Api>(instance) }
 }
 
+<<<<<<< HEAD
 /// What a device of the adapter asks of ranges that it is to import: every one can, since its buffers are the host's
 /// memory anyway.
+=======
+/// The requirements for opening a device with host import: buffers are the host's anyway, so the feature changes
+/// nothing beyond [`import_limits`].
+const IMPORTS: wgpu::Features = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
+
+/// Opens a device that imports host memory.
+pub(super) fn open(
+    adapter: &wgpu::Adapter,
+    descriptor: &wgpu::DeviceDescriptor<'_>,
+) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
+    let descriptor = wgpu::DeviceDescriptor {
+        required_features: descriptor.required_features | IMPORTS & adapter.features(),
+        ..descriptor.clone()
+    };
+    pollster::block_on(adapter.request_device(&descriptor))
+}
+
+/// The adapter's requirements for imported ranges.
+>>>>>>> main
 pub(super) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, ImportError> {
     // SAFETY: the hal device is not used: the question is whether it is one of this adapter.
     if unsafe { device.as_hal::<Api>() }.is_none() {

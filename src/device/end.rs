@@ -1,5 +1,5 @@
-//! The end of a device's queue: what was recorded when the last handle of the device went is submitted by
-//! whoever drops it, and others may have to wait for that.
+//! The end of a device's queue: commands recorded when the last handle of the device went are submitted by the thread
+//! dropping that handle, and other threads may have to wait for this.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl QueueEnd {
         true
     }
 
-    /// The end is reached when the result is dropped, whatever happens until then.
+    /// The end is reached when the result is dropped, in any case.
     pub(super) fn approach(self: &Arc<Self>) -> Approach {
         Approach(Arc::clone(self))
     }

@@ -1,4 +1,4 @@
-//! Events: the handle by which a program learns that a command is done, and how it ended.
+//! Events: the handle by which a program learns of the end of a command, and of its result.
 
 use std::any::Any;
 use std::future::{Future, IntoFuture};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::follower::Follower;
+use super::completion_hook::CompletionHook;
 use super::outcome::{ExecutionError, Outcome};
 use super::prints::Job;
 use super::profile::{ProfilingError, TimingSlot};
@@ -20,7 +20,7 @@ use super::{Device, DeviceShared};
 pub enum EventStatus {
     /// Recorded; its batch has not been submitted.
     Recorded,
-    /// Submitted; the device has not finished it.
+    /// Submitted, and not finished by the device.
     Submitted,
     /// Finished, with success.
     Complete,
@@ -42,11 +42,11 @@ pub enum WaitError {
     Failed(#[from] Arc<ExecutionError>),
 }
 
-/// A command's end, as a value: wait for it, ask for its status, or `.await` it.
+/// The end of a command, as a value: wait, ask for the status, or `.await`.
 ///
-/// Waiting for an event first submits the batch that its command is in. Events are cheap to clone and
-/// may outlive everything but the device, which they keep alive. An event may be ignored: a failure
-/// of its command is also the answer of every read of what the command would have written.
+/// Waiting for an event first submits the batch of its command. Events are cheap to clone and may outlive everything
+/// but the device, kept alive by them. An event may be ignored: a failure of its command is also the answer of every
+/// read of the command's results.
 #[derive(Clone)]
 pub struct Event {
     device: Arc<DeviceShared>,
@@ -55,8 +55,8 @@ pub struct Event {
     outcome: Option<Arc<Outcome>>,
     timing: Option<TimingSlot>,
     prints: Option<Arc<Job>>,
-    follower: Option<Arc<dyn Follower>>,
-    /// What a room above has to say of the command.
+    completion: Option<Arc<dyn CompletionHook>>,
+    /// The report of a higher module on the command.
     note: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -68,7 +68,7 @@ impl Event {
             outcome: None,
             timing: None,
             prints: None,
-            follower: None,
+            completion: None,
             note: None,
         }
     }
@@ -86,7 +86,7 @@ impl Event {
             outcome: None,
             timing: None,
             prints: None,
-            follower: None,
+            completion: None,
             note: None,
         }
     }
@@ -106,8 +106,11 @@ impl Event {
         self
     }
 
-    pub(crate) fn with_follower(mut self, follower: Option<Arc<dyn Follower>>) -> Self {
-        self.follower = follower;
+    pub(crate) fn with_completion_hook(
+        mut self,
+        completion: Option<Arc<dyn CompletionHook>>,
+    ) -> Self {
+        self.completion = completion;
         self
     }
 
@@ -120,12 +123,12 @@ impl Event {
         self.note.as_deref()
     }
 
-    /// Waits for the launch, and tells how many lines that it printed did not fit into
-    /// [`PrintOptions::capacity`](crate::PrintOptions::capacity). 0 for everything that prints nothing.
+    /// Waits for the launch, and returns how many printed lines did not fit into
+    /// [`PrintOptions::capacity`](crate::PrintOptions::capacity). 0 for a launch without prints.
     ///
     /// # Errors
-    /// [`WaitError::Failed`] when the device is lost, and the number with it. A launch that fails has printed
-    /// all the same.
+    /// [`WaitError::Failed`] when the device is lost, together with the number. A launch that fails has printed all the
+    /// same.
     pub fn dropped_prints(&self) -> Result<u64, WaitError> {
         let Some(prints) = &self.prints else {
             return Ok(0);
@@ -140,8 +143,8 @@ impl Event {
         }
     }
 
-    /// Waits until the command is done, until what it printed is delivered, and until the calls of the host that it
-    /// posted are served where they are served after it. The batch it is in is submitted first.
+    /// Waits until the command is done, its printed lines are delivered, and its posted calls of the host are served,
+    /// where calls are served after a launch. The batch with the command is submitted first.
     ///
     /// # Errors
     /// [`WaitError::Failed`] with the command's own failure, or the loss of the device.
@@ -152,7 +155,7 @@ impl Event {
     /// As [`Event::wait`], giving up after `timeout`.
     ///
     /// # Errors
-    /// [`WaitError::Deadline`] when the command was not done in time; it goes on.
+    /// [`WaitError::Deadline`] when the command was not done in time; the command goes on.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
         self.wait_at_most(Some(timeout))
     }
@@ -168,8 +171,8 @@ impl Event {
             Progress::Done => {
                 let verdict = self.verdict().map_err(WaitError::Failed);
                 let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-                match &self.follower {
-                    Some(follower) if verdict.is_ok() && !follower.wait(left) => {
+                match &self.completion {
+                    Some(completion) if verdict.is_ok() && !completion.wait(left) => {
                         Err(WaitError::Deadline)
                     }
                     _ => verdict,
@@ -186,7 +189,7 @@ impl Event {
             return Ok(None);
         };
         if batch.submission().is_none() {
-            if !self.device.open_gates(deadline) {
+            if !self.device.complete_dependencies(deadline) {
                 return Err(WaitError::Deadline);
             }
             self.device.submit(batch);
@@ -241,7 +244,7 @@ impl Event {
         }
     }
 
-    /// The command's error, if it is known to have failed. Never blocks.
+    /// The command's error, if known to have failed. Never blocks.
     pub fn error(&self) -> Option<Arc<ExecutionError>> {
         match self.status() {
             EventStatus::Failed => match self.wait_timeout(Duration::ZERO) {
@@ -252,8 +255,7 @@ impl Event {
         }
     }
 
-    /// Waits for the command and returns the time that the device spent on it, over all its
-    /// dispatches.
+    /// Waits for the command and returns the device time of all its dispatches together.
     ///
     /// # Errors
     /// [`ProfilingError`] when the launch was not submitted with
@@ -273,21 +275,20 @@ impl Event {
 }
 
 impl Device {
-    /// Orders what is recorded on this device from now on behind `events`, of any device, and returns the
-    /// device, so that a command can follow: `device.after(&[&upload])?.heap_copy(from, to, len)?`.
+    /// Orders everything recorded on this device from now on behind `events`, of any device, and returns the device, so
+    /// a command can follow: `device.after(&[&upload])?.heap_copy(from, to, len)?`.
     ///
-    /// Events of this device cost nothing, since its queue is in order. No interface of wgpu makes one
-    /// device wait for another: the batches of other devices' events are submitted, all of them first, and
-    /// the calling thread waits until they have ended.
+    /// Events of this device cost nothing, since its queue is in order. No interface of wgpu makes a device wait for
+    /// another: the batches of other devices' events are submitted, all of them first, and the calling thread waits for
+    /// their end.
     ///
     /// # Errors
-    /// [`WaitError::Failed`] with the failure of the first event of another device that has failed; the
-    /// others have ended all the same. Failures of this device's own commands travel with what they have
-    /// written.
+    /// [`WaitError::Failed`] with the failure of the first event of another device that has failed; the others have
+    /// ended all the same. Failures of this device's own commands travel with the memory written by those commands.
     pub fn after(&self, events: &[&Event]) -> Result<&Self, WaitError> {
         let foreign = |event: &&&Event| !Arc::ptr_eq(&event.device, &self.shared);
         for event in events.iter().filter(foreign) {
-            // What goes wrong here is what waiting tells.
+            // Errors found here are reported by the wait.
             let _ = event.submitted(None);
         }
         let ends: Vec<_> = events.iter().filter(foreign).map(|e| e.wait()).collect();
@@ -325,12 +326,12 @@ impl Future for EventFuture {
                 .device
                 .queue
                 .lock(&event.device)
-                .gates()
-                .closed()
+                .dependencies()
+                .pending()
                 .last())
             .cloned();
-            if let Some(gate) = last {
-                gate.wake(context.waker());
+            if let Some(dependency) = last {
+                dependency.wake(context.waker());
                 return Poll::Pending;
             }
         }
@@ -343,8 +344,8 @@ impl Future for EventFuture {
         match device.submissions.wait(batch, Some(Duration::ZERO)) {
             Progress::Done => {
                 let verdict = event.verdict().map_err(WaitError::Failed);
-                match &event.follower {
-                    Some(follower) if verdict.is_ok() && !follower.poll(context.waker()) => {
+                match &event.completion {
+                    Some(completion) if verdict.is_ok() && !completion.poll(context.waker()) => {
                         Poll::Pending
                     }
                     _ => Poll::Ready(verdict),

@@ -1,11 +1,12 @@
 //! The end of the process.
 //!
 //! Threads of the runtime deliver prints, wake futures, or move bytes between devices, and may be the last to let go of
-//! a device, and with it of a driver. When the process ends, drivers take themselves apart, and a thread that is inside
-//! one then, or unloads it, brings the process down: of programs that ended right after they had dropped a device one
-//! in a hundred crashed. So whoever drops a device waits for its threads where he can ([`Worker`]); and they come through
-//! a door before they touch a device, which whoever ends the process closes first, as soon as all that are inside have
-//! come out. Servers and services have threads of their own, which end where those are stopped or dropped.
+//! a device, and with it of a driver. At the end of the process drivers take themselves apart, and a thread inside a
+//! driver at that time, or unloading one, brings the process down: of programs ending right after a device was dropped,
+//! one in a hundred crashed. So dropping a device waits for the threads of the device where possible ([`Worker`]); and
+//! each thread passes a [`ShutdownGuard`] before touching a device. The end of the process closes that guard first, as
+//! soon as all threads inside have come out. Servers and services have threads of their own, ending when the server or
+//! service is stopped or dropped.
 
 use std::cell::Cell;
 #[cfg(any(unix, test))]
@@ -18,23 +19,23 @@ use std::time::{Duration, Instant};
 
 use super::wait::lock;
 
-/// How long the end of the process waits for those inside. They come out within milliseconds, unless a device is at
-/// work that somebody awaits.
+/// How long the end of the process waits for those inside. Threads come out within milliseconds, unless a device is at
+/// work on an awaited command.
 #[cfg(unix)]
 const MOST: Duration = Duration::from_secs(2);
 
-/// Between two looks of whoever closes the door.
+/// Between two looks of the thread that closes the guard.
 #[cfg(any(unix, test))]
 const LOOK: Duration = Duration::from_micros(200);
 
-static DOOR: Door = Door::new();
+static SHUTDOWN: ShutdownGuard = ShutdownGuard::new();
 
 thread_local! {
-    /// Without a destructor, so that it is there when the process ends.
+    /// Without a destructor, to be there at the end of the process.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What [`INSIDE`] is set back to, also where the work panics.
+/// Resets [`INSIDE`], also after a panic of the work.
 struct Back(bool);
 
 impl Drop for Back {
@@ -44,12 +45,12 @@ impl Drop for Back {
 }
 
 #[derive(Debug)]
-struct Door {
+struct ShutdownGuard {
     lock: RwLock<()>,
     is_closed: AtomicBool,
 }
 
-impl Door {
+impl ShutdownGuard {
     const fn new() -> Self {
         Self {
             lock: RwLock::new(()),
@@ -58,13 +59,13 @@ impl Door {
     }
 
     fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
-        // Behind a closed door this waits for ever.
+        // Behind a closed guard this waits for ever.
         let _inside = self.lock.read().unwrap_or_else(PoisonError::into_inner);
         let _back = Back(INSIDE.replace(true));
         work()
     }
 
-    /// Closes the door for good; `false` if some are still inside after `most`, or this thread is itself.
+    /// Closes the guard for good; `false` if threads are still inside after `most`, or this thread is inside.
     #[cfg(any(unix, test))]
     fn close(&self, most: Duration) -> bool {
         let begun = Instant::now();
@@ -84,18 +85,18 @@ impl Door {
     }
 }
 
-/// Does what touches a device, or may let go of the last handle of one, on a thread that nobody waits for. Once the
-/// process ends it never returns.
+/// Runs work that touches a device, or may drop the last handle of a device, on a thread without waiters. Once the
+/// process ends the call never returns.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
-    DOOR.inside(work)
+    SHUTDOWN.inside(work)
 }
 
-/// How often the door is watched at most: drivers register what they do at the end when they are first used, and there
-/// are not more of them.
+/// The most times the guard is watched: drivers register their exit handlers at first use, and there are not more
+/// drivers.
 const WATCHES: usize = 32;
 
-/// Has the door closed when the process ends. To be called when a driver has been used: what was registered last is
-/// done first.
+/// Has the guard closed when the process ends. To be called after the first use of a driver: the last registered
+/// handler runs first.
 pub(crate) fn watch() {
     static WATCHED: AtomicUsize = AtomicUsize::new(0);
     if WATCHED.fetch_add(1, Ordering::Relaxed) < WATCHES {
@@ -105,7 +106,7 @@ pub(crate) fn watch() {
     }
 }
 
-/// A thread that whoever drops what it works for waits for, so that it is not the last to hold a device.
+/// A thread whose owner waits for the thread's end on drop, so the thread is never the last holder of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Worker(Mutex<Option<JoinHandle<()>>>);
 
@@ -114,21 +115,21 @@ impl Worker {
         *lock(&self.0) = Some(thread);
     }
 
-    /// Waits for it, unless it is this thread itself. It must have been told to end.
+    /// Waits for the thread, except on the thread itself. The thread must have been told to end.
     ///
-    /// Threads that are inside wait for nobody, since two might wait for each other; and behind a closed door no thread ends.
+    /// Threads inside never wait, since two might wait for each other; and behind a closed guard no thread ends.
     pub(crate) fn join(&self) {
-        self.join_unless(&DOOR);
+        self.join_unless(&SHUTDOWN);
     }
 
-    fn join_unless(&self, door: &Door) {
+    fn join_unless(&self, guard: &ShutdownGuard) {
         let thread = lock(&self.0).take();
         if let Some(thread) = thread
             && !INSIDE.get()
-            && !door.is_closed.load(Ordering::Acquire)
+            && !guard.is_closed.load(Ordering::Acquire)
             && thread.thread().id() != std::thread::current().id()
         {
-            // It says so itself if it panics.
+            // A panicking thread reports the panic.
             let _ = thread.join();
         }
     }
@@ -136,16 +137,16 @@ impl Worker {
 
 #[cfg(unix)]
 mod system {
-    use super::{DOOR, MOST};
+    use super::{MOST, SHUTDOWN};
 
     extern "C" fn close() {
-        DOOR.close(MOST);
+        SHUTDOWN.close(MOST);
     }
 
     #[allow(unsafe_code)]
     pub(super) fn watch() {
         // SAFETY: `close` is a function for good, takes nothing, does not unwind, and neither allocates nor touches
-        // anything that ends before it.
+        // anything ending earlier.
         if unsafe { libc::atexit(close) } != 0 {
             log::debug!("the end of the process will not wait for threads of the runtime");
         }
@@ -165,39 +166,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_door_closes_when_all_have_come_out() {
-        let door = Door::new();
+    fn the_guard_closes_when_all_have_come_out() {
+        let guard = ShutdownGuard::new();
         let (entered, has_entered) = channel();
         let (leave, may_leave) = channel::<()>();
         std::thread::scope(|scope| {
-            let door = &door;
+            let guard = &guard;
             let inside = scope.spawn(move || {
-                door.inside(|| {
+                guard.inside(|| {
                     entered.send(()).unwrap();
                     may_leave.recv_timeout(Duration::from_secs(60)).unwrap();
                 });
             });
             has_entered.recv_timeout(Duration::from_secs(60)).unwrap();
-            assert!(!door.close(Duration::ZERO));
+            assert!(!guard.close(Duration::ZERO));
             leave.send(()).unwrap();
-            assert!(door.close(Duration::from_secs(60)));
+            assert!(guard.close(Duration::from_secs(60)));
             inside.join().unwrap();
         });
-        // Nobody comes in any more, and it is closed once.
-        assert!(door.lock.try_read().is_err());
-        assert!(door.close(Duration::ZERO));
+        // No thread comes in any more, and the guard is closed once.
+        assert!(guard.lock.try_read().is_err());
+        assert!(guard.close(Duration::ZERO));
     }
 
     #[test]
     fn who_ends_the_process_from_inside_does_not_wait_for_himself() {
-        let door = Door::new();
-        assert!(!door.inside(|| door.close(Duration::from_secs(3600))));
-        assert!(door.close(Duration::ZERO));
+        let guard = ShutdownGuard::new();
+        assert!(!guard.inside(|| guard.close(Duration::from_secs(3600))));
+        assert!(guard.close(Duration::ZERO));
     }
 
     #[test]
     fn whoever_drops_what_a_thread_works_for_waits_for_it() {
-        let door = Door::new();
+        let guard = ShutdownGuard::new();
         let start = || {
             let worker = Worker::default();
             let ((leave, may_leave), (left, has_left)) = (channel::<()>(), channel());
@@ -209,16 +210,16 @@ mod tests {
         };
         let (worker, leave, has_left) = start();
         leave.send(()).unwrap();
-        worker.join_unless(&door);
+        worker.join_unless(&guard);
         has_left.try_recv().unwrap();
-        // From inside, and when the process ends, nobody waits for threads that may not end.
+        // From inside, and at the end of the process, there is no wait for threads that may not end.
         let (worker, leave, has_left) = start();
-        door.inside(|| worker.join_unless(&door));
+        guard.inside(|| worker.join_unless(&guard));
         has_left.try_recv().unwrap_err();
         leave.send(()).unwrap();
         let (worker, leave, has_left) = start();
-        assert!(door.close(Duration::ZERO));
-        worker.join_unless(&door);
+        assert!(guard.close(Duration::ZERO));
+        worker.join_unless(&guard);
         has_left.try_recv().unwrap_err();
         leave.send(()).unwrap();
     }

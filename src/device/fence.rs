@@ -1,8 +1,8 @@
-//! A fence of memory for one invocation, for which WGSL has no word: its barriers are for work-groups that meet.
+//! A memory fence for a single invocation, missing in WGSL: barriers of WGSL are for work-groups that meet.
 //!
-//! Whoever looks at a word again and again until the host has written it needs one between two looks. Vulkan leaves it
-//! to drivers what an atomic load alone sees of the host's writes: an H200 goes on seeing what the caches next to its
-//! lanes hold. With a fence a look goes as far as the cache that all lanes share; that this one follows the host takes
+//! A loop polling a word until the host has written the word needs a fence between two looks. Vulkan leaves the
+//! visibility of host writes to an atomic load alone to the driver: an H200 goes on reading the caches next to its
+//! lanes. With a fence a look goes as far as the cache shared by all lanes; for this cache to follow the host takes
 //! memory of the device (`device::live::Reader`).
 
 use naga::{Barrier, Block, Module, Span, Statement};

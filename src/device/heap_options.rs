@@ -1,17 +1,17 @@
-//! What contexts and devices are told of the shared heap, which is made in a room above.
+//! Settings of contexts and devices for the shared heap, which is made in a higher module.
 
 use std::time::Duration;
 
-/// What a launch, or a transfer on a device, does while another thread has the shared heap
-/// ([`HostAccess`](crate::HostAccess)), and so keeps it from being recorded. Reads and writes of buffers that lie in the heap, and
-/// of the heap itself, have it for as long as they take.
+/// The behaviour of a launch, or a transfer on a device, while another thread has the shared heap
+/// ([`HostAccess`](crate::HostAccess)), and so prevents the recording. Reads and writes of the heap, and of buffers in
+/// the heap, hold the heap for their duration.
 ///
 /// A command of the *same* thread is refused at once in any case
-/// ([`HeapError::HostAccess`](crate::HeapError::HostAccess)): it would wait for itself.
+/// ([`HeapError::HostAccess`](crate::HeapError::HostAccess)): waiting would be for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum HostAccessPolicy {
-    /// The calling thread waits until the access has ended. Whoever has it must not wait for this thread meanwhile.
+    /// The calling thread waits until the access has ended. The holder must not wait for this thread meanwhile.
     #[default]
     Wait,
     /// As [`HostAccessPolicy::Wait`], and [`HeapError::Deadline`](crate::HeapError::Deadline) after so long.
@@ -24,13 +24,13 @@ pub enum HostAccessPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapSizeError {
-    /// It is no part of a working set.
+    /// The fraction is no part of a working set.
     #[error("a shared heap of {fraction} times the working set: give a number between 0 and 1")]
     Fraction {
-        /// What was given.
+        /// The given fraction.
         fraction: f64,
     },
-    /// It is more than the low words of pointers can address.
+    /// The size is beyond the low words of pointers.
     #[error("a shared heap of {bytes} bytes: it has at most {limit}; use device buffers besides")]
     Bytes {
         /// Bytes that were given.

@@ -1,18 +1,17 @@
-//! For tests: places at which they hold threads, so that interleavings that need luck happen for certain,
-//! and the right to use devices.
+//! For tests: points that hold threads, so rare interleavings happen for certain, and the right to use devices.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::wait::lock;
 
-/// A place in the code, and what is there.
+/// A place in the code, and the device there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// The last handle of this device is gone, and nothing else of it yet.
+    /// The last handle of this device is gone, and nothing else of the device yet.
     DeviceDropped(u64),
-    /// Somebody waits for what a device that is being dropped has recorded.
+    /// A thread waits for commands recorded by a device that is being dropped.
     EndAwaited,
-    /// Somebody begins to wait for bytes on their way from one device to another, whose copy out was submitted.
+    /// A thread begins to wait for bytes on their way between devices, with the copy out submitted.
     HopBegun,
 }
 

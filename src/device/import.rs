@@ -1,26 +1,25 @@
 //! Host memory as device memory: devices use pages of a [`Window`] in place, without a copy.
 //!
-//! wgpu allocates all memory of buffers itself. Vulkan's extension `VK_EXT_external_memory_host`
-//! makes device memory out of host pages instead, and several devices, of different drivers too, may
-//! do so with the same pages. wgpu neither asks for the extension nor knows of it; so a device is
-//! opened through wgpu-hal, which lets the extension be added, and handed to wgpu. Everything else
-//! about such a device is as wgpu would have made it.
+//! wgpu allocates all memory of buffers itself. Vulkan's extension `VK_EXT_external_memory_host` makes device memory
+//! out of host pages instead, and several devices, of different drivers too, may do so with the same pages. wgpu
+//! neither asks for the extension nor knows of it; so a device is opened through wgpu-hal, which lets the extension be
+//! added, and handed to wgpu. Everything else about such a device is as made by wgpu.
 //!
 //! # Who keeps what alive
 //!
-//! An imported buffer holds its pages ([`Window::pin`]) until wgpu has let go of the buffer *and* no
-//! submission uses it; wgpu calls back then. Hence pages under a device's memory cannot be given
-//! back, and it does not matter whether the program, wgpu or a lost device ends the buffer first.
+//! An imported buffer holds its pages ([`Window::pin`]) until wgpu has let go of the buffer *and* the last submission
+//! using the buffer; wgpu calls back then. Hence pages under a device's memory cannot be given back, and it does not
+//! matter whether the program, wgpu or a lost device ends the buffer first.
 //!
 //! # What wgpu does not know
 //!
-//! It orders the uses of each buffer, but two buffers over the same pages are two buffers to it:
-//! launches in one submission that reach the same bytes through different imports of one device are
-//! not ordered. Between submissions they are. Devices are not ordered with each other at all; wait
-//! for one before the other is launched, or communicate through atomics.
+//! wgpu orders the uses of each buffer, but two buffers over the same pages count as two: launches
+//! in a single submission that reach the same bytes through different imports of a device are not
+//! ordered. Between submissions such writes are ordered. Devices are not ordered with each other at
+//! all; wait for one before the other is launched, or communicate through atomics.
 //!
 //! Whether all sides really see each other's writes in such memory is not promised by the extension
-//! alone; [`probe_import`] tries it.
+//! alone; [`probe_import`] tries the import.
 
 #![cfg_attr(not(any(vulkan, embedded)), allow(dead_code))]
 #![cfg_attr(not(vulkan), allow(unused_variables))]
@@ -54,7 +53,7 @@ pub enum ImportError {
         /// The backend that was asked.
         backend: wgpu::Backend,
     },
-    /// The device was opened without the extension: the driver lacks it, it was turned off
+    /// The device was opened without the extension: missing in the driver, turned off
     /// ([`DeviceOptions::import_host_memory`](crate::DeviceOptions::import_host_memory)), or the
     /// device was opened by other code.
     #[error(
@@ -65,7 +64,7 @@ pub enum ImportError {
         /// The extension's name.
         extension: &'static str,
     },
-    /// The range does not begin or end where the driver wants it.
+    /// The range does not begin or end at the driver's alignment.
     #[error(
         "importing bytes {start}..{end} of an address window: both ends must be multiples of \
          {alignment} bytes on this device"
@@ -73,12 +72,12 @@ pub enum ImportError {
     Alignment {
         /// Where the range begins, from the window's base.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
-        /// What the driver asks for, in bytes.
+        /// The driver's alignment, in bytes.
         alignment: u64,
     },
-    /// The range is longer than one buffer or one allocation of the device may be.
+    /// The range is longer than the device's limit for a buffer or an allocation.
     #[error(
         "importing {len} bytes of host memory: the device takes {limit} bytes at once; \
          import several shorter ranges"
@@ -89,7 +88,7 @@ pub enum ImportError {
         /// The longest range that the device takes, in bytes.
         limit: u64,
     },
-    /// The window has no memory there, or the range is no range of it.
+    /// The window has no memory there, or the range is outside of the window.
     #[error(transparent)]
     Window(#[from] WindowError),
     /// The driver would not keep the host's view and the device's the same by itself.
@@ -98,7 +97,7 @@ pub enum ImportError {
          not see each other's writes; use memory of the device's own instead"
     )]
     NotCoherent,
-    /// The driver refuses these pages: it imports no such memory, or not once more.
+    /// The driver refuses these pages: no import of such memory, or no second import.
     #[error(
         "importing bytes {start}..{end} of an address window: the driver refuses these pages \
          ({reason}); some drivers import the same pages only once per adapter"
@@ -106,9 +105,9 @@ pub enum ImportError {
     Refused {
         /// Where the range begins, from the window's base.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
-        /// What the driver said.
+        /// The driver's error.
         reason: &'static str,
     },
     /// The device or the host has not enough memory, or may not lock as much.
@@ -122,7 +121,7 @@ pub enum ImportError {
     Driver(String),
 }
 
-/// What a device asks of ranges that it imports.
+/// A device's requirements for imported ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImportLimits {
     /// Both ends of a range must be multiples of this, in bytes: a power of two.
@@ -139,7 +138,7 @@ pub(crate) const IMPORTED_USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAG
     .union(wgpu::BufferUsages::COPY_DST);
 
 /// Opens a device as `wgpu::Adapter::request_device` does, and with the import of host memory where
-/// `import` asks for it and the driver has it. [`import_limits`] tells whether it has become so.
+/// `import` asks for the import and the driver supports it. [`import_limits`] tells the result.
 ///
 /// # Errors
 /// Those of `request_device`.
@@ -155,10 +154,10 @@ pub(crate) fn request_device(
     pollster::block_on(adapter.request_device(descriptor))
 }
 
-/// What `device` asks of ranges that it is to import, if it can import at all.
+/// The requirements of `device` for imported ranges, if import works at all.
 ///
 /// # Errors
-/// [`ImportError::Backend`] and [`ImportError::Extension`] when it cannot.
+/// [`ImportError::Backend`] and [`ImportError::Extension`] without support.
 pub(crate) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, ImportError> {
     match device.adapter_info().backend {
         #[cfg(vulkan)]
@@ -170,13 +169,13 @@ pub(crate) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, Impor
 }
 
 /// Makes a buffer of `device` out of the memory of `range`, which must be committed. Nothing is
-/// copied, and what the memory holds stays. Its usages are [`IMPORTED_USAGE`].
+/// copied, and the contents of the memory stay. Its usages are [`IMPORTED_USAGE`].
 ///
-/// The pages stay committed at least until the buffer and all that refers to it are gone and the
-/// device has finished what uses it.
+/// The pages stay committed at least until the buffer and all references to the buffer are gone and
+/// the device has finished using the pages.
 ///
 /// # Errors
-/// [`ImportError`], which says what to do instead.
+/// [`ImportError`], with the remedy.
 pub(crate) fn import_host(
     device: &wgpu::Device,
     window: &Arc<Window>,

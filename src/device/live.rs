@@ -1,13 +1,13 @@
 //! Live memory: a buffer that the host and a running kernel see at the same time.
 //!
 //! wgpu itself has no such thing: a buffer is either mapped by the host or in use by the device.
-//! wgpu-hal has, because every backend can keep host-visible memory mapped for good. So this room
-//! allocates through wgpu-hal, keeps the host's pointer, and hands wgpu a buffer that it binds,
-//! copies and tracks like any other, and never maps.
+//! wgpu-hal has, because every backend can keep host-visible memory mapped for good. So this module
+//! allocates through wgpu-hal, keeps the host's pointer, and hands wgpu a buffer to bind, copy and
+//! track like any other, but never to map.
 //!
 //! # Who owns the memory
 //!
-//! wgpu destroys *every* buffer of a device that was lost or destroyed, whoever still holds the
+//! wgpu destroys *every* buffer of a lost or destroyed device, regardless of holders of the
 //! `wgpu::Buffer`, and `wgpu::Buffer::destroy` may be called through any clone. If wgpu owned the
 //! memory, the pointer held here would then dangle, and reading it from safe code would be
 //! undefined behaviour. Each backend therefore keeps something alive that wgpu cannot destroy:
@@ -22,13 +22,13 @@
 //!
 //! OpenGL copies on mapping, and WebGPU has no memory of this kind.
 //!
-//! This room provides memory that is mapped coherently. Whether a *running* kernel and the host see
-//! each other's writes in it is up to the driver (Metal, for one, promises it only between command
-//! buffers), so it is measured when a device is opened.
+//! This module provides coherently mapped memory. Mutual visibility of writes between a *running*
+//! kernel and the host is up to the driver (Metal, for example, promises visibility only between
+//! command buffers), and is measured at the opening of a device.
 
-// Every block says why it is sound.
+// Every block gives its soundness argument.
 #![allow(unsafe_code)]
-// Where no backend of the build has live memory, nobody makes one.
+// Without a backend with live memory in the build, no value is ever made.
 #![cfg_attr(not(live_memory), allow(dead_code))]
 
 #[cfg(live_memory)]
@@ -78,14 +78,14 @@ pub enum LiveError {
     Hal(String),
 }
 
-/// What keeps the mapped memory alive when wgpu has destroyed its buffer.
+/// The owner of the mapped memory after wgpu has destroyed its buffer.
 type KeepAlive = Box<dyn Any + Send + Sync>;
 
-/// Host-coherent memory, mapped for good: both sides see it while kernels run.
+/// Host-coherent memory, mapped for good: visible to both sides during launches.
 ///
-/// Words are read and written atomically; that is the only access that needs no agreement with the
-/// kernels that use the memory. The memory is zeroed when it is created, and it stays valid for the
-/// host until this value is dropped, even if the device is lost before.
+/// Words are read and written atomically: the only access without an agreement with the kernels
+/// using the memory. The memory is zeroed at creation, and stays valid for the host until this
+/// value is dropped, even if the device is lost before.
 pub(crate) struct LiveBuffer {
     // Dropped before `_keep`: see the module's page.
     buffer: wgpu::Buffer,
@@ -109,15 +109,15 @@ impl fmt::Debug for LiveBuffer {
     }
 }
 
-/// Who polls a live buffer. It matters where the device has memory of its own: what a processor's caches hold of the
-/// other's memory does not follow what is written there. On an NVIDIA H200 a running kernel never sees what the host
-/// writes into memory of the host that it has read before, with whatever fences and atomics; the host sees what it writes.
+/// Who polls a live buffer. The reader matters where the device has memory of its own: a processor's caches of the
+/// other side's memory do not follow writes there. On an NVIDIA H200 a running kernel never sees host writes into host
+/// memory the kernel has read before, with whatever fences and atomics; the host sees the kernel's writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// The host reads what kernels write: memory of the host.
+    /// The host reads the kernels' writes: memory of the host.
     Host,
-    /// Running kernels read what the host writes, which also sees what they write, though slowly: memory of the
-    /// device where it has its own.
+    /// Running kernels read the host's writes, and the host reads theirs, though slowly: memory of the device where the
+    /// device has its own.
     Kernel,
 }
 
@@ -127,7 +127,7 @@ impl LiveBuffer {
     ///
     /// # Errors
     ///
-    /// [`LiveError`], which says what to do instead.
+    /// [`LiveError`], with the remedy.
     pub(crate) fn new(
         device: &wgpu::Device,
         backend: wgpu::Backend,

@@ -1,9 +1,9 @@
-//! Memory on its way to the host: mapping of copies that a batch leaves behind.
+//! Memory on its way to the host: mapping of copies left by a batch.
 //!
-//! wgpu tells by a callback that memory is mapped. The callback may be late, on a thread that another callback keeps
-//! busy, perhaps this very one further up; and wgpu drops it when a callback before it has panicked. That memory *is*
-//! mapped shows as well when it is asked for: wgpu maps under its lock, in the first poll behind the end of the batch. So
-//! a callback wakes, and nothing depends on it.
+//! wgpu tells by a callback that memory is mapped. The callback may be late, on a thread kept busy by another callback,
+//! perhaps this very thread further up; and wgpu drops the callback after a panic in an earlier one. A question for the
+//! memory also shows that the memory *is* mapped: wgpu maps under its lock, in the first poll behind the end of the
+//! batch. So a callback wakes, and nothing else depends on the callback.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
@@ -14,22 +14,22 @@ use super::capture;
 use super::submissions::{Pace, Submissions};
 use super::wait::lock;
 
-/// Memory that wgpu was asked to map for reading, unmapped when this is dropped.
+/// Memory to be mapped by wgpu for reading, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     device: wgpu::Device,
     buffer: wgpu::Buffer,
     range: Range<u64>,
-    told: Arc<Told>,
+    report: Arc<Report>,
     /// The callback has the other end.
     callback: Weak<()>,
 }
 
 #[derive(Debug, Default)]
-struct Told(Mutex<Telling>);
+struct Report(Mutex<ReportState>);
 
 #[derive(Debug, Default)]
-struct Telling {
+struct ReportState {
     result: Option<Result<(), String>>,
     waker: Option<Waker>,
     /// The bytes were taken, and the memory unmapped.
@@ -46,38 +46,38 @@ pub(crate) enum Mapped {
 }
 
 impl Mapping {
-    /// Asks for `range` of `buffer`, after whatever was submitted that uses it.
+    /// Asks for `range` of `buffer`, after every submission using the buffer.
     pub(crate) fn begin(device: &wgpu::Device, buffer: &wgpu::Buffer, range: Range<u64>) -> Self {
-        let (told, callback) = (Arc::<Told>::default(), Arc::new(()));
-        let (tell, alive) = (Arc::clone(&told), Arc::downgrade(&callback));
+        let (reported, callback) = (Arc::<Report>::default(), Arc::new(()));
+        let (report, alive) = (Arc::clone(&reported), Arc::downgrade(&callback));
         let ((), error) = capture(device, || {
             buffer.map_async(wgpu::MapMode::Read, range.clone(), move |result| {
-                tell.tell(result.map_err(|error| error.to_string()));
+                report.set(result.map_err(|error| error.to_string()));
                 drop(callback);
             });
         });
         if let Some(error) = error {
-            told.tell(Err(error.to_string()));
+            reported.set(Err(error.to_string()));
         }
         Self {
             device: device.clone(),
             buffer: buffer.clone(),
             range,
-            told,
+            report: reported,
             callback: alive,
         }
     }
 
-    /// Where it stands. The batch that fills the memory has ended.
+    /// The state of the mapping. The batch that fills the memory has ended.
     pub(crate) fn state(&self) -> Mapped {
-        // Held while wgpu is asked, since memory must not be unmapped while somebody looks at it.
-        let telling = lock(&self.told.0);
-        match &telling.result {
-            _ if telling.is_taken => Mapped::Failed("its bytes were taken before".to_owned()),
+        // Held during questions to wgpu, since memory must not be unmapped during a look.
+        let state = lock(&self.report.0);
+        match &state.result {
+            _ if state.is_taken => Mapped::Failed("its bytes were taken before".to_owned()),
             Some(Ok(())) => Mapped::Ready,
             Some(Err(message)) => Mapped::Failed(message.clone()),
             None => {
-                // In this order: a callback that is gone now has not told, and never will.
+                // In this order: a callback that is gone by now has not reported, and never will.
                 let is_gone = self.callback.strong_count() == 0;
                 match self.buffer.get_mapped_range(self.range.clone()) {
                     Ok(_) => Mapped::Ready,
@@ -88,7 +88,7 @@ impl Mapping {
         }
     }
 
-    /// Waits until the memory is mapped, and until `deadline`. The batch that fills it has ended.
+    /// Waits until the memory is mapped, and until `deadline`. The batch with the copy has ended.
     pub(crate) fn wait(&self, submissions: &Submissions, deadline: Option<Instant>) -> Mapped {
         let mut pace = Pace::default();
         loop {
@@ -113,7 +113,7 @@ impl Mapping {
 
     /// Has `waker` woken by the callback, if that comes.
     pub(crate) fn wake(&self, waker: &Waker) {
-        lock(&self.told.0).waker = Some(waker.clone());
+        lock(&self.report.0).waker = Some(waker.clone());
     }
 
     /// Hands the bytes to `read` and unmaps the memory; once.
@@ -121,12 +121,12 @@ impl Mapping {
     /// # Errors
     /// wgpu's own words, where the memory is not mapped.
     pub(crate) fn take<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T, String> {
-        let mut telling = lock(&self.told.0);
+        let mut state = lock(&self.report.0);
         let read = match self.buffer.get_mapped_range(self.range.clone()) {
             Ok(view) => read(&view),
             Err(error) => return Err(error.to_string()),
         };
-        telling.is_taken = true;
+        state.is_taken = true;
         self.buffer.unmap();
         Ok(read)
     }
@@ -134,20 +134,20 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let is_taken = lock(&self.told.0).is_taken;
+        let is_taken = lock(&self.report.0).is_taken;
         if !is_taken {
-            // Mapped or not: wgpu tells a callback that is left that the mapping was given up.
+            // Mapped or not: wgpu tells a remaining callback that the mapping was given up.
             let _ = capture(&self.device, || self.buffer.unmap());
         }
     }
 }
 
-impl Told {
-    fn tell(&self, result: Result<(), String>) {
+impl Report {
+    fn set(&self, result: Result<(), String>) {
         let waker = {
-            let mut telling = lock(&self.0);
-            telling.result.get_or_insert(result);
-            telling.waker.take()
+            let mut state = lock(&self.0);
+            state.result.get_or_insert(result);
+            state.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -180,10 +180,10 @@ mod tests {
                 device: raw.clone(),
                 buffer,
                 range: 0..16,
-                told: Arc::default(),
+                report: Arc::default(),
                 callback: Weak::new(),
             };
-            // Mapped, and nobody has told.
+            // Mapped, without a report.
             let mapped = buffer(true);
             let words: [u32; 4] = [7, 8, 9, u32::MAX];
             let mut view = mapped.get_mapped_range_mut(..).unwrap();
@@ -196,7 +196,7 @@ mod tests {
             // Once.
             assert!(matches!(left.state(), Mapped::Failed(_)));
             left.take(|_| ()).unwrap_err();
-            // Not mapped, and nobody will ever tell.
+            // Not mapped, and without any report to come.
             let left = without_callback(buffer(false));
             assert!(matches!(left.state(), Mapped::Failed(_)));
             // Not mapped yet.
@@ -206,12 +206,12 @@ mod tests {
             let submissions = &device.shared.submissions;
             assert_eq!(begun.wait(submissions, None), Mapped::Ready);
             begun.take(|bytes| assert_eq!(bytes, [0; 16])).unwrap();
-            // What wgpu refuses at once.
+            // Requests refused by wgpu at once.
             let mapped = buffer(true);
             let again = Mapping::begin(raw, &mapped, 0..16);
             assert!(matches!(again.state(), Mapped::Failed(_)));
             drop((begun, again));
-            // Memory that nobody wants any more can be mapped again.
+            // Unwanted memory can be mapped again.
             drop(Mapping::begin(raw, &memory, 0..16));
             let last = Mapping::begin(raw, &memory, 0..16);
             assert_eq!(last.wait(submissions, None), Mapped::Ready);

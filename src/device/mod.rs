@@ -1,18 +1,19 @@
-//! The device room: what a device is and can do, its in-order queue, its events, and how failures
-//! after submission travel. wgpu is used as it is; wgpu-hal only in [`live`], to obtain memory that
-//! host and kernels see at the same time.
+//! Devices: abilities, the in-order queue, events, and the propagation of failures after
+//! submission. wgpu is used as published; wgpu-hal only in [`live`], to obtain memory visible to
+//! host and kernels at the same time.
 
 pub(crate) mod aspect;
 pub(crate) mod call_status;
 pub(crate) mod capabilities;
+pub(crate) mod completion_hook;
 #[cfg(embedded)]
 pub(crate) mod embedded;
 pub(crate) mod end;
 pub(crate) mod event;
 pub(crate) mod exit;
+pub(crate) mod extension;
+pub(crate) mod external_dependency;
 pub(crate) mod fence;
-pub(crate) mod follower;
-pub(crate) mod gate;
 pub(crate) mod heap_options;
 #[cfg(test)]
 pub(crate) mod hooks;
@@ -27,7 +28,6 @@ pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod queue;
 pub(crate) mod resident;
-pub(crate) mod room;
 pub(crate) mod status;
 pub(crate) mod submissions;
 pub(crate) mod tier;
@@ -56,26 +56,25 @@ pub use profile::ProfilingError;
 pub use tier::{Capability, Tier, TierReport};
 pub use window::WindowError;
 
+use extension::ExtensionSlot;
 use live::LiveBuffer;
-use room::Room;
 use status::StatusPool;
 use submissions::Submissions;
 use wait::{LostFlag, Waiter};
 
-/// A compute device: one wgpu device with its queue, what it can do, and the caches that belong to it.
+/// A compute device: a wgpu device with its queue, its abilities, and its caches.
 ///
-/// Cloning is cheap and gives another handle to the same device. Commands go to one in-order queue:
-/// they are recorded into an open *batch* and submitted together when somebody waits, when
-/// [`Device::flush`] is called, or when [`DeviceOptions::max_batch`] commands have gathered. A device
-/// may be used from any number of threads.
+/// Cloning is cheap and gives another handle to the same device. Commands go to an in-order queue: commands are
+/// recorded into an open *batch*, and submitted together on a wait, on [`Device::flush`], or after
+/// [`DeviceOptions::max_batch`] commands. A device may be used from any number of threads.
 #[derive(Clone)]
 pub struct Device {
     pub(crate) shared: Arc<DeviceShared>,
 }
 
-/// What all handles of a device share.
+/// State shared by all handles of a device.
 pub(crate) struct DeviceShared {
-    /// Identity, for what keeps something for each device.
+    /// Identity, for keys of per-device state.
     pub(crate) id: u64,
     pub(crate) raw: wgpu::Device,
     pub(crate) queue_raw: wgpu::Queue,
@@ -84,48 +83,48 @@ pub(crate) struct DeviceShared {
     pub(crate) shader_capabilities: naga::valid::Capabilities,
     pub(crate) options: DeviceOptions,
     pub(crate) queue: queue::Queue,
-    /// Kernels that make room for whatever is submitted.
+    /// Kernels that make room for submissions.
     pub(crate) residents: resident::Residents,
     pub(crate) prints: prints::Prints,
     pub(crate) queue_end: Arc<end::QueueEnd>,
     pub(crate) lost: Arc<LostFlag>,
-    /// What was submitted, and when it has ended.
+    /// The submissions, and their ends.
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
-    /// What the memory room keeps for the device.
-    pub(crate) memory_room: Room,
-    /// What the kernel room keeps for the device.
-    pub(crate) kernel_room: Room,
-    /// What the kernel room keeps for all devices of the context.
-    pub(crate) context_room: Arc<Room>,
-    /// What the memory room keeps for all devices of the context.
-    pub(crate) heap_room: Arc<Room>,
-    /// What the kernel room knows of global variables, for all devices of the context.
-    pub(crate) global_names: Arc<Room>,
-    /// What the memory room keeps for the buffers of the context.
-    pub(crate) buffers_room: Arc<Room>,
+    /// The memory module's state for the device.
+    pub(crate) memory_extension: ExtensionSlot,
+    /// The kernel module's state for the device.
+    pub(crate) kernel_extension: ExtensionSlot,
+    /// The kernel module's state for all devices of the context.
+    pub(crate) context_extension: Arc<ExtensionSlot>,
+    /// The memory module's state for all devices of the context.
+    pub(crate) heap_extension: Arc<ExtensionSlot>,
+    /// The kernel module's names of global variables, for all devices of the context.
+    pub(crate) global_names: Arc<ExtensionSlot>,
+    /// The memory module's state for the buffers of the context.
+    pub(crate) buffers_extension: Arc<ExtensionSlot>,
     /// Where the device's global variables lie.
-    pub(crate) globals_room: Room,
-    /// What the launch room keeps for the device.
-    pub(crate) launch_room: Room,
-    /// What the room of calls keeps for the device.
-    pub(crate) calls_room: Room,
+    pub(crate) globals_extension: ExtensionSlot,
+    /// The launch module's state for the device.
+    pub(crate) launch_extension: ExtensionSlot,
+    /// The calls module's state for the device.
+    pub(crate) calls_extension: ExtensionSlot,
     /// Whom to tell, in the launch room, that a buffer is gone.
     pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A number that no other object of this process has: keys of caches must not be reused addresses.
+/// A number unique in this process: keys of caches must not be reused addresses.
 pub(crate) fn unique_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Runs `work` and returns with it the first wgpu error that it raised, of any kind.
+/// Runs `work` and returns with the result the first wgpu error raised by `work`, of any kind.
 ///
-/// wgpu reports errors to the innermost scope of the calling thread; without one they would reach the
-/// device's handler, which by default ends the process.
+/// wgpu reports errors to the innermost scope of the calling thread; without a scope errors would reach the device's
+/// handler, which by default ends the process.
 pub(crate) fn capture<T>(
     device: &wgpu::Device,
     work: impl FnOnce() -> T,
@@ -171,12 +170,12 @@ impl DeviceShared {
 }
 
 impl DeviceShared {
-    /// Submits what was recorded and waits until the device is idle.
+    /// Submits recorded commands and waits until the device is idle.
     pub(crate) fn finish(self: &Arc<Self>) -> Result<(), Arc<ExecutionError>> {
-        self.open_gates(None);
+        self.complete_dependencies(None);
         let batch = {
             let mut queue = self.queue.lock(self);
-            // An empty encoder still gives an index to wait for what was submitted before.
+            // An empty encoder still gives an index for waiting on earlier submissions.
             queue.encode(|_| {});
             let batch = queue.batch();
             queue.flush()?;
@@ -199,12 +198,12 @@ impl Drop for DeviceShared {
     fn drop(&mut self) {
         #[cfg(test)]
         hooks::reach(hooks::Point::DeviceDropped(self.id));
-        // What was recorded and never waited for still has its effect on buffers that were exported, and on
-        // the shared heap.
+        // Commands recorded and never waited for still have their effect on exported buffers, and on the shared heap.
         let _ended = self.queue_end.approach();
         let _ = self.flush();
         self.end_prints();
-        // Whoever drops the last handle of the queue waits, as wgpu has it: that is not to be somebody who only asks.
+        // Dropping the last handle of the queue waits, by wgpu's design: a thread that only asks must not be the last
+        // holder.
         self.submissions.release_queue();
         if let Some(cache) = &self.pipeline_cache
             && let Err(error) = cache.save()
@@ -215,7 +214,7 @@ impl Drop for DeviceShared {
 }
 
 impl Device {
-    /// What the device reported and what the start-up probe measured.
+    /// The device's reports and the measurements of the start-up probe.
     pub fn capabilities(&self) -> &Capabilities {
         &self.shared.capabilities
     }
@@ -225,7 +224,7 @@ impl Device {
         self.shared.capabilities.has(aspect)
     }
 
-    /// The adapter's name, as its driver gives it.
+    /// The adapter's name, given by its driver.
     pub fn name(&self) -> &str {
         &self.shared.capabilities.name
     }
@@ -233,17 +232,17 @@ impl Device {
     /// The wgpu device, for everything that tombolo does not do. Call [`Device::flush`] before
     /// submitting own work that depends on commands recorded here.
     ///
-    /// Callbacks that wgpu is given run inside whatever call polls or submits next, those of the runtime included, on the
-    /// thread that has made it. They may record, launch and flush; what the call around them has in hand is refused with
-    /// [`ExecutionError::InCallback`]. One should not wait for other threads that use the device. A panic in one is logged,
-    /// and goes no further than the call that has run it. Poll with `PollType::Poll`: wgpu's own `PollType::Wait` panics in
-    /// a race with other polls and submissions, which the runtime makes.
+    /// Callbacks given to wgpu run inside the next call that polls or submits, calls of the runtime included, on the
+    /// calling thread. Callbacks may record, launch and flush; resources held by the surrounding call are refused with
+    /// [`ExecutionError::InCallback`]. A callback should not wait for other threads using the device. A panic in a
+    /// callback is logged, and goes no further than the call running the callback. Poll with `PollType::Poll`: wgpu's
+    /// own `PollType::Wait` panics in a race with other polls and submissions, which the runtime makes.
     pub fn raw(&self) -> &wgpu::Device {
         &self.shared.raw
     }
 
-    /// The wgpu queue. Commands that were recorded here but not yet flushed come after what is
-    /// submitted to it directly. A [`PersistentKernel`](crate::PersistentKernel) makes room once, when this is called.
+    /// The wgpu queue. Commands recorded here but not yet flushed come after commands submitted directly to the wgpu
+    /// queue. A [`PersistentKernel`](crate::PersistentKernel) makes room once, when this is called.
     pub fn raw_queue(&self) -> &wgpu::Queue {
         self.shared.residents.submitting();
         &self.shared.queue_raw
@@ -254,7 +253,7 @@ impl Device {
         &self.shared.options
     }
 
-    /// Submits everything recorded so far. Waiting for an event does this by itself.
+    /// Submits everything recorded so far. Waiting for an event flushes automatically.
     ///
     /// # Errors
     /// [`ExecutionError::Refused`] when wgpu refused the commands, [`ExecutionError::DeviceLost`]; the
@@ -263,7 +262,7 @@ impl Device {
         self.shared.flush()
     }
 
-    /// Submits everything recorded so far and waits until the device has finished it.
+    /// Submits everything recorded so far and waits for the device to finish.
     ///
     /// # Errors
     /// As [`Device::flush`]. Failures of single launches are reported by their events, not here.
@@ -272,7 +271,7 @@ impl Device {
     }
 
     /// Writes the pipelines compiled so far to the disk cache of [`DeviceOptions::pipeline_cache`].
-    /// This happens by itself when the last handle of the device is dropped.
+    /// Also happens when the last handle of the device is dropped.
     ///
     /// # Errors
     /// [`PipelineCacheError`] when the device has no such cache or the file cannot be written.

@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::capabilities::{Capabilities, names};
+use super::extension::ExtensionSlot;
 use super::heap_options::{HeapSizeError, HostAccessPolicy};
 use super::import::{import_limits, request_device};
 use super::pipeline_cache::DiskCache;
 use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
 use super::queue::Queue;
-use super::room::Room;
 use super::submissions::Submissions;
 use super::wait::{LostFlag, Waiter};
 use super::working_set::working_set;
@@ -24,80 +24,79 @@ use crate::print::PrintOptions;
 pub struct DeviceOptions {
     /// Name for the device in graphics debuggers and logs.
     pub label: Option<String>,
-    /// Measure what the adapter really does with tiny kernels before the device is used (default: yes
-    /// for devices that are opened, no for devices that are adopted). Without it everything that only
-    /// measurement can show counts as absent, and loops are guarded.
+    /// Measure the adapter's real abilities with tiny kernels before the device is used (default: yes for opened
+    /// devices, no for adopted ones). Without the probe everything that takes a measurement counts as absent, and loops
+    /// are guarded.
     pub probe: Option<bool>,
     /// The longest time that probing may take (default: 2 s). Reached, the rest counts as absent.
     pub probe_deadline: Duration,
-    /// Use live host memory where the probe found it (default: yes). `false` forces every capability
-    /// down to the tier it has on strict WebGPU.
+    /// Use live host memory where found by the probe (default: yes). `false` forces every capability down to its tier
+    /// on strict WebGPU.
     pub live_memory: bool,
-    /// Open the device so that it can use the host's memory in place, where its driver can
-    /// ([`Aspect::HostImport`]; default: yes). `false` forces shared memory down to what the device
-    /// has of its own: memory that it maps for good where it has live memory, and else a copy. See
+    /// Open the device for use of the host's memory in place, where the driver can
+    /// ([`Aspect::HostImport`]; default: yes). `false` forces shared memory down to the device's
+    /// own means: memory mapped for good where the device has live memory, and else a copy. See
     /// [`SharedHeap::tier`](crate::SharedHeap::tier).
     pub import_host_memory: bool,
-    /// Commands gathered in one submission before it is sent by itself (default: 1,024; at least 1).
+    /// Commands gathered in a submission before the submission is sent without a wait (default: 1,024; at least 1).
     pub max_batch: u32,
-    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe what they
-    /// find there: a file is used only as this crate has written it (it carries a checksum), but whoever may write to the
-    /// folder may write that, too. So give a folder that only trusted programs write to; on Unix a file that everybody may
-    /// write is left alone.
+    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the
+    /// file: only a file written by this crate is used (a checksum shows that), but anyone with write access to the
+    /// folder may write such a file, too. So give a folder with trusted writers only; on Unix a world-writable file is
+    /// left alone.
     pub pipeline_cache: Option<PathBuf>,
-    /// Bytes of private arrays that one invocation may have (default: what is known to be safe on the
-    /// adapter, see [`Capabilities::private_memory_bytes`]).
+    /// Bytes of private arrays per invocation (default: the size known to be safe on the adapter, see
+    /// [`Capabilities::private_memory_bytes`]).
     pub private_memory_bytes: Option<u32>,
-    /// Bytes that one storage binding may have (default: what the adapter allows). A smaller number shows
-    /// how a program fares on a smaller adapter: buffers bound at once are no longer than this, nor are the
-    /// segments in which kernels reach shared memory and memory of the device ([`Device::malloc`]): the
-    /// largest power of two in it. More than the adapter allows is what the adapter allows; less than 1 MiB
-    /// is 1 MiB. The shared heap keeps its allocations within segments of less than 128 MiB only if the
-    /// device is opened before the first of them.
+    /// Bytes of a single storage binding at most (default: the adapter's limit). A smaller number shows a program's
+    /// behaviour on a smaller adapter: buffers bound at once are no longer than this, nor are the segments in which
+    /// kernels reach shared memory and memory of the device ([`Device::malloc`]): the largest power of two within the
+    /// number. Numbers above the adapter's limit mean the limit; less than 1 MiB is 1 MiB. The shared heap keeps its
+    /// allocations within segments of less than 128 MiB only if the device is opened before the first allocation.
     pub storage_binding_bytes: Option<u64>,
-    /// Whether host and device share all memory (default: what the adapter's kind says, see
+    /// Whether host and device share all memory (default: by the adapter's kind, see
     /// [`Capabilities::unified_memory`]). `false` gives the device memory of its own behind
     /// [`Device::malloc`].
     pub unified_memory: Option<bool>,
-    /// Bytes that kernels of the device can have in memory at once (default: what its interface says, see
-    /// [`Capabilities::working_set_bytes`]). The context's heap is sized by it.
+    /// Bytes of memory that kernels of the device can reach at once (default: the interface's report, see
+    /// [`Capabilities::working_set_bytes`]). The number sizes the context's heap.
     pub working_set_bytes: Option<u64>,
     /// Bytes of the device's memory that buffers of the context ([`Buffer`](crate::Buffer)) may have together (default:
-    /// no limit but the driver's). Beyond it buffers that were not used for longest move to the host; a launch whose own
-    /// buffers need more is refused. What counts is what the device has given: small buffers share blocks
+    /// no limit but the driver's). Beyond the limit the least recently used buffers move to the host; a launch whose
+    /// own buffers need more is refused. The limit counts memory given by the device: small buffers share blocks
     /// ([`BufferMemory::reserved`](crate::BufferMemory::reserved)).
     pub buffer_bytes: Option<u64>,
-    /// What launches and transfers of the device do while another thread has the shared heap (default: they wait).
+    /// The behaviour of launches and transfers of the device while another thread has the shared heap (default:
+    /// waiting).
     pub host_access: HostAccessPolicy,
-    /// Test every pointer that kernels follow, and fail the launch where one leads nowhere (default: in
-    /// debug builds). Without it such a pointer reads or writes some other place of the shared heap.
+    /// Test every pointer followed by kernels, and fail the launch on a dangling one (default: in debug builds).
+    /// Otherwise such a pointer reads or writes some other place of the shared heap.
     pub checked_pointers: bool,
-    /// What pointers are tested for, where they are tested: with it (default: without), that the whole value lies in one live
-    /// allocation, and an index behind a pointer within the allocation; so pointers to freed memory are found, those past
-    /// an end, and those between allocations. It costs a load for each pointer, a quarter of the heap's bytes on the host,
-    /// and as much on the device; and storage bindings, one for each segment of the heap and one for the device's own memory,
-    /// so that a kernel may need more than the device has ([`KernelError::Limit`](crate::KernelError::Limit)). Memory that a
-    /// host function allocates and hands to the kernel that called it may be found freed, if other memory was freed there
-    /// before the launch. Not every driver bears with it: lavapipe of Mesa 22.3 crashes in its own code on a kernel with
-    /// variables in two bind groups. Without it, that the value lies in what the heap has grown to.
+    /// The tests of checked pointers: with this option (default: without), for a whole value inside a live allocation,
+    /// and an index inside that allocation; so pointers to freed memory are found, as are pointers past an end and
+    /// between allocations. The price is a load for each pointer, a quarter of the heap's bytes on the host, and as
+    /// much on the device; and storage bindings, one for each segment of the heap and one for the device's own memory,
+    /// so a kernel may need more than the device has ([`KernelError::Limit`](crate::KernelError::Limit)). Memory
+    /// allocated by a host function for the calling kernel may be found freed, if other memory was freed at the same
+    /// place before the launch. Not every driver copes: lavapipe of Mesa 22.3 crashes in its own code on a kernel with
+    /// variables in two bind groups. Without the option, pointers are tested for the bounds of the grown heap.
     pub checked_allocations: bool,
-    /// When loops are guarded against adapters that end them silently.
+    /// The policy for guarding loops against adapters that end loops silently.
     pub loop_guard: LoopGuardPolicy,
-    /// Where and how kernels print, for launches that do not say it themselves.
+    /// Where and how kernels print, for launches without a setting of their own.
     pub print: PrintOptions,
-    /// Features to ask for beyond those that the runtime asks for by itself; opening fails where the
-    /// adapter lacks one.
+    /// Features to ask for in addition to the runtime's own; opening fails where the adapter lacks a feature.
     pub features: wgpu::Features,
 }
 
 /// When kernels are checked for loops that the adapter ended before the kernel did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoopGuardPolicy {
-    /// On adapters whose probe found a loop budget, and on those that were not probed, for kernels
+    /// On adapters whose probe found a loop budget, and on adapters without a probe, for kernels
     /// whose loops are not provably short.
     #[default]
     WhereNeeded,
-    /// As if the adapter had this budget, in iterations for all loops of one group of lanes together.
+    /// As if the adapter had this budget, in iterations for all loops of a group of lanes together.
     Budget(u32),
     /// Never: a loop that is cut short gives wrong results without an error.
     Off,
@@ -128,8 +127,8 @@ impl Default for DeviceOptions {
     }
 }
 
-/// The least that [`DeviceOptions::storage_binding_bytes`] may be: room for the part of the shared heap
-/// that is never handed out, and for a good deal more.
+/// The minimum of [`DeviceOptions::storage_binding_bytes`]: room for the reserved part of the shared heap, and for a
+/// good deal more.
 const LEAST_BINDING_BYTES: u64 = 1 << 20;
 
 impl DeviceOptions {
@@ -161,7 +160,7 @@ pub enum DeviceError {
     /// No adapter has the wanted name.
     #[error("no adapter's name contains `{wanted}`; there are: {}", available.join(", "))]
     UnknownAdapter {
-        /// What was asked for, through [`Context::device_named`](crate::Context::device_named) or
+        /// The wanted name, through [`Context::device_named`](crate::Context::device_named) or
         /// `WGPU_ADAPTER_NAME`.
         wanted: String,
         /// The adapters' names.
@@ -170,17 +169,17 @@ pub enum DeviceError {
     /// The index is beyond the adapters that there are.
     #[error("adapter {index} does not exist: there are {count}, counted from 0")]
     AdapterIndex {
-        /// The index that was asked for.
+        /// The index asked for.
         index: usize,
         /// How many adapters there are.
         count: usize,
     },
-    /// The adapter lacks features that were asked for.
+    /// The adapter lacks features asked for.
     #[error("{adapter} lacks {}, asked for in DeviceOptions::features", names(.missing.iter_names()))]
     MissingFeatures {
         /// The adapter's name.
         adapter: String,
-        /// What it lacks.
+        /// The missing features.
         missing: wgpu::Features,
     },
     /// The driver refused to open the device.
@@ -204,8 +203,8 @@ pub enum DeviceError {
     },
 }
 
-/// The features that the runtime asks for by itself, where the adapter has them. Experimental ones are
-/// left out, and so is `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.
+/// The features the runtime asks for, where the adapter has them. Experimental ones are left out, and so is
+/// `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.
 fn wanted_features() -> wgpu::Features {
     use wgpu::Features as F;
     F::TIMESTAMP_QUERY
@@ -227,20 +226,20 @@ fn wanted_features() -> wgpu::Features {
         | F::MEMORY_DECORATION_VOLATILE
 }
 
-/// What rooms above keep for all devices of a context.
+/// State of higher modules for all devices of a context.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ContextRooms {
-    pub(crate) kernel: Arc<Room>,
-    pub(crate) heap: Arc<Room>,
-    pub(crate) globals: Arc<Room>,
-    pub(crate) buffers: Arc<Room>,
+pub(crate) struct ContextExtensions {
+    pub(crate) kernel: Arc<ExtensionSlot>,
+    pub(crate) heap: Arc<ExtensionSlot>,
+    pub(crate) globals: Arc<ExtensionSlot>,
+    pub(crate) buffers: Arc<ExtensionSlot>,
 }
 
-/// Opens a device on `adapter`; `probe` is what an earlier scratch device measured there.
+/// Opens a device on `adapter`; `probe` is an earlier measurement by a scratch device there.
 pub(crate) fn open(
     adapter: &wgpu::Adapter,
     options: DeviceOptions,
-    rooms: ContextRooms,
+    extensions: ContextExtensions,
     report: ProbeReport,
 ) -> Result<Device, DeviceError> {
     let info = adapter.get_info();
@@ -269,7 +268,7 @@ pub(crate) fn open(
     let lost = Arc::new(LostFlag::default());
     let flag = Arc::clone(&lost);
     raw.set_device_lost_callback(move |reason, message| match reason {
-        // Nobody is left to tell when that is because its last handle was dropped.
+        // After the drop of the last handle there is no listener left.
         wgpu::DeviceLostReason::Destroyed => flag.raise("it was destroyed"),
         wgpu::DeviceLostReason::Unknown => flag.raise(message),
     });
@@ -278,11 +277,11 @@ pub(crate) fn open(
     }));
     let downlevel = adapter.get_downlevel_capabilities().flags;
     Ok(assemble(
-        raw, queue, &info, options, rooms, report, lost, downlevel,
+        raw, queue, &info, options, extensions, report, lost, downlevel,
     ))
 }
 
-/// Builds a device around one that exists.
+/// Builds a device around an existing one.
 pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
     let info = raw.adapter_info();
     let report = if options.probe.unwrap_or(false) {
@@ -293,12 +292,14 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
     } else {
         ProbeReport::not_probed(NotProbed::TurnedOff)
     };
-    let rooms = ContextRooms::default();
+    let extensions = ContextExtensions::default();
     let lost = Arc::default();
-    // What wgpu does not tell of a device is assumed: native backends have all downlevel flags that
-    // matter to compute shaders.
+    // Properties of a device that wgpu does not report are assumed: native backends have all
+    // downlevel flags relevant to compute shaders.
     let downlevel = wgpu::DownlevelFlags::all();
-    assemble(raw, queue, &info, options, rooms, report, lost, downlevel)
+    assemble(
+        raw, queue, &info, options, extensions, report, lost, downlevel,
+    )
 }
 
 /// Why a device does not use the host's memory in place, if it does not.
@@ -318,13 +319,13 @@ fn assemble(
     queue_raw: wgpu::Queue,
     info: &wgpu::AdapterInfo,
     mut options: DeviceOptions,
-    rooms: ContextRooms,
+    extensions: ContextExtensions,
     mut report: ProbeReport,
     lost: Arc<LostFlag>,
     downlevel: wgpu::DownlevelFlags,
 ) -> Device {
     options.max_batch = options.max_batch.max(1);
-    // An adopted device may allow more than it is to use.
+    // An adopted device may allow more than its options.
     let limits = options.lowered(raw.limits());
     let features = raw.features();
     // The report is the adapter's; this device may have been opened without the import, or is not to use it.
@@ -375,15 +376,15 @@ fn assemble(
         lost,
         waiter: Waiter::default(),
         pipeline_cache,
-        memory_room: Room::default(),
-        kernel_room: Room::default(),
-        context_room: rooms.kernel,
-        heap_room: rooms.heap,
-        global_names: rooms.globals,
-        buffers_room: rooms.buffers,
-        globals_room: Room::default(),
-        launch_room: Room::default(),
-        calls_room: Room::default(),
+        memory_extension: ExtensionSlot::default(),
+        kernel_extension: ExtensionSlot::default(),
+        context_extension: extensions.kernel,
+        heap_extension: extensions.heap,
+        global_names: extensions.globals,
+        buffers_extension: extensions.buffers,
+        globals_extension: ExtensionSlot::default(),
+        launch_extension: ExtensionSlot::default(),
+        calls_extension: ExtensionSlot::default(),
         buffer_gone: OnceLock::new(),
     };
     super::exit::watch();

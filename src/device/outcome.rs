@@ -1,22 +1,22 @@
-//! Failure as data: how a launch that went wrong *after* it was submitted tells its event and every
-//! reader of what it would have written.
+//! Failure as data: how a launch that went wrong *after* submission reports to its event and to
+//! every reader of its results.
 //!
-//! A launch that can fail owns an [`Outcome`]. The buffers it writes remember that outcome until they
-//! are overwritten, and a launch that reads such a buffer inherits it. Once the batch has completed,
-//! the outcome is resolved from the status record that the kernel left behind.
+//! A launch that can fail owns an [`Outcome`]. The buffers written by the launch remember that outcome until
+//! overwritten, and a launch that reads such a buffer inherits the outcome. Once the batch has completed, the outcome
+//! is resolved from the status record that the kernel left behind.
 
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::{CallStatus, DeviceShared};
 
-/// Why a launch failed after it had been submitted.
+/// Why a launch failed after submission.
 ///
-/// It is the error of the launch's [`Event`](crate::Event), and of every read of a buffer that the
-/// launch would have written, until that buffer is overwritten.
+/// The error appears in the launch's [`Event`](crate::Event), and in every read of a buffer written
+/// by the launch, until that buffer is overwritten.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecutionError {
-    /// The adapter ended a loop before the kernel did, so that every result of the launch is wrong.
+    /// The adapter ended a loop before the kernel did, so every result of the launch is wrong.
     #[error(
         "kernel `{kernel}`: the loop at {file}:{line}:{column} was cut short by the adapter \
          (loop budget {budget} iterations per group of lanes): split the work over several launches, \
@@ -33,7 +33,7 @@ pub enum ExecutionError {
         column: u32,
         /// The measured budget, in loop iterations for all loops of one group of lanes together.
         budget: u32,
-        /// The source line of the loop with a marker below it.
+        /// The source line of the loop with a marker below.
         excerpt: String,
     },
     /// The kernel followed a pointer that leads nowhere (checked mode).
@@ -51,22 +51,22 @@ pub enum ExecutionError {
         line: u32,
         /// 1-based column of the access, in characters.
         column: u32,
-        /// What was wrong with the pointer.
+        /// The fault of the pointer.
         reason: &'static str,
         /// The pointer's 64 bits.
         address: u64,
-        /// What lies there, or lay: the end of which allocation, or one that was freed, and where in the program. Empty
-        /// where the kernel does not ask what is allocated
+        /// The allocation at that place, now or before: past which end, or which freed allocation, and where in the
+        /// program. Empty where the kernel does not check allocations
         /// ([`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
         found: std::sync::Arc<String>,
-        /// The type that it was taken to point to.
+        /// The type of the pointee, as declared.
         pointee: Box<str>,
         /// The invocation, counted with x fastest.
         invocation: u32,
-        /// The source line with a marker below it.
+        /// The source line with a marker below.
         excerpt: Box<str>,
     },
-    /// The kernel gave up: an `assert` did not hold, or it came to a `panic`.
+    /// The kernel gave up: an `assert` failed, or a `panic` was reached.
     #[error(
         "kernel `{kernel}`: {}: {message}, at {file}:{line}:{column}, invocation {invocation}\n{excerpt}",
         if *.panicked { "panic" } else { "assertion" }
@@ -84,12 +84,12 @@ pub enum ExecutionError {
         message: Box<str>,
         /// The invocation that failed first, counted with x fastest.
         invocation: u32,
-        /// It was a `panic`.
+        /// True for a `panic`.
         panicked: bool,
-        /// The source line with a marker below it.
+        /// The source line with a marker below.
         excerpt: Box<str>,
     },
-    /// A call of the host failed, so that the kernel went on with a zero for its result.
+    /// A call of the host failed, so the kernel went on with a zero for its result.
     #[error(
         "kernel `{kernel}`: a call of `{function}` failed: {status}; call `{function}_try` where the kernel can go \
          on without the result"
@@ -99,7 +99,7 @@ pub enum ExecutionError {
         kernel: String,
         /// The function of the host.
         function: String,
-        /// What became of the call.
+        /// The outcome of the call.
         status: CallStatus,
     },
     /// The launch read, or continued to write, a buffer that a failed launch had left undefined.
@@ -107,43 +107,43 @@ pub enum ExecutionError {
     Inherited {
         /// The entry point of the launch that inherited the failure.
         kernel: String,
-        /// The failure that it inherited.
+        /// The inherited failure.
         #[source]
         cause: Arc<ExecutionError>,
     },
-    /// wgpu refused the commands when they were submitted.
+    /// wgpu refused the commands on submission.
     #[error("the submission was refused: {message}")]
     Refused {
         /// wgpu's own words.
         message: String,
     },
-    /// A callback that the program gave to wgpu asks for what the call of the runtime that runs it has in hand.
+    /// A callback of the program, given to wgpu, asks for a resource held by the runtime's call around it.
     #[error(
         "{what} inside a callback of wgpu that a call of the runtime runs, which has in hand what that needs: do it when \
          the callback has returned, or on another thread"
     )]
     InCallback {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
     },
-    /// The device is gone; nothing on it can be read any more.
+    /// The device is gone; none of its memory can be read any more.
     #[error("the device was lost: {reason}; open it again to go on")]
     DeviceLost {
-        /// The driver's reason, as far as it gave one.
+        /// The driver's reason, if any.
         reason: String,
     },
 }
 
-/// What one launch, or one transfer between devices, has left behind.
+/// The outcome of a launch, or of a transfer between devices.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     kernel: Arc<str>,
-    /// What the launch itself reported.
+    /// The launch's own report.
     own: OnceLock<Result<(), Arc<ExecutionError>>>,
-    /// With what it inherits; known once both are.
+    /// With inherited failures; known once both are.
     verdict: OnceLock<Result<(), Arc<ExecutionError>>>,
     inherits: Vec<Arc<Outcome>>,
-    /// The device that settles what is inherited, where that is another one than the launch's.
+    /// The device that settles inherited outcomes, where different from the launch's device.
     foreign: Option<Weak<DeviceShared>>,
 }
 
@@ -158,7 +158,7 @@ impl Outcome {
         })
     }
 
-    /// The outcome of bytes that leave `device` for another one, and depend on `inherits` there.
+    /// The outcome of bytes on their way from `device` to another one, dependent on `inherits` there.
     pub(crate) fn of_transfer(
         device: &Arc<DeviceShared>,
         inherits: Vec<Arc<Outcome>>,
@@ -172,16 +172,16 @@ impl Outcome {
         })
     }
 
-    /// Settles the outcome with what the launch itself reported; failures of its inputs win, since
-    /// they came first. Settling twice keeps the first verdict.
+    /// Settles the outcome with the launch's own report; failures of its inputs win, since inputs
+    /// come first. Settling twice keeps the first verdict.
     pub(crate) fn settle(&self, own: Result<(), ExecutionError>) {
         let _ = self.own.set(own.map_err(Arc::new));
-        // Inputs from another device may not be settled yet: whoever settles here holds a queue, and must not ask for
-        // another one.
+        // Inputs from another device may not be settled yet: the settling thread holds a queue here, and must not ask
+        // for another one.
         let _ = self.verdict();
     }
 
-    /// What is known of the launch, with its inputs: `None` until all of it is.
+    /// The known outcome of the launch, with its inputs: `None` until all is known.
     fn verdict(&self) -> Option<&Result<(), Arc<ExecutionError>>> {
         if let Some(known) = self.verdict.get() {
             return Some(known);
@@ -197,7 +197,7 @@ impl Outcome {
         let inherited = inherited.map(|cause| match &**cause {
             // Nothing was done with the bytes on the way.
             _ if self.foreign.is_some() => Arc::clone(cause),
-            // A chain of launches reports the launch that broke it, not the chain's length.
+            // A chain of launches reports the failed launch, not the chain's length.
             ExecutionError::Inherited { cause, .. } => self.inherited(Arc::clone(cause)),
             _ => self.inherited(Arc::clone(cause)),
         });
@@ -215,7 +215,7 @@ impl Outcome {
         })
     }
 
-    /// Has the devices settle what this depends on and they know the end of. No queue may be held.
+    /// Has the devices settle all dependencies whose end is known. No queue may be held.
     pub(crate) fn resolve(&self) {
         if self.verdict().is_some() {
             return;
@@ -228,7 +228,8 @@ impl Outcome {
         }
     }
 
-    /// Whether the launch or the transfer itself has failed, whatever it inherits; `None` while that is not known.
+    /// Whether the launch or the transfer itself has failed, regardless of inherited failures; `None` while that is not
+    /// known.
     pub(crate) fn went_wrong(&self) -> Option<bool> {
         self.own.get().map(Result::is_err)
     }
@@ -237,7 +238,7 @@ impl Outcome {
         self.verdict().is_some()
     }
 
-    /// True once the launch is known to have done what it was asked to.
+    /// True once the launch is known to have succeeded.
     pub(crate) fn succeeded(&self) -> bool {
         matches!(self.verdict(), Some(Ok(())))
     }
@@ -250,7 +251,7 @@ impl Outcome {
     }
 }
 
-/// The byte ranges of one buffer that launches of uncertain or bad outcome have written.
+/// The byte ranges of a buffer written by launches of uncertain or bad outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Taint {
     ranges: Vec<(std::ops::Range<u64>, Arc<Outcome>)>,
@@ -262,7 +263,7 @@ impl Taint {
         self.ranges.push((range, Arc::clone(outcome)));
     }
 
-    /// Forgets what is overwritten: `range` now holds defined bytes again.
+    /// Forgets overwritten ranges: `range` now holds defined bytes again.
     pub(crate) fn overwrite(&mut self, range: &std::ops::Range<u64>) {
         let mut kept = Vec::with_capacity(self.ranges.len());
         for (old, outcome) in self.ranges.drain(..) {
@@ -293,7 +294,7 @@ impl Taint {
         found
     }
 
-    /// What is known of `range`, for as many bytes from `at` on.
+    /// The known outcome of `range`, for as many bytes from `at` on.
     pub(crate) fn moved(&self, range: &std::ops::Range<u64>, at: u64) -> Self {
         let inside = self.ranges.iter().filter_map(|(old, outcome)| {
             let (start, end) = (old.start.max(range.start), old.end.min(range.end));
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn what_depends_on_something_unknown_is_unknown_itself() {
         let input = Outcome::new("input".into(), Vec::new());
-        // As a transfer's: it was made, and what it moved is not known yet.
+        // As a transfer's: the transfer was made, and the outcome of the bytes is not known yet.
         let moved = Outcome::new("moved".into(), vec![Arc::clone(&input)]);
         moved.settle(Ok(()));
         let last = Outcome::new("last".into(), vec![moved]);
@@ -380,8 +381,8 @@ mod tests {
     }
 
     proptest! {
-        /// The model is a plain array: for each byte the set of launches that wrote it since it was
-        /// last overwritten.
+        /// The model is a plain array: for each byte the set of launches since the last overwriting
+        /// of the byte.
         #[test]
         fn taint_agrees_with_a_byte_map(ops in prop::collection::vec((any::<bool>(), 0u64..40, 0u64..40), 1..40)) {
             let mut taint = Taint::default();

@@ -1,10 +1,10 @@
 //! The pipeline cache on disk, where wgpu has one (Vulkan): compiled pipelines survive the process.
 //!
-//! Drivers take what they are given for what they have written: wgpu checks the header of the data, and not the rest. A file
-//! therefore carries a checksum of its contents and of the adapter's key, which the runtime compares before wgpu sees a byte:
-//! a file that is cut short, damaged, of another adapter, or no cache at all starts an empty cache. The checksum is no
-//! signature. That nobody writes to the folder who must not is the program's concern, as the option says; a file that
-//! everybody may write is not read.
+//! Drivers take the given data for their own: wgpu checks the header of the data, and not the rest. A file therefore
+//! carries a checksum of its contents and of the adapter's key, compared by the runtime before wgpu sees a byte: a file
+//! cut short, damaged, of another adapter, or without a cache at all starts an empty cache. The checksum is no
+//! signature. Write access to the folder is the program's concern, as the option's doc says; a file writable by
+//! everybody is not read.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hasher};
@@ -45,14 +45,14 @@ pub enum PipelineCacheError {
     },
 }
 
-/// wgpu's cache object and the file it came from.
+/// wgpu's cache object and its file.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
     pub(crate) cache: wgpu::PipelineCache,
     path: PathBuf,
     /// The adapter and driver that the data are of.
     key: String,
-    /// Length of what was last read or written: saving the same again is pointless.
+    /// Length at the last reading or writing: saving the same again is pointless.
     saved: Mutex<Option<usize>>,
 }
 
@@ -77,7 +77,7 @@ fn seal(key: &str, data: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The data in a file, if it is one that was written for this adapter, and whole.
+/// The data in a file, if whole and written for this adapter.
 fn unseal<'f>(key: &str, file: &'f [u8]) -> Option<&'f [u8]> {
     let (header, data) = file.split_at_checked(HEADER)?;
     let (magic, numbers) = header.split_at(MAGIC.len());
@@ -149,7 +149,7 @@ impl DiskCache {
         })
     }
 
-    /// Writes the cache beside its file and moves it there, so that no reader sees half of it.
+    /// Writes the cache beside its file and moves the new file there: no reader sees half a file.
     pub(crate) fn save(&self) -> Result<PathBuf, PipelineCacheError> {
         let Some(data) = self.cache.get_data() else {
             return Ok(self.path.clone());
@@ -165,7 +165,7 @@ impl DiskCache {
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(fail)?;
         }
-        // Nobody else's, and new: what has the name already may lead somewhere else.
+        // Owned by this user, and new: an existing file of the name may lead somewhere else.
         let name = format!("{}.{}.part", std::process::id(), unique_id());
         let scratch = self.path.with_extension(name);
         let mut options = OpenOptions::new();
@@ -202,7 +202,7 @@ mod tests {
     fn whatever_else_lies_there_is_not() {
         let data: Vec<u8> = (0..200).collect();
         let file = seal(KEY, &data);
-        // The driver's data without more, as an earlier release or somebody else has left them.
+        // The driver's bare data, left by an earlier release or another program.
         assert_eq!(unseal(KEY, &data), None);
         assert_eq!(unseal("an_adapter_8", &file), None);
         assert_eq!(unseal(KEY, &seal("", &data)), None);

@@ -313,14 +313,14 @@ impl Bench<'_> {
             host_to_kernel: false,
             kernel_to_host: false,
         };
-        let mut patience = Patience::new();
+        let mut wait_budget = WaitBudget::new();
         let half = self.left() / 2;
-        for token in 1..=Patience::MOST_ATTEMPTS {
+        for token in 1..=WaitBudget::MOST_ATTEMPTS {
             let begun = Instant::now();
-            let seen = self.talk(&memory, &pipeline, &group, token, patience.turns)?;
+            let seen = self.talk(&memory, &pipeline, &group, token, wait_budget.turns)?;
             found.host_to_kernel |= seen.host_to_kernel;
             found.kernel_to_host |= seen.kernel_to_host;
-            let enough = token >= Patience::FEWEST_ATTEMPTS && self.left() < half;
+            let enough = token >= WaitBudget::FEWEST_ATTEMPTS && self.left() < half;
             if found.both_ways() || enough {
                 break;
             }
@@ -328,7 +328,7 @@ impl Bench<'_> {
                 // Nothing was seen *yet*, which is no measurement.
                 return Err(Stop::TimedOut);
             }
-            patience.grow(begun.elapsed());
+            wait_budget.grow(begun.elapsed());
         }
         Ok(found)
     }
@@ -417,11 +417,11 @@ mod words {
 
 /// How many turns the kernel waits for the host: more with each attempt, since a busy machine may
 /// not run host and kernel at the same time at first.
-struct Patience {
+struct WaitBudget {
     turns: u32,
 }
 
-impl Patience {
+impl WaitBudget {
     /// In vain that often is taken for a no, if half of the time is gone.
     const FEWEST_ATTEMPTS: u32 = 6;
     /// In vain that often is taken for a no in any case.

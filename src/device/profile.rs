@@ -1,9 +1,10 @@
-//! GPU time of launches: each profiled launch runs in a compute pass of its own, between two
-//! timestamps at the pass's boundaries (the only place where every adapter with timestamps has them).
+//! GPU time of launches: each profiled launch runs in a separate compute pass, between two timestamps at the pass's
+//! boundaries (the only place for timestamps on every adapter with timestamps).
 //!
-//! lavapipe hands a timestamp to the threads that draw, which take it when something has them catch up: perhaps a
-//! barrier behind the first dispatch, whose time is missing then. The next timestamp makes it wait for them. So there the
-//! launch lies between two passes of nothing, each between two timestamps, the first of which counts.
+//! lavapipe hands a timestamp to the drawing threads, which take the time when something has them catch up: perhaps a
+//! barrier behind the first dispatch, whose time is missing then. The next timestamp makes lavapipe wait for the
+//! threads. So there the launch lies between two passes of nothing, each between two timestamps, the first of which
+//! counts.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -34,10 +35,10 @@ pub enum ProfilingError {
     Unreadable,
 }
 
-/// The timestamps of one set of queries, on their way to the host: where they will be, once their batch is closed.
+/// The timestamps of a set of queries, on their way to the host: the place where the batch will put them when closed.
 type Ticks = OnceLock<Mirror>;
 
-/// One set of queries, filled by at most one batch at a time.
+/// A set of queries, filled by at most one batch at a time.
 #[derive(Debug)]
 struct Set {
     queries: wgpu::QuerySet,
@@ -57,12 +58,12 @@ pub(crate) struct TimingSlot {
 }
 
 impl TimingSlot {
-    /// The timestamps of the launch's own pass, if it has any.
+    /// The timestamps of the launch's own pass, if any.
     pub(crate) fn of_launch(&self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         (!self.between).then(|| self.writes(self.first, self.first + 1))
     }
 
-    /// Records the beginning of the launch in a pass of its own, where it needs one.
+    /// Records the beginning of the launch in a separate pass, where needed.
     pub(crate) fn begin(&self, encoder: &mut wgpu::CommandEncoder) {
         self.mark(self.first, encoder);
     }
@@ -89,7 +90,7 @@ impl TimingSlot {
         }
     }
 
-    /// The GPU time between the two timestamps, whose batch has ended; `None` where they do not come.
+    /// The GPU time between the two timestamps, whose batch has ended; `None` for missing timestamps.
     pub(crate) fn duration(&self, submissions: &Submissions) -> Option<Duration> {
         let mirror = self.ticks.get()?;
         let words = mirror.wait(submissions)?;
@@ -145,7 +146,7 @@ impl Profiler {
         }
     }
 
-    /// Records the copies that bring the batch's timestamps home, to be mapped when it was submitted.
+    /// Records the copies of the batch's timestamps for the host, to be mapped after submission.
     pub(crate) fn resolve(
         &mut self,
         device: &wgpu::Device,

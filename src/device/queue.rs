@@ -1,8 +1,8 @@
-//! The in-order queue: commands are recorded into one open batch, and a batch is one submission.
+//! The in-order queue: commands are recorded into an open batch, and a batch is a single submission.
 //!
-//! Consecutive launches share one compute pass, so that a batch of launches costs what the same
-//! dispatches cost in raw wgpu; state that is already bound is not bound again. Small uniform values
-//! of a batch are gathered on the host and written with a single copy when the batch is submitted.
+//! Consecutive launches share a compute pass: a batch of launches costs as much as the same dispatches in raw wgpu, and
+//! state already bound is not bound again. Small uniform values of a batch are gathered on the host and written with a
+//! single copy when the batch is submitted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::DeviceShared;
-use super::gate::Gates;
+use super::external_dependency::ExternalDependencies;
 use super::outcome::ExecutionError;
 use super::profile::{Profiler, TimingSlot};
 use super::status::{PendingMirror, Record, StatusPool};
@@ -24,7 +24,7 @@ use settle::Unsettled;
 /// Turns a status record into the verdict of its launch.
 pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
 
-/// What to read when the launch is done, and what it means.
+/// The record to read after the launch, and its meaning.
 pub(crate) struct Watch {
     pub(crate) record: u32,
     pub(crate) decode: Decoder,
@@ -36,7 +36,7 @@ pub(crate) enum Dispatch<'a> {
     Indirect(&'a wgpu::Buffer, u64),
 }
 
-/// A bind group as a launch wants it bound.
+/// A bind group for binding by a launch.
 pub(crate) struct Bound<'a> {
     pub(crate) index: u32,
     pub(crate) group: &'a wgpu::BindGroup,
@@ -52,8 +52,8 @@ pub(crate) struct State {
     encoder: Option<wgpu::CommandEncoder>,
     pass: Option<OpenPass>,
     commands: u32,
-    /// What the open batch waits for.
-    gates: Gates,
+    /// The dependencies of the open batch.
+    dependencies: ExternalDependencies,
     uniforms: UniformRing,
     status: Option<StatusPool>,
     unsettled: VecDeque<Unsettled>,
@@ -67,7 +67,7 @@ struct OpenPass {
     groups: Vec<Option<(wgpu::BindGroup, Vec<u32>)>>,
 }
 
-/// Host copy of the uniform values of the open batch, and the buffer they go to.
+/// Host copy of the uniform values of the open batch, and their buffer.
 struct UniformRing {
     buffer: Option<wgpu::Buffer>,
     /// Changes whenever the buffer does, for the bind-group cache.
@@ -84,7 +84,7 @@ impl Queue {
                 encoder: None,
                 pass: None,
                 commands: 0,
-                gates: Gates::default(),
+                dependencies: ExternalDependencies::default(),
                 uniforms: UniformRing {
                     buffer: None,
                     generation: 0,
@@ -109,8 +109,8 @@ impl Queue {
     }
 }
 
-/// The queue, held: everything recorded through one recorder is consecutive, but for what [`Recorder::flush`] and
-/// [`Recorder::commit`] let in between, which let go of the queue while wgpu submits.
+/// The queue, held: everything recorded through a recorder is consecutive, except for commands let in by
+/// [`Recorder::flush`] and [`Recorder::commit`], which release the queue while wgpu submits.
 pub(crate) struct Recorder<'d> {
     device: &'d DeviceShared,
     state: MutexGuard<'d, State>,
@@ -122,7 +122,8 @@ impl Recorder<'_> {
         Arc::clone(&self.state.batch)
     }
 
-    /// Whether something was recorded that wgpu may not have yet, so that its own writes would overtake it.
+    /// Whether a recorded command may not have reached wgpu yet, in which case wgpu's own writes would overtake the
+    /// command.
     pub(crate) fn has_commands(&self) -> bool {
         self.state.commands > 0 || self.device.submissions.last_in_line().is_some()
     }
@@ -139,8 +140,8 @@ impl Recorder<'_> {
             return;
         }
         if !ring.data.is_empty() {
-            // The values recorded so far belong to the buffer that is full. It is submitted with the next command: the
-            // queue stays in hand here.
+            // The values recorded so far belong to the buffer that is full. The batch is submitted with the next
+            // command: the queue stays in hand here.
             if self.close().is_none() {
                 self.state.uniforms.data.clear();
             }
@@ -233,7 +234,7 @@ impl Recorder<'_> {
         self.state.commands += 1;
     }
 
-    /// Opens a pass of its own for the launches until [`Self::end_timed`], with timestamps around it.
+    /// Opens a separate pass for the launches until [`Self::end_timed`], with timestamps around the pass.
     pub(crate) fn begin_timed(&mut self) -> TimingSlot {
         self.end_pass();
         let device = self.device;
@@ -301,42 +302,43 @@ impl Recorder<'_> {
         self.state.commands += 1;
     }
 
-    /// What the open batch waits for.
-    pub(crate) fn gates(&mut self) -> &mut Gates {
-        &mut self.state.gates
+    /// The dependencies of the open batch.
+    pub(crate) fn dependencies(&mut self) -> &mut ExternalDependencies {
+        &mut self.state.dependencies
     }
 
-    /// Ends a command: submits the batch when it is full, unless it waits for something and is not far too full. The last
-    /// that is done with a recorder, since it may let go of the queue.
+    /// Ends a command: submits the batch when full, unless the batch has pending dependencies and is not far too full.
+    /// The last step with a recorder, since the queue may be released.
     pub(crate) fn commit(&mut self) {
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
-        if commands >= full && self.state.gates.may_go(commands / full.max(1)) {
-            // The batch's events carry what went wrong.
+        if commands >= full && self.state.dependencies.may_go(commands / full.max(1)) {
+            // The batch's events carry the error.
             let _ = self.flush();
         } else if let Some(closed) = self.device.submissions.last_waiting() {
-            // It was closed because it had too many values.
+            // The batch was closed for having too many values.
             self.submit_until(&closed);
         }
     }
 
-    /// Submits the open batch, if it has commands, after what it waits for: others are better asked to open the gates
-    /// before they take the queue ([`DeviceShared::open_gates`]). Lets go of the queue meanwhile: wgpu runs callbacks of
-    /// the program while it submits. Inside a callback that a submission runs, the batch is submitted at once, too.
+    /// Submits the open batch, if there are commands, after its dependencies: other dependencies are better completed
+    /// before a thread takes the queue ([`DeviceShared::complete_dependencies`]). Releases the queue meanwhile: wgpu
+    /// runs callbacks of the program during a submission. Inside a callback that a submission runs, the batch is
+    /// submitted at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
         loop {
-            let closed = self.state.gates.closed().to_vec();
-            if closed.is_empty() || self.state.encoder.is_none() {
+            let pending = self.state.dependencies.pending().to_vec();
+            if pending.is_empty() || self.state.encoder.is_none() {
                 break;
             }
             MutexGuard::unlocked(&mut self.state, || {
-                for gate in closed {
-                    gate.open(None);
+                for dependency in pending {
+                    dependency.complete(None);
                 }
             });
         }
         let own = self.close();
         if own.is_none() {
-            // Values of launches that were refused: nothing recorded uses them.
+            // Values of refused launches: no recorded command uses them.
             self.state.uniforms.data.clear();
         }
         let Some(last) = own
@@ -376,7 +378,7 @@ impl Recorder<'_> {
         });
     }
 
-    /// Puts the open batch in line, if it has commands.
+    /// Puts the open batch in line, if there are commands.
     fn close(&mut self) -> Option<Arc<Batch>> {
         self.end_pass();
         let device = self.device;
@@ -413,7 +415,7 @@ impl Recorder<'_> {
             uniforms: ring
                 .filter(|_| !values.is_empty())
                 .map(|ring| (ring, values)),
-            gates: std::mem::take(&mut state.gates),
+            dependencies: std::mem::take(&mut state.dependencies),
             mirrors,
             hooks,
             refused,
@@ -433,7 +435,7 @@ impl OpenPass {
         if self.pipeline.as_ref() != Some(pipeline) {
             self.pass.set_pipeline(pipeline);
             self.pipeline = Some(pipeline.clone());
-            // A pipeline with another layout invalidates what is bound.
+            // A pipeline with another layout invalidates the bindings.
             self.groups.clear();
         }
         for bound in groups {

@@ -1,8 +1,8 @@
-//! Kernels that stay on a device: whoever wants the queue asks them to make room.
+//! Kernels that stay on a device: a thread needing the queue asks resident kernels to make room.
 //!
-//! The queue is in order, so that nothing else runs while a resident kernel does. Before a batch is submitted, every
-//! resident is asked to end; it is launched again behind the batch. The relay that launches it is in a room above this
-//! one.
+//! The queue is in order, so nothing else runs while a resident kernel does. Before a batch is submitted, every
+//! resident is asked to end; the resident is launched again behind the batch. The relay that launches a resident is in
+//! a module above this one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,20 +11,20 @@ use std::sync::{Arc, Mutex, Weak};
 use super::queue::Batch;
 use super::wait::lock;
 
-/// A kernel that stays on the device until somebody wants the queue.
+/// A kernel that stays on the device until a thread needs the queue.
 pub(crate) trait Resident: Send + Sync {
     /// Its number, as given to [`as_relay`].
     fn id(&self) -> u64;
-    /// Asks it to end soon. Called with the queue in hand; never waits.
+    /// Asks the resident to end soon. Called with the queue in hand; never waits.
     fn interrupt(&self);
-    /// Whether it runs, or will, as a part of this batch.
+    /// Whether the kernel runs, or will run, as a part of this batch.
     fn is_in(&self, batch: &Arc<Batch>) -> bool;
 }
 
 /// The residents of a device.
 #[derive(Default)]
 pub(crate) struct Residents {
-    /// So that devices without any pay one load.
+    /// So devices without residents pay a single load.
     count: AtomicUsize,
     all: Mutex<Vec<Weak<dyn Resident>>>,
 }
@@ -33,7 +33,8 @@ thread_local! {
     static RELAY: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Says that what this thread submits is the resident of that number itself, which is not to be asked to end for it.
+/// Marks this thread's submission as the resident of that number itself, which must not be asked to end for its own
+/// submission.
 pub(crate) fn as_relay(id: u64) {
     RELAY.set(id);
 }
@@ -59,12 +60,12 @@ impl Residents {
         }
     }
 
-    /// Somebody is about to submit.
+    /// A submission is about to come.
     pub(crate) fn submitting(&self) {
         self.each(|resident| resident.interrupt());
     }
 
-    /// Somebody waits for the end of this batch.
+    /// A thread waits for the end of this batch.
     pub(crate) fn awaited(&self, batch: &Arc<Batch>) {
         self.each(|resident| {
             if resident.is_in(batch) {

@@ -1,8 +1,8 @@
-//! Status records: the few words that a kernel leaves behind to say how it ended.
+//! Status records: a few words left behind by a kernel, with its result.
 //!
-//! Each launch that can fail gets one record, bound to its kernel at a dynamic offset. Where the
-//! device has live memory the host reads the record where the kernel wrote it; elsewhere the batch
-//! copies the records it used into a buffer that is mapped when the batch is done.
+//! Each launch that can fail gets a record, bound to its kernel at a dynamic offset. Where the
+//! device has live memory the host reads the record in place; elsewhere the batch copies its
+//! records into a buffer, mapped when the batch is done.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ pub(crate) const RECORD_BYTES: u64 = RECORD_WORDS as u64 * 4;
 /// The words of one record.
 pub(crate) type Record = [u32; RECORD_WORDS as usize];
 
-/// Records in one pool: more guarded launches than this in flight make the queue wait for the oldest.
+/// Records in a pool: with more guarded launches in flight the queue waits for the oldest.
 const RECORDS: u32 = 256;
 
 /// The records of one device.
@@ -36,7 +36,7 @@ enum Memory {
     Mirrored(wgpu::Buffer),
 }
 
-/// What the kernels of one batch wrote, once it can be read.
+/// The records written by the kernels of a batch, once readable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Mirror(Arc<Mutex<Copied>>);
 
@@ -51,17 +51,17 @@ enum Copied {
     Gone,
 }
 
-/// What there is of something that a kernel wrote.
+/// The state of a kernel's writes on the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reading<T> {
     There(T),
-    /// The copy is not mapped yet: the next poll behind the end of the batch maps it.
+    /// The copy is not mapped yet: the next poll behind the end of the batch does that.
     Pending,
-    /// It cannot be read back.
+    /// The record cannot be read back.
     Gone,
 }
 
-/// A batch's copy of the records, to be mapped after it has been submitted.
+/// A batch's copy of the records, to be mapped after submission.
 pub(crate) struct PendingMirror {
     buffer: wgpu::Buffer,
     mirror: Mirror,
@@ -87,7 +87,7 @@ impl StatusPool {
         }
     }
 
-    /// Bytes that a live buffer for this pool needs, given the distance between records.
+    /// Bytes of a live buffer for this pool, given the distance between records.
     pub(crate) fn bytes(stride: u64) -> u64 {
         u64::from(RECORDS) * stride
     }
@@ -124,7 +124,7 @@ impl StatusPool {
         record * self.stride as u32
     }
 
-    /// Commands that must come before a launch that uses `record`.
+    /// Commands to record before a launch that uses `record`.
     pub(crate) fn prepare(&self, encoder: &mut wgpu::CommandEncoder, record: u32) {
         if let Memory::Mirrored(buffer) = &self.memory {
             encoder.clear_buffer(buffer, u64::from(self.offset(record)), Some(RECORD_BYTES));
@@ -135,7 +135,7 @@ impl StatusPool {
         matches!(self.memory, Memory::Live(_))
     }
 
-    /// Commands that bring the records of a batch home, at its end.
+    /// Commands to copy the records of a batch for the host, at its end.
     pub(crate) fn collect(
         &self,
         device: &wgpu::Device,
@@ -189,7 +189,7 @@ impl StatusPool {
 }
 
 impl Mirror {
-    /// All words, whose batch has ended. Never waits: whoever finds them pending polls, and asks again.
+    /// All words, whose batch has ended. Never waits: a caller finding pending records polls, and asks again.
     pub(crate) fn words(&self) -> Reading<Arc<Vec<u32>>> {
         let mut copied = lock(&self.0);
         if let Copied::Mapping(mapping) = &*copied {
@@ -210,8 +210,8 @@ impl Mirror {
 }
 
 impl Mirror {
-    /// All words, whose batch has ended, or nothing where they cannot be had. Asks wgpu for them; not to be called with a
-    /// lock that callbacks of the program may want.
+    /// All words of an ended batch, or nothing where unreadable. Asks wgpu for the records; not to be called with a
+    /// lock that the program's callbacks may want.
     pub(crate) fn wait(&self, submissions: &Submissions) -> Option<Arc<Vec<u32>>> {
         let mut pace = Pace::default();
         loop {
@@ -229,7 +229,7 @@ impl Mirror {
 }
 
 impl PendingMirror {
-    /// A copy in a buffer of whoever asks.
+    /// A copy in a buffer of the caller.
     pub(crate) fn of(buffer: wgpu::Buffer) -> Self {
         Self {
             buffer,
@@ -287,7 +287,7 @@ mod tests {
                 }
             };
             assert_eq!(found, Reading::There([9; 16]));
-            // And they stay.
+            // And the records stay.
             assert_eq!(pool.read(0, Some(&mirror)), Reading::There([0; 16]));
             assert_eq!(pool.read(300, Some(&mirror)), Reading::Gone);
             assert_eq!(pool.read(0, None), Reading::Gone);

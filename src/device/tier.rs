@@ -1,8 +1,8 @@
 //! In which form each capability of the runtime works on a device, and why.
 //!
-//! A capability either works in one form or not at all, or it has a ladder of forms; which rung a
-//! device stands on follows from its [`Capabilities`]. What this version of the runtime does not have
-//! yet is listed too, marked as planned: the device decides about it already now.
+//! A capability either works in a single form or not at all, or has a ladder of forms; the device's rung follows from
+//! its [`Capabilities`]. Capabilities missing from this version of the runtime are listed too, marked as planned: the
+//! device decides about their tier already.
 
 use std::fmt;
 
@@ -59,8 +59,8 @@ impl Capability {
         Capability::PersistentKernels,
     ];
 
-    /// Whether this version of the runtime has the capability at all. What it has not yet is
-    /// listed nevertheless, because the device decides already now in which tier it will run.
+    /// Whether this version of the runtime has the capability at all. Missing capabilities are
+    /// listed nevertheless, because the device already decides the tier of each.
     pub const fn available(self) -> bool {
         match self {
             Self::Launches
@@ -109,10 +109,10 @@ impl fmt::Display for Capability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Tier {
-    /// It works in its only form.
+    /// Works in its only form.
     Full,
-    /// One memory for both sides, without copies; what either writes while kernels run reaches the other as far as the
-    /// reason says.
+    /// The same memory for both sides, without copies; either side's writes during launches reach the other as far as
+    /// the reason says.
     FineGrained,
     /// Memory that is brought up to date between launches.
     CoarseGrained,
@@ -120,9 +120,9 @@ pub enum Tier {
     Live,
     /// Answers come between launches.
     Sliced,
-    /// The device has no use for it, and it costs nothing.
+    /// The device has no use for the capability, which costs nothing.
     NotNeeded,
-    /// The device does not have it.
+    /// Missing on the device.
     Unsupported,
 }
 
@@ -147,15 +147,15 @@ impl fmt::Display for Tier {
     }
 }
 
-/// What [`Capabilities::tier`] answers.
+/// The answer of [`Capabilities::tier`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierReport {
-    /// What was asked about.
+    /// The capability in question.
     pub capability: Capability,
-    /// The form in which it works, or will work once this runtime has it.
+    /// The form in which the capability works, or will work once this runtime has it.
     pub tier: Tier,
-    /// Whether this version of the runtime has it. If not, nothing of it can be used yet.
+    /// Whether this version of the runtime has the capability. If not, no part of the capability can be used yet.
     pub available: bool,
     /// The reason for the tier, in one sentence.
     pub why: String,
@@ -176,42 +176,22 @@ impl fmt::Display for TierReport {
 }
 
 impl Capabilities {
-    /// In which form `capability` works on this device, whether this version of the runtime has it,
-    /// and why.
+    /// The form of `capability` on this device, whether this version of the runtime has the
+    /// capability, and the reason for the form.
     pub fn tier(&self, capability: Capability) -> TierReport {
         let (tier, why) = match capability {
-            Capability::Launches => (
-                Tier::Full,
-                format!(
-                    "up to {} storage buffers of {} MiB each",
-                    self.storage_bindings_per_stage,
-                    self.storage_binding_bytes >> 20
-                ),
-            ),
+            Capability::Launches => self.launches(),
             Capability::Specialization => (
                 Tier::Full,
                 "values are substituted before compilation, on every device alike".to_owned(),
             ),
-            Capability::PrivateArrays => (
-                Tier::Full,
-                format!(
-                    "up to {} bytes an invocation, the safe size for this driver",
-                    self.private_memory_bytes
-                ),
-            ),
+            Capability::PrivateArrays => self.private_arrays(),
             Capability::LoopGuard => self.loop_guard(),
             Capability::Profiling => self.by_feature(
                 wgpu::Features::TIMESTAMP_QUERY,
                 "at the bounds of each pass",
             ),
-            Capability::LiveMemory => {
-                let tier = if self.live_memory() {
-                    Tier::Live
-                } else {
-                    Tier::Unsupported
-                };
-                (tier, self.why_live())
-            }
+            Capability::LiveMemory => self.live_or(Tier::Unsupported),
             Capability::PipelineCache => self.by_feature(
                 wgpu::Features::PIPELINE_CACHE,
                 "compiled pipelines can be kept on disk",
@@ -220,58 +200,18 @@ impl Capabilities {
                 wgpu::Features::PASSTHROUGH_SHADERS,
                 "modules compiled ahead of time go to the driver as they are",
             ),
-            Capability::Pointers => {
-                let why = self.explain(Aspect::HostImport);
-                if self.has(Aspect::HostImport) {
-                    (Tier::FineGrained, why)
-                } else if self.has(Aspect::LiveMemory) {
-                    let mut why = format!(
-                        "{why}; the heap lies in memory that the device maps, unless another device of \
-                         the context imports it or maps it first, and the device has a copy then"
-                    );
-                    if !self.unified_memory {
-                        why = format!("{why}; {READ_BEFORE}");
-                    }
-                    (Tier::FineGrained, why)
-                } else {
-                    let why = format!("{why}; the device has a copy, to which changes travel");
-                    (Tier::CoarseGrained, why)
-                }
-            }
+            Capability::Pointers => self.pointers(),
             Capability::DeviceGlobals => (
                 Tier::Full,
                 "they need one storage binding of a kernel".to_owned(),
             ),
-            Capability::Buffers => {
-                let why = if self.has(Aspect::HostImport) {
-                    "bytes go to and from other devices through memory that both import"
-                } else {
-                    "bytes go to and from other devices through copies of the host"
-                };
-                (Tier::Full, why.to_owned())
-            }
-            Capability::HostCalls if !self.live_calls() => {
-                let why = format!(
-                    "{}; calls leave behind a launch, and answers arrive in front of the next one: no \
-                     kernel can wait for them",
-                    self.why_live_calls()
-                );
-                (Tier::Sliced, why)
-            }
-            Capability::PersistentKernels if !self.live_calls() => {
-                let why = format!(
-                    "{}; calls travel in slices: as many as there are with each launch",
-                    self.why_live_calls()
-                );
-                (Tier::Sliced, why)
-            }
-            Capability::HostCalls | Capability::PersistentKernels => {
-                let tier = if self.live_memory() {
-                    Tier::Live
-                } else {
-                    Tier::Sliced
-                };
-                (tier, self.why_live())
+            Capability::Buffers => self.buffers(),
+            Capability::HostCalls => self.calls(
+                "calls leave behind a launch, and answers arrive in front of the next one: no kernel \
+                 can wait for them",
+            ),
+            Capability::PersistentKernels => {
+                self.calls("calls travel in slices: as many as there are with each launch")
             }
         };
         TierReport {
@@ -280,6 +220,70 @@ impl Capabilities {
             available: capability.available(),
             why,
         }
+    }
+
+    fn launches(&self) -> (Tier, String) {
+        let why = format!(
+            "up to {} storage buffers of {} MiB each",
+            self.storage_bindings_per_stage,
+            self.storage_binding_bytes >> 20
+        );
+        (Tier::Full, why)
+    }
+
+    fn private_arrays(&self) -> (Tier, String) {
+        let why = format!(
+            "up to {} bytes an invocation, the safe size for this driver",
+            self.private_memory_bytes
+        );
+        (Tier::Full, why)
+    }
+
+    fn pointers(&self) -> (Tier, String) {
+        let why = self.explain(Aspect::HostImport);
+        if self.has(Aspect::HostImport) {
+            return (Tier::FineGrained, why);
+        }
+        if !self.has(Aspect::LiveMemory) {
+            let why = format!("{why}; the device has a copy, to which changes travel");
+            return (Tier::CoarseGrained, why);
+        }
+        let mut why = format!(
+            "{why}; the heap lies in memory that the device maps, unless another device of the context \
+             imports it or maps it first, and the device has a copy then"
+        );
+        if !self.unified_memory {
+            why = format!("{why}; {READ_BEFORE}");
+        }
+        (Tier::FineGrained, why)
+    }
+
+    fn buffers(&self) -> (Tier, String) {
+        let why = if self.has(Aspect::HostImport) {
+            "bytes go to and from other devices through memory that both import"
+        } else {
+            "bytes go to and from other devices through copies of the host"
+        };
+        (Tier::Full, why.to_owned())
+    }
+
+    /// Calls between host and kernels, in either direction; `sliced` describes the calls where none can be answered
+    /// while a kernel runs.
+    fn calls(&self, sliced: &str) -> (Tier, String) {
+        if !self.live_calls() {
+            return (Tier::Sliced, format!("{}; {sliced}", self.why_live_calls()));
+        }
+        self.live_or(Tier::Sliced)
+    }
+
+    /// [`Tier::Live`] where the device has live memory, and `otherwise` elsewhere.
+    fn live_or(&self, otherwise: Tier) -> (Tier, String) {
+        let tier = if self.live_memory() {
+            Tier::Live
+        } else {
+            otherwise
+        };
+        (tier, self.why_live())
     }
 
     fn loop_guard(&self) -> (Tier, String) {

@@ -9,7 +9,7 @@ use super::exit::{self, Worker};
 use super::outcome::ExecutionError;
 use super::submissions::{Batch, Submissions};
 
-/// Why a device is gone, once it is.
+/// Why a device is gone, once lost.
 #[derive(Default)]
 pub(crate) struct LostFlag {
     raised: AtomicBool,
@@ -54,7 +54,7 @@ impl LostFlag {
             .then(|| lock(&self.reason).clone())
     }
 
-    /// The error of everything that is asked of a device that is gone.
+    /// The error of everything asked of a device that is gone.
     pub(crate) fn check(&self) -> Result<(), ExecutionError> {
         match self.get() {
             Some(reason) => Err(ExecutionError::DeviceLost { reason }),
@@ -70,9 +70,9 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> 
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The thread that makes futures progress: wgpu completes nothing unless somebody polls it.
+/// The thread that makes futures progress: wgpu completes nothing without a poll.
 ///
-/// It is started by the first future that has to wait, and ends with its device.
+/// The first waiting future starts the thread, which ends with its device.
 #[derive(Default)]
 pub(crate) struct Waiter {
     sender: OnceLock<Mutex<Sender<Request>>>,
@@ -81,7 +81,7 @@ pub(crate) struct Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // Without it there is nothing more to come.
+        // Without a device nothing more is to come.
         drop(self.sender.take());
         self.worker.join();
     }
@@ -122,7 +122,7 @@ impl Waiter {
             waker: waker.clone(),
         };
         if let Err(unsent) = lock(sender).send(request) {
-            // Without the thread the future would sleep for ever: let its executor poll it again.
+            // Without the thread the future would sleep for ever: the executor polls again.
             unsent.0.waker.wake();
         }
     }

@@ -1,15 +1,15 @@
 //! The window: a span of host address space in which all shared memory of a context lies.
 //!
-//! Its base is a multiple of 4 GiB and it is at most 4 GiB long, so that the low word of an address
-//! *is* the byte offset in the window: a kernel that follows a pointer subtracts nothing. The span
-//! is reserved at once, and only that makes growth possible without moving anything. Pages are
-//! *committed* when memory is needed and given back when it is not; a reserved page costs nothing.
+//! The base is a multiple of 4 GiB and the length at most 4 GiB, so the low word of an address *is*
+//! the byte offset in the window: a kernel following a pointer subtracts nothing. The span is
+//! reserved at once, and only that makes growth possible without moving anything. Pages are
+//! *committed* when memory is needed and given back otherwise; a reserved page costs nothing.
 //!
 //! Devices use the same pages through [`import`](super::import). Such a use, like any other that
-//! must not lose its memory, holds a [`Pinned`] range: pages that are pinned cannot be given back,
-//! and the window outlives them.
+//! must not lose its memory, holds a [`Pinned`] range: pinned pages cannot be given back, and the
+//! window outlives them.
 
-// Mapping memory is done by the operating system, and what it maps is reached through pointers.
+// Mapping memory is done by the operating system, and mapped memory is reached through pointers.
 #![allow(unsafe_code)]
 
 mod ranges;
@@ -63,7 +63,7 @@ pub enum WindowError {
     Range {
         /// Where the range begins.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
         /// The window's size, in bytes.
         size: u64,
@@ -78,7 +78,7 @@ pub enum WindowError {
     OutOfMemory {
         /// Where the range begins.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
         /// The operating system's words.
         reason: String,
@@ -88,7 +88,7 @@ pub enum WindowError {
     NotCommitted {
         /// Where the range begins.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
     },
     /// A device, or another holder, still uses part of the range.
@@ -99,7 +99,7 @@ pub enum WindowError {
     InUse {
         /// Where the range begins.
         start: u64,
-        /// Where it ends.
+        /// The end of the range.
         end: u64,
     },
 }
@@ -182,15 +182,15 @@ impl Window {
         self.lock().committed.total()
     }
 
-    /// The offset of `address`, if it lies in the window (committed or not).
+    /// The offset of `address`, if inside the window (committed or not).
     #[cfg(all(test, unix, target_pointer_width = "64"))]
     pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         let offset = address.checked_sub(self.base.as_ptr().addr() as u64)?;
         (offset < self.size).then_some(offset)
     }
 
-    /// Gives the pages of `range` memory that is readable, writable and zero. Pages that have memory
-    /// already keep it and its contents.
+    /// Gives the pages of `range` memory that is readable, writable and zero. Pages with memory already keep their
+    /// memory and contents.
     pub(crate) fn commit(&self, range: Range<u64>) -> Result<(), WindowError> {
         self.check(&range)?;
         let mut state = self.lock();
@@ -198,7 +198,7 @@ impl Window {
         for (done, gap) in gaps.iter().enumerate() {
             let stale = state.stale.overlaps(gap);
             // SAFETY: the gap lies in the window (checked above), is made of whole pages like all
-            // ranges here, and is not committed, so that nobody may use what is in it.
+            // ranges here, and is not committed, so nobody may use what is in it.
             if let Err(reason) = unsafe { system::commit(self.at(gap.start), gap, stale) } {
                 for gap in &gaps[..=done] {
                     // SAFETY: as above; the ranges were not recorded as committed.
@@ -219,8 +219,8 @@ impl Window {
     /// Gives the memory of `range` back; its addresses stay reserved. Pages without memory may be
     /// among them.
     ///
-    /// Pointers into the range must not be used from here on: who dereferences one must pin its
-    /// range, or know by other means that nobody calls this.
+    /// Pointers into the range must not be used from here on: code dereferencing such a pointer
+    /// must pin its range, or know by other means that no thread makes this call.
     pub(crate) fn decommit(&self, range: Range<u64>) -> Result<(), WindowError> {
         self.check(&range)?;
         let mut state = self.lock();
@@ -236,10 +236,10 @@ impl Window {
         Ok(())
     }
 
-    /// Ends access to `range`, and records it as stale unless the system has dropped its contents.
+    /// Ends access to `range`, and records the range as stale unless the system has dropped its contents.
     ///
     /// # Safety
-    /// The range is made of whole pages of the window, and nobody uses it.
+    /// The range is made of whole pages of the window, and is unused.
     unsafe fn give_back(&self, state: &mut State, range: &Range<u64>) {
         // SAFETY: the caller's promise.
         if unsafe { system::decommit(self.at(range.start), range) } {
@@ -284,7 +284,7 @@ impl Window {
     fn at(&self, offset: u64) -> NonNull<u8> {
         debug_assert!(offset < self.size);
         // SAFETY: the window is one mapping of `size` bytes, and every caller has checked that the
-        // offset lies in it. It fits, because a window exists on 64-bit systems only.
+        // offset lies in it. No overflow, because a window exists on 64-bit systems only.
         unsafe { self.base.add(offset as usize) }
     }
 
@@ -302,7 +302,7 @@ impl Drop for Window {
     }
 }
 
-/// A committed range of a window that is not given back while this lives.
+/// A committed range of a window, not given back during the life of this value.
 pub(crate) struct Pinned {
     window: Arc<Window>,
     range: Range<u64>,

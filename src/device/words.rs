@@ -1,6 +1,6 @@
 //! Words that the host and kernels use at the same time, wherever their memory comes from.
 
-// Every block says why it is sound.
+// Every block gives its soundness argument.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -17,14 +17,14 @@ pub(crate) unsafe trait Words {
     /// The first byte, and how many there are.
     fn span(&self) -> (NonNull<u8>, u64);
 
-    /// Reads the word at `offset` bytes from the beginning, acquiring what was written before it was
-    /// stored. `None` if the offset is no multiple of four or the word does not lie in the memory.
+    /// Reads the word at `offset` bytes from the beginning, acquiring writes made before its store. `None` if the
+    /// offset is no multiple of four or the word does not lie in the memory.
     fn load_u32(&self, offset: u64) -> Option<u32> {
         Some(word(self, offset)?.load(Ordering::Acquire))
     }
 
-    /// Writes the word at `offset` bytes from the beginning, releasing what this thread wrote before.
-    /// `None` if the offset is no multiple of four or the word does not lie in the memory.
+    /// Writes the word at `offset` bytes from the beginning, releasing this thread's earlier writes. `None` if the
+    /// offset is no multiple of four or the word does not lie in the memory.
     fn store_u32(&self, offset: u64, value: u32) -> Option<()> {
         word(self, offset)?.store(value, Ordering::Release);
         Some(())

@@ -1,14 +1,14 @@
 //! How much memory a device can work with at once.
 //!
-//! wgpu does not tell, so the backends are asked themselves. It is an estimate on every one of them:
-//! nothing fails beyond it by itself, but memory starts to move or allocations to be refused.
+//! wgpu does not tell, so the backends are asked themselves. An estimate on every device: nothing fails beyond the
+//! size, but memory starts to move or allocations to be refused.
 
-// Drivers are asked through wgpu-hal; the block says why it is sound.
+// Drivers are asked through wgpu-hal; the block gives its soundness argument.
 #![allow(unsafe_code)]
 
 /// Bytes that kernels of `device` can have in memory at once, where its interface tells:
 ///
-/// - Vulkan: the largest heap of device-local memory, or what `VK_EXT_memory_budget` grants of it;
+/// - Vulkan: the largest heap of device-local memory, or the grant of `VK_EXT_memory_budget`;
 /// - Metal: `recommendedMaxWorkingSetSize`;
 /// - the embedded adapter, on Unix: the machine's memory.
 ///
@@ -59,7 +59,7 @@ mod vulkan {
         // SAFETY: a question about a physical device of this instance.
         let version = unsafe { instance.get_physical_device_properties(physical) }.api_version;
         let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-        // ash panics when a function is called that is not there; this one came with Vulkan 1.1.
+        // ash panics on a call of a missing function; this function came with Vulkan 1.1.
         let asks_budget = version.min(shared.instance_api_version()) >= vk::API_VERSION_1_1
             // SAFETY: as above.
             && unsafe { instance.enumerate_device_extension_properties(physical) }

@@ -1,4 +1,4 @@
-//! What can be wrong with a use of a device global.
+//! Errors in the use of a device global.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ pub enum GlobalError {
         what: &'static str,
         /// First byte that was meant.
         start: u64,
-        /// One past the last byte that was meant.
+        /// The position behind the last byte of the range.
         end: u64,
         /// Bytes of the variable.
         bytes: u64,
     },
-    /// A variable of image scope has an instance in several modules, so that the name alone says nothing: the seed's
+    /// A variable of image scope has an instance in several modules, so the name alone says nothing: the seed's
     /// `invalid`.
     #[error(
         "invalid: {what} of the device global `{name}`, which has image scope and an instance in each of {}: name it \
@@ -50,16 +50,16 @@ pub enum GlobalError {
         name: String,
         /// The command.
         what: &'static str,
-        /// What the declaration allows.
+        /// The declared access.
         access: GlobalAccess,
     },
-    /// Nobody has declared a variable of that name yet.
+    /// No declaration of a variable of that name is known yet.
     #[error(
         "there is no device global `{name}` yet; there are: {}",
         listed(available)
     )]
     Unknown {
-        /// The name that was asked for.
+        /// The name asked for.
         name: String,
         /// The names that there are.
         available: Vec<String>,
@@ -88,7 +88,7 @@ pub enum GlobalError {
         /// The variable's name.
         name: String,
     },
-    /// A copy on the device of a variable of image scope that no program names yet: its value is kept on the host.
+    /// A copy on the device of a variable of image scope not yet named by any program: its value is kept on the host.
     #[error(
         "{what} of the device global `{name}`, which has image scope and is named by no kernel yet, so that it is not \
          on the device: copy through the host, or make the kernel first"
@@ -104,7 +104,7 @@ pub enum GlobalError {
     Heap {
         /// The variable's name.
         name: String,
-        /// What the memory said.
+        /// The memory's error.
         source: HeapError,
     },
     /// The buffer on the other side of a copy, or wgpu, refused.
@@ -112,15 +112,15 @@ pub enum GlobalError {
     Buffer {
         /// The variable's name.
         name: String,
-        /// What the buffer said.
+        /// The buffer's error.
         source: MemoryError,
     },
-    /// The values cannot be read: the launch that should have written them failed, or the device was lost.
+    /// The values cannot be read: the writing launch failed, or the device was lost.
     #[error("device global `{name}`: {source}")]
     Read {
         /// The variable's name.
         name: String,
-        /// What is wrong with the values.
+        /// The fault of the values.
         source: ReadError,
     },
     /// An event of another device that the command was to wait for has failed.
@@ -136,8 +136,8 @@ pub enum GlobalError {
 }
 
 impl GlobalError {
-    /// True for what the seed's specification calls `errc::invalid`: a range beyond the variable, or a variable of
-    /// image scope in several modules.
+    /// True for `errc::invalid` of the seed's specification: a range beyond the variable, or a variable of image scope
+    /// in several modules.
     pub fn is_invalid(&self) -> bool {
         matches!(self, Self::Invalid { .. } | Self::SeveralModules { .. })
     }

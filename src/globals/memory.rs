@@ -1,5 +1,5 @@
-//! Where a device keeps its instances: memory for each chunk of the context's table, allocated when the first
-//! variable in it is used, and freed with the device.
+//! A device's instances: memory for each chunk of the context's table, allocated for the first variable used there, and
+//! freed with the device.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,16 +27,16 @@ struct State {
     placed: HashMap<u64, (Weak<Instance>, Arc<Placed>)>,
     /// Values of variables of image scope that no module names yet.
     host: HashMap<String, Vec<u8>>,
-    /// Where the chunks are, if they are in the shared heap.
+    /// The place of the chunks, if in the shared heap.
     heap: Option<SharedHeap>,
 }
 
-/// One instance in the memory of one device.
+/// An instance in the memory of a device.
 pub(crate) struct Placed {
     pub address: Ptr<u8>,
     pub bytes: u64,
     taint: Mutex<Taint>,
-    /// Somebody has its address, so that any kernel that follows pointers may write it.
+    /// The address was taken, so any kernel following pointers may write the variable.
     escaped: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl Drop for State {
     fn drop(&mut self) {
         let Some(heap) = &self.heap else { return };
         for chunk in self.chunks.values() {
-            // Allocated here and freed once; the heap waits for what is in flight by itself.
+            // Allocated here and freed once; the heap waits for commands in flight.
             let _ = heap.free(Ptr::<u8>::from_address(chunk.address() & ADDRESS_MASK));
         }
     }
@@ -67,7 +67,7 @@ impl Placed {
         }
     }
 
-    /// The launches of uncertain or bad outcome that wrote it.
+    /// The launches of uncertain or bad outcome among its writers.
     pub fn depends_on(&self, range: &std::ops::Range<u64>) -> Vec<Arc<Outcome>> {
         let mut taint = lock(&self.taint);
         match taint.is_empty() {
@@ -97,7 +97,7 @@ impl Placed {
 }
 
 fn room(device: &DeviceShared) -> MutexGuard<'_, State> {
-    lock(&device.globals_room.get::<DeviceGlobals>().0)
+    lock(&device.globals_extension.get::<DeviceGlobals>().0)
 }
 
 /// The names of the device's context.
@@ -145,7 +145,7 @@ pub(crate) fn place(
     let declared = declaration
         .as_ref()
         .and_then(|declaration| declaration.initial.clone());
-    // What the host wrote before any module had the variable.
+    // The host's writes from before any module had the variable.
     let host = match instance.scope {
         GlobalScope::Image => state.host.remove(&*instance.name),
         GlobalScope::Device => None,
@@ -173,7 +173,7 @@ fn initialise(
 ) -> Result<(), HeapError> {
     const WHAT: &str = "initialising a device global";
     let contents = initial.map_or(Contents::Zeros, Contents::Bytes);
-    // All of its last word: what a kernel reads behind a value of two bytes belongs to nobody.
+    // All of its last word: the bytes a kernel reads behind a value of two bytes are unused.
     let bytes = match contents {
         Contents::Zeros => placed.bytes.next_multiple_of(4),
         Contents::Bytes(_) => placed.bytes,
@@ -216,7 +216,7 @@ pub(crate) fn with_host_value<R>(
     work(value)
 }
 
-/// Gives every variable of that init mode its initial value again.
+/// Resets every variable of that init mode to its initial value.
 pub(crate) fn initialise_all(
     device: &Arc<DeviceShared>,
     mode: InitMode,

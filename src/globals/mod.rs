@@ -1,12 +1,12 @@
 //! Device globals: named variables that live on a device, after `sycl_ext_oneapi_device_global`.
 //!
-//! In WGSL a device global is a storage variable without `@group` and `@binding`. In Rust it is a [`DeviceGlobal`] of
-//! the same name, usually a `static`. There is one instance for each device, shared by every kernel that names it,
-//! zero at first, and alive as long as the device.
+//! In WGSL a device global is a storage variable without `@group` and `@binding`. In Rust the variable is a
+//! [`DeviceGlobal`] of the same name, usually a `static`. Each device has an instance, shared by every kernel naming
+//! the variable, zero at first, and alive as long as the device.
 //!
 //! - `memory`: the instances of a device;
 //! - `transfer`: copies, untyped;
-//! - `typed`: what a declaration lets the host do, and `named`: the same by name alone.
+//! - `typed`: accesses by the host under a declaration, and `named`: the same by name alone.
 //!
 //! The names are kept by the kernel room (`crate::kernel::globals`).
 
@@ -29,7 +29,7 @@ use crate::device::{Device, Event};
 use crate::kernel::globals::Declaration;
 use crate::kernel::{GlobalAccess, GlobalScope, HostShareable, InitMode, RustLayout};
 
-/// What the host may do with a device global, as a type; see [`DeviceGlobal`].
+/// The host's allowed accesses to a device global, as a type; see [`DeviceGlobal`].
 pub mod host_access {
     /// The host may read the variable.
     #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ pub mod host_access {
     pub struct NoAccess;
 }
 
-/// Of what a device global has one instance, as a type; see [`DeviceGlobal`].
+/// The unit with an instance of a device global, as a type; see [`DeviceGlobal`].
 pub mod scope {
     /// One instance for each device.
     #[derive(Debug, Clone, Copy)]
@@ -93,21 +93,21 @@ impl<A: sealed::Access> AccessKind for A {}
 pub trait ScopeKind: sealed::Scope {}
 impl<S: sealed::Scope> ScopeKind for S {}
 
-/// Those of [`host_access`] that let the host read.
+/// The types of [`host_access`] with reads by the host.
 pub trait HostReads: AccessKind {}
 impl HostReads for host_access::Read {}
 impl HostReads for host_access::ReadWrite {}
 
-/// Those of [`host_access`] that let the host write.
+/// The types of [`host_access`] with writes by the host.
 pub trait HostWrites: AccessKind {}
 impl HostWrites for host_access::Write {}
 impl HostWrites for host_access::ReadWrite {}
 
 /// A variable of the name `name` on every device: the Rust side of a WGSL storage variable without a binding.
 ///
-/// It is a constant that owns nothing, so that it may be a `static`. `T` is the whole variable: a scalar, an array
-/// (`[u32; 256]`), a structure as WGSL lays it out. Properties are chosen when it is declared; those that decide what
-/// the host may do are a part of the type, so that the compiler refuses the rest.
+/// A device global is a constant that owns nothing, and so may be a `static`. `T` is the whole variable: a scalar, an
+/// array (`[u32; 256]`), a structure in WGSL's layout. Properties are chosen in the declaration; properties about the
+/// host's access are a part of the type, and the compiler refuses other accesses.
 ///
 /// ```no_run
 /// use tombolo::{Constants, Context, DeviceGlobal, Program};
@@ -136,7 +136,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// fn set(device: &tombolo::Device) { let _ = TOTAL.on(device).write(&7); }
 /// ```
 ///
-/// one that it may only write cannot be read:
+/// a write-only global cannot be read:
 ///
 /// ```compile_fail,E0599
 /// use tombolo::{DeviceGlobal, host_access::Write};
@@ -152,7 +152,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// fn get(device: &tombolo::Device) { let _ = STATE.on(device).read(); }
 /// ```
 ///
-/// What compiles:
+/// Compiles:
 ///
 /// ```
 /// use tombolo::{Device, DeviceGlobal, GlobalError, host_access::Read, scope::PerImage};
@@ -173,14 +173,14 @@ impl HostWrites for host_access::ReadWrite {}
 ///
 /// # Which instance
 ///
-/// Without image scope a device has one instance. Names are known to a [`Context`](crate::Context): its devices agree on
-/// the type, and each has an instance of its own. The memory is a device allocation ([`Device::malloc`]), made when the
+/// Without image scope a device has one instance. Names are known to a [`Context`](crate::Context): its devices agree
+/// on the type, and each has a separate instance. The memory is a device allocation ([`Device::malloc`]), made when the
 /// host or a launch first uses the variable, and freed when the last handle of the device is dropped.
 ///
 /// With image scope each *module* has its own instance on each device. Programs of equal name, text and prefix are the
-/// same module, whatever the values of their constants. The instance goes when the last kernel of the module does,
-/// those in the cache ([`Device::trim_caches`]) included. While no kernel names the variable its value is kept on the
-/// host, and becomes that of the first module that does. In more than one module, the host's commands are
+/// same module, regardless of constants. The instance goes when the last kernel of the module does, those in the cache
+/// ([`Device::trim_caches`]) included. Until a kernel names the variable its value is kept on the host, and then
+/// becomes that of the first such module. In more than one module, the host's commands are
 /// [`GlobalError::SeveralModules`].
 pub struct DeviceGlobal<T: 'static, A = host_access::ReadWrite, S = scope::PerDevice> {
     name: &'static str,
@@ -191,7 +191,7 @@ pub struct DeviceGlobal<T: 'static, A = host_access::ReadWrite, S = scope::PerDe
 }
 
 impl<T> DeviceGlobal<T> {
-    /// The variable of that name: with its program's prefix, if the program has one.
+    /// The variable of that name: with its program's prefix, if any.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -214,19 +214,19 @@ impl<T, A, S> DeviceGlobal<T, A, S> {
         }
     }
 
-    /// The host may only read it.
+    /// The host may only read.
     #[must_use]
     pub const fn host_read(self) -> DeviceGlobal<T, host_access::Read, S> {
         self.with()
     }
 
-    /// The host may only write it.
+    /// The host may only write.
     #[must_use]
     pub const fn host_write(self) -> DeviceGlobal<T, host_access::Write, S> {
         self.with()
     }
 
-    /// The host may neither read nor write it.
+    /// The host may neither read nor write.
     #[must_use]
     pub const fn no_host_access(self) -> DeviceGlobal<T, host_access::NoAccess, S> {
         self.with()
@@ -247,22 +247,22 @@ impl<T, A, S> DeviceGlobal<T, A, S> {
         self
     }
 
-    /// When it gets its initial value again (`init_mode`; default: [`InitMode::Reset`]).
+    /// The time of a reset to the initial value (`init_mode`; default: [`InitMode::Reset`]).
     #[must_use]
     pub const fn init_mode(mut self, mode: InitMode) -> Self {
         self.init = mode;
         self
     }
 
-    /// Accepted for programs that come from SYCL, and without effect: the control and status registers of which it
-    /// speaks are those of FPGAs.
+    /// Accepted for programs that come from SYCL, and without effect: the property is about control and status
+    /// registers of FPGAs.
     #[must_use]
     pub const fn implement_in_csr(self, _yes: bool) -> Self {
         self
     }
 
-    /// How `T`, or the structure that it is an array of, lies in memory: compared, field by field, with what programs
-    /// declare. Without it only sizes are compared.
+    /// The layout of `T`, or of the structure in an array `T`: compared, field by field, with the declarations of
+    /// programs. Otherwise only sizes are compared.
     #[must_use]
     pub const fn layout(mut self, layout: &'static RustLayout) -> Self {
         self.layout = Some(layout);
@@ -276,16 +276,17 @@ impl<T, A, S> DeviceGlobal<T, A, S> {
 }
 
 impl<T: HostShareable> DeviceGlobal<T> {
-    /// As [`DeviceGlobal::new`], for a structure that [`shared!`](crate::shared) declared: its layout is compared with
-    /// what programs declare.
+    /// As [`DeviceGlobal::new`], for a structure declared by [`shared!`](crate::shared): the layout is compared with
+    /// the declarations of programs.
     pub const fn of_struct(name: &'static str) -> Self {
         Self::new(name).layout(&T::LAYOUT)
     }
 }
 
 impl<T: Pod, A: AccessKind, S: ScopeKind> DeviceGlobal<T, A, S> {
-    /// Makes the declaration known to the context of `device`, as any use by the host does. Properties that decide how
-    /// kernels are made (image scope, an initial value) must be known before the first kernel that names the variable.
+    /// Makes the declaration known to the context of `device`, as any use by the host does. Properties that decide
+    /// about the making of kernels (image scope, an initial value) must be known before the first kernel naming the
+    /// variable.
     ///
     /// # Errors
     /// [`GlobalError::Conflict`] where the name is known with another type or other properties.
@@ -331,8 +332,8 @@ impl<T, A, S> std::fmt::Debug for DeviceGlobal<T, A, S> {
 struct WaitList<'a>(Vec<&'a Event>);
 
 impl Device {
-    /// Gives every device global of this device whose init mode is [`InitMode::Reset`] its initial value again, in the
-    /// order of the queue; the others keep theirs. Addresses stay as they are.
+    /// Resets every device global of this device with init mode [`InitMode::Reset`] to its initial value, in the order
+    /// of the queue; other globals keep their values. Addresses stay the same.
     ///
     /// # Errors
     /// [`GlobalError::Heap`] where the memory cannot be written now.
@@ -348,21 +349,21 @@ impl Device {
         memory::initialise_all(&self.shared, InitMode::Reprogram)
     }
 
-    /// The device globals that are known by name to this device's context, in the order of their names.
+    /// The device globals known by name to this device's context, in the order of their names.
     pub fn globals(&self) -> Vec<GlobalDescription> {
         named::describe(&self.shared)
     }
 
-    /// The device global of that name, without its type: what its declaration in Rust, if there is one, does not allow
-    /// is a typed error.
+    /// The device global of that name, without its type: accesses against its declaration in Rust, if any, are typed
+    /// errors.
     ///
     /// # Errors
-    /// [`GlobalError::Unknown`] where no kernel and no declaration has named it yet.
+    /// [`GlobalError::Unknown`] for a name without any kernel or declaration yet.
     pub fn global(&self, name: &str) -> Result<NamedGlobal, GlobalError> {
         NamedGlobal::find(self, name)
     }
 
-    /// Bytes of memory that this device has allocated for device globals.
+    /// Bytes of memory allocated by this device for device globals.
     pub fn global_bytes(&self) -> u64 {
         memory::chunk_bytes(&self.shared)
     }

@@ -11,29 +11,29 @@ use crate::device::{Device, DeviceShared, Event};
 use crate::kernel::globals::HostView;
 use crate::kernel::{GlobalAccess, GlobalScope, InitMode, TypeLayout};
 
-/// What is known of a device global.
+/// The known properties of a device global.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GlobalDescription {
-    /// Its name, with its program's prefix.
+    /// The name, with its program's prefix.
     pub name: String,
-    /// Its type: as WGSL writes it, once a kernel names it, and as Rust does before.
+    /// The type: in WGSL's spelling, once a kernel names the variable, and in Rust's before.
     pub type_name: String,
-    /// Its layout, once a kernel names it.
+    /// The layout, once a kernel names the variable.
     pub layout: Option<TypeLayout>,
     /// Bytes of the variable.
     pub bytes: u64,
-    /// Of what there is one instance.
+    /// The unit with an instance.
     pub scope: GlobalScope,
-    /// What the host may do with it.
+    /// The host's allowed accesses.
     pub access: GlobalAccess,
-    /// When it gets its initial value again.
+    /// The time of a reset to the initial value.
     pub init: InitMode,
-    /// This device has memory for it; for image scope, for the instance of some module.
+    /// This device has memory for the variable; for image scope, for the instance of some module.
     pub in_memory: bool,
 }
 
-/// A device global of one device, from [`Device::global`], without its type.
+/// A device global of a device, from [`Device::global`], without its type.
 #[derive(Clone)]
 pub struct NamedGlobal {
     device: Arc<DeviceShared>,
@@ -81,7 +81,7 @@ impl NamedGlobal {
         }
     }
 
-    /// What is known of it.
+    /// The known properties.
     pub fn description(&self) -> &GlobalDescription {
         &self.description
     }
@@ -120,7 +120,7 @@ impl NamedGlobal {
     ///
     /// # Errors
     /// [`GlobalError::HostAccess`] where its declaration does not let the host read; [`GlobalError::Invalid`] beyond
-    /// the end; [`GlobalError::Read`] with the failure of the launch that should have written it.
+    /// the end; [`GlobalError::Read`] with the failure of the writing launch.
     pub fn read_bytes(&self, offset: u64, count: u64) -> Result<Vec<u8>, GlobalError> {
         const WHAT: &str = "reading bytes";
         self.allow(WHAT, [GlobalAccess::Read, GlobalAccess::ReadWrite])?;

@@ -12,7 +12,7 @@ use crate::memory::heap::copies::direct::{self, Contents};
 use crate::memory::places::Place as Copied;
 use crate::memory::{HeapError, MemoryError, ReadBack, ReadError};
 
-/// A variable as a command of the host finds it.
+/// A variable in the view of a host command.
 pub(super) struct Target<'d> {
     device: &'d Arc<DeviceShared>,
     name: &'d str,
@@ -22,7 +22,7 @@ pub(super) struct Target<'d> {
 
 enum Place {
     Memory(Arc<Placed>),
-    /// No module has it; the value is kept on the host.
+    /// No module has the variable; the value is kept on the host.
     Host(Declaration),
 }
 
@@ -146,7 +146,7 @@ impl<'d> Target<'d> {
                 return Ok(ReadBack::ready(self.device, bytes));
             }
         };
-        // Whole words are copied; what surrounds the range is cut off on the way.
+        // Whole words are copied; the surroundings of the range are cut off on the way.
         let (first, last) = (range.start / 4 * 4, range.end.next_multiple_of(4));
         let part = placed.part(first, last - first);
         let words = direct::read(self.device, what, part, |buffer, uncertain| {
@@ -216,7 +216,7 @@ impl<'d> Target<'d> {
         }
     }
 
-    /// What decides about the bytes of `range`.
+    /// The outcomes deciding about the bytes of `range`.
     fn outcomes(
         &self,
         placed: &Placed,
@@ -282,7 +282,7 @@ pub(super) fn check_range(
 }
 
 impl WaitList<'_> {
-    /// Waits for what the order of the device's own queue does not bring about.
+    /// Waits for dependencies outside of the device's own queue.
     fn wait_for_others(
         &self,
         device: &Arc<DeviceShared>,

@@ -13,11 +13,11 @@ use crate::device::{Device, DeviceShared, Event};
 use crate::memory::places::{Place, needed_of_target};
 use crate::memory::{DeviceBuffer, MemoryError, Ptr, ReadBack};
 
-/// A device global on one device, from [`DeviceGlobal::on`], with the events that its next commands wait for.
+/// A device global on a device, from [`DeviceGlobal::on`], with the events its next commands wait for.
 ///
 /// Commands go into the device's open batch, in the order of its queue, and come back at once with an [`Event`] or a
 /// [`ReadBack`]; `wait()` on either makes them blocking. Copies to and from a [`DeviceBuffer`] stay in the batch.
-/// Ranges are checked before anything is recorded: one that reaches beyond the variable is [`GlobalError::Invalid`].
+/// Ranges are checked before anything is recorded: a range reaching beyond the variable is [`GlobalError::Invalid`].
 ///
 /// | SYCL | here |
 /// | --- | --- |
@@ -58,9 +58,9 @@ impl<'a, T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'a, T, A, S> {
         }
     }
 
-    /// Lets the commands that follow wait for these events too, as [`Device::after`] does: events of the same device come
-    /// before by the order of its queue, for those of other devices the calling thread waits. One of another device that
-    /// has failed makes the command [`GlobalError::Dependency`].
+    /// Lets the following commands wait for these events too, as [`Device::after`] does: the queue's order covers
+    /// events of the same device, and the calling thread waits for events of other devices. A failed event of another
+    /// device makes the command [`GlobalError::Dependency`].
     pub fn after(mut self, events: impl IntoIterator<Item = &'a Event>) -> Self {
         self.after.0.extend(events);
         self
@@ -72,12 +72,12 @@ impl<'a, T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'a, T, A, S> {
 }
 
 impl<T: Pod, A: AccessKind> GlobalOn<'_, T, A, scope::PerDevice> {
-    /// Where the variable lies on the device: a pointer that kernels of this device follow (`usm_<Type>(p)`), may be
-    /// stored in shared structures, and may be given to [`Launch::pointer`](crate::Launch::pointer). It stays the same as
-    /// long as the device lives. Kernels get the same with `usm_address(&variable)`.
+    /// The variable's place on the device: a pointer for kernels of this device to follow (`usm_<Type>(p)`), for shared
+    /// structures, and for [`Launch::pointer`](crate::Launch::pointer). The address stays the same during the life of
+    /// the device. Kernels get the same with `usm_address(&variable)`.
     ///
     /// # Errors
-    /// [`GlobalError::Conflict`]; [`GlobalError::Heap`] where the device has no room for it.
+    /// [`GlobalError::Conflict`]; [`GlobalError::Heap`] where the device lacks room.
     pub fn address(&self) -> Result<Ptr<T>, GlobalError> {
         let target = self.target("taking the address")?;
         match target.placed() {
@@ -96,7 +96,7 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
     /// Reads the whole variable; waits until everything recorded before is done.
     ///
     /// # Errors
-    /// [`GlobalError::Read`] with the failure of the launch that should have written it; [`GlobalError::Conflict`],
+    /// [`GlobalError::Read`] with the failure of the writing launch; [`GlobalError::Conflict`],
     /// [`GlobalError::SeveralModules`], [`GlobalError::Heap`].
     pub fn read(&self) -> Result<T, GlobalError> {
         let values = self.values::<T>("reading", 0, size_of::<T>() as u64)?;
@@ -148,8 +148,8 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
     /// Copies `count` elements from element `start` on into `buffer` from its element `to` on, on the device.
     ///
     /// # Errors
-    /// [`GlobalError::Invalid`] beyond the end of the variable; [`GlobalError::Buffer`] with what is wrong with the
-    /// buffer; [`GlobalError::NotOnDevice`] for a variable of image scope that no module names yet.
+    /// [`GlobalError::Invalid`] beyond the end of the variable; [`GlobalError::Buffer`] with the fault of the buffer;
+    /// [`GlobalError::NotOnDevice`] for a variable of image scope that no module names yet.
     pub fn copy_to_buffer<E: Pod>(
         &self,
         start: usize,
@@ -161,7 +161,7 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
         let start = bytes_of::<E>(start);
         let (range, place) = self.buffer_range(WHAT, buffer, to, count)?;
         if let Some(place) = &place {
-            // The variable lies at a multiple of 4, and something may follow it.
+            // The variable lies at a multiple of 4, and other data may follow.
             let needed = needed_of_target((start, false), place, range.end - range.start);
             (buffer.needs(WHAT, needed)).map_err(|source| self.refused(source))?;
         }
@@ -228,7 +228,7 @@ impl<T: Pod, A: HostWrites, S: ScopeKind> GlobalOn<'_, T, A, S> {
             .write(WHAT, bytes_of::<E>(start), bytes, &self.after)
     }
 
-    /// Copies bytes of the host to the variable from byte `offset` on, at any alignment. They are taken at once.
+    /// Copies bytes of the host to the variable from byte `offset` on, at any alignment. The values are taken at once.
     ///
     /// # Errors
     /// As [`GlobalOn::copy_in`].
@@ -266,7 +266,7 @@ impl<T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'_, T, A, S> {
         }
     }
 
-    /// A range of elements in bytes, and where it lies unless it is empty.
+    /// A range of elements in bytes, and its place unless empty.
     fn buffer_range<E: Pod>(
         &self,
         what: &'static str,

@@ -1,5 +1,5 @@
-//! Where the runtime's own variables are bound: in a bind group that the program does not use, so that
-//! the program's groups stay as they are, or else behind the program's last binding.
+//! The bindings of the runtime's own variables: in a bind group not used by the program, so the program's groups stay
+//! unchanged, or else behind the program's last binding.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use naga::{Module, ResourceBinding};
 
 use super::passes::globals::is_global;
 
-/// Bindings for what the runtime adds to a kernel.
+/// Bindings for the runtime's additions to a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuntimeBindings {
     group: u32,
@@ -17,7 +17,7 @@ pub(crate) struct RuntimeBindings {
 impl RuntimeBindings {
     /// Chooses the bindings for a module that has only the program's own variables.
     pub(crate) fn of(module: &Module, max_bind_groups: u32) -> Self {
-        // What is bound beyond all limits of devices is told as that, where the device is known.
+        // A binding beyond all limits of devices is reported as such where the device is known.
         const BEYOND: u32 = 1 << 31;
         let mut used: BTreeMap<u32, u32> = BTreeMap::new();
         let bindings = (module.global_variables.iter())
@@ -69,7 +69,7 @@ impl RuntimeBindings {
         self.at(2)
     }
 
-    /// Where the arguments lie that have no binding of their own.
+    /// The arena of the arguments without a separate binding.
     pub(crate) fn table(&self) -> ResourceBinding {
         self.at(3)
     }
@@ -89,12 +89,12 @@ impl RuntimeBindings {
         self.at(6)
     }
 
-    /// What the kernel posts there, where that has memory of its own.
+    /// The memory for the kernel's posts, where separate.
     pub(crate) fn posts(&self) -> ResourceBinding {
         self.at(7)
     }
 
-    /// What the kernel visits to let time go by while it waits for an answer.
+    /// The memory read for delays while waiting for an answer.
     pub(crate) fn backoff(&self) -> ResourceBinding {
         self.at(8)
     }
@@ -104,7 +104,7 @@ impl RuntimeBindings {
         self.at(9 + index)
     }
 
-    /// Several segments of the heap, or what lies behind them: parts of the allocation table.
+    /// Several segments of the heap, or the buffers behind: parts of the allocation table.
     pub(crate) fn segments(&self, range: std::ops::Range<u32>) -> Vec<ResourceBinding> {
         range.map(|index| self.segment(index)).collect()
     }

@@ -76,8 +76,8 @@ pub(crate) struct ModuleCache {
 }
 
 impl ModuleCache {
-    /// Finds the module or makes it. Two threads that want the same module at once may both make it;
-    /// one is kept.
+    /// Finds or makes the module. Two threads asking for the same module at once may both make the module; the first is
+    /// kept.
     pub(crate) fn get<E>(
         &self,
         key: ModuleKey,
@@ -104,8 +104,8 @@ impl ModuleCache {
 /// A kernel under the name of its entry point.
 type Named = (Arc<str>, Arc<KernelShared>);
 
-/// Kernels of one device: found by the program's identity at the cost of one look-up, and by content
-/// when another `Program` holds the same text.
+/// Kernels of a device: found by the program's identity at the cost of a single look-up, and by content when another
+/// `Program` holds the same text.
 #[derive(Default)]
 pub(crate) struct KernelCache {
     by_program: RwLock<HashMap<ProgramKey, Vec<Named>>>,
@@ -131,7 +131,7 @@ impl KernelCache {
         Some(Arc::clone(kernel))
     }
 
-    /// Finds the kernel of a module or builds it, and remembers it for the program.
+    /// Finds the kernel of a module or builds the kernel, and remembers the kernel for the program.
     pub(crate) fn insert<E>(
         &self,
         key: ProgramKey,

@@ -5,35 +5,29 @@ use std::sync::Arc;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 use super::bindings::RuntimeBindings;
-use super::calls::{CallSet, ghosts};
+use super::calls::{CallSet, padding_lanes};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declared::SpecKey;
-use super::diagnostic::{Lines, Reporter};
+use super::diagnostic::Reporter;
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::globals::{GlobalTable, GlobalUse, Instance};
 use super::heap_setup::HeapSetup;
 use super::passes::globals::Member;
 use super::passes::loop_guard::LoopGuard;
-use super::passes::pointers::{FaultReason, PointerFacts};
+use super::passes::pointers::PointerFacts;
 use super::passes::print::{self, PrintFacts};
-use super::passes::status::{CALL, LOOP_GUARD, POINTER};
 use super::passes::{self, grid, loop_guard, nesting, turns};
-use super::print::{Prints, TextSite};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
+use super::report::{Places, Report, report, sites};
 use super::specialize::{Environment, Specialized, specialize_in};
 use super::text_limits::Excess;
-use crate::device::CallStatus;
-use crate::device::outcome::ExecutionError;
-use crate::device::queue::Decoder;
-use crate::device::status::Record;
 use crate::device::unique_id;
-use crate::print::record::{Site, Sites};
-use crate::print::value::ValueType;
+use crate::print::record::Sites;
 
-/// What, beside the source and the values, decides the module.
+/// The inputs of a module, beside the source and the values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CompileOptions {
     /// Bits of naga's capabilities, which have no hash of their own.
@@ -41,11 +35,27 @@ pub(crate) struct CompileOptions {
     pub(crate) private_limit: u32,
     /// Loop iterations after which the adapter may end loops; `None`: never.
     pub(crate) loop_budget: Option<u32>,
-    /// How deep control flow may be; `None`: as deep as a text can make it.
+    /// How deep control flow may be; `None`: unlimited but by the text.
     pub(crate) nesting: Option<u32>,
-    /// Work-group size for kernels that leave it to the runtime.
+    /// Work-group size for kernels without a size of their own.
     pub(crate) auto_workgroup: u32,
     pub(crate) heap: HeapSetup,
+}
+
+impl CompileOptions {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::from_bits_truncate(self.capabilities)
+    }
+
+    fn environment(&self) -> Environment<'_> {
+        Environment {
+            auto_workgroup: Some(self.auto_workgroup),
+            capabilities: self.capabilities(),
+            private_limit: u64::from(self.private_limit),
+            nesting: self.nesting,
+            heap: &self.heap,
+        }
+    }
 }
 
 /// Equal keys give equal modules.
@@ -70,45 +80,57 @@ pub(crate) struct Compiled {
     pub(crate) private_arrays: Vec<PrivateArrayInfo>,
     /// The kernel carries checks for loops that the adapter might cut short.
     pub(crate) guarded: bool,
-    /// How the kernel reports failures, if it can.
+    /// The kernel's failure report, if any.
     pub(crate) report: Option<Report>,
-    /// What the kernel prints, if it does.
+    /// The prints of the kernel, if any.
     pub(crate) prints: Option<Arc<Sites>>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
     pub(crate) heap: Option<HeapUse>,
-    /// The arguments, by ascending index, that the kernel reaches through the argument table: for want of bindings, or
-    /// because they lie in the heap that it reaches anyway, or because it passes pointers to them.
+    /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
+    /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
+    /// argument.
     pub(crate) table: Vec<usize>,
     /// The device globals that the kernel uses.
     pub(crate) globals: Option<KernelGlobals>,
     /// The functions of the host that the program calls, if the kernel calls any.
     pub(crate) calls: Option<CallSet>,
-    /// The kernel waits for their answers while it runs.
+    /// The kernel waits for answers during the launch.
     pub(crate) waits: bool,
     /// Functions that a server hands calls to have loops.
     pub(crate) counts_turns: bool,
-    /// What it posts has memory of its own.
+    /// Posts have memory of their own.
     pub(crate) splits_ports: bool,
-    /// It visits memory to let time go by while it waits for them.
+    /// The kernel reads memory for delays while waiting for answers.
     pub(crate) backs_off: bool,
     /// Where the runtime's own variables go.
     pub(crate) bindings: RuntimeBindings,
 }
 
-/// The device globals of a kernel, and how it reaches them.
+/// The device globals of a kernel, and their binding.
 #[derive(Debug)]
 pub(crate) struct KernelGlobals {
-    /// Each with whether the kernel may write it.
+    /// Each with a flag for writing by the kernel.
     pub(crate) instances: Vec<(Arc<Instance>, bool)>,
-    /// The one binding that shows them; `None` where they are rows of the argument table, behind the arguments.
+    /// The common binding of the globals; `None` for rows of the argument table, behind the arguments.
     pub(crate) binding: Option<GlobalsBinding>,
+}
+
+impl KernelGlobals {
+    /// The `instances` that the device globals of an interface are, if there are any; without a binding.
+    fn of(instances: Vec<Arc<Instance>>, interface: &Interface) -> Option<Self> {
+        let writable = interface.globals.iter().map(|one| one.writable);
+        (!instances.is_empty()).then(|| Self {
+            instances: instances.into_iter().zip(writable).collect(),
+            binding: None,
+        })
+    }
 }
 
 /// The binding of a kernel's device globals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GlobalsBinding {
     pub(crate) chunk: usize,
-    /// Where it begins in the chunk.
+    /// The start in the chunk.
     pub(crate) start: u32,
     /// Its bytes.
     pub(crate) bytes: u32,
@@ -116,7 +138,7 @@ pub(crate) struct GlobalsBinding {
 }
 
 impl Compiled {
-    /// The binding of the kernel's device globals, if it has one.
+    /// The binding of the kernel's device globals, if any.
     pub(crate) fn globals_binding(&self) -> Option<GlobalsBinding> {
         self.globals.as_ref()?.binding
     }
@@ -134,19 +156,19 @@ impl Compiled {
 /// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
 const BINDABLE: u32 = 256;
 
-/// What the device gets.
+/// The code for the device.
 #[derive(Debug)]
 pub(crate) enum Code {
-    /// A module that was validated here, and the index of its entry point.
+    /// A module validated here, and the index of its entry point.
     Naga {
         module: Box<naga::Module>,
         entry: usize,
     },
-    /// A module that was compiled elsewhere.
+    /// A module compiled elsewhere.
     SpirV(Vec<u32>),
 }
 
-/// What a kernel that follows pointers needs bound.
+/// The bindings for a kernel that follows pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeapUse {
     pub(crate) segments: u32,
@@ -158,125 +180,20 @@ pub(crate) struct HeapUse {
     pub(crate) reads_info: bool,
     /// Parts of the allocation table, bound behind the segments, and then that of the device's own memory.
     pub(crate) tables: (u32, bool),
-    /// The kernel follows pointers; if not, nothing but its arguments has to lie in what is bound for the heap.
+    /// The kernel follows pointers; if not, only its arguments have to lie in the heap's bindings.
     pub(crate) follows: bool,
 }
 
-/// Turns a status record into the launch's verdict.
-#[derive(Clone)]
-pub(crate) struct Report(pub(crate) Decoder);
-
-impl std::fmt::Debug for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Report")
-    }
-}
-
-/// The user's text, for places in it.
-struct Places {
-    kernel: String,
-    file: String,
-    text: EditedText,
-    lines: Lines,
-}
-
-impl Places {
-    /// Line, column and the line itself with a marker.
-    fn of(&self, span: Option<naga::Span>) -> (u32, u32, String) {
-        let at = span
-            .and_then(naga::Span::to_range)
-            .map_or(0, |range| self.text.to_original(range).start);
-        self.at(at)
-    }
-
-    /// The same for a byte of the user's text.
-    fn at(&self, at: usize) -> (u32, u32, String) {
-        let (line, column) = self.lines.place(at);
-        (line, column, self.lines.excerpt(at))
-    }
-}
-
-/// The verdict of a record, from what the passes put into the kernel.
-fn report(
-    places: Places,
-    guard: Option<(LoopGuard, u32)>,
-    pointers: Option<PointerFacts>,
-    calls: Option<CallSet>,
-) -> Report {
-    let asks = (pointers.as_ref()).is_some_and(|facts| facts.tables != (0, false));
-    Report(Arc::new(move |record: &Record| {
-        let faults = pointers.as_ref().and_then(|facts| {
-            let words = record.get(POINTER.start as usize..POINTER.end as usize)?;
-            facts.fault(words.try_into().ok()?)
-        });
-        if let Some(fault) = faults {
-            let (line, column, excerpt) = places.of(fault.site.map(|site| site.span));
-            return Err(ExecutionError::Pointer {
-                kernel: places.kernel.clone(),
-                file: places.file.as_str().into(),
-                line,
-                column,
-                reason: match fault.reason {
-                    FaultReason::Null => "a null pointer was followed",
-                    FaultReason::Misaligned => "a misaligned pointer was followed",
-                    FaultReason::Outside if asks => {
-                        "a pointer into no live allocation was followed"
-                    }
-                    FaultReason::Outside => "a pointer out of the heap was followed",
-                    FaultReason::Index => "an index behind a pointer was beyond its array",
-                },
-                address: fault.address,
-                found: Arc::default(),
-                pointee: fault.site.map_or("", |site| site.pointee.as_str()).into(),
-                invocation: fault.invocation,
-                excerpt: excerpt.into(),
-            });
+impl HeapUse {
+    fn of(facts: &PointerFacts, heap: &HeapSetup) -> Self {
+        Self {
+            segments: heap.segments,
+            device_segments: heap.device_segments,
+            window_aligned: heap.window_aligned,
+            reads_info: facts.reads_info,
+            tables: facts.tables,
+            follows: facts.follows,
         }
-        let code = record[LOOP_GUARD as usize];
-        let call = record[CALL as usize];
-        if let (Some(calls), 0, 1..) = (&calls, code, call) {
-            let called = calls.0.get((call as u16 as usize).wrapping_sub(1));
-            return Err(ExecutionError::CallFailed {
-                kernel: places.kernel.clone(),
-                function: called.map_or_else(String::new, |call| call.signature.name.clone()),
-                status: CallStatus::from_code(call >> 16),
-            });
-        }
-        match &guard {
-            Some((guard, budget)) if code != 0 => {
-                let site = guard.site_for_code(code);
-                let (line, column, excerpt) = places.of(site.map(|site| site.span));
-                Err(ExecutionError::LoopCut {
-                    kernel: places.kernel.clone(),
-                    file: places.file.clone(),
-                    line,
-                    column,
-                    budget: *budget,
-                    excerpt,
-                })
-            }
-            _ => Ok(()),
-        }
-    }))
-}
-
-/// The places that the kernel prints from, with what its specialization made of them.
-fn sites(places: &Places, prints: &Prints, facts: PrintFacts) -> Sites {
-    let site = |(text, arguments): (&TextSite, Option<Vec<ValueType>>)| {
-        let (line, column, excerpt) = places.at(text.place.start);
-        Some(Site {
-            kind: text.kind,
-            line,
-            column,
-            excerpt,
-            template: text.template.clone(),
-            arguments: arguments?,
-        })
-    };
-    Sites {
-        kernel: places.kernel.clone(),
-        file: places.file.clone(),
-        sites: prints.sites.iter().zip(facts.arguments).map(site).collect(),
     }
 }
 
@@ -288,7 +205,6 @@ pub(crate) fn compile(
     options: &CompileOptions,
     names: &GlobalTable,
 ) -> Result<Compiled, KernelError> {
-    let capabilities = Capabilities::from_bits_truncate(options.capabilities);
     let mut instances = Vec::new();
     let mut place = |uses: &[GlobalUse]| {
         let found = names.resolve(&program.identity(), uses);
@@ -300,14 +216,7 @@ pub(crate) fn compile(
             .windows(2)
             .any(|pair| pair[0].chunk != pair[1].chunk))
     };
-    let environment = Environment {
-        auto_workgroup: Some(options.auto_workgroup),
-        capabilities,
-        private_limit: u64::from(options.private_limit),
-        nesting: options.nesting,
-        heap: &options.heap,
-    };
-    let special = specialize_in(program, entry, constants, environment, &mut place)?;
+    let special = specialize_in(program, entry, constants, options.environment(), &mut place)?;
     let Specialized {
         mut module,
         entry: mut index,
@@ -326,62 +235,30 @@ pub(crate) fn compile(
     let calls = calls
         .filter(|_| call_use.calls)
         .map(|calls| calls.called.clone());
-    let writable = interface.globals.iter().map(|one| one.writable);
-    let mut globals = (!instances.is_empty()).then(|| KernelGlobals {
-        instances: instances.into_iter().zip(writable).collect(),
-        binding: None,
-    });
+    let mut globals = KernelGlobals::of(instances, &interface);
     if let Some(globals) = globals.as_mut().filter(|_| !tabled_globals) {
-        let offsets = globals
-            .instances
-            .iter()
-            .map(|(instance, _)| instance.offset);
-        let start = offsets.min().unwrap_or(0) / BINDABLE * BINDABLE;
-        let places = interface.globals.iter().zip(&globals.instances);
-        let members: Vec<Member> = places
-            .map(|(one, (instance, _))| Member {
-                number: one.number,
-                offset: instance.offset - start,
-            })
-            .collect();
-        let bytes = passes::globals::lower(&mut module, index, &members, bindings.globals());
+        let lowered = lower_globals(&mut module, index, &interface, globals, bindings.globals());
         index = 0;
-        revalidate(&module, capabilities, program, entry)?;
-        globals.binding = Some(GlobalsBinding {
-            chunk: globals
-                .instances
-                .first()
-                .map_or(0, |(instance, _)| instance.chunk),
-            start,
-            bytes,
-            writable: interface.globals.iter().any(|one| one.writable),
-        });
+        revalidate(&module, options.capabilities(), program, entry)?;
+        globals.binding = Some(lowered);
     }
-    if let Some(facts) = &prints {
-        print::begin(&mut module, index, facts);
+    let added = instrument(
+        &mut module,
+        index,
+        options,
+        &prints,
+        call_use.calls,
+        &bindings,
+    );
+    if added.changed {
+        revalidate(&module, options.capabilities(), program, entry)?;
     }
-    // Devices without such barriers are those with such lanes.
-    let dismissed = call_use.calls && !options.heap.barriers && ghosts::dismiss(&mut module, index);
-    let counted = turns::run(&mut module, index);
-    let guard = options.loop_budget.and_then(|budget| {
-        let guard = loop_guard::run(&mut module, index, budget, bindings.status())?;
-        Some((guard, budget))
-    });
-    if guard.is_some() || prints.is_some() || dismissed || counted {
-        revalidate(&module, capabilities, program, entry)?;
-    }
+    let guard = added.guard;
     check_shape(&module, index, options.nesting, program, &text)?;
     let guarded = guard.is_some();
-    let heap = pointers.as_ref().map(|facts| HeapUse {
-        segments: options.heap.segments,
-        device_segments: options.heap.device_segments,
-        window_aligned: options.heap.window_aligned,
-        reads_info: facts.reads_info,
-        tables: facts.tables,
-        follows: facts.follows,
-    });
+    let heap = (pointers.as_ref()).map(|facts| HeapUse::of(facts, &options.heap));
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
-    // Also where nothing is followed: the variables that checks would need are there as soon as they could be.
+    // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());
     let has_status = (module.global_variables.iter()).any(|(_, v)| v.binding == status);
     let places = Places {
@@ -412,19 +289,78 @@ pub(crate) fn compile(
         globals,
         calls,
         waits: call_use.waits,
-        counts_turns: counted,
+        counts_turns: added.counts_turns,
         splits_ports: call_use.calls && options.heap.splits_ports,
         backs_off: call_use.backs_off,
         bindings,
     })
 }
 
-/// What compilers of drivers are given at most, in expressions and statements: a module of this size takes them
-/// minutes.
+/// Has the entry point, which becomes the only one, reach its device globals through a common binding of their chunk.
+fn lower_globals(
+    module: &mut naga::Module,
+    entry: usize,
+    interface: &Interface,
+    globals: &KernelGlobals,
+    binding: naga::ResourceBinding,
+) -> GlobalsBinding {
+    let instances = globals.instances.iter().map(|(instance, _)| instance);
+    let offsets = instances.clone().map(|instance| instance.offset);
+    let start = offsets.min().unwrap_or(0) / BINDABLE * BINDABLE;
+    let members: Vec<Member> = (interface.globals.iter())
+        .zip(instances.clone())
+        .map(|(one, instance)| Member {
+            number: one.number,
+            offset: instance.offset - start,
+        })
+        .collect();
+    GlobalsBinding {
+        chunk: instances.clone().next().map_or(0, |first| first.chunk),
+        start,
+        bytes: passes::globals::lower(module, entry, &members, binding),
+        writable: interface.globals.iter().any(|one| one.writable),
+    }
+}
+
+/// The runtime's additions to a module beside the lowering of its variables.
+struct Instrumented {
+    /// The loop guard, and its budget.
+    guard: Option<(LoopGuard, u32)>,
+    counts_turns: bool,
+    /// Anything was added, so the module has to be validated again.
+    changed: bool,
+}
+
+/// Adds the run-time parts for prints, calls and loops of the entry point.
+fn instrument(
+    module: &mut naga::Module,
+    entry: usize,
+    options: &CompileOptions,
+    prints: &Option<PrintFacts>,
+    calls: bool,
+    bindings: &RuntimeBindings,
+) -> Instrumented {
+    if let Some(facts) = prints {
+        print::begin(module, entry, facts);
+    }
+    // Devices without such barriers are those with such lanes.
+    let dismissed = calls && !options.heap.barriers && padding_lanes::dismiss(module, entry);
+    let counts_turns = turns::run(module, entry);
+    let guard = options.loop_budget.and_then(|budget| {
+        let guard = loop_guard::run(module, entry, budget, bindings.status())?;
+        Some((guard, budget))
+    });
+    Instrumented {
+        changed: guard.is_some() || prints.is_some() || dismissed || counts_turns,
+        guard,
+        counts_turns,
+    }
+}
+
+/// The most expressions and statements for a driver's compiler: a module of this size takes minutes.
 const MOST_UNFOLDED: u64 = 1 << 21;
 
-/// Checks what compilers would make of the module: how deep it is, and how long when functions stand where they are
-/// called.
+/// Checks the module from a compiler's point of view: the depth, and the length with functions inlined.
 fn check_shape(
     module: &naga::Module,
     entry: usize,
@@ -468,10 +404,10 @@ fn check_shape(
 /// A form of a kernel that only some launches need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Variant {
-    /// The built-in ids are those of a grid larger than one dispatch.
+    /// The built-in ids are those of a grid larger than a dispatch.
     pub(crate) tiled: bool,
-    /// Arguments (by index) that are bound for writing although the kernel only reads them: a buffer
-    /// has one use in a dispatch, and another argument writes to other bytes of the same one.
+    /// Arguments (by index) bound for writing although the kernel only reads them: a buffer has a single use in a
+    /// dispatch, and another argument writes to other bytes of the same buffer.
     pub(crate) written: u64,
     /// The same for the device globals.
     pub(crate) globals_written: bool,
@@ -484,8 +420,7 @@ impl Variant {
     }
 }
 
-/// The module of a variant, and whether it takes the parameters of a tiled grid; `None` when the plain
-/// module serves.
+/// The module of a variant, and whether there are parameters of a tiled grid; `None` when the plain module serves.
 pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Module, bool)> {
     let Code::Naga { module, entry } = &compiled.code else {
         return None;
@@ -520,8 +455,8 @@ pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Modu
     changed.then_some((module, gridded))
 }
 
-/// Checks a module that passes have changed. It was valid before them, so that an error here is ours;
-/// it is reported as one rather than handed to the driver.
+/// Checks a module that passes have changed. The module was valid before, so an error here is ours, and is reported as
+/// ours rather than handed to the driver.
 fn revalidate(
     module: &naga::Module,
     capabilities: Capabilities,

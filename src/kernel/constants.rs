@@ -1,9 +1,9 @@
-//! Specialization constants: the values that a program's `override` declarations take, and the check of the
-//! values a caller sets against what the program declares.
+//! Specialization constants: the values of a program's `override` declarations, and the check of a caller's values
+//! against the declarations.
 //!
-//! WGSL section 7.2 "override Declarations". A constant is set by its name or by its `@id`, whichever the caller
-//! prefers, and its type must be the declared one: a `u32` does not become an `i32` by itself. Rust integers that
-//! have no WGSL type of the same size (`usize`, `u64`, `i64`) fit every integer type that can hold their value.
+//! WGSL section 7.2 "override Declarations". A constant is set by name or by `@id`, whichever the caller prefers, and
+//! the type must be the declared type: a `u32` is not converted to an `i32`. Rust integers without a WGSL type of the
+//! same size (`usize`, `u64`, `i64`) fit every integer type able to hold the value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -101,8 +101,8 @@ pub enum ConstantValue {
     I16(i16),
     /// A `u16`.
     U16(u16),
-    /// An integer without a WGSL type: it takes the declared type of the constant it is given to, if that is an
-    /// integer type that can hold it.
+    /// An integer without a WGSL type: takes the declared type of its constant, if that is an integer type able to hold
+    /// the value.
     Integer(i128),
 }
 
@@ -126,7 +126,7 @@ impl From<usize> for ConstantValue {
 }
 
 impl ConstantValue {
-    /// Its type; none for an integer that has not been given to a constant yet.
+    /// The type; none for an integer not yet given to a constant.
     pub fn ty(&self) -> Option<ConstantType> {
         Some(match self {
             Self::Bool(_) => ConstantType::Bool,
@@ -154,7 +154,7 @@ impl ConstantValue {
         })
     }
 
-    /// Its value as naga and wgpu take it. Exact for every value that [`ConstantInfo::convert`] lets pass.
+    /// The value in the form for naga and wgpu. Exact for every value that [`ConstantInfo::convert`] lets pass.
     pub(crate) fn as_f64(&self) -> f64 {
         match *self {
             Self::F32(v) => v.into(),
@@ -169,7 +169,7 @@ impl ConstantValue {
         }
     }
 
-    /// Its value as a WGSL expression of its type, exactly.
+    /// The value as a WGSL expression of its type, exactly.
     pub(crate) fn to_wgsl(self) -> String {
         match self {
             Self::Bool(v) => v.to_string(),
@@ -203,7 +203,7 @@ impl ConstantValue {
         })
     }
 
-    /// A bit pattern that tells values of one type apart.
+    /// A bit pattern unique among values of a type.
     pub(crate) fn bits(&self) -> u64 {
         match *self {
             Self::F32(v) => v.to_bits().into(),
@@ -233,16 +233,16 @@ impl fmt::Display for ConstantValue {
 pub struct ConstantInfo {
     /// Its name.
     pub name: String,
-    /// Its `@id`, if it has one.
+    /// The `@id`, if declared.
     pub id: Option<u16>,
     /// Its type.
     pub ty: ConstantType,
-    /// The value it has if nothing is set, neither itself nor another constant that its initializer mentions.
-    /// None if it has no initializer, or if that depends on a constant without one.
+    /// The value if nothing is set, neither the constant itself nor another constant in its initializer. None without
+    /// an initializer, or if the initializer depends on a constant without a value.
     pub default: Option<ConstantValue>,
     /// Whether its declaration has an initializer.
     pub has_initializer: bool,
-    /// Whether it decides, directly or through other constants, the length of an array outside work-group memory.
+    /// Whether the constant decides, directly or through others, the length of an array outside work-group memory.
     pub sizes_private_array: bool,
     /// Line of its declaration, counted from 1.
     pub line: u32,
@@ -326,7 +326,7 @@ impl fmt::Display for OverrideKey {
     }
 }
 
-/// Values for a program's specialization constants; those not mentioned keep their defaults.
+/// Values for a program's specialization constants; unmentioned constants keep their defaults.
 ///
 /// ```
 /// # use tombolo::Constants;
@@ -344,13 +344,13 @@ impl Constants {
         Self::default()
     }
 
-    /// Sets the constant called `name`. Setting it again replaces the value.
+    /// Sets the constant called `name`. A second setting replaces the value.
     #[must_use]
     pub fn set(self, name: impl Into<Cow<'static, str>>, value: impl Into<ConstantValue>) -> Self {
         self.with(OverrideKey::Name(name.into()), value.into())
     }
 
-    /// Sets the constant declared with `@id(id)`. Setting it again replaces the value.
+    /// Sets the constant declared with `@id(id)`. A second setting replaces the value.
     #[must_use]
     pub fn set_id(self, id: u16, value: impl Into<ConstantValue>) -> Self {
         self.with(OverrideKey::Id(id), value.into())
@@ -378,7 +378,7 @@ impl Constants {
             .map(|(_, v)| v)
     }
 
-    /// What was set, in the order of setting.
+    /// The given values, in the order of setting.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&OverrideKey, ConstantValue)> {
         self.values.iter().map(|(k, v)| (k, *v))
     }

@@ -155,7 +155,7 @@ fn unknown_and_ambiguous_constants_are_told() {
     ));
 }
 
-/// What naga reads when it meets `text` as an initializer of type `ty`.
+/// naga's value for `text` as an initializer of type `ty`.
 fn read_back(ty: &str, text: &str) -> naga::Literal {
     let source = format!("enable f16; const C: {ty} = {text};");
     let module = naga::front::wgsl::parse_str(&source).unwrap_or_else(|e| panic!("{source}: {e}"));

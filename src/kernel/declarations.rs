@@ -1,16 +1,16 @@
-//! The declarations at module scope: where each begins and ends, what it is called, and which others it mentions.
-//! Found on tokens, because some of it must be known before naga can parse the text at all.
+//! The declarations at module scope: begin and end, name, and mentions of other declarations. Found on tokens, because
+//! some facts must be known before naga can parse the text at all.
 //!
-//! The scan accepts every text. What it does not understand it skips; naga then reports the fault. Names are
-//! resolved with the shadowing of WGSL; where the scan is unsure it assumes that a name means the declaration at
-//! module scope, which at worst keeps a declaration that could have been left out.
+//! The scan accepts every text. The scan skips unknown syntax; naga then reports the fault. Names are resolved with the
+//! shadowing of WGSL; where the scan is unsure a name counts as the declaration at module scope, which at worst keeps a
+//! declaration without use.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::token::TokenStream;
 
-/// What a declaration is.
+/// The kind of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeclarationKind {
     Function,
@@ -52,14 +52,14 @@ pub(crate) struct Head<'a> {
     pub tokens: Range<usize>,
 }
 
-/// What the mention of a type says about the memory that it will be used in.
+/// The memory in which a mentioned type will be used, as far as the mention shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Context {
     /// Memory outside the work-group's, or a place where only arrays of fixed size are allowed.
     Plain,
     /// Work-group memory, where WGSL itself lets an `override` size an array.
     Workgroup,
-    /// That of the alias around it.
+    /// The template of the alias around.
     Inherited,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Declaration {
     pub name: String,
     /// From the first attribute to the closing `;` or `}`.
     pub span: Range<usize>,
-    /// Tokens that it has.
+    /// Tokens inside.
     pub tokens: usize,
     /// The keyword alone.
     pub keyword: Range<usize>,
@@ -88,7 +88,7 @@ pub(crate) struct Declaration {
     pub references: Vec<Reference>,
     /// For functions: the declarations that the result type mentions.
     pub result: Vec<usize>,
-    /// For functions with `@compute`: what is known of the work-group size.
+    /// For functions with `@compute`: the known part of the work-group size.
     pub entry: Option<EntryPoint>,
     /// Whether an override has an initializer.
     pub initialized: bool,
@@ -175,7 +175,7 @@ fn kind_of(stream: &TokenStream<'_>, keyword: usize) -> Option<DeclarationKind> 
     })
 }
 
-/// The token that names what the keyword declares: the next one, or for `var<…>` the one behind the template.
+/// The token naming the declaration: the next token, or for `var<…>` the token behind the template.
 pub(crate) fn name_after(stream: &TokenStream<'_>, keyword: usize) -> usize {
     match stream.text(keyword + 1) {
         "<" => stream
@@ -185,7 +185,7 @@ pub(crate) fn name_after(stream: &TokenStream<'_>, keyword: usize) -> usize {
     }
 }
 
-/// One past the `}` that closes the first block behind `at`, or past a `;` that comes before any block.
+/// The position behind the `}` closing the first block after `at`, or behind a `;` before any block.
 fn block_end(stream: &TokenStream<'_>, at: usize) -> usize {
     let mut at = at;
     while at < stream.len() {
@@ -211,7 +211,7 @@ pub(crate) fn names<'a>(stream: &TokenStream<'a>, heads: &[Head<'a>]) -> HashMap
     names
 }
 
-/// The compute entry point that `head` declares, if it does.
+/// The compute entry point declared by `head`, if any.
 pub(crate) fn entry_point(
     stream: &TokenStream<'_>,
     head: &Head<'_>,

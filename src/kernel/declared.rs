@@ -1,10 +1,10 @@
-//! The constants that a program declares, and the check of the values a caller sets against them. It runs at every
-//! launch, so it costs a binary search per value set and no allocation but the result.
+//! The constants declared by a program, and the check of a caller's values against them. The check runs at every
+//! launch, and costs a binary search per given value and no allocation but the result.
 
 use super::constants::{ConstantInfo, ConstantValue, Constants, OverrideKey};
 use super::error::KernelError;
 
-/// The constants that a program declares, in the order of declaration, and an index of them.
+/// The constants declared by a program, in the order of declaration, and an index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Declared {
     infos: Vec<ConstantInfo>,
@@ -58,7 +58,7 @@ impl Declared {
         self.by_name.get(at).map(|&i| i as usize)
     }
 
-    /// Checks what was set and converts it to the declared types: pairs of constant and value, sorted.
+    /// Checks the given values and converts them to the declared types: pairs of constant and value, sorted.
     pub fn check(
         &self,
         program: &str,
@@ -109,7 +109,7 @@ impl Declared {
     }
 }
 
-/// Values of the constants of one program, reduced to what tells two specializations apart: the order of setting,
+/// Values of the constants of a program, reduced to the differences between specializations: the order of setting,
 /// names or ids, and defaults set explicitly make no difference. Meaningful together with the program's id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SpecKey(Box<[(u32, u64)]>);

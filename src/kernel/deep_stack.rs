@@ -1,9 +1,9 @@
 //! A stack of known size for work that follows the depth of a text: parsers, validators and writers of naga call
 //! themselves for each operator of a row and each branch in another, and so do the compilers of drivers.
 //!
-//! The caller's stack may be any size (threads of Rust have 2 MiB), so that the work is done on a thread that is made
-//! for it. What a text may ask of that stack is limited before ([`text_limits`](super::text_limits)); a test reads
-//! texts at the limits on half of it.
+//! The caller's stack may be any size (threads of Rust have 2 MiB), so the work is done on a thread made for the
+//! purpose. The demand of a text on that stack is limited before ([`text_limits`](super::text_limits)); a test reads
+//! texts at the limits on half of the stack.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use std::thread::Builder;
 
 use super::error::KernelError;
 
-/// Bytes of the stack. Only what is used of it takes memory.
+/// Bytes of the stack. Only the used part takes memory.
 pub(crate) const STACK_BYTES: usize = 256 << 20;
 
 thread_local! {
@@ -23,7 +23,7 @@ thread_local! {
 /// Runs `work`, which reads the program `name`, on a deep stack.
 ///
 /// # Errors
-/// What `work` returns; [`KernelError::Internal`] where the system has no thread to give, or the work panics.
+/// The result of `work`; [`KernelError::Internal`] where the system has no thread to give, or the work panics.
 pub(crate) fn on_deep_stack<T: Send>(
     name: &str,
     work: impl FnOnce() -> Result<T, KernelError> + Send,
@@ -66,7 +66,7 @@ pub(crate) fn on_stack<T: Send>(
     }
 }
 
-/// What a panic said. Its payload is let go of here, and what panics while that happens is dropped with it.
+/// A panic's message. The payload is dropped here, along with any panic during that drop.
 fn said(payload: Box<dyn Any + Send>) -> String {
     let text = match payload.downcast_ref::<&str>() {
         Some(text) => Some((*text).to_owned()),

@@ -1,5 +1,5 @@
-//! Messages that point into the user's file: place, source line, labels and notes, whatever part of the
-//! pipeline found the fault, and whatever the pipeline had done to the text by then.
+//! Messages pointing into the user's file: place, source line, labels and notes, for faults found in any part of the
+//! pipeline, after any rewriting of the text.
 
 use std::error::Error;
 use std::fmt;
@@ -25,11 +25,11 @@ pub struct DiagnosticLabel {
     pub column: u32,
     /// Bytes of the source.
     pub range: Range<usize>,
-    /// What is to be said about the place; may be empty.
+    /// The message at the place; may be empty.
     pub text: String,
 }
 
-/// A fault in a program's text, or one that its text led to.
+/// A fault in a program's text, or caused by the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
@@ -39,13 +39,13 @@ pub struct Diagnostic {
     pub line: u32,
     /// Column of the fault in characters, counted from 1; 0 if the fault has no place in the text.
     pub column: u32,
-    /// What is wrong, in one sentence.
+    /// The fault, in a sentence.
     pub message: String,
-    /// Places in the source; the first is the one that `line` and `column` name.
+    /// Places in the source; `line` and `column` are those of the first.
     pub labels: Vec<DiagnosticLabel>,
     /// Reasons and remedies.
     pub notes: Vec<String>,
-    /// All of the above as text, with the source lines: what `Display` prints.
+    /// All of the above as text, with the source lines, for `Display`.
     pub rendered: String,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Diagnostic {
 
 impl Error for Diagnostic {}
 
-/// The file that diagnostics of one compilation speak of.
+/// The file of the diagnostics of a compilation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reporter<'a> {
     /// Name of the program.
@@ -102,7 +102,7 @@ impl Reporter<'_> {
         Box::new(diagnostic)
     }
 
-    /// A text that asks too much of its readers. Its place is one in the compiled text.
+    /// A text too demanding for its readers. The place is in the compiled text.
     pub fn excess(&self, excess: Excess) -> KernelError {
         let Excess {
             what,
@@ -122,7 +122,7 @@ impl Reporter<'_> {
         }
     }
 
-    /// What naga's front end found in the compiled text.
+    /// Findings of naga's front end in the compiled text.
     pub fn parse_error(&self, error: &ParseError) -> Box<Diagnostic> {
         let labels = error
             .labels()
@@ -134,8 +134,8 @@ impl Reporter<'_> {
         )
     }
 
-    /// What naga's validator found in the compiled text. naga tells from the outside in; here the innermost cause
-    /// and the narrowest place come first, and what merely contains them becomes notes.
+    /// Findings of naga's validator in the compiled text. naga reports from the outside in; here the innermost cause
+    /// and the narrowest place come first, and the surrounding ones become notes.
     pub fn validation_error<E: Error>(&self, error: &WithSpan<E>) -> Box<Diagnostic> {
         let labels = error
             .spans()
@@ -218,7 +218,7 @@ pub(crate) struct Lines {
 /// Bytes of a block, within which characters are counted anew.
 const BLOCK: usize = 1024;
 
-/// Characters of a line that an excerpt shows on either side of its place.
+/// Characters of a line shown on either side of a place.
 const EXCERPT: usize = 100;
 
 impl Lines {
@@ -265,7 +265,8 @@ impl Lines {
             })
     }
 
-    /// The line of byte `at` with its number, and a marker below the place. Of a long line only what is around it.
+    /// The line of byte `at` with its number, and a marker below the place. Of a long line only the part around the
+    /// place.
     pub fn excerpt(&self, at: usize) -> String {
         let at = self.source.floor_char_boundary(at);
         let line = self.line(at);
@@ -295,10 +296,10 @@ fn begins_character(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
-/// Bytes of a line that is shown as a whole.
+/// Bytes of a line shown as a whole.
 const LONG_LINE: usize = 1000;
 
-/// Whether one of the places is in a line, or over lines, that would fill screens.
+/// Whether any of the places is in a line, or over lines, too long for a screen.
 fn has_long_line(source: &str, labels: &[DiagnosticLabel]) -> bool {
     let bytes = source.as_bytes();
     labels.iter().any(|label| {
@@ -332,8 +333,8 @@ fn render_part(diagnostic: &Diagnostic, lines: &Lines, label: &DiagnosticLabel) 
 }
 
 fn render(diagnostic: &Diagnostic, source: &str) -> String {
-    // Control characters would disturb the terminal. Each is replaced by a character of as many bytes, so that
-    // the spans still fit.
+    // Control characters would disturb the terminal. Each is replaced by a character of as many bytes, so the spans
+    // still fit.
     let printable = source
         .chars()
         .map(|c| match c {

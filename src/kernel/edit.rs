@@ -1,15 +1,15 @@
-//! Text edits that remember where they came from: the text that naga compiles is the user's text with a few
-//! places replaced, and every span in it must lead back to the user's line and column.
+//! Text edits with a memory of their origin: the text compiled by naga is the user's text with a few replacements, and
+//! every span must lead back to the user's line and column.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One replacement: bytes of the original, and the text that takes their place.
+/// A replacement: bytes of the original, and the new text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replacement {
     /// Bytes of the original text.
     pub range: Range<usize>,
-    /// What stands there instead.
+    /// The replacement.
     pub text: String,
 }
 
@@ -37,8 +37,8 @@ impl EditedText {
         }
     }
 
-    /// Applies `replacements`, in any order. Of two that overlap, the one that starts first counts (the longer
-    /// one if both start together): a blanked declaration swallows the edits inside it.
+    /// Applies `replacements`, in any order. Of two overlapping edits, the earlier counts (the longer if both start
+    /// together): a blanked declaration swallows the edits inside.
     pub fn new(original: Arc<str>, mut replacements: Vec<Replacement>) -> Self {
         replacements.sort_by_key(|r| (r.range.start, std::cmp::Reverse(r.range.end)));
         let mut text = String::with_capacity(original.len());
@@ -67,8 +67,8 @@ impl EditedText {
         }
     }
 
-    /// Puts `appendix` behind the text. `origins` tells, for bytes of it, which bytes of the original made them
-    /// necessary.
+    /// Puts `appendix` behind the text. `origins` gives, for bytes of the text, the bytes of the original that caused
+    /// them.
     pub fn append(mut self, appendix: &str, origins: &[(Range<usize>, Range<usize>)]) -> Self {
         let start = self.text.len();
         self.text = format!("{}{appendix}", self.text).into();
@@ -113,7 +113,7 @@ impl EditedText {
         inside: fn(&Edit, usize) -> bool,
         pick: fn(&Range<usize>) -> usize,
     ) -> usize {
-        // The last edit that starts at or before `at` is the only one that can contain it.
+        // Only the last edit starting at or before `at` can contain the position.
         let after = self.edits.partition_point(|edit| edit.new.start <= at);
         for edit in self.edits.iter().take(after).rev() {
             if inside(edit, at) {
@@ -127,7 +127,7 @@ impl EditedText {
     }
 }
 
-/// Blanks as many bytes as `text` has, keeping its line feeds: what removes text without moving anything.
+/// Blanks as many bytes as `text` has, keeping its line feeds: removes text without moving anything.
 pub(crate) fn blank(text: &str) -> String {
     text.bytes()
         .map(|b| if b == b'\n' { '\n' } else { ' ' })
@@ -186,7 +186,7 @@ mod tests {
             for (text, new) in &pieces {
                 let start = original.len();
                 original.push_str(text);
-                // Two bytes are added to each replaced piece so that no edit is empty.
+                // Two bytes are added to each replaced piece so no edit is empty.
                 match new {
                     Some(new) => {
                         original.push_str("--");

@@ -1,5 +1,5 @@
-//! What can be wrong with a program, or with the values it is specialized with. Everything here is found on the
-//! host, before anything is submitted to a device.
+//! Errors of a program, or of the values for its specialization. Everything here is found on the host, before anything
+//! is submitted to a device.
 
 use thiserror::Error;
 
@@ -7,25 +7,25 @@ use super::constants::{ConstantInfo, ConstantType, ConstantValue, OverrideKey};
 use super::diagnostic::Diagnostic;
 use super::globals::GlobalConflict;
 
-/// Why a program or a specialization of it was refused.
+/// Why a program or its specialization was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum KernelError {
     /// The text does not follow the grammar of WGSL.
     #[error("{0}")]
     Syntax(Box<Diagnostic>),
-    /// The text is grammatical, but a name, a type or a constant expression in it is wrong, or it enables an
-    /// extension that the device does not have.
+    /// The text is grammatical, but contains a wrong name, type or constant expression, or enables an extension missing
+    /// on the device.
     #[error("{0}")]
     Type(Box<Diagnostic>),
     /// The program breaks a rule of WGSL, or needs a feature that the device does not have.
     #[error("{0}")]
     Validation(Box<Diagnostic>),
-    /// The text asks more of its readers than they can be asked, such as brackets in each other without end
-    /// ([`Program::LIMITS`](super::Program::LIMITS)); or the kernel asks more of the device's compiler.
+    /// The text is too demanding for its readers, such as endlessly nested brackets
+    /// ([`Program::LIMITS`](super::Program::LIMITS)); or the kernel is too demanding for the device's compiler.
     #[error("{diagnostic}")]
     TooComplex {
-        /// What there is too much of.
+        /// The excessive thing.
         what: &'static str,
         /// How much the text has.
         found: u64,
@@ -34,16 +34,16 @@ pub enum KernelError {
         /// The place in the source.
         diagnostic: Box<Diagnostic>,
     },
-    /// The program could not be read for a reason that does not lie in its text.
+    /// The program could not be read for a reason outside of its text.
     #[error("`{program}` could not be read: {message}")]
     Internal {
         /// Name of the program.
         program: String,
-        /// What happened.
+        /// The error.
         message: String,
     },
-    /// A `print`, `assert` or `panic` is wrong: its format string does not fit its arguments, or an argument
-    /// cannot be shown.
+    /// A faulty `print`, `assert` or `panic`: the format string does not fit the arguments, or an argument cannot be
+    /// shown.
     #[error("{0}")]
     Print(Box<Diagnostic>),
     /// A pointer is used in a way that cannot be followed.
@@ -109,7 +109,7 @@ pub enum KernelError {
         /// All constants of the program.
         available: Vec<ConstantInfo>,
     },
-    /// One constant was set both by its name and by its id.
+    /// A constant was set both by name and by id.
     #[error("the specialization constant `{name}` was set twice, by its name and by @id({}); set it once", .id.unwrap_or(0))]
     AmbiguousConstant {
         /// Name of the constant.
@@ -122,9 +122,9 @@ pub enum KernelError {
     PrivateArrayLength {
         /// Name of the variable, member or type that the array belongs to.
         array: String,
-        /// The function it is declared in, if it is in one.
+        /// The function around the declaration, if any.
         function: Option<String>,
-        /// The length; none if it could not be computed.
+        /// The length; none if not computable.
         length: Option<i128>,
         /// The place in the source.
         diagnostic: Box<Diagnostic>,
@@ -134,7 +134,7 @@ pub enum KernelError {
     PrivateArrayTooLarge {
         /// Name of the largest array.
         array: String,
-        /// The function it is declared in, if it is in one.
+        /// The function around the declaration, if any.
         function: Option<String>,
         /// Bytes of that array.
         bytes: u64,
@@ -150,9 +150,9 @@ pub enum KernelError {
     PrivateAlignment {
         /// Name of the array.
         array: String,
-        /// The alignment asked for; none if it could not be computed.
+        /// The alignment asked for; none if not computable.
         align: Option<i128>,
-        /// The alignment of the array's element type, of which it must be a multiple; 0 where the variable is no array.
+        /// The alignment of the array's element type, a divisor of the alignment; 0 for a variable other than an array.
         element: u32,
         /// The place in the source.
         diagnostic: Box<Diagnostic>,
@@ -166,7 +166,7 @@ pub enum KernelError {
         program: Box<str>,
         /// The entry point.
         entry: Box<str>,
-        /// What there is too little of.
+        /// The scarce resource.
         what: &'static str,
         /// How much the kernel needs.
         wanted: u64,
@@ -174,15 +174,15 @@ pub enum KernelError {
         limit: u64,
         /// The device's name.
         device: Box<str>,
-        /// What to do instead.
+        /// The remedy.
         instead: &'static str,
     },
-    /// A device global that the entry point names is another one elsewhere.
+    /// A device global named by the entry point differs from another declaration.
     #[error("`{program}`: {conflict}")]
     Global {
         /// Name of the program.
         program: Box<str>,
-        /// What differs, and where.
+        /// The difference, and its place.
         conflict: Box<GlobalConflict>,
     },
     /// A function of the host does not fit the program: its types are not the program's, or have other sizes.
@@ -192,17 +192,17 @@ pub enum KernelError {
         program: String,
         /// The signature of the function.
         function: String,
-        /// What does not fit.
+        /// The misfit.
         why: String,
     },
-    /// Something was asked for that this device or this kind of module cannot do.
+    /// A request beyond this device or this kind of module.
     #[error("`{program}`: {what} is not supported: {why}")]
     FeatureNotSupported {
         /// Name of the program.
         program: String,
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// Why it cannot be had, and what to do instead.
+        /// The reason, and the remedy.
         why: String,
     },
     /// wgpu or the driver refused the finished module.
@@ -212,7 +212,7 @@ pub enum KernelError {
         program: String,
         /// The entry point.
         entry: String,
-        /// What they said.
+        /// Their messages.
         message: String,
     },
 }

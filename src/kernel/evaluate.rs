@@ -1,8 +1,8 @@
-//! Values of constants, computed by naga: of a small module that holds only the program's overrides, and the
-//! constants and types that they mention, each expression is evaluated once, and the results are read off.
+//! Values of constants, computed by naga: from a small module with only the program's overrides, and the constants and
+//! types mentioned there, each expression is evaluated once, and the results are read off.
 //!
-//! Constants that depend on an override are declared as overrides in that module: WGSL does not allow such
-//! constants, but where the override becomes a constant itself, they are what the program means.
+//! Constants dependent on an override are declared as overrides in that module: WGSL does not allow such constants, but
+//! where the override becomes a constant itself, the meaning is clear.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use super::edit::{EditedText, Replacement, blank};
 use super::fold::fold;
 use super::private_array::Analysis;
 
-/// Names in the small module; no program that naga accepts along with it can hold them by accident.
+/// Names in the small module; a program accepted by naga along with the small module cannot contain these names by
+/// accident.
 const PROBE: &str = "tombolo_evaluation_probe_";
 const RESULT: &str = "tombolo_evaluation_result";
 
@@ -28,7 +29,7 @@ const RESULT: &str = "tombolo_evaluation_result";
 #[derive(Debug)]
 pub(crate) struct Evaluator {
     module: Module,
-    /// Declarations that are overrides in the module, in their order.
+    /// Declarations turned into overrides in the module, in their order.
     declared: Vec<Declared>,
 }
 
@@ -59,7 +60,7 @@ impl Evaluated {
     }
 }
 
-/// The validator that every stage uses: it knows the features that `capabilities` name.
+/// The validator of every stage: with the features named by `capabilities`.
 pub(crate) fn validator(capabilities: Capabilities) -> Validator {
     Validator::new(ValidationFlags::all(), capabilities)
 }
@@ -70,7 +71,7 @@ pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
     naga::front::wgsl::parse_str(text)
 }
 
-/// The small text: what `keep` holds for, with `tail` behind it.
+/// The small text: the declarations selected by `keep`, with `tail` behind.
 fn small_text(source: &Arc<str>, analysis: &Analysis, keep: &[bool], tail: &str) -> EditedText {
     let mut edits = Vec::new();
     for (index, declaration) in analysis.declarations.iter().enumerate() {
@@ -170,17 +171,17 @@ impl Evaluator {
     }
 }
 
-/// An expression of the program to evaluate, and the declarations that it mentions.
+/// An expression of the program to evaluate, and its mentioned declarations.
 pub(crate) struct Wanted<'s> {
     pub text: &'s str,
     pub mentions: &'s [usize],
 }
 
-/// Times that a text is parsed again in parts, to tell expressions that naga refuses from others.
+/// The most times a text is parsed again in parts, to separate expressions refused by naga from others.
 const MOST_PARTS: usize = 64;
 
-/// The values of expressions, where the overrides in `values` are set. None for one that cannot even be parsed: the
-/// program's own parse will say why.
+/// The values of expressions, where the overrides in `values` are set. None for an unparsable expression: the program's
+/// own parse gives the reason.
 pub(crate) fn expressions(
     source: &Arc<str>,
     analysis: &Analysis,
@@ -205,7 +206,7 @@ pub(crate) fn expressions(
                     *slot = Some(value);
                 }
             }
-            // Without any override in it, an expression is evaluated while it is parsed.
+            // Without any override inside, an expression is evaluated during parsing.
             Err(message) if part.len() == 1 => {
                 if message.contains("overflow") {
                     found[range.start] = Some(Err(Unevaluated::Failed(message)));
@@ -221,7 +222,7 @@ pub(crate) fn expressions(
     found
 }
 
-/// The values of expressions that are parsed together, or what naga said of them.
+/// The values of expressions parsed together, or naga's error.
 fn together(
     source: &Arc<str>,
     analysis: &Analysis,
@@ -253,7 +254,7 @@ fn together(
     Ok((0..wanted.len()).map(of).collect())
 }
 
-/// Those of `values` that `module` declares: naga refuses others.
+/// The entries of `values` declared by `module`: naga refuses others.
 pub(crate) fn known(module: &Module, values: &PipelineConstants) -> PipelineConstants {
     let declared = module.overrides.iter().filter_map(|(_, o)| match o.id {
         Some(id) => Some(id.to_string()),
@@ -264,7 +265,7 @@ pub(crate) fn known(module: &Module, values: &PipelineConstants) -> PipelineCons
         .collect()
 }
 
-/// An error of naga's specialization with its causes, in one line.
+/// An error of naga's specialization with its causes, in a single line.
 pub(crate) fn reason(error: &PipelineConstantError) -> String {
     let mut text = error.to_string();
     for cause in causes(error) {

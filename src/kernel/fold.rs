@@ -1,7 +1,7 @@
 //! Evaluates the constant expressions of a module, with values for its overrides.
 //!
-//! This does for all overrides at once, and for each by itself, what naga's `process_overrides` does for those that one
-//! entry point uses, up to the first that has no value: each expression is evaluated once, by naga's own evaluator.
+//! Does for all overrides at once, and for each independently, the work of naga's `process_overrides` for the overrides
+//! of an entry point, up to the first without a value: each expression is evaluated once, by naga's own evaluator.
 
 use std::collections::HashSet;
 
@@ -16,19 +16,19 @@ use super::passes::pointers::visit::operands;
 type Folded = Result<Handle<Expression>, Unevaluated>;
 
 struct Fold<'v> {
-    /// Without overrides; its expressions are those that have been evaluated.
+    /// Without overrides; the expressions are the evaluated ones.
     module: Module,
     overrides: Arena<Override>,
     values: &'v PipelineConstants,
     kinds: ExpressionKindTracker,
     layouter: Layouter,
-    /// What the expressions of the module have become, in their order.
+    /// The new handles of the module's expressions, in their order.
     folded: Vec<Folded>,
-    /// What the overrides stand for, once something has mentioned them.
+    /// The expressions in place of overrides, once mentioned.
     known: Vec<Option<Folded>>,
 }
 
-/// The values of all overrides of `module`, by their place in it, where those in `values` are set.
+/// The values of all overrides of `module`, by their place in the module, with those in `values` set.
 pub(crate) fn fold(
     module: &Module,
     values: &PipelineConstants,
@@ -64,7 +64,7 @@ impl Fold<'_> {
             .map_err(|error| Unevaluated::Failed(error.to_string()))
     }
 
-    /// What `old` has become. naga lists expressions behind those that they refer to.
+    /// The new handle of `old`. naga lists expressions behind their operands.
     fn folded(&self, old: Handle<Expression>) -> Folded {
         let found = self.folded.get(old.index()).cloned();
         found.unwrap_or(Err(Unevaluated::Missing))
@@ -125,7 +125,7 @@ impl Fold<'_> {
         result
     }
 
-    /// The value of an expression that was evaluated as far as it can be.
+    /// The value of an expression evaluated as far as it can be.
     fn value(&self, handle: Handle<Expression>) -> Result<ConstantValue, Unevaluated> {
         let literal = match self.module.global_expressions[handle] {
             Expression::Literal(literal) => Some(literal),

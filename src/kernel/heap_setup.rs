@@ -1,4 +1,4 @@
-//! How a kernel reaches the heap: what is bound for it, and which of its arguments are reached that way.
+//! A kernel's way to the heap: the bindings for the heap, and the arguments reached through them.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(crate) struct HeapSetup {
     pub first_tag: u16,
     /// The heap begins where the low word of an address is zero.
     pub window_aligned: bool,
-    /// Storage bindings that a kernel may have; more go through the heap, if there is one.
+    /// The most storage bindings of a kernel; further ones go through the heap, if any.
     pub storage_bindings: Option<u32>,
     /// Which side of memory is reached first.
     pub mode: TranslationMode,
@@ -40,25 +40,25 @@ pub(crate) struct HeapSetup {
     pub allocations: u32,
     /// Calls of the host order memory with barriers.
     pub barriers: bool,
-    /// The device rations turns of loops, so that calls take their time while they wait.
-    pub rations: bool,
-    /// Pointers in a node choose their binding apart from the rest of it.
+    /// The device has a loop budget, so calls back off while waiting.
+    pub has_loop_budget: bool,
+    /// Pointers in a node choose their binding apart from the rest of the node.
     pub pointers_apart: bool,
-    /// What calls post has memory of its own.
+    /// Posts of calls have separate memory.
     pub splits_ports: bool,
     /// The kernel may get a status record, which takes a binding.
     pub may_report: bool,
-    /// Storage arguments that lie in the heap, for kernels that reach the heap anyway: they are reached through
-    /// its bindings as well, so that nothing is bound twice.
+    /// Storage arguments in the heap, for kernels that reach the heap anyway: these go through the heap's bindings as
+    /// well, so nothing is bound twice.
     pub beside: Vec<Beside>,
 }
 
-/// A storage argument that is reached through the heap because it lies there.
+/// A storage argument reached through the heap because it lies there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Beside {
     /// Its index in the interface.
     pub argument: usize,
-    /// Its address is a multiple of 4 and not of what its type asks for.
+    /// The address is a multiple of 4, below the type's alignment.
     pub in_words: bool,
 }
 
@@ -77,7 +77,7 @@ impl Default for HeapSetup {
             checked: false,
             allocations: 0,
             barriers: true,
-            rations: false,
+            has_loop_budget: false,
             pointers_apart: false,
             splits_ports: false,
             may_report: false,
@@ -87,8 +87,8 @@ impl Default for HeapSetup {
 }
 
 impl HeapSetup {
-    /// Lowers the pointers that the entry point follows; what it does not reach is removed, because stubs in it
-    /// would not validate. The variables in `rows` go into the argument table, and device globals behind them.
+    /// Lowers the pointers followed by the entry point; unreachable code is removed, because stubs there would not
+    /// validate. The variables in `rows` go into the argument table, and device globals behind them.
     pub fn lower(
         &self,
         module: &mut Module,
@@ -171,8 +171,8 @@ impl HeapSetup {
         }
     }
 
-    /// The variables that have to be in the argument table of a kernel that follows pointers, whatever it is
-    /// given: those that it passes to functions.
+    /// The variables that must be in the argument table of a kernel following pointers, whatever arguments are given:
+    /// those passed to functions.
     pub fn passed(module: &Module, entry: usize) -> Vec<TableRow> {
         let point = module.entry_points.get(entry);
         let passed = point.map_or_else(Vec::new, |point| pointers::passed(module, &point.function));
@@ -180,8 +180,8 @@ impl HeapSetup {
         passed.map(row).collect()
     }
 
-    /// The table of a kernel that follows pointers: the arguments in `passed`, those that lie in the heap, and as
-    /// many of the last others as there are no bindings for.
+    /// The table of a kernel following pointers: the arguments in `passed`, arguments in the heap, and as many of the
+    /// last others as exceed the bindings.
     pub fn beside_pointers(&self, interface: &Interface, passed: &[TableRow]) -> Vec<usize> {
         let passed = Self::in_rows(interface, passed);
         let bound: Vec<usize> = storage(interface)
@@ -201,7 +201,7 @@ impl HeapSetup {
         self.with_beside(passed.into_iter().chain(bound.into_iter().skip(room)))
     }
 
-    /// The arguments, by index, that these rows are for.
+    /// The arguments of these rows, by index.
     pub fn in_rows(interface: &Interface, rows: &[TableRow]) -> Vec<usize> {
         storage(interface)
             .filter(|&argument| {
@@ -211,7 +211,7 @@ impl HeapSetup {
             .collect()
     }
 
-    /// These arguments and those that lie in the heap, in order.
+    /// These arguments and those in the heap, in order.
     fn with_beside(&self, arguments: impl Iterator<Item = usize>) -> Vec<usize> {
         let beside = self.beside.iter().map(|beside| beside.argument);
         let all: BTreeSet<usize> = arguments.chain(beside).collect();
@@ -237,9 +237,9 @@ impl HeapSetup {
         arguments.iter().map(of).collect()
     }
 
-    /// Moves the storage arguments for which there are no bindings into the heap, and with them those that lie
-    /// there, and all device globals, which are moved as well if they are `scattered`, so that no single binding
-    /// shows them. Gives the arguments that were moved; the module is another one then.
+    /// Moves the storage arguments without bindings into the heap, together with arguments already there, and all
+    /// device globals, which also move if `scattered`, when no single binding shows them. Returns the moved arguments;
+    /// the module has changed then.
     pub fn tabulate(
         &self,
         module: &mut Module,
@@ -269,7 +269,7 @@ impl HeapSetup {
         };
         let options = self.options(bindings, capabilities, false, Some(table));
         let mut changed = module.clone();
-        // What cannot be reached so is reported as the limit that it exceeds.
+        // Arguments not reachable in this way are reported as the exceeded limit.
         let facts = pointers::run(&mut changed, entry, &options).ok()??;
         *module = changed;
         Some((moved, facts))
@@ -300,7 +300,7 @@ fn storage(interface: &Interface) -> impl Iterator<Item = usize> {
         .map(|(index, _)| index)
 }
 
-/// A row for a variable that lies as its type asks for.
+/// A row for a variable with the alignment of its type.
 fn row(variable: naga::ResourceBinding) -> TableRow {
     TableRow {
         variable,

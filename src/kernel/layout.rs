@@ -1,5 +1,5 @@
-//! The memory layout of WGSL types, as reflection reports it and as launches check Rust values
-//! against it. Sizes, strides and alignments are those of the WGSL specification, "Memory Layout".
+//! The memory layout of WGSL types, for reflection and for the check of Rust values in launches.
+//! Sizes, strides and alignments are those of the WGSL specification, "Memory Layout".
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use naga::{ArraySize, Handle, Module, Scalar, Type, TypeInner};
 pub struct TypeLayout {
     /// The type as WGSL writes it.
     pub wgsl: String,
-    /// Bytes of one value; for a type that ends in a runtime-sized array, with one element of it.
+    /// Bytes of a value; for a type ending in a runtime-sized array, with a single element.
     pub size: u32,
     /// Alignment in bytes.
     pub align: u32,
@@ -141,7 +141,7 @@ impl TypeLayout {
         }
     }
 
-    /// The scalar of 32 bits that fills a word of a plain value or a matrix, as WGSL writes it.
+    /// The 32-bit scalar of a word of a plain value or a matrix, in WGSL's spelling.
     pub(crate) fn word(&self) -> Option<&'static str> {
         let words = [
             (Scalar::U32, "u32"),

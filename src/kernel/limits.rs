@@ -6,7 +6,7 @@ use super::plan::plan_groups;
 use super::reflect::ArgumentKind;
 use crate::device::DeviceShared;
 
-/// One limit: what is counted, how much of it the kernel needs, how much the device has, and what to do instead.
+/// A limit: the counted thing, the kernel's need, the device's supply, and the remedy.
 type Check = (&'static str, u64, u64, &'static str);
 
 /// Checks the kernel against the limits of the device, where wgpu would only say which number is off, or panic.

@@ -1,7 +1,7 @@
-//! The kernel room: from WGSL text to pipelines. Text is tokenized and rewritten where a convention of
-//! the runtime asks for it (`private_array`), parsed and specialized (`program`, `specialize`), changed
-//! by passes that need no device (`passes`), format strings kept on the host (`print`), reflected (`reflect`, `layout`), and made into pipelines
-//! (`compile`, `limits`, `plan`, `pipeline`), each step cached (`cache`).
+//! The kernel room: from WGSL text to pipelines. Text is tokenized and rewritten where a convention of the runtime asks
+//! for a rewriting (`private_array`), parsed and specialized (`program`, `specialize`), changed by passes without a
+//! device (`passes`), format strings kept on the host (`print`), reflected (`reflect`, `layout`), and made into
+//! pipelines (`compile`, `limits`, `plan`, `pipeline`), each step cached (`cache`).
 
 pub(crate) mod bindings;
 pub(crate) mod cache;
@@ -18,6 +18,7 @@ mod evaluate;
 mod fold;
 pub(crate) mod globals;
 pub(crate) mod heap_setup;
+pub(crate) mod host_layout;
 pub(crate) mod layout;
 mod limits;
 pub(crate) mod passes;
@@ -29,11 +30,11 @@ mod private_array;
 mod private_memory;
 mod program;
 pub(crate) mod reflect;
+mod report;
 pub(crate) mod server;
 mod specialize;
 mod text_limits;
 mod token;
-pub(crate) mod twin;
 mod usm;
 mod values;
 mod walk;
@@ -49,6 +50,9 @@ pub use constants::{ConstantInfo, ConstantType, ConstantValue, Constants, Overri
 pub use diagnostic::{Diagnostic, DiagnosticLabel};
 pub use error::KernelError;
 pub use globals::{GlobalAccess, GlobalConflict, GlobalPlace, GlobalScope, GlobalUse, InitMode};
+pub use host_layout::{
+    HostShareable, LayoutDifference, LayoutFault, LayoutMismatch, RustField, RustLayout,
+};
 pub use layout::{MemberLayout, Shape, TypeLayout};
 pub use passes::pointers::TranslationMode;
 pub use pipeline::{Kernel, KernelOptions};
@@ -58,6 +62,3 @@ pub use program::Program;
 pub(crate) use program::free_group;
 pub use reflect::{ArgumentInfo, ArgumentKind, Interface};
 pub use text_limits::TextLimits;
-pub use twin::{
-    HostShareable, LayoutDifference, LayoutFault, LayoutMismatch, RustField, RustLayout,
-};

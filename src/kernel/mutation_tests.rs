@@ -1,5 +1,4 @@
-//! Texts that nobody would write, from those that somebody wrote: what stands between a text and a kernel takes each, or
-//! says what is wrong with it.
+//! Texts of no author, made from real texts: the compiler takes each, or names the fault.
 //!
 //! `TOMBOLO_FUZZ_INPUTS` says how many are tried, `TOMBOLO_FUZZ_SEED` with which one the numbers begin.
 //! `fuzz/fuzz_targets/programs.rs` does the same with a fuzzer that learns.
@@ -14,7 +13,7 @@ use super::token::TokenStream;
 
 /// Inputs of an ordinary run.
 const INPUTS: u64 = 300;
-/// The most that one input may take, in runs of more.
+/// The most for a single input, in runs of several.
 const MOST: Duration = Duration::from_secs(10);
 
 /// Sebastiano Vigna's SplitMix64.
@@ -129,7 +128,7 @@ const WORDS: &[&str] = &[
     "𝒳",
 ];
 
-/// The repository's shaders, those in its tests and examples, and small ones of all shapes.
+/// The shaders of the repository, of its tests and examples, and small texts of all shapes.
 fn corpus() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut texts: Vec<String> = GROWING.iter().map(|(what, _)| text(what, 3)).collect();

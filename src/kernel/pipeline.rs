@@ -17,34 +17,33 @@ use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
-use crate::device::room::Room;
+use crate::device::extension::ExtensionSlot;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
 use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
 
-/// Invocations in a work-group for 1-D kernels that leave the size to the runtime: a multiple of every
-/// subgroup size in use, small enough for every adapter that WebGPU allows.
+/// Invocations in a work-group for 1-D kernels without a size of their own: a multiple of every subgroup size in use,
+/// small enough for every adapter allowed by WebGPU.
 const AUTO_WORKGROUP: u32 = 64;
 
 /// The loop budget of lavapipe, assumed for devices that were not probed.
 const ASSUMED_LOOP_BUDGET: u32 = 65_535;
 
-/// Branches inside each other that lavapipe tells apart, which are 79, with room for some that Mesa makes itself.
+/// Nested branches that lavapipe tells apart, 79, less some for Mesa's own.
 const LAVAPIPE_NESTING: u32 = 72;
 
-/// How one kernel is compiled, where the device's options do not say it.
+/// Options for compiling a kernel, in place of the device's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct KernelOptions {
-    /// What the kernel's pointers are expected to point to (default: device memory). Where host and
-    /// device share all memory the answer makes no difference; `Disabled` refuses kernels that follow
-    /// pointers.
+    /// The expected target of the kernel's pointers (default: device memory). Where host and device share all memory
+    /// the answer makes no difference; `Disabled` refuses kernels that follow pointers.
     pub pointers: TranslationMode,
-    /// Test every pointer that the kernel follows (default: what
-    /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers) says).
+    /// Test every pointer followed by the kernel (default:
+    /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers)).
     pub checked_pointers: Option<bool>,
-    /// Compare the pointers that are tested with what is allocated (default: what
-    /// [`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations) says).
+    /// Compare tested pointers with the allocations (default:
+    /// [`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
     pub checked_allocations: Option<bool>,
 }
 
@@ -72,17 +71,17 @@ pub(crate) struct KernelShared {
     pub(crate) compiled: Arc<Compiled>,
     pub(crate) name: Arc<str>,
     pub(crate) plain: Arc<Built>,
-    /// What the kernel was made of, to make it anew for a heap that has grown.
+    /// The inputs of the kernel, for making the kernel anew when the heap has grown.
     origin: Option<Origin>,
-    /// The same kernel for other segments of the heap, or with other arguments in it.
+    /// The same kernel for other segments of the heap, or with other arguments in the heap.
     forms: Mutex<HashMap<Form, Arc<KernelShared>>>,
-    /// The forms that only some launches need, made when they are first needed.
+    /// The forms for only some launches, made when first needed.
     variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
-    /// What the launch room keeps with the kernel.
-    pub(crate) launch_room: Room,
+    /// The launch module's state with the kernel.
+    pub(crate) launch_extension: ExtensionSlot,
 }
 
-/// A program, an entry point of it and the values of its constants.
+/// A program, its entry point and the values of its constants.
 #[derive(Clone)]
 pub(crate) struct Origin {
     program: Program,
@@ -103,7 +102,7 @@ impl Origin {
             values: program.key(constants)?,
             options: options.clone(),
         };
-        let modules = device.context_room.get::<ModuleCache>();
+        let modules = device.context_extension.get::<ModuleCache>();
         let names = device.global_names.get::<GlobalTable>();
         modules.get(key, || {
             on_deep_stack(program.name(), || {
@@ -113,8 +112,8 @@ impl Origin {
     }
 }
 
-/// The segments that a program's kernels need of the heap as it is now; 1 for programs that follow no
-/// pointers, whose kernels must not depend on the heap.
+/// The number of the heap's current segments needed by a program's kernels; 1 for programs following no pointers, whose
+/// kernels must not depend on the heap.
 fn heap_segments(
     device: &Arc<DeviceShared>,
     program: &Program,
@@ -167,7 +166,7 @@ impl Form {
 }
 
 impl Segments {
-    /// Memory that holds nothing but arguments, in this many parts.
+    /// Memory for arguments alone, in this many parts.
     pub(crate) fn of_arguments(parts: u32) -> Self {
         Self {
             shared: parts,
@@ -223,7 +222,7 @@ impl Device {
         options: KernelOptions,
     ) -> Result<Kernel, KernelError> {
         let shared = &self.shared;
-        let kernels = shared.kernel_room.get::<KernelCache>();
+        let kernels = shared.kernel_extension.get::<KernelCache>();
         let key = ProgramKey {
             program: program.id(),
             values: program.key(constants)?,
@@ -256,7 +255,7 @@ fn checks_pointers(device: &DeviceShared, options: KernelOptions) -> bool {
     (options.checked_pointers).unwrap_or(device.options.checked_pointers)
 }
 
-/// Whether kernels with these options ask what is allocated.
+/// Whether kernels with these options check allocations.
 fn asks_allocations(device: &DeviceShared, options: KernelOptions) -> bool {
     let asks = (options.checked_allocations).unwrap_or(device.options.checked_allocations);
     asks && checks_pointers(device, options)
@@ -289,7 +288,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             max_bind_groups: device.limits.max_bind_groups,
             segments: form.segments.shared,
             device_segments: form.segments.own,
-            // Only where there are any: devices share what is compiled the same way for all.
+            // Only where there are any: devices share modules compiled the same way for all.
             first_tag: match form.segments.own {
                 0 => 1,
                 _ => crate::memory::heap::device_memory::first_tag(device),
@@ -299,7 +298,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
             barriers: !device.capabilities.is_lavapipe(),
-            rations: device.capabilities.needs_loop_guard(),
+            has_loop_budget: device.capabilities.needs_loop_guard(),
             pointers_apart: device.capabilities.is_lavapipe(),
             splits_ports: device.capabilities.splits_ports(),
             checked,
@@ -321,7 +320,7 @@ impl KernelShared {
             Code::Naga { module, .. } => Shader::Naga(module.clone()),
             Code::SpirV(words) => Shader::SpirV(words),
         };
-        // wgpu validates the module and writes it in the language of the driver, whose compiler runs here, too.
+        // wgpu validates the module and writes the module in the language of the driver, whose compiler runs here, too.
         let plain = on_deep_stack(&compiled.program, || {
             build(device, &compiled, module, Variant::default(), false)
         })?;
@@ -332,16 +331,16 @@ impl KernelShared {
             origin,
             forms: Mutex::default(),
             variants: Mutex::default(),
-            launch_room: Room::default(),
+            launch_extension: ExtensionSlot::default(),
         })
     }
 
-    /// Whether the kernel asks what is allocated.
+    /// Whether the kernel checks allocations.
     pub(crate) fn asks_allocations(&self) -> bool {
         (self.compiled.heap).is_some_and(|heap| heap.tables != (0, false))
     }
 
-    /// The kernel as a launch needs it, which may be for fewer segments than it was made for.
+    /// The kernel for a launch, perhaps for fewer segments than at its making.
     pub(crate) fn form(
         self: &Arc<Self>,
         device: &DeviceShared,
@@ -356,7 +355,7 @@ impl KernelShared {
             window_aligned: heap.window_aligned,
             tables: heap.tables.0,
         };
-        // Not one more either: a heap that was trimmed has nothing to bind there.
+        // Not more either: a trimmed heap has nothing to bind there.
         if own == form.segments && form.beside.is_empty() {
             return Ok(Arc::clone(self));
         }
@@ -370,7 +369,7 @@ impl KernelShared {
         Ok(kernel)
     }
 
-    /// What to dispatch for a launch that needs this form of the kernel.
+    /// The pipeline to dispatch for a launch with this form of the kernel.
     pub(crate) fn variant(
         &self,
         device: &DeviceShared,
@@ -463,7 +462,7 @@ fn build(
     }
 }
 
-/// Hands the module to wgpu, which counts the passes of loops unless they are all known to end.
+/// Hands the module to wgpu, which counts the passes of loops unless all are known to end.
 fn shader_module(
     device: &DeviceShared,
     compiled: &Compiled,
@@ -494,7 +493,7 @@ pub(crate) fn immediate_bytes(interface: &Interface) -> u32 {
 }
 
 impl Kernel {
-    /// What the entry point wants from a launch.
+    /// The entry point's demands on a launch.
     pub fn interface(&self) -> &Interface {
         &self.shared.compiled.interface
     }
@@ -504,7 +503,7 @@ impl Kernel {
         self.interface().workgroup_size
     }
 
-    /// The specialization constants that decide this kernel, with the values they have in it.
+    /// The specialization constants of this kernel, with their values.
     pub fn constants(&self) -> &[(ConstantInfo, ConstantValue)] {
         &self.shared.compiled.constants
     }

@@ -1,4 +1,4 @@
-//! The plan of a kernel's bind groups: what is bound where, and where it comes from.
+//! The plan of a kernel's bind groups: contents and sources.
 
 use super::compile::{Compiled, Variant};
 use super::passes::grid::BYTES as GRID_BYTES;
@@ -37,7 +37,7 @@ pub(crate) enum Source {
     Grid,
     /// A segment of the shared heap.
     Heap(u32),
-    /// A part of the allocation table, or behind those that of the device's own memory.
+    /// A part of the allocation table, or, behind the parts, the table of the device's own memory.
     Allocations(u32),
     /// Where the heap lies.
     HeapInfo,
@@ -47,14 +47,13 @@ pub(crate) enum Source {
     Globals,
     /// The ports of the launch's services.
     Calls,
-    /// What the kernel posts there, where that has memory of its own.
+    /// The memory for the kernel's posts, where separate.
     Posts,
-    /// What it visits to let time go by while it waits for an answer.
+    /// The memory read for delays while waiting for an answer.
     Backoff,
 }
 
-/// Bytes of the uniform that tells where the heap lies, for a kernel that binds so many segments of the
-/// device's own memory.
+/// Bytes of the uniform with the heap's place, for a kernel binding so many segments of the device's own memory.
 pub(crate) fn heap_info_bytes(device_segments: u32) -> u64 {
     4 * u64::from(HeapInfo::len(device_segments))
 }

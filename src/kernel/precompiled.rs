@@ -1,7 +1,7 @@
-//! Kernels that were compiled elsewhere: SPIR-V that goes to the driver as it is.
+//! Kernels that were compiled elsewhere: SPIR-V for the driver, unchanged.
 //!
-//! Nothing can be specialized in them any more, private arrays included: asking for it is refused, as
-//! the specification of `sycl_ext_oneapi_private_alloca` does for ahead-of-time code.
+//! Nothing can be specialized any more, private arrays included: a request is refused, as the specification of
+//! `sycl_ext_oneapi_private_alloca` does for ahead-of-time code.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::pipeline::{Kernel, KernelShared};
 use super::reflect::Interface;
 use crate::device::{Aspect, Device, DeviceShared, unique_id};
 
-/// A SPIR-V module and the interface of one of its entry points.
+/// A SPIR-V module and the interface of an entry point.
 #[derive(Debug, Clone)]
 pub struct Precompiled {
     name: String,
@@ -23,12 +23,12 @@ pub struct Precompiled {
 
 impl Precompiled {
     /// Takes a SPIR-V module whose entry point has the given interface; a WGSL
-    /// [`Program`](crate::Program) that declares the same variables gives one through
+    /// [`Program`](crate::Program) with the same variables gives an interface through
     /// [`Program::interface`](crate::Program::interface).
     ///
     /// # Safety
-    /// The module goes to the driver unchecked: it must be valid SPIR-V for the device, its bindings
-    /// must be those of `interface`, and it must stay inside them.
+    /// The module goes to the driver unchecked: its SPIR-V must be valid for the device, its bindings must be those of
+    /// `interface`, and its accesses must stay inside them.
     #[allow(unsafe_code)]
     pub unsafe fn spirv(
         name: impl Into<String>,
@@ -48,9 +48,9 @@ impl Device {
     ///
     /// # Errors
     /// [`KernelError::FeatureNotSupported`] when `constants` asks for any specialization, the interface has device
-    /// globals (what the module binds for them is not told in it), or the device lacks
-    /// [`Aspect::PassthroughShaders`]; [`KernelError::Limit`] for an interface beyond a limit of the device;
-    /// [`KernelError::Pipeline`] when the driver refuses.
+    /// globals (whose bindings the interface does not tell), or the device lacks [`Aspect::PassthroughShaders`];
+    /// [`KernelError::Limit`] for an interface beyond a limit of the device; [`KernelError::Pipeline`] when the driver
+    /// refuses.
     pub fn precompiled_kernel(
         &self,
         module: &Precompiled,
@@ -101,7 +101,7 @@ impl Device {
             counts_turns: false,
             splits_ports: false,
             backs_off: false,
-            // Nothing of the runtime's can be added: a grid that needs it is refused by the launch.
+            // The runtime can add nothing: a launch refuses a grid that needs additions.
             bindings: RuntimeBindings::none(),
         };
         Ok(Kernel {

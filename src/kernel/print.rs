@@ -2,13 +2,13 @@
 //! WGSL behind.
 //!
 //! - `print("x = {}", x);` becomes `tombolo_print_0(x);`
-//! - `panic("x = {}", x);` becomes the same; what differs is the function's body.
-//! - `assert(c, "x = {}", x);` becomes `if !(c) { tombolo_print_1(x); };`, so that the values of the message are only
+//! - `panic("x = {}", x);` becomes the same; the difference is in the function's body.
+//! - `assert(c, "x = {}", x);` becomes `if !(c) { tombolo_print_1(x); };`, so the values of the message are only
 //!   computed when it is needed.
 //!
 //! The functions are appended behind the user's text, without parameters: naga's parser compares no numbers of
-//! arguments, and makes each argument concrete by its own type. The pass `passes::print` then gives them parameters
-//! and bodies. Replacements end before the arguments, so that faults in these are found where the user wrote them.
+//! arguments, and makes each argument concrete by its own type. The pass `passes::print` then gives them parameters and
+//! bodies. Replacements end before the arguments, so faults in arguments are found at their place in the user's text.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::print::record::SiteKind;
 
 const PRELUDE: &str = include_str!("../../shaders/print.wgsl");
 
-/// What the functions of the sites are called, with the site's number behind.
+/// The names of the sites' functions, with the site's number behind.
 pub(crate) const FUNCTION: &str = "tombolo_print_";
 
 /// A call of `print`, `assert` or `panic` in a program's text.
@@ -41,11 +41,11 @@ pub(crate) struct TextSite {
 #[derive(Clone, Debug)]
 pub(crate) struct Prints {
     pub sites: Vec<TextSite>,
-    /// What stands in their place.
+    /// The replacements.
     pub edits: Vec<Replacement>,
     /// The text to stand behind the user's.
     pub appendix: String,
-    /// For the parts of it that belong to one call: bytes of the appendix, and the user's bytes.
+    /// For the parts of the appendix belonging to a single call: bytes of the appendix, and the user's bytes.
     pub origins: Vec<(Range<usize>, Range<usize>)>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn prints(source: &str) -> Result<Option<Prints>, FormatError> {
             _ => continue,
         };
         let before = at.checked_sub(1).map_or("", |before| stream.text(before));
-        // A name that is declared here, a member or an attribute, or that of a function of the program.
+        // A name declared here, a member or an attribute, or that of a function of the program.
         let is_own = matches!(before, "fn" | "." | "@") || functions.contains(stream.text(at));
         if stream.text(at + 1) == "(" && !is_own {
             found.add(&stream, at, kind)?;
@@ -190,7 +190,7 @@ impl Prints {
                 }
             }
         }
-        // naga orders functions by who calls whom: these calls put the helpers before the function.
+        // naga orders functions by calls: these calls put the helpers before the function.
         let helpers = match kind {
             SiteKind::Print => "_ = tombolo_print_reserve(0u); _ = tombolo_print_mix(0u, 0u);",
             SiteKind::Assert | SiteKind::Panic => "_ = tombolo_print_claim(0u);",
@@ -208,7 +208,7 @@ impl Prints {
         Ok(())
     }
 
-    /// What the pass found wrong, as an error at the argument or its placeholder.
+    /// The pass's finding, as an error at the argument or its placeholder.
     pub fn error(&self, fault: Fault, reporter: Reporter<'_>) -> KernelError {
         let site = self.sites.get(fault.site);
         let argument = fault.argument.and_then(|i| site?.arguments.get(i).cloned());
@@ -223,7 +223,7 @@ impl Prints {
     }
 }
 
-/// The text that naga gets of a program that uses no other convention.
+/// The text for naga of a program without other conventions.
 #[cfg(test)]
 pub(crate) fn edited(source: &str, prints: &Prints) -> String {
     let text = super::edit::EditedText::new(source.into(), prints.edits.clone());

@@ -8,7 +8,7 @@ fn program(body: &str) -> Result<Program, KernelError> {
     Program::new("p.wgsl", source)
 }
 
-/// The text that the error points at, of the one line `body`, and its message.
+/// The text at the error, of the single line `body`, and the message.
 fn refused(body: &str) -> (String, String) {
     match program(body) {
         Err(KernelError::Print(diagnostic)) => {

@@ -1,10 +1,9 @@
 //! Private arrays: which `override` declarations decide the length of an array outside work-group memory, and
 //! which arrays and variables these are.
 //!
-//! WGSL lets an `override` size an array in `var<workgroup>` only. Here it may size any other array too, in
-//! function and private space above all: such an override is compiled as `const`, with the value it has in that
-//! specialization, so that all of WGSL just works with it. Overrides that size nothing, or work-group arrays only,
-//! stay what they are.
+//! WGSL lets an `override` size an array in `var<workgroup>` only. Here an override may size any other array too, in
+//! function and private space above all: such an override is compiled as `const`, with its value in that
+//! specialization, so all of WGSL works. Overrides that size nothing, or work-group arrays only, stay overrides.
 //!
 //! An override sizes an array if the array's length mentions it directly, through module-scope or local constants,
 //! or through other overrides. `@align(A)` in front of a variable asks for the array to be aligned to `A` bytes.
@@ -27,33 +26,33 @@ use super::walk::{AlignAttribute, ArrayUse, MOST_MENTIONS, Variable, walk};
 pub struct PrivateArrayInfo {
     /// Name of the variable.
     pub name: String,
-    /// The function that declares it; none for a variable in private space.
+    /// The declaring function; none for a variable in private space.
     pub function: Option<String>,
     /// Number of elements; for a struct that contains such an array, 1.
     pub length: u32,
-    /// Bytes that one invocation needs for it, rounded up to `align`.
+    /// Bytes per invocation, rounded up to `align`.
     pub bytes: u64,
-    /// Alignment in bytes: that of `@align`, or else that of the type.
+    /// Alignment in bytes: of `@align`, or else of the type.
     pub align: u32,
     /// Line of its declaration, counted from 1.
     pub line: u32,
 }
 
-/// What is known of a program's text before it is parsed.
+/// The known properties of a program's text before parsing.
 #[derive(Debug)]
 pub(crate) struct Analysis {
     pub declarations: Vec<Declaration>,
     /// Arrays whose length depends on an override and is not left to WGSL's own rules.
     pub arrays: Vec<ArrayUse>,
-    /// Variables that such an array decides the size of, or that are aligned.
+    /// Variables sized by such an array, or aligned.
     pub variables: Vec<Variable>,
-    /// Per declaration: whether it is a constant or override that sizes such an array.
+    /// Per declaration: whether a constant or override sizes such an array.
     pub sizing: Vec<bool>,
     /// Per declaration: whether its value depends on an override.
     pub overridden: Vec<bool>,
     /// Replacements that other conventions ask for.
     pub others: Vec<Replacement>,
-    /// The first local constant that depends on more declarations than may be: its bytes, and on how many.
+    /// The first local constant with too many dependencies: its bytes, and their number.
     pub excess: Option<(Range<usize>, usize)>,
 }
 
@@ -105,14 +104,14 @@ impl Analysis {
         analysis
     }
 
-    /// Whether the text uses a convention that changes it: if not, naga gets the text as it is.
+    /// Whether the text uses a convention with a rewriting: if not, naga gets the text unchanged.
     pub fn uses_conventions(&self) -> bool {
         !self.others.is_empty()
             || !self.arrays.is_empty()
             || self.variables.iter().any(|v| v.align.is_some())
     }
 
-    /// What the scan of the text found too much of.
+    /// The excess found by the scan of the text.
     pub fn excess(&self) -> Option<Excess> {
         let (place, found) = self.excess.clone()?;
         Some(Excess {
@@ -132,7 +131,7 @@ impl Analysis {
         self.sizing.get(index).copied().unwrap_or(false)
     }
 
-    /// Marks `start` and all that it mentions, directly or not, without looking into those that `cut` holds for.
+    /// Marks `start` and all its mentions, direct or not, without looking into declarations selected by `cut`.
     pub fn reach(
         &self,
         start: impl IntoIterator<Item = usize>,
@@ -157,12 +156,13 @@ impl Analysis {
         reached
     }
 
-    /// Marks what mentions, directly or not, a declaration that `root` holds for.
+    /// Marks declarations that mention, directly or not, a declaration selected by `root`.
     pub fn depends_on(&self, root: impl Fn(usize) -> bool) -> Vec<bool> {
         self.leads_to(root, |_| false)
     }
 
-    /// Marks what `root` holds for, and what mentions it, directly or not, without going through what `cut` holds for.
+    /// Marks declarations selected by `root`, and all that mention them, direct or not, without going through
+    /// declarations selected by `cut`.
     pub fn leads_to(&self, root: impl Fn(usize) -> bool, cut: impl Fn(usize) -> bool) -> Vec<bool> {
         let roots = (0..self.declarations.len()).filter(|&i| root(i));
         self.reached_from(roots.collect::<Vec<_>>(), |index, declaration| {
@@ -174,7 +174,7 @@ impl Analysis {
         })
     }
 
-    /// Marks `roots` and what leads to one of them, directly or not, where a declaration leads to `targets`.
+    /// Marks `roots` and all declarations leading to a root, direct or not, where a declaration leads to `targets`.
     fn reached_from(
         &self,
         roots: impl IntoIterator<Item = usize>,
@@ -282,7 +282,7 @@ impl Analysis {
         self.reach(roots.collect::<Vec<_>>(), |i| !is_alias(i))
     }
 
-    /// Types that contain such an array, functions that return one, and private variables of such a type.
+    /// Types containing such an array, functions returning such a type, and private variables of such a type.
     fn sized_declarations(&self, arrays: &[ArrayUse], kept: &[bool]) -> Vec<bool> {
         let is_type = |d: &Declaration| {
             matches!(
@@ -307,8 +307,8 @@ impl Analysis {
         )
     }
 
-    /// The text for naga: declarations that `keep` does not hold for are blanked, `constant` says what stands in
-    /// place of an override, and `length` what stands in place of a bare name as an array's length.
+    /// The text for naga: declarations not selected by `keep` are blanked, `constant` gives the replacement of an
+    /// override, and `length` the replacement of a bare name as an array's length.
     pub fn assemble(
         &self,
         source: &Arc<str>,

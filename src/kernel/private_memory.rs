@@ -1,5 +1,5 @@
-//! The memory that private arrays take: lengths before the text is parsed (naga would refuse a bad one with less
-//! to say), bytes and alignments after.
+//! The memory of private arrays: lengths before the text is parsed (naga would refuse a bad length with fewer words),
+//! bytes and alignments after.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ const ALIGNMENT_BOUND: i128 = i32::MAX as i128 / 8;
 /// Elements of an array that is not worth another parse.
 const SHORT: i128 = 1024;
 
-/// The name of a variable whose type is an array of the type that is asked for.
+/// The name of a variable whose type is an array of the type asked for.
 const ELEMENT: &str = "tombolo_element_";
 
 /// The largest type that naga takes, in bytes.
@@ -60,8 +60,8 @@ impl Sizes<'_> {
                 Some(length) if length < 1 => {
                     return Err(self.bad_length(array, Some(length), None));
                 }
-                // The layout costs another parse. A short array whose type is still too large for naga is one whose
-                // element type is huge; that keeps naga's own message.
+                // The layout costs another parse. A short array with a type still too large for naga has a huge element
+                // type; that keeps naga's own message.
                 Some(length) if length > SHORT => long.push((*array, length)),
                 Some(_) => {}
                 // A length that is no integer: naga says so.
@@ -76,13 +76,13 @@ impl Sizes<'_> {
         Ok(())
     }
 
-    /// What the array belongs to, by name.
+    /// The array's owner, by name.
     fn owner(&self, array: &ArrayUse) -> &str {
         let source = &self.inner.source;
         source.get(array.owner.clone()).unwrap_or_default()
     }
 
-    /// The lengths of `arrays`; none for one that mentions what only naga can evaluate.
+    /// The lengths of `arrays`; none for an array mentioning values that only naga can evaluate.
     fn lengths(
         &self,
         arrays: &[&ArrayUse],
@@ -110,7 +110,7 @@ impl Sizes<'_> {
         found
     }
 
-    /// Refuses an array so long that its type could not even be parsed.
+    /// Refuses an array too long for parsing its type.
     fn check_extent(&self, array: &ArrayUse, length: i128, stride: u64) -> Result<(), KernelError> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         let bytes = length.saturating_mul(stride);
@@ -141,8 +141,8 @@ impl Sizes<'_> {
         ))
     }
 
-    /// Bytes from one element to the next, for each of the arrays: found by parsing their element types with the types
-    /// that those mention. None where that cannot be parsed.
+    /// Bytes from element to element, for each array: found by parsing the element types together with the types they
+    /// mention. None where that cannot be parsed.
     fn strides(&self, arrays: &[(&ArrayUse, i128)]) -> Vec<Option<u64>> {
         if arrays.is_empty() {
             return Vec::new();
@@ -255,7 +255,7 @@ impl Sizes<'_> {
         }
     }
 
-    /// What naga's front end says of the text; where it speaks of an array's length, in our words.
+    /// The message of naga's front end; for an array's length, in our words.
     pub fn parse_error(&self, error: &ParseError) -> KernelError {
         let place = error
             .labels()
@@ -345,7 +345,7 @@ impl Sizes<'_> {
         within.find(|v| v.name == name)
     }
 
-    /// The alignments that are asked for, by where the variable's name begins.
+    /// The alignments asked for, by where the variable's name begins.
     fn alignments(&self) -> HashMap<usize, i128> {
         let inner = self.inner;
         let aligned: Vec<_> = inner.analysis.aligned().collect();
@@ -382,7 +382,7 @@ impl Sizes<'_> {
                 ..
             } => (length.get(), Some(base)),
             TypeInner::Struct { .. } => (1, None),
-            // Found by what its initializer mentions, but a value taken out of such an array.
+            // Found by the mentions of its initializer, but a value taken out of such an array.
             _ if variable.align.is_none() => return Ok(None),
             _ => (1, None),
         };
@@ -405,7 +405,7 @@ impl Sizes<'_> {
         Ok(Some((info, variable)))
     }
 
-    /// The alignment that `attribute` asks for, checked: a positive multiple of that of the element type.
+    /// The alignment of `attribute`, checked: a positive multiple of the element type's.
     fn alignment(
         &self,
         variable: &Variable,

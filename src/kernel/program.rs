@@ -1,5 +1,5 @@
-//! A program: WGSL text, read once. What it declares is known from here on, and faults in it are reported here
-//! as far as they do not depend on values that are chosen later.
+//! A program: WGSL text, read once. The declarations are known from here on, and faults are reported here as far as
+//! independent of values chosen later.
 
 mod served;
 
@@ -41,7 +41,7 @@ pub struct Program {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What is known of a program.
+/// The known properties of a program.
 pub(crate) struct Inner {
     id: u64,
     hash: u64,
@@ -49,23 +49,23 @@ pub(crate) struct Inner {
     pub source: Arc<str>,
     /// Where its lines are.
     pub lines: Lines,
-    /// What stands before the names of the program's device globals.
+    /// The prefix of the program's device globals.
     pub global_prefix: Arc<str>,
-    /// The text that device globals belong to, where it is another one.
+    /// The text that owns the device globals, where different.
     pub extends: Option<Arc<str>>,
     pub analysis: Analysis,
-    /// What the text needs for its pointers.
+    /// The appended text for pointers.
     pub pointers: Option<Appendix>,
-    /// What it prints.
+    /// The prints of the program.
     pub prints: Option<Prints>,
-    /// What it needs for its calls of the host.
+    /// The parts needed for calls of the host.
     pub calls: Option<CallAppendix>,
     pub evaluator: Evaluator,
     pub declared: Declared,
-    /// Per constant: the declaration that it is.
+    /// Per constant: its declaration.
     pub declaration_of: Vec<usize>,
     entry_points: Vec<String>,
-    /// The parsed text, where no convention changes it from one specialization to the next.
+    /// The parsed text, unless a convention changes the text for each specialization.
     pub module: Option<Module>,
 }
 
@@ -86,16 +86,17 @@ const TWICE: &str = "tombolo_declared_twice";
 const STAND_INS: [u32; 5] = [1, 2, 5, 64, 1000];
 
 impl Program {
-    /// What a text may ask of its readers.
+    /// The limits of a text.
     pub const LIMITS: TextLimits = text_limits::LIMITS;
 
-    /// Reads a program. `name` is what messages call it, usually a file name.
+    /// Reads a program. `name` is for messages, usually a file name.
     ///
     /// # Errors
     /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text,
     /// [`KernelError::Print`] and [`KernelError::Pointer`] for what is not WGSL but a convention of the runtime,
     /// [`KernelError::TooComplex`] for a text beyond [`Program::LIMITS`]; [`KernelError::Internal`] where the system
-    /// has no thread to read it on. What depends on the size of private arrays is judged when the sizes are known.
+    /// has no thread for the reading. Faults dependent on the size of private arrays are judged when the sizes are
+    /// known.
     pub fn new(name: impl Into<String>, source: impl Into<Arc<str>>) -> Result<Self, KernelError> {
         Self::with_global_prefix(name, source, "")
     }
@@ -227,7 +228,7 @@ impl Program {
         })
     }
 
-    /// The name that messages call it by.
+    /// The name in messages.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -237,7 +238,7 @@ impl Program {
         &self.inner.source
     }
 
-    /// What the entry point `entry`, specialized with `constants`, wants from a launch. Needs no
+    /// The demands on a launch of the entry point `entry`, specialized with `constants`. Needs no
     /// device: every feature of WGSL counts as available.
     ///
     /// # Errors
@@ -251,7 +252,7 @@ impl Program {
         })
     }
 
-    /// What tells the program's device globals of image scope from those of others.
+    /// The identity of the program's device globals of image scope.
     pub(crate) fn identity(&self) -> ModuleIdentity {
         ModuleIdentity {
             name: self.name().into(),
@@ -263,7 +264,7 @@ impl Program {
         }
     }
 
-    /// What decides its modules: its text, and what its calls of the host append.
+    /// The identity of its modules: the text, and the text appended for calls of the host.
     pub(crate) fn source_text(&self) -> Arc<str> {
         match &self.inner.calls {
             Some(calls) => format!("{}{}", self.inner.source, calls.text).into(),
@@ -281,7 +282,7 @@ impl Program {
         self.inner.declared.infos()
     }
 
-    /// A number that no other program of this process has.
+    /// A number unique among the programs of this process.
     pub fn id(&self) -> u64 {
         self.inner.id
     }
@@ -291,7 +292,7 @@ impl Program {
         self.inner.hash
     }
 
-    /// The key under which what is made of this program with `constants` may be cached.
+    /// The key for caching anything made of this program with `constants`.
     ///
     /// # Errors
     /// Those of the check of the constants against the program.
@@ -337,9 +338,9 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Reports faults of grammar alone. naga parses a whole text before it looks at names, and it looks for names
-/// declared twice before anything else: so a text that ends in such a pair, and fails for no other reason, is
-/// grammatical, whatever else may be wrong with it.
+/// Reports faults of grammar alone. naga parses a whole text before looking at names, and looks for names declared
+/// twice before anything else: so a text ending in such a pair, and failing for no other reason, is grammatical,
+/// whatever other faults it has.
 fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(), KernelError> {
     let mut edited = analysis.assemble(source, |_| true, |_| None, |_| None);
     let reporter_text = edited.clone();
@@ -361,8 +362,8 @@ fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(
     }
 }
 
-/// What the program needs for its calls of the host. The types in their signatures are the program's: they are laid
-/// out with its types around them, and nothing else of it, since the calls mean nothing yet.
+/// The parts of the program for calls of the host. The types in the signatures are the program's: laid out with the
+/// program's types around them, and nothing else of the program, since the calls have no meaning yet.
 fn call_appendix(
     name: &str,
     source: &Arc<str>,
@@ -438,7 +439,7 @@ impl Inner {
         }
     }
 
-    /// The same without what pointers and printing need appended.
+    /// The same without the texts appended for pointers and prints.
     pub fn assemble_own(
         &self,
         keep: impl Fn(usize) -> bool,
@@ -465,10 +466,10 @@ impl Inner {
         self.analysis.assemble(&self.source, keep, constant, length)
     }
 
-    /// Reports what is wrong with the program whatever sizes its private arrays may get. A fault that may come
-    /// from the sizes (the defaults need not make sense) is left to specialization. A fault counts as
-    /// independent of them if it stands where no size is mentioned, or is the same, word for word and place for
-    /// place, for all of a set of very different sizes.
+    /// Reports faults of the program independent of the sizes of its private arrays. A fault that may come from the
+    /// sizes (the defaults need not make sense) is left to specialization. A fault counts as independent of sizes if
+    /// its place mentions no size, or if the fault is the same, word for word and place for place, for all of a set of
+    /// very different sizes.
     fn check_early(&self) -> Result<(), KernelError> {
         let attempt = |stand_in: Option<u32>| {
             self.attempt(
@@ -508,7 +509,7 @@ impl Inner {
         }
     }
 
-    /// Gives what prints its form, for entry point `entry` of `module`.
+    /// Gives the printing sites their form, for entry point `entry` of `module`.
     pub fn lower_prints(
         &self,
         module: &mut Module,
@@ -545,7 +546,7 @@ impl Inner {
         }
         let all = Capabilities::all();
         self.lower_prints(&mut module, None, &bindings, all, None, reporter)?;
-        // What is left without a binding is the user's.
+        // A variable left without a binding is the user's.
         mark_globals(&mut module, reporter)?;
         if self.has_stubs() {
             // Stubs do not validate; each entry point is tried with them lowered.

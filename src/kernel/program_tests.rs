@@ -1,4 +1,4 @@
-//! Tests of programs: what they declare, and that no text upsets them.
+//! Tests of programs: declarations, and robustness against any text.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Reflection: what a kernel's entry point wants from a launch.
+//! Reflection: the demands of a kernel's entry point on a launch.
 
 use naga::valid::ModuleInfo;
 use naga::{AddressSpace, GlobalVariable, ImageClass, ImageDimension, Module, StorageAccess};
@@ -7,7 +7,7 @@ use super::globals::GlobalUse;
 use super::layout::TypeLayout;
 use super::passes::globals::is_global;
 
-/// What an entry point wants from a launch: its work-group size and its arguments.
+/// The demands of an entry point on a launch: work-group size and arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interface {
     /// The entry point's name.
@@ -16,7 +16,7 @@ pub struct Interface {
     pub workgroup_size: [u32; 3],
     /// The arguments that the entry point reaches, by group and binding.
     pub arguments: Vec<ArgumentInfo>,
-    /// The device globals that the entry point reaches, in the order of their declaration.
+    /// The device globals reached by the entry point, in the order of their declaration.
     pub globals: Vec<GlobalUse>,
     /// Layout of the `var<immediate>` that the entry point uses, if any.
     pub immediates: Option<TypeLayout>,
@@ -33,11 +33,11 @@ pub struct ArgumentInfo {
     pub group: u32,
     /// Its `@binding`.
     pub binding: u32,
-    /// What it is.
+    /// The kind.
     pub kind: ArgumentKind,
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ArgumentKind {
@@ -55,12 +55,12 @@ pub enum ArgumentKind {
     },
     /// A sampled or storage texture.
     Texture {
-        /// How wgpu binds it.
+        /// The binding in wgpu.
         binding: wgpu::BindingType,
     },
     /// A sampler.
     Sampler {
-        /// How wgpu binds it.
+        /// The binding in wgpu.
         binding: wgpu::BindingType,
     },
     /// Something that launches cannot bind yet; see the message of the error.
@@ -71,7 +71,7 @@ pub enum ArgumentKind {
 }
 
 impl ArgumentKind {
-    /// What a message calls it.
+    /// The name in messages.
     pub(crate) fn noun(&self) -> String {
         match self {
             Self::Storage { writable, layout } => format!(
@@ -213,7 +213,7 @@ fn kind_of(module: &Module, variable: &GlobalVariable, sampled: bool) -> Argumen
     }
 }
 
-/// The binding type that wgpu itself derives for a texture; `None` for external textures.
+/// The binding type derived by wgpu itself for a texture; `None` for external textures.
 fn texture_binding(
     dim: ImageDimension,
     arrayed: bool,

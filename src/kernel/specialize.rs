@@ -1,5 +1,5 @@
-//! Specialization: a program, an entry point and values for its constants become a module without overrides,
-//! validated for the features of one device, with the private memory that it needs counted and checked.
+//! Specialization: a program, an entry point and values for its constants become a module without overrides, validated
+//! for the features of the device, with its private memory counted and checked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,35 +35,35 @@ use super::text_limits::check_types;
 /// A specialized kernel.
 #[derive(Debug)]
 pub(crate) struct Specialized {
-    /// Without overrides. Valid for the capabilities that were asked for.
+    /// Without overrides. Valid for the capabilities asked for.
     pub module: Module,
     /// Index of the entry point in the module.
     pub entry: usize,
     /// The text that was compiled, and the way back to the user's.
     pub text: EditedText,
-    /// The constants of the program that have a value in this specialization.
+    /// The constants of the program with a value in this specialization.
     pub values: Vec<(ConstantInfo, ConstantValue)>,
     /// Variables whose size was chosen at run time, and those with `@align`.
     pub private_arrays: Vec<PrivateArrayInfo>,
     /// Where the runtime's own variables go.
     pub bindings: RuntimeBindings,
-    /// What the pointer pass did, if the kernel reaches the heap.
+    /// The facts of the pointer pass, if the kernel reaches the heap.
     pub pointers: Option<PointerFacts>,
-    /// What the print pass did, if the kernel prints.
+    /// The facts of the print pass, if the kernel prints.
     pub prints: Option<PrintFacts>,
-    /// What the kernel wants from a launch.
+    /// The kernel's demands on a launch.
     pub interface: Interface,
-    /// The arguments, by index, that it reaches through the heap for want of bindings.
+    /// The arguments, by index, reached through the heap for want of bindings.
     pub table: Vec<usize>,
-    /// It reaches its device globals through the heap, too.
+    /// The kernel reaches its device globals through the heap, too.
     pub tabled_globals: bool,
-    /// What it does with functions of the host.
+    /// The use of functions of the host.
     pub calls: CallUse,
 }
 
-/// Specializes the entry point `entry` of `program`. `auto_workgroup` is the value for an override without default
-/// that alone gives the size of a one-dimensional work-group, if the caller has not set it; `capabilities` are
-/// those of the device; `private_limit` is the number of bytes that the private arrays of one invocation may have.
+/// Specializes the entry point `entry` of `program`. `auto_workgroup` is the value for an override without default as
+/// the only size of a one-dimensional work-group, if not set by the caller; `capabilities` are those of the device;
+/// `private_limit` is the most bytes of an invocation's private arrays.
 ///
 /// # Errors
 /// Every [`KernelError`].
@@ -86,7 +86,7 @@ pub(crate) fn specialize(
     specialize_in(program, entry, constants, environment, &mut |_| Ok(false))
 }
 
-/// What a specialization depends on beside the program and the values.
+/// The inputs of a specialization beside the program and the values.
 #[derive(Clone, Copy)]
 pub(crate) struct Environment<'a> {
     pub auto_workgroup: Option<u32>,
@@ -97,8 +97,8 @@ pub(crate) struct Environment<'a> {
     pub heap: &'a HeapSetup,
 }
 
-/// As [`specialize`]; `place` gives the device globals that the kernel uses their places, and says whether those are
-/// too far apart for one binding.
+/// As [`specialize`]; `place` gives the kernel's device globals their places, and says whether the places are too far
+/// apart for a single binding.
 ///
 /// # Errors
 /// Every [`KernelError`].
@@ -133,8 +133,8 @@ pub(crate) fn specialize_in(
     inner.choose_workgroup(entry_declaration, auto_workgroup, &mut values);
     inner.size_values(entry, entry_declaration, &mut values)?;
 
-    // The user's own text as it is, where no convention is used. Otherwise declarations that the entry point does not
-    // use are left out: the sizes that they depend on may have no value, or one that makes no sense for them.
+    // The user's own text unchanged, without conventions. Otherwise declarations not used by the entry point are left
+    // out: their sizes may have no value, or a value without sense for them.
     let kept = inner.kept(entry_declaration);
     let text = match inner.module {
         Some(_) => EditedText::unchanged(Arc::clone(&inner.source)),
@@ -172,8 +172,14 @@ pub(crate) fn specialize_in(
     check_types(&module).map_err(|excess| reporter.excess(excess))?;
     let bindings = RuntimeBindings::of(&module, heap.max_bind_groups);
     if inner.calls.is_some() {
-        let (barriers, rations) = (heap.barriers, heap.rations);
-        bind::complete(&mut module, &bindings, barriers, rations, heap.splits_ports);
+        let (barriers, has_loop_budget) = (heap.barriers, heap.has_loop_budget);
+        bind::complete(
+            &mut module,
+            &bindings,
+            barriers,
+            has_loop_budget,
+            heap.splits_ports,
+        );
     }
     server::complete(&mut module, heap.barriers);
     let point = compute_entry(&module, entry);
@@ -186,7 +192,7 @@ pub(crate) fn specialize_in(
         reporter,
     )?;
     if inner.module.is_none() || enables {
-        // What is left without a binding is the user's.
+        // A variable left without a binding is the user's.
         mark_globals(&mut module, reporter)?;
     }
     let uses = match compute_entry(&module, entry) {
@@ -207,7 +213,7 @@ pub(crate) fn specialize_in(
             Err(error) => return Err(inner.pipeline_error(reporter, entry_declaration, &error)),
         };
         let Some(index) = compute_entry(&module, entry) else {
-            // The scan found a function with `@compute` that naga does not take for an entry point of that stage.
+            // The scan found a function with `@compute`, but naga no such entry point.
             let message = format!("`{entry}` is no compute entry point");
             let place = inner.place(entry_declaration, "declared here");
             return Err(KernelError::Validation(reporter.at(
@@ -220,11 +226,11 @@ pub(crate) fn specialize_in(
     };
     let mut heap = heap.clone();
     if prints.is_some() {
-        // What it prints takes a binding of its own.
+        // Prints take a binding of their own.
         heap.storage_bindings = heap.storage_bindings.map(|limit| limit.saturating_sub(1));
     }
-    // As it was parsed, for programs that follow pointers: its interface is only known once they are lowered, and
-    // with the interface what else has to be.
+    // As parsed, for programs following pointers: the interface is only known after lowering, and so is everything
+    // derived from the interface.
     let parsed = match inner.has_stubs() {
         true => compute_entry(&module, entry).map(|index| (module.clone(), index)),
         false => None,
@@ -258,7 +264,7 @@ pub(crate) fn specialize_in(
                     pointers = facts;
                     (module, _, index) = finish(parsed)?;
                 }
-                // What cannot be reached so is reported as the limit that it exceeds.
+                // Arguments not reachable in this way are reported as the exceeded limit.
                 Err(_) if heap.beside.is_empty() => {
                     table = HeapSetup::in_rows(&interface, &passed);
                 }
@@ -316,7 +322,7 @@ fn compute_entry(module: &Module, name: &str) -> Option<usize> {
     points.position(|e| e.stage == ShaderStage::Compute && e.name == name)
 }
 
-/// Names of the overrides that `entry` uses and that have no value: what wgpu would miss one by one.
+/// Names of the overrides used by `entry` and without a value: the ones wgpu would miss, in turn.
 fn missing_names(module: &Module, entry: &str, values: &PipelineConstants) -> Vec<String> {
     let mut module = module.clone();
     module
@@ -370,9 +376,8 @@ impl Inner {
             .collect()
     }
 
-    /// The declarations that the entry point needs in the text: everything it mentions, but not what only the
-    /// initializers of overrides mention that are replaced by values. Assertions stay unless they mention a size
-    /// that is left out.
+    /// The declarations of the entry point's text: everything mentioned, except by initializers of overrides replaced
+    /// by values. Assertions stay, except with mentions of a size left out.
     fn kept(&self, entry: usize) -> Vec<bool> {
         let analysis = &self.analysis;
         let is_replaced = |i: usize| {
@@ -388,7 +393,7 @@ impl Inner {
             .filter(|(_, d)| d.kind == DeclarationKind::Assertion);
         let mut kept = analysis.reach([entry], is_replaced);
         if self.pointers.is_some() || self.calls.is_some() {
-            // What the appendix mentions is not in the text that was analysed.
+            // Mentions in the appendix are not in the analysed text.
             let types = analysis.declarations.iter().enumerate().filter(|(_, d)| {
                 matches!(d.kind, DeclarationKind::Struct | DeclarationKind::Alias)
             });
@@ -397,7 +402,7 @@ impl Inner {
                 .zip(types)
                 .for_each(|(mark, more)| *mark |= more);
         }
-        // What mentions a size that is left out. What only the initializers of sizes mention does not count.
+        // Declarations mentioning a size left out. Mentions only by the initializers of sizes do not count.
         let left_out = |i: usize| is_replaced(i) && kept.get(i) != Some(&true);
         let lacks = analysis.leads_to(left_out, is_replaced);
         let whole = others

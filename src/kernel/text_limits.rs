@@ -1,14 +1,13 @@
-//! Limits of what a text may ask of those who read it: naga, the passes, and the compilers of drivers walk over a
-//! program recursively, and some of them take the square of a length.
+//! Limits on texts for the sake of their readers: naga, the passes, and the compilers of drivers walk over a program
+//! recursively, and some take the square of a length.
 //!
 //! # How it works
 //!
 //! 1. Before naga sees a text, its tokens are counted, and walked over once. Every bracket is a level, every operator and every
 //!    `else` of a row a link; what the recursion of a reader is bounded by is the sum of both on the way to a place.
-//! 2. The declarations are walked over by what they mention, without recursion: how many depend on each other in a
-//!    row.
-//! 3. When naga has laid the types out, members are counted with those of the structures inside: a structure of two
-//!    structures of two structures has a text that is short.
+//! 2. The declarations are walked over by their mentions, without recursion: for the longest chain of dependencies.
+//! 3. After naga's layout of the types, members are counted with those of the structures inside: a structure of two
+//!    structures of two structures has a short text.
 //!
 //! The stack on which texts are read (`deep_stack`) is large enough for a text at all of these limits.
 
@@ -19,7 +18,7 @@ use naga::{Module, TypeInner};
 use super::declarations::{Declaration, DeclarationKind};
 use super::token::TokenStream;
 
-/// What a WGSL text may ask of its readers; more is a [`KernelError::TooComplex`](crate::KernelError::TooComplex).
+/// The limits of a WGSL text; more is a [`KernelError::TooComplex`](crate::KernelError::TooComplex).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TextLimits {
@@ -27,19 +26,19 @@ pub struct TextLimits {
     pub bytes: usize,
     /// Names, numbers, operators and brackets of the text.
     pub tokens: usize,
-    /// Those of one function: naga takes the square of it.
+    /// For a single function: naga takes the square of the length.
     pub function_tokens: usize,
     /// Brackets of any kind (blocks, parentheses, indices, template lists) inside each other.
     pub nesting: usize,
-    /// Operators, members and indices on the way to a part of an expression, those of the expressions around it
-    /// included: `a + b + c` has 2.
+    /// Operators, members and indices on the way to a part of an expression, those of enclosing expressions included:
+    /// `a + b + c` has 2.
     pub expression_depth: usize,
     /// Blocks inside each other, where each `else` counts as one more: `if … else if … else if …` has 3.
     pub statement_depth: usize,
-    /// Declarations that depend on each other in a row: functions that call the next one, structures in structures,
-    /// constants that mention constants.
+    /// Chains of dependent declarations: functions calling the next, structures in structures, constants mentioning
+    /// constants.
     pub declaration_depth: usize,
-    /// Members of a type, with those of the structures in it.
+    /// Members of a type, with those of inner structures.
     pub members: u64,
 }
 
@@ -58,13 +57,13 @@ pub(crate) const LIMITS: TextLimits = TextLimits {
 /// A limit that a text exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Excess {
-    /// What there is too much of, in the plural.
+    /// The excessive things, in the plural.
     pub what: &'static str,
     pub found: u64,
     pub limit: u64,
     /// Bytes of the text.
     pub place: Option<Range<usize>>,
-    /// What to do about it.
+    /// The remedy.
     pub instead: &'static str,
 }
 
@@ -86,11 +85,11 @@ impl Excess {
     }
 }
 
-/// What to do about a text that is too long.
+/// The remedy for too long a text.
 const SHORTER: &str =
     "keep data in buffers, and make programs of the parts that are launched apart";
 
-/// Checks the length of a text, before anything else is done with it.
+/// Checks the length of a text, before any other step.
 pub(crate) fn check_length(source: &str) -> Result<(), Excess> {
     if source.len() > LIMITS.bytes {
         let (bytes, limit) = (source.len(), LIMITS.bytes);
@@ -114,13 +113,13 @@ pub(crate) fn check_tokens(stream: &TokenStream<'_>) -> Result<(), Excess> {
     Ok(())
 }
 
-/// One bracket that is open, or the text around all of them.
+/// An open bracket, or the text around all brackets.
 #[derive(Default)]
 struct Level {
     /// Token of the bracket.
     open: usize,
     is_block: bool,
-    /// Links of the row that the current token belongs to, and how deep what is inside its brackets is.
+    /// Links of the current token's chain, and the depth inside its brackets.
     links: Depth,
     inside: Depth,
     /// Members and indices of the current operand of the row, and of the operand that has most.
@@ -183,7 +182,7 @@ pub(crate) fn check_depth(stream: &TokenStream<'_>) -> Result<(), Excess> {
         };
         match text {
             "(" | "[" | "{" | "<" if opens(stream, at) => {
-                // What is indexed is reached through the index.
+                // An indexed value is reached through the index.
                 if text == "[" {
                     level.postfix();
                 }
@@ -240,7 +239,7 @@ pub(crate) fn check_depth(stream: &TokenStream<'_>) -> Result<(), Excess> {
             _ => {}
         }
     }
-    // What is still open ends with the text.
+    // Open brackets end with the text.
     let mut inside = Depth::default();
     while let Some(mut level) = levels.pop() {
         level.inside = level.inside.max(inside);
@@ -293,7 +292,7 @@ fn check_row(stream: &TokenStream<'_>, at: usize, depth: Depth) -> Result<(), Ex
     Ok(())
 }
 
-/// Checks how long functions are, and how many declarations depend on each other in a row. Those that depend on themselves are naga's to refuse.
+/// Checks how long functions are, and how many declarations depend on each other in a row. Cycles are naga's to refuse.
 pub(crate) fn check_declarations(declarations: &[Declaration]) -> Result<(), Excess> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -361,11 +360,11 @@ pub(crate) fn check_declarations(declarations: &[Declaration]) -> Result<(), Exc
     Ok(())
 }
 
-/// Checks how many members the types of a module have, with those of the structures in them.
+/// Checks the number of members of a module's types, with those of inner structures.
 pub(crate) fn check_types(module: &Module) -> Result<(), Excess> {
     let mut members: Vec<u64> = Vec::with_capacity(module.types.len());
     for (handle, ty) in module.types.iter() {
-        // naga lists types behind those that they are made of.
+        // naga lists types behind their parts.
         let of = |part: naga::Handle<naga::Type>| members.get(part.index()).copied().unwrap_or(1);
         let count = match &ty.inner {
             TypeInner::Array { base, .. } => of(*base).saturating_add(1),

@@ -29,7 +29,7 @@ fn chain(count: usize, first: &str, next: impl Fn(usize, usize) -> String) -> St
     format!("{first}\n{}", row(count - 1, "\n", |i| next(i + 1, i)))
 }
 
-/// Texts of a length that grows with `n`, by what makes them long.
+/// Texts with a length growing with `n`, by the cause of the length.
 pub(in crate::kernel) fn text(what: &str, n: usize) -> String {
     match what {
         "else if" => kernel(
@@ -234,7 +234,7 @@ pub(in crate::kernel) fn text(what: &str, n: usize) -> String {
     }
 }
 
-/// Texts that are to be read in time near to linear, with the least `n` at which that is measured.
+/// Texts to be read in nearly linear time, with the least measured `n`.
 pub(in crate::kernel) const GROWING: &[(&str, usize)] = &[
     ("else if", 200),
     ("sum", 500),
@@ -296,7 +296,7 @@ fn options() -> CompileOptions {
     }
 }
 
-/// From a text to what a driver would get, for each of its kernels.
+/// From a text to the driver's input, for each of its kernels.
 pub(in crate::kernel) fn through(text: &str) -> Result<(), KernelError> {
     let program = Program::new("a.wgsl", text)?;
     for entry in program.entry_points() {
@@ -336,7 +336,7 @@ fn work_grows_with_the_length_of_a_text() {
     }
 }
 
-/// Each limit: a text at it, one beyond, and what the error says there is too much of.
+/// Each limit: a text at the limit, a text beyond, and the cause named by the error.
 fn at_limits() -> Vec<(&'static str, String, String, &'static str)> {
     let of = |what: &'static str, n: usize, says: &'static str| {
         (what, text(what, n), text(what, n + 1), says)
@@ -344,7 +344,7 @@ fn at_limits() -> Vec<(&'static str, String, String, &'static str)> {
     let limits = Program::LIMITS;
     let long = |tokens: usize| "const_assert true;".repeat(tokens / 3) + &";".repeat(tokens % 3);
     let padded = |bytes: usize| " ".repeat(bytes);
-    // Tokens of a function: `fn f ( ) { }`, and what stands in it.
+    // Tokens of a function: `fn f ( ) { }`, and its contents.
     let function = |tokens: usize| format!("fn f() {{ {} }}", ";".repeat(tokens - 6));
     // In a sum `out[1]` is an index and a bracket, and each further term adds an operator.
     vec![
@@ -507,7 +507,7 @@ fn a_local_constant_depends_on_so_many_others() {
     Program::new("a", source(most)).unwrap();
     let error = Program::new("a", source(most + 1)).unwrap_err();
     assert!(error.to_string().contains("local constant"), "{error}");
-    // Each mentions the one before twice, and what that mentions is counted once.
+    // Each declaration mentions the previous one twice, and the previous one's mentions count once.
     Program::new("a", text("local constants", 200)).unwrap_err_or_ok();
 }
 

@@ -1,23 +1,23 @@
-//! The tokenizer: splits WGSL text into tokens with byte spans, so that the conventions of the runtime
-//! can be found before naga sees the text.
+//! The tokenizer: splits WGSL text into tokens with byte spans, so the conventions of the runtime can be found before
+//! naga sees the text.
 //!
-//! It accepts every string and never fails: what is no WGSL stays for naga to reject, with naga's words.
-//! Two simplifications are sound for that reason. Every character outside ASCII that is not blank counts as
-//! part of an identifier (WGSL allows such characters in identifiers and comments only). And `<` and `>` are
-//! always tokens of their own, so that `array<array<f32, N>>` needs no special case; which of them enclose a
-//! template list is decided by the algorithm of the WGSL specification, section 3.9 "Template Lists".
+//! The tokenizer accepts every string and never fails: invalid WGSL stays for naga to reject, with naga's words. Two
+//! simplifications are sound for that reason. Every character outside ASCII that is not blank counts as part of an
+//! identifier (WGSL allows such characters in identifiers and comments only). And `<` and `>` are always tokens of
+//! their own, so `array<array<f32, N>>` needs no special case; the algorithm of the WGSL specification, section 3.9
+//! "Template Lists", decides which of them enclose a template list.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// An identifier or a keyword.
     Identifier,
     /// A numeric literal, with its suffix.
     Number,
-    /// An operator, a bracket or a separator: one character, or one of `->`, `==`, `!=`, `&&`, `||`.
+    /// An operator, a bracket or a separator: a character, or any of `->`, `==`, `!=`, `&&`, `||`.
     Punctuation,
     /// From `//` up to, and without, the line break.
     LineComment,
@@ -32,10 +32,10 @@ pub(crate) enum TokenKind {
     Unknown,
 }
 
-/// One token: its kind and its bytes in the text.
+/// A token: kind and bytes in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// What it is.
+    /// The kind.
     pub kind: TokenKind,
     /// First byte.
     pub start: usize,
@@ -113,7 +113,7 @@ fn next_token(rest: &str, first: char) -> (TokenKind, usize) {
     }
 }
 
-/// Length of the number at the start of `rest`. Greedy: what is malformed stays one token for naga to reject.
+/// Length of the number at the start of `rest`. Greedy: a malformed number stays a single token for naga to reject.
 fn number_length(rest: &str) -> usize {
     let hexadecimal = rest.starts_with("0x") || rest.starts_with("0X");
     let mut previous = ' ';
@@ -175,7 +175,7 @@ pub(crate) struct TokenStream<'a> {
     source: &'a str,
     tokens: Vec<Token>,
     partner: Vec<Option<usize>>,
-    /// For each token, the first `;` at or behind it that no bracket behind it encloses.
+    /// For each token, the first `;` at or behind the token outside of any bracket opened behind it.
     semicolons: Vec<usize>,
 }
 
@@ -208,7 +208,7 @@ impl<'a> TokenStream<'a> {
         self.tokens.len()
     }
 
-    /// The text of token `at`; empty beyond the end, so that look-ahead needs no bounds test.
+    /// The text of token `at`; empty beyond the end, so look-ahead needs no bounds test.
     pub fn text(&self, at: usize) -> &'a str {
         super::work::count(1);
         self.tokens
@@ -237,8 +237,7 @@ impl<'a> TokenStream<'a> {
             .is_some_and(|t| t.kind == TokenKind::Text)
     }
 
-    /// The bracket that closes or opens what the bracket at `at` opens or closes. `<` and `>` have one only if
-    /// they enclose a template list.
+    /// The partner of the bracket at `at`. `<` and `>` have a partner only as a template list.
     pub fn partner(&self, at: usize) -> Option<usize> {
         self.partner.get(at).copied().flatten()
     }
@@ -262,7 +261,7 @@ impl<'a> TokenStream<'a> {
         self.source.get(self.span(range)).unwrap_or("")
     }
 
-    /// Whether token `at` touches the one behind it.
+    /// Whether token `at` touches the next token.
     fn adjacent(&self, at: usize) -> bool {
         match (self.tokens.get(at), self.tokens.get(at + 1)) {
             (Some(a), Some(b)) => a.end == b.start,
@@ -280,10 +279,10 @@ impl<'a> TokenStream<'a> {
     }
 
     fn match_brackets(&mut self) {
-        /// The kinds of brackets, by what opens and what closes them.
+        /// The kinds of brackets, by opening and closing token.
         const KINDS: [(&str, &str); 3] = [("(", ")"), ("[", "]"), ("{", "}")];
         let mut open: Vec<(usize, usize)> = Vec::new();
-        // How many of each kind are open: a bracket that closes none of them is not looked for.
+        // The number of open brackets of each kind: a closing bracket without an open one is not looked for.
         let mut count = [0usize; 3];
         for at in 0..self.len() {
             let text = self.text(at);
@@ -293,7 +292,7 @@ impl<'a> TokenStream<'a> {
             } else if let Some(kind) = KINDS.iter().position(|(_, closes)| *closes == text)
                 && count[kind] > 0
             {
-                // One is there, and each that is taken off here was put on once.
+                // One is there, and each taken off here was put on once.
                 while let Some((opened_at, other)) = open.pop() {
                     count[other] -= 1;
                     if other == kind {

@@ -1,13 +1,14 @@
-//! The text side of pointers: finds the functions `usm_…` that a program calls and does not declare, and
-//! appends what naga needs to know them by.
+//! The text side of pointers: finds the functions `usm_…` called but not declared by a program, and appends the
+//! declarations naga needs.
 //!
-//! - `usm_<Type>(p)` gets a function without a body that returns `ptr<storage, <Type>, read_write>`. naga
-//!   parses that, and only its validator refuses it; the pass `passes::pointers` replaces the calls before.
-//! - `usm_address(&place)` gets one that takes a pointer of any type, for naga's parser does not compare.
-//! - Helpers (`shaders/usm.wgsl`) are appended as they are, with those they call.
+//! - `usm_<Type>(p)` gets a function without a body returning `ptr<storage, <Type>, read_write>`. naga parses such a
+//!   function, and only its validator refuses it; the pass `passes::pointers` replaces the calls before.
+//! - `usm_address(&place)` gets a function with a pointer of any type as its parameter, for naga's parser does not
+//!   compare.
+//! - Helpers (`shaders/usm.wgsl`) are appended unchanged, with the helpers they call.
 //! - `usm_ptr` is an alias of `vec2<u32>`.
 //!
-//! Everything stands behind the user's text, so that his lines and spans stay as they are.
+//! Everything stands behind the user's text, whose lines and spans stay the same.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -20,21 +21,21 @@ const PREFIX: &str = "usm_";
 const POINTER: &str = "usm_ptr";
 const ADDRESS: &str = "usm_address";
 
-/// What is appended to a program's text.
+/// The appendix of a program's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Appendix {
     /// The text, to stand behind the user's.
     pub text: String,
-    /// For each declaration in it that naga may find fault with: its bytes in `text`, and the user's bytes that
-    /// made it necessary.
+    /// For each appended declaration with possible faults for naga: its bytes in `text`, and the user's bytes that
+    /// caused it.
     pub origins: Vec<(Range<usize>, Range<usize>)>,
     /// Some pointer is dereferenced, or an address taken: the module does not validate before the pass has run.
     pub has_stubs: bool,
 }
 
 impl Appendix {
-    /// The user's bytes that the bytes `at` of the text with the appendix come from, where they lie in the
-    /// appendix, which begins at `start`.
+    /// The user's bytes behind the bytes `at` of the text with the appendix, where they lie in the appendix, beginning
+    /// at `start`.
     #[cfg(test)]
     pub fn origin(&self, start: usize, at: Range<usize>) -> Option<Range<usize>> {
         let within = at.start.checked_sub(start)?;
@@ -43,7 +44,7 @@ impl Appendix {
     }
 }
 
-/// A helper: its name, its text and the helpers that it calls.
+/// A helper: name, text, and called helpers.
 struct Helper {
     name: &'static str,
     text: &'static str,
@@ -68,8 +69,8 @@ fn helpers() -> Vec<Helper> {
     found
 }
 
-/// The identifiers with the prefix that are called in `stream` (or, for `usm_ptr`, mentioned), each with its
-/// first place. Members (`x.usm_y`) and declarations do not count.
+/// The identifiers with the prefix called in `stream` (or, for `usm_ptr`, mentioned), each with its first place.
+/// Members (`x.usm_y`) and declarations do not count.
 fn mentions<'a>(stream: &TokenStream<'a>) -> BTreeMap<&'a str, Range<usize>> {
     let mut found = BTreeMap::new();
     for at in 0..stream.len() {
@@ -107,7 +108,7 @@ fn declared<'a>(stream: &TokenStream<'a>) -> HashSet<&'a str> {
     names
 }
 
-/// What `source` needs appended; `None` for one that uses no pointers.
+/// The appendix for `source`; `None` without pointers.
 pub(crate) fn appendix(source: &str) -> Option<Appendix> {
     if !source.contains(PREFIX) {
         return None;
@@ -151,7 +152,7 @@ pub(crate) fn appendix(source: &str) -> Option<Appendix> {
     Some(appendix)
 }
 
-/// What a text says of pointers that WGSL has no words for.
+/// A text's notions of pointers without words in WGSL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     /// The user's bytes.
@@ -160,7 +161,7 @@ pub(crate) struct Mistake {
     pub instead: String,
 }
 
-/// The first such mistake, which naga would tell in words that help nobody.
+/// The first such mistake, for which naga's message would be no help.
 pub(crate) fn mistake(source: &str) -> Option<Mistake> {
     if !source.contains(PREFIX) {
         return None;
@@ -199,15 +200,14 @@ pub(crate) fn mistake(source: &str) -> Option<Mistake> {
     })
 }
 
-/// Whether nothing but `*` and `(` stands between token `at` and the end of what is in front of its statement.
+/// Whether only `*` and `(` stand between the start of the statement and token `at`.
 fn begins_statement(stream: &TokenStream<'_>, at: usize) -> bool {
     let before = (0..at).rev().map(|at| stream.text(at));
     let mut before = before.skip_while(|text| matches!(*text, "*" | "("));
     matches!(before.next(), Some(";" | "{" | "}"))
 }
 
-/// The last token of what makes an assignment, behind a call that ends in front of token `at`, its members and
-/// indices.
+/// The last token of an assignment operator, behind a call ending in front of token `at`, with its members and indices.
 fn assigned(stream: &TokenStream<'_>, mut at: usize) -> Option<usize> {
     loop {
         match stream.text(at) {

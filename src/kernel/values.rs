@@ -1,5 +1,4 @@
-//! Values of a program's constants during one specialization: what was set, what follows for the sizes of arrays, and
-//! what is missing.
+//! Values of a program's constants during a specialization: set values, derived sizes of arrays, and missing values.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,12 +18,12 @@ pub(crate) struct Values {
     set: Vec<Option<ConstantValue>>,
     /// The same as naga takes them, by id or name.
     pub pipeline: PipelineConstants,
-    /// Per declaration that sizes arrays and is used: its value.
+    /// Per used declaration that sizes arrays: the value.
     sizing: Vec<Option<ConstantValue>>,
 }
 
 impl Values {
-    /// What declaration `index` stands for in the text, if it sizes arrays.
+    /// The replacement of declaration `index` in the text, if an array's size.
     pub fn sizing(&self, index: usize) -> Option<ConstantValue> {
         self.sizing.get(index).copied().flatten()
     }
@@ -69,7 +68,7 @@ impl Inner {
         }
     }
 
-    /// Gives the work-group size its value, if it is left to the runtime.
+    /// Gives the work-group size a value, if left to the runtime.
     pub(super) fn choose_workgroup(&self, entry: usize, size: Option<u32>, values: &mut Values) {
         let linear = self
             .analysis
@@ -88,7 +87,7 @@ impl Inner {
         }
     }
 
-    /// Computes the constants that size arrays and that the entry point uses.
+    /// Computes the constants sizing arrays and used by the entry point.
     pub(super) fn size_values(
         &self,
         name: &str,

@@ -1,5 +1,5 @@
-//! One pass over the tokens of a declaration: which other declarations it mentions, which arrays it spells out,
-//! which variables it declares. Shadowing by local declarations is followed.
+//! A single pass over the tokens of a declaration: mentions of other declarations, spelled-out arrays, declared
+//! variables. Shadowing by local declarations is followed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::token::TokenStream;
 /// An `array<E, L>` in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrayUse {
-    /// Index of the declaration that it stands in.
+    /// Index of the surrounding declaration.
     pub declaration: usize,
     /// Bytes of the element type.
     pub element: Range<usize>,
@@ -26,10 +26,9 @@ pub(crate) struct ArrayUse {
     pub bare: Option<(usize, Range<usize>)>,
     /// The memory that the type will be used in.
     pub context: Context,
-    /// Whether it stands in the result type of a function.
+    /// Whether the mention is in the result type of a function.
     pub in_result: bool,
-    /// Bytes of the name of the variable, member, parameter or alias that the array belongs to; its own where there is
-    /// none.
+    /// Bytes of the name of the array's variable, member, parameter or alias; the array's own where there is none.
     pub owner: Range<usize>,
 }
 
@@ -47,34 +46,34 @@ pub(crate) struct AlignAttribute {
 /// A variable in function or private space; or a `let` or a parameter, which may pass its type on to a variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
-    /// Index of the declaration that it stands in, or is.
+    /// Index of the declaration itself, or around it.
     pub declaration: usize,
     pub name: String,
     pub name_span: Range<usize>,
-    /// Declarations that its type mentions; if that is not written out, its initializer.
+    /// Declarations mentioned by the type; if the type is not written out, by the initializer.
     pub mentions: Vec<usize>,
     /// Local variables that the initializer mentions, if the type is not written out.
     pub locals: Vec<String>,
-    /// Indices of the arrays spelled out in its type, or else its initializer.
+    /// Indices of the arrays spelled out in the type, or else the initializer.
     pub arrays: Range<usize>,
     pub align: Option<AlignAttribute>,
-    /// Whether it is a variable indeed.
+    /// Whether this is a variable indeed.
     pub stored: bool,
 }
 
-/// What a declaration contains.
+/// The contents of a declaration.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub references: Vec<Reference>,
     pub result: Vec<usize>,
     pub arrays: Vec<ArrayUse>,
     pub variables: Vec<Variable>,
-    /// The first local constant that depends on too many others: its bytes, and how many.
+    /// The first local constant with too many dependencies: its bytes, and their number.
     pub excess: Option<(Range<usize>, usize)>,
 }
 
-/// Declarations that one local constant may depend on: what it mentions is handed on to the constants that mention
-/// it, so that a chain of them would cost the square of its length.
+/// Declarations a local constant may depend on: mentions are handed on to the constants mentioning this one, so a chain
+/// of constants would cost the square of its length.
 pub(crate) const MOST_MENTIONS: usize = 1024;
 
 /// A template list around the current token.
@@ -92,7 +91,7 @@ struct Local<'a> {
     constant: Option<BTreeSet<usize>>,
 }
 
-/// The names declared within a function, and what each means at the current token.
+/// The names declared within a function, and the meaning of each at the current token.
 #[derive(Default)]
 struct Scopes<'a> {
     /// The names that each open block declares.
@@ -114,7 +113,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Declares a name in the scope of that depth; a closing bracket too many leaves no scope to declare it in.
+    /// Declares a name in the scope of that depth; a closing bracket too many leaves no scope for the declaration.
     fn declare(&mut self, depth: usize, local: Local<'a>) {
         if let Some(scope) = self.open.get_mut(depth) {
             scope.push(local.name);
@@ -136,19 +135,19 @@ struct Walk<'a, 's> {
     head: &'s Head<'a>,
     index: usize,
     contents: Contents,
-    /// What `contents.references` holds.
+    /// The entries of `contents.references`.
     known: HashSet<Reference>,
     templates: Vec<Template>,
     scopes: Scopes<'a>,
-    /// One past the attributes that were read last.
+    /// The position behind the attributes read last.
     attributes_end: usize,
     /// The token of the local name declared last.
     declared: Option<usize>,
     /// A local declaration whose name counts from the given token on.
     pending: Option<(usize, Local<'a>)>,
-    /// The variable being declared, and the tokens that decide its type.
+    /// The variable being declared, and the tokens deciding its type.
     variable: Option<(usize, Range<usize>)>,
-    /// The name of what is being declared, up to the given token.
+    /// The name of the current declaration, up to the given token.
     owner: Option<(Range<usize>, usize)>,
     /// Tokens of a function's result type.
     result: Range<usize>,
@@ -209,7 +208,7 @@ impl<'a> Walk<'a, '_> {
             self.close_templates(at);
             let in_body = function && at > body;
             match stream.text(at) {
-                // The first attribute of a row tells what the row stands in front of.
+                // The first attribute of a row shows the kind of the declaration behind the row.
                 "@" if at >= self.attributes_end => {
                     let mut behind = at;
                     let found = attributes(stream, &mut behind);
@@ -397,7 +396,7 @@ impl<'a> Walk<'a, '_> {
         let mut at = at;
         while at < end {
             match stream.text(at) {
-                // A type has no colon: what has one begins another member.
+                // A type has no colon: a colon begins another member.
                 ")" | "}" | "," | ":" => return at,
                 "<" => {
                     at = stream
@@ -429,7 +428,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Enters a mention at token `at` into the arrays whose length it stands in.
+    /// Enters a mention at token `at` into the arrays with the mention in their length.
     fn mention_in_arrays(&mut self, at: usize, targets: &[usize], local: bool) {
         for template in &self.templates {
             let Some((index, length)) = template.array else {
@@ -503,7 +502,7 @@ impl<'a> Walk<'a, '_> {
         self.push_variable(name, align, stored, decisive);
     }
 
-    /// The `=` behind the type that begins at `at`, or `end`. What declares something again has no `=` in its type.
+    /// The `=` behind the type that begins at `at`, or `end`. A redeclaration has no `=` in its type.
     fn initializer(&self, at: usize, end: usize) -> usize {
         let declares = |text: &str| matches!(text, "=" | "let" | "var" | "const");
         let found = (at..end).find(|&i| declares(self.stream.text(i)));

@@ -9,7 +9,7 @@ thread_local! {
     static DONE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Adds `steps` to the work that this thread has done.
+/// Adds `steps` to this thread's work.
 #[inline]
 pub(crate) fn count(steps: usize) {
     #[cfg(test)]
@@ -18,7 +18,7 @@ pub(crate) fn count(steps: usize) {
     let _ = steps;
 }
 
-/// The work that `task` takes, on this thread alone.
+/// The work of `task`, on this thread alone.
 #[cfg(test)]
 pub(crate) fn of<T>(task: impl FnOnce() -> T) -> (u64, T) {
     let before = DONE.get();

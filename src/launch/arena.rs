@@ -1,13 +1,13 @@
-//! Memory that holds nothing but the arguments of a launch that has more of them than bindings: buffers of
-//! the device that take the place of the heap, for kernels that need nothing else of it.
+//! Memory only for arguments, for a launch with more arguments than bindings: buffers of the device in the place of the
+//! heap, for kernels without other use of the heap.
 //!
-//! There is one set of them for each device. Every launch copies its arguments in before it runs and what it
-//! wrote back behind it, all in one go and in the queue's order, so that the next one may use the same
-//! buffers, of whichever kernel it is.
+//! Each device has a set of such buffers. Every launch copies its arguments in at its start and its results out at its
+//! end, all in a single step and in the queue's order, so the next launch may use the same buffers, of whichever
+//! kernel.
 
 use std::sync::{Arc, Mutex};
 
-use super::bind::LaunchRoom;
+use super::bind::LaunchExtension;
 use super::error::LaunchError;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture, unique_id};
@@ -33,8 +33,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Places arguments of these sizes in buffers of at most `step` bytes, each in the first that has room.
-    /// The error is the size of the one that fits into none.
+    /// Places arguments of these sizes in buffers of at most `step` bytes, each in the first with room. The error is
+    /// the size of an argument without a fitting buffer.
     fn of(arguments: impl Iterator<Item = u64>, step: u64) -> Result<Self, u64> {
         let mut all = Self::default();
         for bytes in arguments {
@@ -70,7 +70,7 @@ impl Places {
         })
     }
 
-    /// Buffers that they take: one at least, since something has to be bound.
+    /// The number of buffers: at least 1, since a binding must not be empty.
     pub(super) fn parts(&self) -> u32 {
         self.sizes.len().max(1) as u32
     }
@@ -84,7 +84,7 @@ impl Arena {
         parts: u32,
     ) -> Result<Vec<(u64, wgpu::Buffer)>, LaunchError> {
         let limit = segment_bytes(&device.limits);
-        let mut buffers = lock(&device.launch_room.get::<LaunchRoom>().arena.0);
+        let mut buffers = lock(&device.launch_extension.get::<LaunchExtension>().arena.0);
         let mut answer = Vec::new();
         for part in 0..parts as usize {
             let needed = places.sizes.get(part).copied().unwrap_or(0);
@@ -109,7 +109,9 @@ impl Arena {
 
     /// Gives the buffers back; launches that were recorded keep theirs.
     pub(super) fn clear(device: &DeviceShared) {
-        let buffers = std::mem::take(&mut *lock(&device.launch_room.get::<LaunchRoom>().arena.0));
+        let buffers = std::mem::take(&mut *lock(
+            &device.launch_extension.get::<LaunchExtension>().arena.0,
+        ));
         if let Some(tell) = device.buffer_gone.get() {
             for (id, _) in buffers {
                 tell(device, id);

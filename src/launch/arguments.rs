@@ -1,4 +1,4 @@
-//! Arguments: what a launch was given, checked against what the kernel declares.
+//! Arguments: the values given to a launch, checked against the kernel's declarations.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use crate::device::DeviceShared;
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind, Interface};
 use crate::memory::buffer::BufferShared;
-use crate::memory::buffers::board::PartView;
+use crate::memory::buffers::residency_guard::PartView;
 use crate::memory::places::{check_words, needed_of_target};
 use crate::memory::{BufferView, HeapError};
 
-/// One argument as the program gave it.
+/// An argument as given by the program.
 #[derive(Debug, Clone)]
 pub(crate) enum Given {
     Buffer {
         /// Where the values are.
         view: BufferView,
-        /// The launch promises to write all of it, whatever it held.
+        /// The launch promises to overwrite the whole buffer.
         overwrites: bool,
-        /// What is bound in its place while the launch runs.
+        /// The memory bound in its place during the launch.
         staging: Option<Arc<BufferShared>>,
     },
     /// A part of a buffer of the context, before it was brought to the device.
@@ -41,7 +41,7 @@ impl Given {
         }
     }
 
-    /// The buffer that is bound, if it is one: identity, buffer, and first byte.
+    /// The bound buffer, if the argument is a buffer: identity, buffer, and first byte.
     pub(crate) fn bound(&self) -> Option<(u64, &wgpu::Buffer, u64)> {
         match self {
             Self::Buffer {
@@ -63,7 +63,7 @@ impl Given {
     }
 }
 
-/// What is known of a buffer wherever it lies.
+/// Properties of a buffer in any memory.
 struct Span {
     bytes: u64,
     element_bytes: usize,
@@ -99,7 +99,7 @@ pub(crate) enum Way {
     Copied,
 }
 
-/// Checks one argument against its declaration.
+/// Checks an argument against its declaration.
 pub(crate) fn check(
     device: &Arc<DeviceShared>,
     kernel: &str,
@@ -247,7 +247,7 @@ fn check_placement(
     }
     let size = view.shared.raw.size();
     if view.shared.is_heap && view.range().end > size {
-        // It was freed, and its memory given back.
+        // The buffer was freed, and its memory given back.
         return Err(HeapError::NotAllocated {
             what: "a pointer argument",
             address: view.address,
@@ -287,9 +287,9 @@ fn check_placement(
 
 /// Compares the buffer's element type with the array's.
 ///
-/// Equal sizes agree. Smaller Rust elements may fill a WGSL element, and larger ones may group several,
-/// as long as the WGSL element has no padding that a plain sequence of values would fall into. Buffers
-/// of `u8` are raw bytes: whoever passes them has laid them out himself.
+/// Equal sizes agree. Smaller Rust elements may fill a WGSL element, and larger ones may group several, as long as the
+/// WGSL element has no padding that a plain sequence of values would fall into. Buffers of `u8` are raw bytes: their
+/// layout is up to the caller.
 fn check_elements(
     kernel: impl Fn() -> String,
     info: &ArgumentInfo,
@@ -364,13 +364,12 @@ fn check_size(
     Ok(())
 }
 
-/// Finds two arguments that are the same buffer although the kernel may write through one of them:
-/// wgpu allows a buffer one use in a dispatch.
+/// Finds two arguments with the same buffer, either of which the kernel may write: wgpu allows a
+/// buffer a single use in a dispatch.
 ///
-/// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are
-/// apart, and so may those of which `is_staged` says that one is bound somewhere else. The answer has a bit for each that
-/// has to be bound for writing, because another one is; none, if `through_heap` says that the kernel reaches all of them
-/// through the heap.
+/// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are apart, and so may
+/// arguments bound elsewhere according to `is_staged`. The result has a bit for each argument to be bound for writing
+/// because of another argument; no bits, if `through_heap` says that the kernel reaches all of them through the heap.
 pub(crate) fn check_aliases(
     kernel: &str,
     interface: &Interface,
@@ -417,7 +416,7 @@ pub(crate) fn check_aliases(
             });
         }
     }
-    // Those that the kernel writes anyway need no other form.
+    // Arguments written by the kernel anyway need no other form.
     for index in 0..interface.arguments.len().min(64) {
         if use_of(index) == 2 {
             written &= !(1 << index);

@@ -1,4 +1,4 @@
-//! The bind-group cache: a launch that binds what an earlier one bound makes nothing new.
+//! The bind-group cache: a launch with the same bindings as an earlier launch makes nothing new.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -10,29 +10,28 @@ use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, M
 use crate::kernel::globals::GlobalTable;
 use crate::memory::staging;
 
-/// Bind groups held at most; beyond this the cache is emptied, since whoever binds so many different
-/// things is not repeating himself.
+/// Bind groups held at most; beyond this the cache is emptied, since so many different bindings do not repeat.
 const CAPACITY: usize = 8192;
 
-/// Bind groups by what they bind: the layout's identity, then identity, offset and size of each
+/// Bind groups by their contents: the layout's identity, then identity, offset and size of each
 /// resource.
 #[derive(Default)]
 pub(crate) struct BindGroupCache {
     groups: HashMap<Box<[u64]>, wgpu::BindGroup>,
-    /// Which keys mention a buffer, so that its memory is not kept alive by the cache.
+    /// Which keys mention a buffer, so its memory is not kept alive by the cache.
     users: HashMap<u64, Vec<Box<[u64]>>>,
     counter: Counter,
 }
 
-/// What this room keeps for each device.
+/// State of this module for each device.
 #[derive(Default)]
-pub(super) struct LaunchRoom {
+pub(super) struct LaunchExtension {
     groups: Mutex<BindGroupCache>,
     pub(super) arena: Arena,
 }
 
 impl BindGroupCache {
-    /// The group, made if it is new. One that wgpu refuses is not kept.
+    /// The group, made if it is new. A group refused by wgpu is not kept.
     pub(crate) fn get(
         &mut self,
         key: &[u64],
@@ -55,7 +54,7 @@ impl BindGroupCache {
         self.groups.insert(key.into(), made.clone());
         for &buffer in buffers {
             let keys = self.users.entry(buffer).or_default();
-            // Now and then, since groups also go with the other buffers that they bind.
+            // Now and then, since groups also go with their other buffers.
             if keys.len().is_power_of_two() {
                 keys.retain(|known| self.groups.contains_key(known));
             }
@@ -86,7 +85,7 @@ pub(crate) fn bind_groups(device: &DeviceShared) -> MutexGuard<'_, BindGroupCach
     device
         .buffer_gone
         .get_or_init(|| |device, buffer| bind_groups(device).forget(buffer));
-    lock(&device.launch_room.get::<LaunchRoom>().groups)
+    lock(&device.launch_extension.get::<LaunchExtension>().groups)
 }
 
 impl Device {
@@ -97,24 +96,23 @@ impl Device {
         // One lock at a time: launches take the queue's before the bind groups'.
         let bind_groups = bind_groups(shared).statistics();
         CacheStatistics {
-            modules: shared.context_room.get::<ModuleCache>().statistics(),
-            kernels: shared.kernel_room.get::<KernelCache>().statistics(),
+            modules: shared.context_extension.get::<ModuleCache>().statistics(),
+            kernels: shared.kernel_extension.get::<KernelCache>().statistics(),
             bind_groups,
             global_lookups: shared.global_names.get::<GlobalTable>().lookups(),
             submissions: shared.queue.lock(shared).submissions(),
         }
     }
 
-    /// Empties the device's caches of kernels and bind groups, and the cache of modules that the
-    /// devices of its context share, and gives back the memory through which arguments without bindings travel, and the idle staging memory of
-    /// transfers. Kernels that the program holds go on working. For programs that
-    /// specialize without end; others need not bother.
+    /// Empties the device's caches of kernels and bind groups, and the cache of modules shared by the devices of the
+    /// context, and gives back the memory for arguments without bindings, and the idle staging memory of transfers.
+    /// Kernels that the program holds go on working. For programs that specialize without end; others need not bother.
     pub fn trim_caches(&self) {
         let shared = &self.shared;
         Arena::clear(shared);
         staging::of(shared).trim();
         bind_groups(shared).clear();
-        shared.kernel_room.get::<KernelCache>().clear();
-        shared.context_room.get::<ModuleCache>().clear();
+        shared.kernel_extension.get::<KernelCache>().clear();
+        shared.context_extension.get::<ModuleCache>().clear();
     }
 }

@@ -1,23 +1,23 @@
-//! What a kernel calls that is no service of the host: a server on a device, in a room above this one.
+//! The callee of a kernel, other than services of the host: a server on a device, in a higher module.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::{Launch, LaunchError};
 use crate::device::DeviceShared;
-use crate::device::follower::Follower;
+use crate::device::completion_hook::CompletionHook;
 use crate::kernel::calls::CallSet;
 use crate::rpc::Backoff;
 
-/// The ports of a device, as its kernels are given them.
+/// The ports of a device, in the form for its kernels.
 #[derive(Debug)]
 pub(crate) struct KernelPorts {
     /// For the bind-group cache.
     pub id: u64,
     pub calls: wgpu::Buffer,
-    /// What kernels post, where that is a memory of its own.
+    /// The memory for posts of kernels, where separate.
     pub posts: Option<(u64, wgpu::Buffer)>,
-    /// What they visit to let time go by, where they do.
+    /// The memory read for delays, where needed.
     pub backoff: Option<Arc<Backoff>>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct KernelPorts {
 pub(crate) struct Caller<'c> {
     pub device: &'c Arc<DeviceShared>,
     pub kernel: &'c str,
-    /// It waits for answers while it runs.
+    /// The kernel waits for answers during the launch.
     pub waits: bool,
 }
 
@@ -36,9 +36,10 @@ pub(crate) trait Callee: Send + Sync + Debug {
     fn ports(&self, caller: &Caller<'_>) -> Result<Arc<KernelPorts>, LaunchError>;
     /// Whether calls of a launch would be served now.
     fn ready(&self, kernel: &str) -> Result<(), LaunchError>;
-    /// What follows a launch of a kernel of that device.
-    fn follower(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn Follower>>;
-    /// A launch of that device has been recorded: serves what it posts, behind it, where that is a launch as well.
+    /// The follow-up of a launch of a kernel of that device.
+    fn completion_hook(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn CompletionHook>>;
+    /// A launch of that device has been recorded: serves its posted calls behind the launch, where serving is a launch
+    /// as well.
     fn serve(&self, device: &Arc<DeviceShared>) -> Result<(), LaunchError>;
 }
 
@@ -51,7 +52,7 @@ impl Launch {
         self
     }
 
-    /// The memory to bind for calls: what kernels read, and what they post where that is another.
+    /// The memory to bind for calls: for kernels to read, and for posts where separate.
     #[allow(clippy::type_complexity)] // two buffers with their numbers
     pub(super) fn ports(&self) -> Option<((u64, &wgpu::Buffer), Option<(u64, &wgpu::Buffer)>)> {
         if let Some(ports) = &self.kernel_ports {
@@ -62,7 +63,7 @@ impl Launch {
         Some(((mailbox.id, mailbox.buffer()?), mailbox.posts()))
     }
 
-    /// The memory to bind for kernels that let time go by while they wait.
+    /// The memory to bind for kernels that read memory for delays.
     pub(super) fn backoff(&self) -> Option<(u64, &wgpu::Buffer)> {
         let backoff = match (&self.kernel_ports, &self.mailbox) {
             (Some(ports), _) => ports.backoff.as_ref(),
@@ -72,7 +73,7 @@ impl Launch {
         backoff.map(|backoff| (backoff.id, &backoff.buffer))
     }
 
-    /// Whether the callee has what the kernel calls, and ports for it.
+    /// Whether the callee has the called functions, and ports for the kernel.
     pub(super) fn check_callee(
         &mut self,
         callee: &Arc<dyn Callee>,

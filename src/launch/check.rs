@@ -1,10 +1,10 @@
-//! What can be known of a launch before it is submitted.
+//! The checks of a launch before submission.
 
 use std::sync::Arc;
 
 use super::arguments::{Given, Way, check, check_aliases, describe};
 use super::grid::Groups;
-use super::{Grid, Launch, LaunchError, globals, staging, travel};
+use super::{Grid, Launch, LaunchError, globals, migratable, staging};
 use crate::device::{Aspect, ProfilingError};
 use crate::kernel::compile::Code;
 use crate::kernel::reflect::ArgumentKind;
@@ -12,7 +12,7 @@ use crate::memory::BufferView;
 use crate::memory::heap::heap_of;
 use crate::print::record::HEADER_WORDS;
 
-/// The most dispatches that one launch is cut into: more would be gigabytes of commands.
+/// The most dispatches of a launch: more would be gigabytes of commands.
 pub(super) const MOST_DISPATCHES: u64 = 1 << 20;
 
 impl Launch {
@@ -28,7 +28,7 @@ impl Launch {
         if let (Some(callee), Some(_)) = (&self.callee, &self.kernel.shared.compiled.calls) {
             callee.ready(&self.kernel.interface().entry)?;
         }
-        if !self.travellers.is_empty() {
+        if !self.migratable.is_empty() {
             self.explain()?;
         }
         if self.needs_heap() {
@@ -37,7 +37,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Checks what does not change by itself; once, until the launch is changed.
+    /// Checks the constant properties; once, until the launch is changed.
     pub(crate) fn validate(&mut self) -> Result<(), LaunchError> {
         if !self.checked {
             self.validate_arguments()?;
@@ -183,16 +183,16 @@ impl Launch {
         };
         let (buffer, offset) = match &self.grid {
             Some(Grid::IndirectElsewhere { offset }) => {
-                let mut travellers = self.travellers.iter();
-                let found = travellers.find(|traveller| traveller.slot == travel::INDIRECT);
-                return found.map_or(Ok(()), |traveller| {
-                    fits(traveller.part.offset, traveller.part.bytes, *offset)
+                let mut arguments = self.migratable.iter();
+                let found = arguments.find(|argument| argument.slot == migratable::INDIRECT);
+                return found.map_or(Ok(()), |argument| {
+                    fits(argument.part.offset, argument.part.bytes, *offset)
                 });
             }
             Some(Grid::Indirect { buffer, offset, .. }) => (buffer, *offset),
             _ => return Ok(()),
         };
-        let argument = || travel::INDIRECT_NAME.to_owned();
+        let argument = || migratable::INDIRECT_NAME.to_owned();
         let device = &self.kernel.device;
         if !Arc::ptr_eq(device, &buffer.shared.device) {
             return Err(LaunchError::OtherDevice {
@@ -241,7 +241,7 @@ impl Launch {
         Ok(())
     }
 
-    /// What the launch asks of its device beside its arguments.
+    /// The launch's demands on its device beside its arguments.
     fn check_options(&self) -> Result<(), LaunchError> {
         let device = &self.kernel.device;
         if self.profiled && !device.capabilities.has(Aspect::TimestampQueries) {

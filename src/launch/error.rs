@@ -1,4 +1,4 @@
-//! What can be wrong with a launch before it is submitted.
+//! Errors of a launch before submission.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub enum LaunchError {
         kernel: String,
         /// The name that was given.
         argument: String,
-        /// The arguments that exist, with their types.
+        /// The existing arguments, with their types.
         available: String,
     },
     /// A buffer of the context could not be brought to the device. Nothing is lost by that.
@@ -48,7 +48,7 @@ pub enum LaunchError {
         /// The argument.
         argument: String,
     },
-    /// The argument is of another kind than what was given for it.
+    /// The argument is of another kind than the given value.
     #[error("kernel `{kernel}`: `{argument}` is a {expected}, and was given {given}")]
     WrongKind {
         /// The entry point.
@@ -57,7 +57,7 @@ pub enum LaunchError {
         argument: String,
         /// What the kernel declares.
         expected: String,
-        /// What was given.
+        /// The given fraction.
         given: &'static str,
     },
     /// The Rust element type does not lie in memory as the WGSL one does.
@@ -146,7 +146,7 @@ pub enum LaunchError {
         /// The argument.
         argument: String,
     },
-    /// The buffer, or the range of it, is more than one binding may hold.
+    /// The buffer, or the given range, is larger than a binding may be.
     #[error(
         "kernel `{kernel}`: `{argument}` binds {bytes} bytes, and {device} binds at most {limit} at \
          once: pass slices of the buffer in several launches"
@@ -201,7 +201,7 @@ pub enum LaunchError {
         /// Elements in the buffer.
         len: u64,
     },
-    /// One buffer is given to two arguments of which the kernel may write at least one.
+    /// The same buffer is given to two arguments, at least one of them writable by the kernel.
     #[error(
         "kernel `{kernel}`: `{first}` and `{second}` are the same buffer, and the kernel may write \
          it: pass it once, or copy it"
@@ -290,7 +290,7 @@ pub enum LaunchError {
         kernel: String,
         /// Dispatches that the grid takes.
         dispatches: u64,
-        /// The most for one launch on this device.
+        /// The most for a launch on this device.
         limit: u64,
     },
     /// A precompiled kernel cannot be cut into several dispatches.
@@ -392,7 +392,7 @@ pub enum LaunchError {
         /// Why it shows none.
         why: String,
     },
-    /// The kernel would wait for a server on its own device, which runs one kernel at a time.
+    /// The kernel would wait for a server on its own device, where kernels run in turn.
     #[error(
         "`{kernel}` would wait on {device} for a server on the same device, which runs one kernel at a time: split the \
          call, that is, begin it with `…_begin` and ask for its answer with `…_collect` in the next launch, or post it \

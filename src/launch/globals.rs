@@ -1,4 +1,4 @@
-//! The device globals of a launch: made where they are new, bound like one more argument that nobody has to give.
+//! The device globals of a launch: made where new, and bound like arguments, but not given by the caller.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,29 +16,29 @@ type Placements = Arc<[(Arc<Placed>, bool)]>;
 /// What messages call the binding of the globals.
 const WHAT: &str = "its device globals";
 
-/// The variables of a kernel, where they lie on its device.
+/// The variables of a kernel, at their places on its device.
 #[derive(Debug, Clone)]
 pub(super) struct LaunchGlobals {
-    /// Each with whether the kernel may write it.
+    /// Each with a flag for writing by the kernel.
     pub(super) placed: Placements,
     /// What is bound; `None` where they are rows of the argument table.
     pub(super) view: Option<BufferView>,
     writable: bool,
 }
 
-/// What is kept with the kernel, so that its launches ask nobody where its variables are.
+/// Known places of the variables, kept with the kernel for its launches.
 #[derive(Debug, Default)]
 struct Known(OnceLock<Placements>);
 
 impl LaunchGlobals {
-    /// The variables of `kernel`; `None` for one that has none.
+    /// The variables of `kernel`; `None` for a kernel without any.
     pub(super) fn of(kernel: &Kernel) -> Result<Option<Self>, LaunchError> {
         let Some(globals) = &kernel.shared.compiled.globals else {
             return Ok(None);
         };
         let placed = placed(kernel, globals)?;
         let Some(binding) = globals.binding else {
-            // A kernel that follows pointers may have handed their addresses out.
+            // A kernel following pointers may have handed their addresses out.
             placed.iter().for_each(|(placed, _)| placed.escape());
             return Ok(Some(Self {
                 placed,
@@ -69,8 +69,8 @@ impl LaunchGlobals {
         self.view.as_ref().is_some_and(heap)
     }
 
-    /// As `check_aliases` for the arguments among themselves: which of them, and whether the globals, have to be bound
-    /// for writing, because they share a part of the heap with something that is written.
+    /// As `check_aliases` for the arguments among themselves: the arguments, and whether the globals, to be bound for
+    /// writing because of a shared part of the heap with a writer.
     pub(super) fn check_aliases(
         &self,
         kernel: &str,
@@ -131,7 +131,7 @@ impl LaunchGlobals {
 }
 
 fn placed(kernel: &Kernel, globals: &KernelGlobals) -> Result<Placements, LaunchError> {
-    let known = &kernel.shared.launch_room.get::<Known>().0;
+    let known = &kernel.shared.launch_extension.get::<Known>().0;
     if let Some(known) = known.get() {
         return Ok(Arc::clone(known));
     }

@@ -1,4 +1,4 @@
-//! Grids: how many invocations or work-groups a launch runs, and the dispatches that it takes.
+//! Grids: the number of invocations or work-groups of a launch, and the resulting dispatches.
 
 use super::error::LaunchError;
 
@@ -155,8 +155,8 @@ impl Groups {
         })
     }
 
-    /// How many dispatches there are. Three numbers below 2^32 by a limit of 1 are too many for any number: what does not
-    /// fit is the largest one.
+    /// How many dispatches there are. Three numbers below 2^32 by a limit of 1 are too many for any number: a larger
+    /// result is cut to the largest number.
     pub(crate) fn tile_count(&self) -> u64 {
         let tiles = self
             .counts

@@ -25,7 +25,7 @@ const STATUS_ID: u64 = (1 << 63) - 1;
 /// The bind groups of the last submission.
 #[derive(Debug, Clone)]
 pub(super) struct BoundGroups {
-    /// Generation of the uniform ring that they bind.
+    /// Generation of the uniform ring in the bindings.
     ring: u64,
     /// Identity of the kernel's form.
     form: u64,
@@ -37,10 +37,10 @@ pub(super) struct BoundGroups {
     groups: Vec<wgpu::BindGroup>,
 }
 
-/// Where the values of one submission lie in the uniform ring, and its status record.
+/// The place of a submission's values in the uniform ring, and its status record.
 #[derive(Default)]
 pub(super) struct Placement {
-    /// Offset for each argument; 0 for those that are no values.
+    /// Offset for each argument; 0 for arguments other than values.
     values: Vec<u32>,
     status: u32,
     pub(super) heap_info: u32,
@@ -56,7 +56,7 @@ impl Placement {
 }
 
 impl Launch {
-    /// Bytes that each value takes in the ring: what the shader declares, or more if more was given.
+    /// Bytes of each value in the ring: as declared by the shader, or more if given.
     pub(super) fn value_bytes(&self) -> impl Iterator<Item = usize> {
         let arguments = &self.kernel.interface().arguments;
         self.given
@@ -92,7 +92,7 @@ impl Launch {
         }
     }
 
-    /// The bind groups of the launch: those of the last submission, cached ones, or new ones.
+    /// The bind groups of the launch: from the last submission, the cache, or new.
     pub(super) fn bind(
         &mut self,
         queue: &mut Recorder<'_>,
@@ -153,7 +153,7 @@ impl Launch {
             }
             groups.push(group);
         }
-        // Groups that bind a value at a fixed place are good for one submission.
+        // Groups binding a value at a fixed place are good for a single submission.
         self.bound = fixed.then(|| BoundGroups {
             ring: generation,
             form: form.id,
@@ -172,8 +172,8 @@ impl Launch {
         matches!(source, Source::Argument(i) if matches!(self.given[i], Some(Given::Value { .. })))
     }
 
-    /// The entries of one bind group, its key in the cache (`None` when it binds things that have no
-    /// identity of ours), and the buffers that the key mentions.
+    /// The entries of a bind group, its key in the cache (`None` for bindings without an identity of ours), and the
+    /// buffers in the key.
     fn entries<'a>(
         &'a self,
         form: &Compiled,
@@ -218,7 +218,7 @@ impl Launch {
                 }
                 Source::Heap(index) => {
                     if let Some((id, segment)) = memory.binding(index as usize) {
-                        // Known to the cache, so that a segment that is gone is not kept by it.
+                        // Known to the cache, so the cache does not keep a segment that is gone.
                         buffers.push(*id);
                         let front = match index {
                             0 => memory.heap().map_or(0, |view| view.front),
@@ -357,7 +357,7 @@ pub(super) fn offsets(built: &Built, placement: &Placement, grid: u32) -> Vec<Ve
     built.groups.iter().map(of).collect()
 }
 
-/// What to bind: the groups, each with its dynamic offsets.
+/// The bindings: groups, each with its dynamic offsets.
 pub(super) fn bounds<'a>(
     built: &Built,
     groups: &'a [wgpu::BindGroup],

@@ -9,11 +9,11 @@ pub(crate) mod error;
 mod globals;
 pub(crate) mod grid;
 mod groups;
+mod migratable;
 mod services;
 mod staging;
 mod submit;
 mod table;
-mod travel;
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::rpc::{Mailbox, Services};
 use arguments::{Given, describe};
 
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
-/// variables and checked against what the kernel declares.
+/// variables and checked against the kernel's declarations.
 ///
 /// A launch can be submitted again and again; [`Launch::set_value`] and [`Launch::set_buffer`] change
 /// it in between. Whatever has not changed is neither checked nor bound anew.
@@ -46,7 +46,7 @@ pub struct Launch {
     grid: Option<Grid>,
     profiled: bool,
     print: Option<PrintOptions>,
-    /// What it does while another thread has the heap; what the device does, if it was not told.
+    /// The policy while another thread has the heap; the device's by default.
     host_access: Option<HostAccessPolicy>,
     /// The first mistake of the builder, reported by `submit`.
     mistake: Option<LaunchError>,
@@ -56,19 +56,19 @@ pub struct Launch {
     grid_checked: bool,
     bound: Option<groups::BoundGroups>,
     /// Arguments that are buffers of the context.
-    travellers: Vec<travel::Traveller>,
+    migratable: Vec<migratable::MigratableArgument>,
     /// The kernel's device globals, once they are known to be there.
     globals: Option<globals::LaunchGlobals>,
     /// Places behind the heap for arguments that have no binding and travel there.
     scratches: table::Scratches,
-    /// Arguments that share a part of the heap with one that is written; see `Variant::written`.
+    /// Arguments sharing a part of the heap with a written one; see `Variant::written`.
     written: u64,
     /// The same for the device globals.
     globals_written: bool,
-    /// The services that the kernel may call, and their ports on its device.
+    /// The services for the kernel's calls, and their ports on its device.
     services: Option<Arc<Services>>,
     mailbox: Option<Arc<Mailbox>>,
-    /// Or else the server on a device that it calls, and the ports for that.
+    /// Or else the server on a device for the kernel's calls, and the ports.
     callee: Option<Arc<dyn callee::Callee>>,
     kernel_ports: Option<Arc<callee::KernelPorts>>,
 }
@@ -80,7 +80,7 @@ enum Grid {
     Indirect {
         buffer: BufferView,
         offset: u64,
-        /// Where the counts go before the launch, if the device cannot read them where they are.
+        /// The place for the counts before the launch, if the device cannot read the counts in place.
         staging: Option<wgpu::Buffer>,
     },
     /// From a buffer of the context, before it was brought to the device.
@@ -104,7 +104,7 @@ impl Kernel {
             checked: false,
             grid_checked: false,
             bound: None,
-            travellers: Vec::new(),
+            migratable: Vec::new(),
             globals: None,
             scratches: table::Scratches::new(),
             written: 0,
@@ -170,34 +170,33 @@ impl Launch {
                 let mut launch = self.give(argument, Given::Elsewhere(part.clone()));
                 if let (Ok(slot), None) = (launch.slot(argument), &launch.mistake) {
                     launch
-                        .travellers
-                        .push(travel::Traveller::new(slot, part, overwrites));
+                        .migratable
+                        .push(migratable::MigratableArgument::new(slot, part, overwrites));
                 }
                 launch
             }
         }
     }
 
-    /// As [`Launch::buffer`], promising that the launch writes every byte of it without reading what
-    /// it held: a failure of an earlier launch that wrote there does not spread to this one.
-    /// What a [`Buffer`](crate::Buffer) of the context held is not brought to the device.
+    /// As [`Launch::buffer`], promising that the launch writes every byte without reading the old contents: a failure
+    /// of an earlier launch writing there does not spread to this launch. What a [`Buffer`](crate::Buffer) of the
+    /// context held is not brought to the device.
     pub fn overwrite(self, argument: &str, buffer: impl Into<BufferArgument>) -> Self {
         self.pass(argument, buffer.into(), true)
     }
 
-    /// Gives the `len` values at `ptr`, in the shared heap of the kernel's device, for a storage or
-    /// uniform variable: the kernel reaches them through a binding of its own, as fast as any buffer.
-    /// Where the adapter cannot bind at the address, or the values end inside a word of 4 bytes with something else behind
-    /// them, the launch works on a copy, and exactly their bytes come back.
+    /// Gives the `len` values at `ptr`, in the shared heap of the kernel's device, for a storage or uniform variable:
+    /// the kernel reaches the values through a separate binding, as fast as any buffer. Where the adapter cannot bind
+    /// at the address, or the values end inside a word of 4 bytes with other data behind, the launch works on a copy,
+    /// and exactly the values' bytes come back.
     ///
-    /// A kernel that follows pointers as well reaches a storage variable through its binding of the heap,
-    /// so that both see the same memory, unless the values begin or end inside a word; a uniform variable is a copy, made
-    /// when the launch begins.
+    /// A kernel that also follows pointers reaches a storage variable through its binding of the heap, and so sees the
+    /// same memory both ways, unless the values begin or end inside a word; a uniform variable is a copy, made at the
+    /// start of the launch.
     ///
-    /// In the kernel `arrayLength` is what `len` makes of it, and `len` values have to lie in one live
-    /// allocation: this is a length known from the allocation ([`Device::find`](crate::Device::find) tells how
-    /// long that is). Of a pointer that a kernel follows only the address is known, so that the number of
-    /// elements has to be passed or stored beside it.
+    /// In the kernel `arrayLength` follows from `len`, and `len` values have to lie in the same live allocation, whose
+    /// length is known ([`Device::find`](crate::Device::find) returns the length). For a pointer followed by a kernel
+    /// only the address is known, so the number of elements has to be passed or stored beside the pointer.
     pub fn pointer<T: Pod>(mut self, argument: &str, ptr: Ptr<T>, len: usize) -> Self {
         let device = Arc::clone(&self.kernel.device);
         let view = heap_of(&device).and_then(|heap| heap.shared.argument(&device, ptr, len as u64));
@@ -237,8 +236,8 @@ impl Launch {
         self
     }
 
-    /// Runs at least `extent` invocations: work-groups are whole, so that a kernel whose grid is no
-    /// multiple of its work-group size has to compare its id with a bound itself, as in plain WGSL.
+    /// Runs at least `extent` invocations: work-groups are whole, so a kernel whose grid is no
+    /// multiple of the work-group size has to compare its id with a bound itself, as in plain WGSL.
     pub fn invocations(mut self, extent: impl Into<Extent>) -> Self {
         self.set_grid(Grid::Invocations(extent.into()));
         self
@@ -252,14 +251,15 @@ impl Launch {
     }
 
     fn set_grid(&mut self, grid: Grid) {
-        self.travellers
-            .retain(|traveller| traveller.slot != travel::INDIRECT);
+        self.migratable
+            .retain(|argument| argument.slot != migratable::INDIRECT);
         self.grid = Some(grid);
         self.grid_checked = false;
     }
 
-    /// Reads the three work-group counts from `buffer`, at byte `offset`, when the launch runs: what was written there by
-    /// whatever was recorded before, on whichever device. Counts beyond the adapter's limit run nothing, as wgpu defines it.
+    /// Reads the three work-group counts from `buffer`, at byte `offset`, at the start of the launch: the counts
+    /// written by earlier commands, on whichever device. Counts beyond the adapter's limit run nothing, as wgpu defines
+    /// it.
     pub fn indirect(mut self, buffer: impl Into<BufferArgument>, offset: u64) -> Self {
         match buffer.into().0 {
             Passing::Here(buffer) => self.set_grid(Grid::Indirect {
@@ -269,8 +269,9 @@ impl Launch {
             }),
             Passing::Wherever(part) => {
                 self.set_grid(Grid::IndirectElsewhere { offset });
-                let traveller = travel::Traveller::new(travel::INDIRECT, part, false);
-                self.travellers.push(traveller);
+                let argument =
+                    migratable::MigratableArgument::new(migratable::INDIRECT, part, false);
+                self.migratable.push(argument);
             }
         }
         self
@@ -291,7 +292,7 @@ impl Launch {
         self
     }
 
-    /// Says what the launch does while another thread has the shared heap, if it has to do with that, instead of
+    /// Sets the behaviour of a launch using the shared heap while another thread has the heap, instead of
     /// [`DeviceOptions::host_access`](crate::DeviceOptions::host_access).
     pub fn host_access(mut self, policy: HostAccessPolicy) -> Self {
         self.host_access = Some(policy);
@@ -326,7 +327,7 @@ impl Launch {
     }
 
     fn replace(&mut self, slot: usize, given: Given) {
-        self.travellers.retain(|traveller| traveller.slot != slot);
+        self.migratable.retain(|argument| argument.slot != slot);
         self.given[slot] = Some(given);
         self.checked = false;
         self.bound = None;
@@ -346,8 +347,8 @@ impl Launch {
             Passing::Here(view) => self.replace(slot, Given::buffer(view, false)),
             Passing::Wherever(part) => {
                 self.replace(slot, Given::Elsewhere(part.clone()));
-                self.travellers
-                    .push(travel::Traveller::new(slot, part, false));
+                self.migratable
+                    .push(migratable::MigratableArgument::new(slot, part, false));
             }
         }
         Ok(())

@@ -6,9 +6,9 @@ use super::{Launch, LaunchError};
 use crate::rpc::{HostServices, Services, Slice};
 
 impl Launch {
-    /// Gives the services that the kernel calls. They serve it from threads of their own, while it runs where the
-    /// device has live memory, and when it has ended elsewhere and on Metal (see [`HostServices`]); the launch does
-    /// not keep them alive, and calls made after they were dropped have the status
+    /// Gives the services that the kernel calls. Services serve the launch from threads of their own, during the launch
+    /// where the device has live memory, and after its end elsewhere and on Metal (see [`HostServices`]); the launch
+    /// does not keep the services alive, and calls after the drop of the services have the status
     /// [`CallStatus::Stopped`](crate::CallStatus::Stopped).
     pub fn services(self, services: &HostServices) -> Self {
         self.shared_services(Arc::clone(&services.shared))
@@ -22,7 +22,7 @@ impl Launch {
         self
     }
 
-    /// Whether what the kernel calls is there, and finds its ports.
+    /// Whether the called functions are there, with ports for the kernel.
     pub(super) fn check_services(&mut self) -> Result<(), LaunchError> {
         let Some(calls) = &self.kernel.shared.compiled.calls else {
             return Ok(());
@@ -70,7 +70,7 @@ impl Launch {
         Ok(())
     }
 
-    /// What carries the kernel's calls where they cannot leave while it runs.
+    /// The carrier of the kernel's calls where calls cannot leave during the launch.
     pub(super) fn slice(&self) -> Result<Option<Arc<Slice>>, LaunchError> {
         let (Some(services), Some(mailbox)) = (&self.services, &self.mailbox) else {
             return Ok(None);

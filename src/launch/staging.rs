@@ -1,15 +1,15 @@
-//! Arguments that the adapter cannot bind where they lie: they are copied to staging memory of the launch before it runs,
-//! and what the kernel may have written is copied back behind it, in the order of the queue and exactly the bytes that
-//! were given.
+//! Arguments that the adapter cannot bind in place: these are copied to staging memory of the launch at its start, and
+//! bytes the kernel may have written are copied back at its end, in the order of the queue and exactly in the given
+//! range.
 //!
 //! One decision for slices of device buffers, parts of buffers of the context, and pointers into the heap
 //! ([`Launch::is_staged`]). An argument is staged where
 //!
-//! - it begins at an offset that the adapter does not bind;
+//! - the argument begins at an offset the adapter does not bind;
 //! - it ends inside a word of 4 bytes in which something else follows: kernels write whole words;
-//! - it is a uniform in the heap of a kernel that reaches the heap, which wgpu would see bound twice;
-//! - it is a part of a buffer of the context, and another argument is a part of the same buffer and written: to wgpu that
-//!   is one buffer, with one use in a dispatch.
+//! - the argument is a uniform in the heap of a kernel that reaches the heap, a double binding in wgpu's eyes;
+//! - the argument is a part of a buffer of the context, and another argument is a part of the same buffer and written:
+//!   to wgpu that is a single buffer, with a single use in a dispatch.
 //!
 //! Arguments in the argument table are copied anyway where they do not lie in the heap ([`table`](super::table)), and are
 //! not staged besides. The counts of an indirect grid that lie in the heap are staged, too: the kernel may have the heap
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use super::arguments::Given;
 use super::error::LaunchError;
-use super::{Grid, Launch, travel};
+use super::{Grid, Launch, migratable};
 use crate::device::queue::Recorder;
 use crate::device::{DeviceShared, unique_id};
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind};
@@ -61,21 +61,21 @@ impl Launch {
         }
     }
 
-    /// Whether the argument is a part of a buffer of the context of which another argument is a part, one of the two is
-    /// written, and this is not the one that is bound where it lies.
+    /// Whether the argument shares its context buffer with another argument, either of the two is written, and the
+    /// argument is not the one bound in place.
     fn is_beside_written(&self, slot: usize) -> bool {
-        let mut travellers = self.travellers.iter().enumerate();
-        let Some((at, own)) = travellers.find(|(_, traveller)| traveller.slot == slot) else {
+        let mut arguments = self.migratable.iter().enumerate();
+        let Some((at, own)) = arguments.find(|(_, argument)| argument.slot == slot) else {
             return false;
         };
-        let mut same = (self.travellers.iter().enumerate())
+        let mut same = (self.migratable.iter().enumerate())
             .filter(|(_, other)| Arc::ptr_eq(&other.part.root, &own.part.root));
         let written = same.find(|(_, other)| self.writes(other.slot));
         written.is_some_and(|(first, _)| first != at)
     }
 
-    /// Has memory made for what is staged. It is kept for the next submission: launches of one device run one behind the
-    /// other.
+    /// Has memory made for what is staged. The memory is kept for the next submission: launches of a device run in
+    /// order.
     pub(super) fn make_staging(&mut self) -> Result<(), LaunchError> {
         let device = Arc::clone(&self.kernel.device);
         for slot in 0..self.given.len() {
@@ -154,7 +154,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Records the copies of what the kernel may have written to where it belongs.
+    /// Records the copies of the kernel's possible writes to their home.
     pub(super) fn stage_out(
         &self,
         queue: &mut Recorder<'_>,
@@ -192,14 +192,14 @@ impl Launch {
     pub(super) fn argument(&self, slot: usize) -> String {
         let info = self.interface().arguments.get(slot);
         info.map_or_else(
-            || travel::INDIRECT_NAME.to_owned(),
+            || migratable::INDIRECT_NAME.to_owned(),
             |info| info.name.clone(),
         )
     }
 }
 
-/// Bytes of an argument that staging memory holds: of a uniform those that the kernel declares, however long the buffer
-/// is.
+/// Bytes of an argument in staging memory: of a uniform as many as the kernel declares, regardless of the buffer's
+/// length.
 fn staged_bytes(info: &ArgumentInfo, home: &BufferView) -> u64 {
     match &info.kind {
         ArgumentKind::Uniform { layout } => home.bytes.min(u64::from(layout.size)),
@@ -207,7 +207,7 @@ fn staged_bytes(info: &ArgumentInfo, home: &BufferView) -> u64 {
     }
 }
 
-/// Records that what lies behind the last of `bytes` bytes in its word is zero: kernels see whole words.
+/// Records zeros behind the last of `bytes` bytes in its word: kernels see whole words.
 pub(super) fn clear_behind(
     queue: &mut Recorder<'_>,
     memory: &wgpu::Buffer,

@@ -9,7 +9,7 @@ use super::groups::{bounds, offsets, push_grid};
 use super::table::{Missing, Reach};
 use super::{Grid, Launch};
 use crate::device::Event;
-use crate::device::follower::Follower;
+use crate::device::completion_hook::CompletionHook;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::prints::Job;
 use crate::device::queue::{Dispatch, Watch};
@@ -20,7 +20,7 @@ use crate::kernel::pipeline::Kernel;
 use crate::kernel::plan::{Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::buffers::LaunchExplanation;
-use crate::memory::heap::{Turn, Visitor, heap_of};
+use crate::memory::heap::{Turn, WaitingCommand, heap_of};
 use crate::memory::{HeapError, SharedHeap};
 
 /// What became of an attempt to submit.
@@ -35,13 +35,13 @@ enum Attempt {
 impl Launch {
     /// Records the launch into the device's open batch and returns its event.
     ///
-    /// A grid of no invocations is no error and runs nothing. A launch that has to do with the shared heap waits while
-    /// another thread has it ([`Launch::host_access`]).
+    /// A grid of no invocations is no error and runs nothing. A launch using the shared heap waits while another thread
+    /// has the heap ([`Launch::host_access`]).
     ///
     /// # Errors
     /// [`LaunchError`] for everything that can be known beforehand; [`LaunchError::Heap`] with
-    /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::HostAccess) of a heap that the launch has to
-    /// do with. What goes wrong later is the event's error.
+    /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::HostAccess) of a heap used by the
+    /// launch. What goes wrong later is the event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
         if self.kernel.shared.compiled.prints.is_some() {
             // Before anything is locked: sinks may run.
@@ -55,7 +55,7 @@ impl Launch {
         let policy = self
             .host_access
             .unwrap_or(self.kernel.device.options.host_access);
-        let mut visitor = Visitor::new(policy);
+        let mut waiting = WaitingCommand::new(policy);
         let mut moved = None;
         loop {
             if self.kernel.shared.compiled.report.is_some() {
@@ -65,7 +65,7 @@ impl Launch {
                 // Nothing is held here: whoever has the heap may ask for anything.
                 Err(LaunchError::Heap(HeapError::HostAccess { what })) => {
                     let heap = heap_of(&self.kernel.device)?;
-                    visitor.wait(&heap.shared, what)?;
+                    waiting.wait(&heap.shared, what)?;
                     continue;
                 }
                 attempt => attempt?,
@@ -94,26 +94,26 @@ impl Launch {
                 .shared
                 .check_free("a launch")?;
         }
-        let room;
+        let extension;
         let (roots, uses) = (self.roots(), self.uses());
         // Held until the launch is recorded: the order of launches is the order of versions.
-        let mut boarding = None;
+        let mut residency = None;
         if !roots.is_empty() {
             let owner = Arc::clone(&self.kernel.device);
-            room = Arc::clone(&owner.buffers_room);
+            extension = Arc::clone(&owner.buffers_extension);
             if let (Some(groups), _) = self.dispatches()?
                 && groups.is_empty()
             {
                 return Ok(Attempt::Submitted(Event::complete(&owner)));
             }
-            let (boarded, told) = self.board(&owner, &room, &roots, &uses)?;
+            let (acquired, told) = self.acquire_buffers(&owner, &extension, &roots, &uses)?;
             if moved
                 .as_ref()
                 .is_none_or(|before| before.moved() < told.moved())
             {
                 *moved = Some(told);
             }
-            boarding = Some(boarded);
+            residency = Some(acquired);
         }
         self.make_staging()?;
         let reach = self.reach();
@@ -158,9 +158,9 @@ impl Launch {
             .callee
             .as_ref()
             .filter(|_| shared.compiled.calls.is_some());
-        let follower = match (&slice, callee) {
-            (Some(slice), _) => Some(Arc::clone(slice) as Arc<dyn Follower>),
-            (None, Some(callee)) => callee.follower(device),
+        let completion = match (&slice, callee) {
+            (Some(slice), _) => Some(Arc::clone(slice) as Arc<dyn CompletionHook>),
+            (None, Some(callee)) => callee.completion_hook(device),
             (None, None) => None,
         };
         let prints = self.prints(&kernel)?;
@@ -171,13 +171,13 @@ impl Launch {
             self.give_back_prints(prints.as_ref());
             return Ok(Attempt::Overtaken);
         }
-        // With the queue in hand, so that nobody else's launch comes between.
+        // With the queue in hand, so nobody else's launch comes between.
         let (mut inherits, touched) = self.inputs();
-        if let Some(boarding) = &mut boarding {
-            self.boarded_inputs(boarding, &mut inherits);
+        if let Some(residency) = &mut residency {
+            self.migratable_inputs(residency, &mut inherits);
         }
         let outcome =
-            (report.is_some() || prints.is_some() || follower.is_some() || !inherits.is_empty())
+            (report.is_some() || prints.is_some() || completion.is_some() || !inherits.is_empty())
                 .then(|| Outcome::new(Arc::clone(&shared.name), inherits));
         // Few enough: that was checked.
         let tiles = groups.as_ref().map_or(1, Groups::tile_count) as usize;
@@ -309,14 +309,14 @@ impl Launch {
                     None => Arc::clone(&report.0),
                 },
             });
-            queue.watch(outcome, watch, prints.clone(), follower.clone());
+            queue.watch(outcome, watch, prints.clone(), completion.clone());
         }
-        let travels = |index| (self.travellers.iter()).any(|traveller| traveller.slot == index);
+        let migrates = |index| (self.migratable.iter()).any(|argument| argument.slot == index);
         let lost = returned.err().map(|error| self.lost(&error));
         if let (Some(lost), Some(heap)) = (&lost, &shared_heap) {
             heap.shared.report(lost);
         }
-        for index in touched.into_iter().filter(|&index| !travels(index)) {
+        for index in touched.into_iter().filter(|&index| !migrates(index)) {
             self.mark_written(index, outcome.as_ref());
             if lost.is_some() {
                 self.mark_written(index, lost.as_ref());
@@ -330,10 +330,10 @@ impl Launch {
         let batch = queue.batch();
         queue.commit();
         drop(queue);
-        let told = boarding.map(|mut boarding| {
-            boarding.recorded(&uses, &batch, outcome.as_ref());
+        let told = residency.map(|mut residency| {
+            residency.recorded(&uses, &batch, outcome.as_ref());
             if lost.is_some() {
-                boarding.recorded(&uses, &batch, lost.as_ref());
+                residency.recorded(&uses, &batch, lost.as_ref());
             }
             Arc::new(moved.take().unwrap_or_default()) as Arc<dyn std::any::Any + Send + Sync>
         });
@@ -345,7 +345,7 @@ impl Launch {
             .with_timing(timing)
             .with_prints(prints)
             .with_note(told)
-            .with_follower(follower);
+            .with_completion_hook(completion);
         Ok(Attempt::Submitted(event))
     }
 
@@ -407,7 +407,7 @@ impl Launch {
         Ok(turn)
     }
 
-    /// Whether an argument, or the grid, lies in the shared heap, so that the host has to keep out.
+    /// Whether an argument, or the grid, lies in the shared heap, so the host has to keep out.
     fn uses_heap(&self) -> bool {
         let in_heap = |given: &Option<Given>| matches!(given, Some(Given::Buffer { view, .. }) if view.shared.is_heap);
         let grid =
@@ -416,13 +416,12 @@ impl Launch {
         grid || globals || self.given.iter().any(in_heap)
     }
 
-    /// Whether the launch has to do with the shared heap, as far as that is known before its buffers are brought to the
-    /// device.
+    /// Whether the launch uses the shared heap, as far as known before its buffers are brought to the device.
     pub(super) fn needs_heap(&self) -> bool {
         let parts = || {
-            self.travellers
+            self.migratable
                 .iter()
-                .any(|traveller| traveller.part.is_shared())
+                .any(|argument| argument.part.is_shared())
         };
         self.reach() == Reach::Heap || self.uses_heap() || parts()
     }
@@ -435,7 +434,7 @@ impl Launch {
         lost
     }
 
-    /// The work-groups to dispatch, or the buffer that holds their number.
+    /// The work-groups to dispatch, or the buffer with their number.
     #[allow(clippy::type_complexity)] // an either of two private things
     pub(super) fn dispatches(
         &self,
@@ -471,7 +470,7 @@ impl Launch {
         }
     }
 
-    /// The outcomes that the launch inherits from what it reads, and the arguments that it writes.
+    /// The outcomes inherited by the launch from its inputs, and the arguments written by the launch.
     fn inputs(&self) -> (Vec<Arc<Outcome>>, Vec<usize>) {
         let mut inherits: Vec<Arc<Outcome>> = Vec::new();
         let mut written = Vec::new();
@@ -487,7 +486,7 @@ impl Launch {
             if writable {
                 written.push(index);
             }
-            // What a kernel cannot write it cannot overwrite either, whatever it was said to be.
+            // A kernel cannot overwrite a read-only argument, whatever was promised.
             if !(*overwrites && writable) {
                 for outcome in view.shared.depends_on(&view.range()) {
                     if !inherits.iter().any(|known| Arc::ptr_eq(known, &outcome)) {

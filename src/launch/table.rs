@@ -1,16 +1,16 @@
-//! The argument table: storage arguments without a binding of their own are reached through the bindings of
-//! the heap, and a uniform tells the kernel where each of them lies.
+//! The argument table: storage arguments without a separate binding are reached through the bindings of the heap, and a
+//! uniform tells the kernel the place of each.
 //!
-//! Arguments have no binding because the adapter has too few, because the kernel passes pointers to them to
-//! functions, or because they lie in the heap that the kernel reaches anyway, and nothing may be bound twice
-//! where it is written. What takes the place of the heap depends on the launch ([`Reach`]):
+//! Arguments have no binding because the adapter has too few, because the kernel passes pointers to the arguments to
+//! functions, or because the arguments lie in the heap, which the kernel reaches anyway, and written memory may be
+//! bound only once. What takes the place of the heap depends on the launch ([`Reach`]):
 //!
-//! - The heap itself, for kernels that follow pointers, and where arguments lie in a heap that the device uses in
-//!   place. They are named where they are. Others travel: they are copied into memory of the heap, or of the
-//!   device behind it ([`Scratch`]), before the launch, and back behind it where the kernel may have written
-//!   them, in the queue's order.
-//! - Buffers that hold copies of the arguments and nothing else ([`Arena`]): a kernel that is a plain one to its
-//!   author then has nothing to do with the heap, and runs on every device.
+//! - The heap itself, for kernels following pointers, and where arguments lie in a heap used in place by the device.
+//!   The table names their place. Other arguments travel: a copy goes into memory of the heap, or of the device behind
+//!   the heap ([`Scratch`]), before the launch, and back at its end where the kernel may have written, in the queue's
+//!   order.
+//! - Buffers with copies of the arguments and nothing else ([`Arena`]): a kernel without pointers in its author's eyes
+//!   then has nothing to do with the heap, and runs on every device.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub(super) enum Memory {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MemoryId {
     Nothing,
-    /// The last segment of the heap and of the device's own memory, and the last parts of their tables, which change
-    /// whenever one grows.
+    /// The last segment of the heap and of the device's own memory, and the last parts of their tables, all of which
+    /// change with growth.
     Heap([u64; 4]),
     /// All buffers.
     Arguments(Vec<u64>),
@@ -100,7 +100,7 @@ impl Memory {
     }
 }
 
-/// Room behind the heap for an argument, freed with the launch that holds it.
+/// Room behind the heap for an argument, freed with its launch.
 #[derive(Debug)]
 pub(super) struct Scratch {
     device: Device,
@@ -109,7 +109,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Waits for the device's turn with the heap, which nobody may hold who calls it.
+    /// Waits for the device's turn with the heap, which the caller must not hold.
     fn new(device: &Arc<DeviceShared>, bytes: u64) -> Result<Self, LaunchError> {
         let words = bytes.div_ceil(4);
         let owner = Device {
@@ -132,7 +132,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It was allocated here and is freed once; whoever frees waits for launches in flight by himself.
+        // The memory was allocated here and is freed once; freeing waits for launches in flight.
         let _ = self.device.free(self.place);
     }
 }
@@ -142,7 +142,7 @@ pub(super) type Scratches = HashMap<usize, Arc<Scratch>>;
 /// An argument that is copied.
 struct Copied {
     home: BufferView,
-    /// Where it goes, and where in it.
+    /// The target buffer, and the place inside.
     to: (wgpu::Buffer, u64),
     writable: bool,
 }
@@ -151,7 +151,7 @@ struct Copied {
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) words: Vec<u32>,
-    /// What is copied before the launch and, where the kernel may write it, back behind it.
+    /// The copies made before the launch and, where the kernel may write, back at its end.
     copied: Vec<Copied>,
 }
 
@@ -167,7 +167,7 @@ impl Table {
     }
 
     /// Has the argument at `home` copied to `to`, and back if the kernel may write it.
-    fn travels(&mut self, home: &BufferView, to: (wgpu::Buffer, u64), writable: bool) {
+    fn add_copy(&mut self, home: &BufferView, to: (wgpu::Buffer, u64), writable: bool) {
         self.copied.push(Copied {
             home: home.clone(),
             to,
@@ -199,7 +199,7 @@ impl Table {
                     let scratch = renewed.as_ref().unwrap_or(&known.view);
                     table.row(scratch.address, view.bytes);
                     let to = (scratch.shared.raw.clone(), scratch.offset);
-                    table.travels(view, to, writable);
+                    table.add_copy(view, to, writable);
                 }
                 _ => missing.push(index),
             }
@@ -213,7 +213,7 @@ impl Table {
         }
     }
 
-    /// The table of arguments that are copied into buffers of their own.
+    /// The table of arguments copied into buffers of their own.
     fn in_buffers(
         compiled: &Compiled,
         given: &[Option<Given>],
@@ -227,7 +227,7 @@ impl Table {
         {
             table.row(part as u64 * segment + offset, view.bytes);
             if let Some((_, buffer)) = buffers.get(part) {
-                table.travels(view, (buffer.clone(), offset), writable);
+                table.add_copy(view, (buffer.clone(), offset), writable);
             }
         }
         table
@@ -247,7 +247,7 @@ impl Table {
         Ok(())
     }
 
-    /// Records the copies of what the kernel may have written: exactly the bytes that were given.
+    /// Records the copies of the kernel's possible writes: exactly the given bytes.
     pub(super) fn copy_out(
         &self,
         queue: &mut Recorder<'_>,
@@ -261,7 +261,7 @@ impl Table {
     }
 }
 
-/// The arguments in the table, in its order: index, where they are, and whether the kernel may write them.
+/// The arguments in the table, in the table's order: index, place, and whether the kernel may write.
 fn arguments<'a>(
     compiled: &'a Compiled,
     given: &'a [Option<Given>],
@@ -315,7 +315,7 @@ impl Launch {
         })
     }
 
-    /// The arguments that the kernel has to reach through the heap although it could bind them.
+    /// The bindable arguments that the kernel nevertheless has to reach through the heap.
     fn beside(&self, reach: Reach) -> Vec<Beside> {
         let table = &self.kernel.shared.compiled.table;
         self.heap_arguments()
@@ -328,7 +328,7 @@ impl Launch {
             .collect()
     }
 
-    /// The kernel as the launch needs it, what it binds for the heap, and the table of its arguments.
+    /// The kernel as needed by the launch, its bindings for the heap, and the table of its arguments.
     pub(super) fn memory(
         &self,
         reach: Reach,

@@ -1,4 +1,4 @@
-//! Typed buffers that belong to one device.
+//! Typed buffers of a single device.
 
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
@@ -87,9 +87,9 @@ pub enum MemoryError {
     MissingUsage {
         /// The command.
         what: &'static str,
-        /// What it needs.
+        /// The required usages.
         needed: wgpu::BufferUsages,
-        /// What the buffer has.
+        /// The buffer's usages.
         usage: wgpu::BufferUsages,
     },
     /// The imported buffer's size is no multiple of the element type's.
@@ -105,7 +105,7 @@ pub enum MemoryError {
         /// The element's size, in bytes.
         element_bytes: usize,
     },
-    /// The element type has no size, so that no element has an address.
+    /// The element type has no size, so no element has an address.
     #[error("`{element}` has no size: buffers hold values of at least one byte")]
     ZeroSized {
         /// The element type.
@@ -132,8 +132,8 @@ pub enum MemoryError {
     Execution(#[from] Arc<ExecutionError>),
 }
 
-/// The usages of every buffer that the runtime makes: all that compute needs and nothing that would
-/// move it to another kind of memory.
+/// The usages of every buffer made by the runtime: all of compute's needs and nothing that would
+/// move the buffer to another kind of memory.
 pub(crate) const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::UNIFORM)
     .union(wgpu::BufferUsages::INDIRECT)
@@ -142,8 +142,8 @@ pub(crate) const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
 
 /// A buffer of `len` values of `T` in the memory of one device.
 ///
-/// Handles are cheap to clone; the memory is freed when the last one, and the last command that uses
-/// it, is gone. Commands on buffers run in the order in which they are recorded.
+/// Handles are cheap to clone; the memory is freed when the last handle, and the last command using the memory, is
+/// gone. Commands on buffers run in the order of their recording.
 #[derive(Debug)]
 pub struct DeviceBuffer<T> {
     pub(crate) shared: Arc<BufferShared>,
@@ -155,9 +155,9 @@ pub(crate) struct BufferShared {
     pub(crate) device: Arc<DeviceShared>,
     pub(crate) raw: wgpu::Buffer,
     pub(crate) id: u64,
-    /// It is a part of the shared heap.
+    /// The buffer is a part of the shared heap.
     pub(crate) is_heap: bool,
-    /// One for all buffers that are the same memory.
+    /// Shared by all buffers of the same memory.
     taint: Arc<Mutex<Taint>>,
 }
 
@@ -177,7 +177,7 @@ impl BufferShared {
         })
     }
 
-    /// What another device sees of the same memory as `known`.
+    /// Another device's view of the same memory as `known`.
     pub(crate) fn beside(
         device: &Arc<DeviceShared>,
         raw: wgpu::Buffer,
@@ -204,7 +204,7 @@ impl BufferShared {
         }
     }
 
-    /// All that is uncertain of `range` is so of as many bytes of another buffer, from `at` on, to which they are copied.
+    /// Uncertainty of `range` passes to as many bytes of another buffer, from `at` on, the target of a copy.
     pub(crate) fn hand_taint(&self, range: &Range<u64>, to: &Self, at: u64) {
         let moved = lock(&self.taint).moved(range, at);
         *lock(&to.taint) = moved;
@@ -223,7 +223,7 @@ impl BufferShared {
 
 impl Drop for BufferShared {
     fn drop(&mut self) {
-        // Parts of the heap come and go with each launch; the heap tells when they are really gone.
+        // Parts of the heap come and go with each launch; the heap reports when a part is really gone.
         if let (Some(tell), false) = (self.device.buffer_gone.get(), self.is_heap) {
             tell(&self.device, self.id);
         }
@@ -262,7 +262,7 @@ pub struct BufferView {
     pub(crate) address: u64,
     /// Elements asked for beyond the end of the buffer, reported when the launch is checked.
     pub(crate) out_of_range: Option<(u64, u64, u64)>,
-    /// Whether the bytes behind the last one, up to the end of its word, belong to nobody.
+    /// Whether the bytes behind the last one, up to the end of its word, are unused.
     pub(crate) padded: bool,
 }
 
@@ -271,8 +271,8 @@ impl BufferView {
         self.offset..self.offset + self.bytes
     }
 
-    /// Whether a kernel that gets whole words from a multiple of `alignment` on, which is one of 4, gets exactly these
-    /// bytes and what belongs to nobody.
+    /// Whether a kernel given whole words from a multiple of `alignment` on, itself a multiple of 4, gets exactly these
+    /// bytes and unused ones.
     pub(crate) fn is_bindable(&self, alignment: u32) -> bool {
         self.offset.is_multiple_of(u64::from(alignment)) && is_in_words(&self.range(), self.padded)
     }
@@ -330,12 +330,13 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Takes a wgpu buffer of this device over, as `size / size_of::<T>()` values of `T`. It stays
-    /// usable outside; call [`Device::flush`] before the program's own commands use it.
+    /// Takes a wgpu buffer of this device over, as `size / size_of::<T>()` values of `T`. The
+    /// buffer stays usable outside; call [`Device::flush`] before the program's own commands use
+    /// the buffer.
     ///
     /// # Errors
-    /// [`MemoryError::ElementSize`] when its size is no multiple of the element's. Usages that it
-    /// lacks are reported by the commands that need them.
+    /// [`MemoryError::ElementSize`] when its size is no multiple of the element's. Missing usages
+    /// are reported by the commands in need of them.
     pub fn import<T: Pod>(&self, raw: wgpu::Buffer) -> Result<DeviceBuffer<T>, MemoryError> {
         let element_bytes = size_of::<T>();
         let bytes = raw.size();
@@ -423,10 +424,10 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
-    /// A range of the buffer, in elements, as an argument of a launch, which checks that it lies inside the buffer. It may
-    /// begin and end at any byte: where the adapter cannot bind it, because of its offset or because it ends inside a
-    /// word of 4 bytes, the launch works on a copy, and exactly the bytes of the range come back
-    /// ([`TransferStatistics::staged_arguments`](crate::TransferStatistics::staged_arguments) counts them).
+    /// A range of the buffer, in elements, as an argument of a launch, which checks the bounds. The range may begin and
+    /// end at any byte: where the adapter cannot bind the range, because of its offset or an end inside a word of 4
+    /// bytes, the launch works on a copy, and exactly the bytes of the range come back
+    /// ([`TransferStatistics::staged_arguments`](crate::TransferStatistics::staged_arguments) counts such arguments).
     pub fn slice(&self, range: impl RangeBounds<u64>) -> BufferView {
         let range = bounds(range, self.len);
         let element = size_of::<T>() as u64;
@@ -463,13 +464,13 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Place::in_buffer(&self.shared.raw, range.start, padded))
     }
 
-    /// Declares the contents good again after a failed launch, whatever they are: the error that
-    /// reading them would yield is dropped.
-    pub fn forgive(&self) {
+    /// Declares the contents good again after a failed launch, whatever the contents: the error of
+    /// a read is dropped.
+    pub fn clear_error(&self) {
         self.shared.overwritten(&(0..u64::MAX));
     }
 
-    /// Checks an element range and turns it into bytes.
+    /// Checks an element range and turns the range into bytes.
     pub(crate) fn byte_range(
         &self,
         what: &'static str,

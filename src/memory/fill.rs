@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::MemoryRoom;
+use super::MemoryExtension;
 use super::buffer::{DeviceBuffer, MemoryError};
 use super::places::{check_words, is_in_words};
 use super::staging;
@@ -12,9 +12,9 @@ use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, Event, capture};
 
 const SOURCE: &str = include_str!("../../shaders/fill.wgsl");
-/// Words that one row of work-groups covers: 65,535 groups are the least that WebGPU allows.
+/// Words covered by a row of work-groups: WebGPU allows at least 65,535 groups.
 const WORDS_PER_ROW: u32 = 64 * 32_768;
-/// The most that is filled at once, so that all offsets fit words with much to spare.
+/// The most filled at once, so all offsets fit words with much to spare.
 const MOST_BYTES: u64 = 1 << 30;
 /// Patterns up to this many bytes go to the device with the batch's other small values.
 const SHORT_PATTERN: usize = 4 << 10;
@@ -57,12 +57,12 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 }
 
-/// Whether wgpu itself can do it.
+/// Whether wgpu itself can fill the range.
 fn clears(pattern: &[u8], range: &Range<u64>) -> bool {
     is_in_words(range, false) && pattern.iter().all(|&byte| byte == 0)
 }
 
-/// What [`fill_bytes`] needs of the buffer.
+/// The buffer's properties needed by [`fill_bytes`].
 fn usage(pattern: &[u8], range: &Range<u64>) -> wgpu::BufferUsages {
     if clears(pattern, range) {
         wgpu::BufferUsages::COPY_DST
@@ -71,8 +71,8 @@ fn usage(pattern: &[u8], range: &Range<u64>) -> wgpu::BufferUsages {
     }
 }
 
-/// Records the repetition of `pattern` over the bytes of `range`, which is not empty and lies, with all words that it
-/// touches, in the buffer. Buffers may be larger than a binding: what is bound at a time are the words of a part.
+/// Records the repetition of `pattern` over the bytes of `range`, not empty and, with all touched words, inside the
+/// buffer. Buffers may be larger than a binding: the words of a part are bound at a time.
 ///
 /// # Errors
 /// [`MemoryError::TooLarge`] for a pattern that no binding holds, [`MemoryError::OutOfMemory`],
@@ -94,7 +94,7 @@ pub(crate) fn fill_bytes(
     check_words(WHAT, range, raw.size())?;
     let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment).max(4);
     let bindable = device.limits.max_storage_buffer_binding_size;
-    // In front of a part its binding has less than the alignment, and behind it less than a word.
+    // The excess of a part's binding is less than the alignment in front, and less than a word behind.
     let most = bindable.min(MOST_BYTES).saturating_sub(alignment + 4);
     let length = pattern.len() as u64;
     if length > most {
@@ -104,7 +104,7 @@ pub(crate) fn fill_bytes(
             device: device.capabilities.name.clone(),
         });
     }
-    // Whole repetitions, so that each part begins with the pattern.
+    // Whole repetitions, so each part begins with the pattern.
     let most = most / length * length;
     let words = pattern_words(device, pattern)?;
     let mut start = range.start;
@@ -130,7 +130,7 @@ pub(crate) fn fill_bytes(
     Ok(())
 }
 
-/// Bytes that one binding shows.
+/// Bytes visible through a binding.
 struct Part<'b> {
     raw: &'b wgpu::Buffer,
     /// Where the binding begins.
@@ -164,8 +164,8 @@ fn pattern_words(
     Ok(Some(buffer))
 }
 
-/// Records one part. The answer is wgpu's refusal to bind it, with nothing recorded: a command that was refused must not take
-/// others with it that are in its batch.
+/// Records one part. The answer is wgpu's refusal of the binding, with nothing recorded: a refused command must not
+/// take other commands of its batch along.
 fn fill_by_kernel(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
@@ -174,13 +174,13 @@ fn fill_by_kernel(
     pattern: &[u8],
 ) -> Option<wgpu::Error> {
     let pipeline = device
-        .memory_room
-        .get::<MemoryRoom>()
+        .memory_extension
+        .get::<MemoryExtension>()
         .fill
         .get_or_init(|| fill_pipeline(&device.raw));
     let Range { start, end } = part.bytes;
     let parameters = Fill {
-        // All fit: they are limited by `MOST_BYTES`.
+        // All fit: limited by `MOST_BYTES`.
         first: start as u32,
         end: end as u32,
         pattern_bytes: pattern.len() as u32,
@@ -188,7 +188,7 @@ fn fill_by_kernel(
     };
     let short = if words.is_none() { pattern } else { &[] };
     let size = short.len().next_multiple_of(4);
-    // May submit the batch, before anything of this part is in it.
+    // May submit the batch, before any command of this part.
     queue.reserve_uniforms(
         queue.uniform_footprint(size_of::<Fill>()) + queue.uniform_footprint(size),
     );

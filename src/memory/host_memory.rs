@@ -31,7 +31,7 @@ pub(crate) fn copied<T: Copy>(what: &'static str, values: &[T]) -> Result<Vec<T>
     Ok(copy)
 }
 
-/// The values that `bytes` are, which may lie anywhere; the last one is filled up with zeros.
+/// The values of `bytes`, at any alignment; the last value is filled up with zeros.
 ///
 /// # Errors
 /// [`MemoryError::HostMemory`].
@@ -50,7 +50,7 @@ pub(crate) fn repeat(target: &mut [u8], pattern: &[u8]) {
     }
     let first = pattern.len().min(target.len());
     target[..first].copy_from_slice(&pattern[..first]);
-    // What is filled already is copied behind itself.
+    // The filled part is copied behind itself.
     let mut filled = first;
     while filled < target.len() && filled > 0 {
         let more = filled.min(target.len() - filled);

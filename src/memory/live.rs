@@ -7,18 +7,19 @@ use crate::device::live::{LiveBuffer as Mapped, LiveError, Reader};
 use crate::device::words::Words;
 use crate::device::{Aspect, Device};
 
-/// 32-bit words in host-coherent memory, mapped for good: kernels reach them as a storage buffer, and
-/// the host reads and writes them at any time, also while a kernel runs.
+/// 32-bit words in host-coherent memory, mapped for good: kernels reach the words as a storage buffer, and the host
+/// reads and writes at any time, also during launches.
 ///
-/// Host accesses are atomic, with acquire and release order; kernels use `atomic<u32>` for words that
-/// change under them. A read sees what has arrived by then: it neither flushes nor waits. That host
-/// and kernels see each other's writes in time is what [`Aspect::LiveMemory`] says the probe measured.
-/// The words stay readable for the host when the device is lost.
+/// Host accesses are atomic, with acquire and release order; kernels use `atomic<u32>` for words with concurrent
+/// changes. A read sees the words arrived by then, without flushing or waiting. [`Aspect::LiveMemory`] is the probe's
+/// measurement of timely mutual visibility between host and kernels. The words stay readable for the host when the
+/// device is lost.
 ///
-/// Where the device has memory of its own the words lie there, in a window over the bus: the host's reads are slow.
-/// A kernel that looks at a word again and again until the host has written it needs a `storageBarrier()` between two
-/// looks, since an `atomicLoad` alone may go on giving what a cache holds of the word. One side should write a word,
-/// with `atomicStore`, and the other read it: no atomic of a kernel is one for the host. Calls ([`HostServices`](crate::HostServices)) take care of that by themselves.
+/// Where the device has memory of its own the words lie there, in a window over the bus: the host's reads are slow. A
+/// kernel polling a word until the host has written it needs a `storageBarrier()` between two looks, since an
+/// `atomicLoad` alone may go on giving a cached value of the word. A word should have a writer on a single side, with
+/// `atomicStore`, and a reader on the other: no atomic of a kernel is atomic for the host. Calls
+/// ([`HostServices`](crate::HostServices)) take care of that by themselves.
 #[derive(Debug)]
 pub struct LiveBuffer {
     words: Mapped,

@@ -1,5 +1,5 @@
-//! Device memory: typed buffers of one device, transfers to, from and between them, and the
-//! read-backs that wait for nothing. Pointers, shared heaps and migration build on this room.
+//! Device memory: typed buffers of a device, transfers to, from and between them, and read-backs
+//! without waits. Pointers, shared heaps and migration build on this room.
 
 pub(crate) mod buffer;
 pub(crate) mod buffers;
@@ -30,14 +30,14 @@ pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
 pub use staging::TransferStatistics;
 
-/// What this room keeps for each device.
+/// State of this module for each device.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryRoom {
+pub(crate) struct MemoryExtension {
     staging: staging::Staging,
     device_memory: heap::device_memory::DeviceMemory,
-    /// What buffers of the context have on the device.
+    /// Memory of context buffers on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,
-    /// The memory that small ones of them share.
+    /// The memory shared by small buffers.
     blocks: std::sync::Mutex<buffers::Blocks<wgpu::Buffer>>,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,

@@ -1,11 +1,11 @@
-//! Places in buffers that transfers lead from and to, and the copies between them, whatever words their bytes lie in.
+//! Sources and targets of transfers in buffers, and the copies between them, at any byte.
 //!
-//! wgpu copies and binds whole words of 4 bytes, and programs have ranges of any bytes. Everything that moves bytes within
-//! a device decides here what happens to a range that is no whole number of words: transfers, read-backs, and launches
-//! whose arguments are such ranges ([`Place::padded`] is the one thing that has to be known of a range for it).
+//! wgpu copies and binds whole words of 4 bytes, and programs have ranges of any bytes. All movement of bytes within a
+//! device decides here about ranges of partial words: transfers, read-backs, and launches with such arguments
+//! ([`Place::padded`] is all that has to be known of a range for this).
 //!
-//! - A range that ends inside a word may be taken as if it ended with the word where the rest of that word belongs to
-//!   nobody: behind the last element of a buffer, or of an allocation of the heap, which is granted whole words.
+//! - A range ending inside a word may be taken as ending with the word where the rest of that word is unused: behind
+//!   the last element of a buffer, or of an allocation of the heap, which is granted whole words.
 //! - Anything else is copied by a kernel that changes exactly the bytes of the range ([`shift`]).
 
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::memory::staging;
 
 /// The most that goes through the scratch buffer at once.
 const BETWEEN_BYTES: u64 = 16 << 20;
-/// Below this it is not worth while to copy the whole words in the middle of a range apart from its ends.
+/// Below this size a separate copy of the whole words in the middle of a range is not worthwhile.
 const FEW_BYTES: u64 = 64 << 10;
 
 /// Where a transfer reads or writes.
@@ -27,7 +27,7 @@ pub(crate) struct Place {
     pub buffers: Buffers,
     /// First byte.
     pub start: u64,
-    /// Whether the bytes behind the last one, up to the end of its word, belong to nobody else.
+    /// Whether the bytes behind the last one, up to the end of its word, have no other owner.
     pub padded: bool,
 }
 
@@ -46,8 +46,8 @@ impl Place {
         }
     }
 
-    /// The buffer with the byte `done` bytes further on, the byte's place in it, and the bytes from there
-    /// to its end.
+    /// The buffer with the byte `done` bytes further on, the byte's place there, and the bytes from that place to the
+    /// end.
     pub(crate) fn after(&self, done: u64) -> Result<(&wgpu::Buffer, u64, u64), MemoryError> {
         let at = self.start + done;
         let (buffer, at) = match &self.buffers {
@@ -59,7 +59,7 @@ impl Place {
         };
         match buffer {
             Some(raw) if at < raw.size() => Ok((raw, at, raw.size() - at)),
-            // Never: places are checked when they are made.
+            // Never: places are checked at creation.
             _ => Err(MemoryError::OutOfRange {
                 what: "a transfer",
                 start: at,
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-/// Whether `range` may be taken in whole words: it begins with one, and ends with one or is `padded`.
+/// Whether `range` may be taken in whole words: its begin is that of a word, and its end that of a word or `padded`.
 pub(crate) fn is_in_words(range: &Range<u64>, padded: bool) -> bool {
     range.start.is_multiple_of(4) && (padded || range.end.is_multiple_of(4))
 }
@@ -95,10 +95,9 @@ pub(crate) fn check_words(
     }
 }
 
-/// A transfer in three pieces, one behind the other; the first and the last one may be empty, or the one in
-/// the middle.
+/// A transfer in three consecutive pieces; the first, the middle and the last may be empty.
 struct Pieces {
-    /// What wgpu copies.
+    /// The range copied by wgpu.
     words: Range<u64>,
     bytes: u64,
 }
@@ -129,7 +128,7 @@ impl Pieces {
     }
 }
 
-/// The usage that the target of a copy has to have: a kernel writes the bytes that wgpu does not copy.
+/// The required usage of a copy's target: a kernel writes the bytes beyond wgpu's copies.
 pub(crate) fn needed_of_target(
     (from, from_padded): (u64, bool),
     to: &Place,
@@ -179,7 +178,7 @@ pub(crate) fn copy(
     copy_bytes(queue, device, (from, to), words.end..bytes)
 }
 
-/// Records the copy of a part of a transfer, whatever words its bytes lie in.
+/// Records the copy of a part of a transfer, at any byte.
 fn copy_bytes(
     queue: &mut Recorder<'_>,
     device: &DeviceShared,
@@ -234,7 +233,7 @@ mod tests {
     }
 
     proptest! {
-        /// What wgpu copies are whole words on both sides, and no byte beyond the range that belongs to somebody.
+        /// wgpu's copies are of whole words on both sides, without owned bytes beyond the range.
         #[test]
         fn pieces_cover_a_transfer(
             from in 0u64..64, to in 0u64..64, bytes in prop_oneof![1u64..40, 65_500u64..65_600],

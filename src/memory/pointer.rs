@@ -1,4 +1,4 @@
-//! Pointers that Rust and WGSL share: one 64-bit address, valid on both sides.
+//! Pointers shared by Rust and WGSL: a 64-bit address, valid on both sides.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,8 +10,8 @@ use bytemuck::{Pod, Zeroable};
 /// in structures that host and kernels share. In WGSL its type is `usm_ptr`, a `vec2<u32>` with the low
 /// word first.
 ///
-/// A pointer is a value like any other: it may be null, stale, or made up. It is checked when it is
-/// resolved, by [`HostAccess`](crate::HostAccess) on the host and by kernels in checked mode.
+/// A pointer is a value like any other: possibly null, stale, or made up. A pointer is checked on
+/// resolution, by [`HostAccess`](crate::HostAccess) on the host and by kernels in checked mode.
 ///
 /// | bits 63..48 | the pointer is |
 /// | --- | --- |
@@ -24,7 +24,7 @@ pub struct Ptr<T> {
     target: PhantomData<fn() -> T>,
 }
 
-/// What a pointer's bits say of it; see [`Ptr`].
+/// The kind in a pointer's bits; see [`Ptr`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PointerKind {
@@ -50,7 +50,7 @@ impl<T> Ptr<T> {
         Self::from_address(0)
     }
 
-    /// A pointer with this address, whatever lies there.
+    /// A pointer with this address, without any check.
     pub const fn from_address(address: u64) -> Self {
         Self {
             address,
@@ -68,7 +68,7 @@ impl<T> Ptr<T> {
         self.address == 0
     }
 
-    /// What the pointer's bits say of it.
+    /// The kind in the pointer's bits.
     pub const fn kind(self) -> PointerKind {
         match (self.address, self.address >> 48) {
             (0, _) => PointerKind::Null,

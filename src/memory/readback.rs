@@ -37,7 +37,7 @@ pub enum ReadError {
     Taken,
 }
 
-/// Values on their way to the host: wait for them, poll for them, or `.await` them.
+/// Values on their way to the host: wait, poll, or `.await`.
 ///
 /// The read-back is submitted when it is made. The values arrive once; dropping the read-back drops
 /// them.
@@ -45,7 +45,7 @@ pub enum ReadError {
 pub struct ReadBack<T> {
     device: Arc<DeviceShared>,
     state: Mutex<State>,
-    /// Launches of uncertain outcome that wrote what is read.
+    /// Launches of uncertain outcome among the writers of the read bytes.
     depends_on: Vec<Arc<Outcome>>,
     element: PhantomData<fn() -> T>,
 }
@@ -62,11 +62,11 @@ enum State {
 struct Coming {
     batch: Arc<Batch>,
     mapping: Mapping,
-    /// Given back, unmapped, when the values were taken, or nobody wants them.
+    /// Given back, unmapped, when the values were taken, or are unwanted.
     _staging: Staging,
     /// What was copied there.
     words: Range<u64>,
-    /// What was asked for, in the buffer that it came from.
+    /// The requested bytes, in the buffer of their origin.
     bytes: Range<u64>,
 }
 
@@ -87,7 +87,7 @@ impl Drop for Staging {
 /// Bytes on the host, in whole words: most values have the alignment of those, and need not be copied once more.
 struct Bytes {
     words: Vec<u32>,
-    /// Those that were asked for.
+    /// The requested ones.
     wanted: Range<usize>,
 }
 
@@ -115,7 +115,7 @@ impl Bytes {
     }
 }
 
-/// What a read-back calls itself.
+/// The name of a read-back.
 const WHAT: &str = "read";
 
 impl<T: Pod> DeviceBuffer<T> {
@@ -164,13 +164,13 @@ impl<T: Pod> DeviceBuffer<T> {
             buffer: buffer.clone(),
             owner: Arc::downgrade(&device),
         };
-        device.open_gates(None);
+        device.complete_dependencies(None);
         let (batch, depends_on) = {
             let mut queue = device.queue.lock(&device);
             queue.encode(|encoder| {
                 encoder.copy_buffer_to_buffer(&self.shared.raw, first, &buffer, 0, last - first);
             });
-            // With the queue in hand, so that nobody else's launch comes between.
+            // With the queue in hand, so nobody else's launch comes between.
             let depends_on = self.shared.depends_on(&bytes);
             let batch = queue.batch();
             queue.flush()?;
@@ -256,7 +256,7 @@ impl<T: Pod> ReadBack<T> {
     /// Waits for the values.
     ///
     /// # Errors
-    /// [`ReadError::Execution`] with the failure of the launch that should have written them.
+    /// [`ReadError::Execution`] with the failure of the writing launch.
     pub fn wait(self) -> Result<Vec<T>, ReadError> {
         self.take(None)
     }
@@ -264,7 +264,7 @@ impl<T: Pod> ReadBack<T> {
     /// Waits for the values at most `timeout`.
     ///
     /// # Errors
-    /// [`ReadError::Deadline`] when they are still on their way; ask again later.
+    /// [`ReadError::Deadline`] for values still on their way; ask again later.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<Vec<T>, ReadError> {
         self.take(Some(timeout))
     }
@@ -319,7 +319,7 @@ impl<T: Pod> Future for ReadBack<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(coming) = self.coming() {
-            // Before it is looked: a callback that comes in between wakes.
+            // Before the look: a callback in between wakes.
             coming.mapping.wake(context.waker());
             match coming.arrive(&self.device, Some(Duration::ZERO)) {
                 Ok(()) => {}

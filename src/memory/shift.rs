@@ -2,14 +2,14 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::MemoryRoom;
+use super::MemoryExtension;
 use super::buffer::MemoryError;
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, capture};
 
 const SOURCE: &str = include_str!("../../shaders/copy_bytes.wgsl");
-/// The most that one dispatch copies: its work-groups stay below the 65,535 in a row that every adapter has.
+/// The most bytes copied by a dispatch: its work-groups stay below the 65,535 in a row of every adapter.
 const MOST_BYTES: u64 = 8 << 20;
 
 /// `Range` of `shaders/copy_bytes.wgsl`, as long as a uniform has to be.
@@ -22,7 +22,7 @@ struct Range {
     padding: u32,
 }
 
-/// Bytes on their way from one buffer to another, or within one.
+/// Bytes on their way between two buffers, or within a buffer.
 pub(crate) struct Bytes<'a> {
     pub source: &'a wgpu::Buffer,
     pub source_at: u64,
@@ -85,11 +85,11 @@ fn write_by_kernel(
     bytes: &Bytes<'_>,
 ) -> Option<wgpu::Error> {
     let pipeline = device
-        .memory_room
-        .get::<MemoryRoom>()
+        .memory_extension
+        .get::<MemoryExtension>()
         .shift
         .get_or_init(|| pipeline(&device.raw));
-    // Only the words of the range are bound, so that the buffer may be larger than a binding.
+    // Only the words of the range are bound, so the buffer may be larger than a binding.
     let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment).max(4);
     let offset = bytes.target_at / alignment * alignment;
     let (first, end) = (

@@ -29,7 +29,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let target = self.place(WHAT, &range)?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let count = bytes.len() as u64;
-        // Where the bytes are in their words on the device, so that words can be copied.
+        // Where the bytes are in their words on the device, so words can be copied.
         let at = range.start % 4;
         self.needs(WHAT, needed_of_target((at, true), &target, count))?;
         let pool = staging::of(device);

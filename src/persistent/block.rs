@@ -1,4 +1,5 @@
-//! Pages of the host that several devices use in place, as the memory of a server that kernels of other devices call.
+//! Pages of the host used in place by several devices, as the memory of a server for calls from kernels of other
+//! devices.
 //!
 //! ```text
 //!      0   the words of the server, as in `frame`
@@ -6,8 +7,8 @@
 //!  pages   areas   one for each device that may call, each with ports and a header of its own (`rpc::port::layout`)
 //! ```
 //!
-//! The server's device imports all of it, and each other device its own area alone. A word has one writer, the locks of
-//! an area are those of its device, and nothing asks for atomics between devices.
+//! The server's device imports all areas, and each other device only its own. A word has a single writer, the locks of
+//! an area belong to its device, and no access needs atomics between devices.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,14 +19,14 @@ use crate::device::import::import_host;
 use crate::device::window::{Pinned, Window};
 use crate::device::words::Words as _;
 use crate::device::{Capabilities, DeviceShared, ImportError};
-use crate::kernel::server::GuestPlaces;
-use crate::rpc::Patience;
+use crate::kernel::server::RemoteClientPlaces;
+use crate::rpc::WaitBudget;
 use crate::rpc::port::layout::{CLOSED, LINE, PortLayout};
 use crate::rpc::port::words::{HostWords, Words};
 
 /// Ports of a device that calls. The server looks at all of them at every look.
 const PORTS: usize = 16;
-/// What areas begin with a multiple of: more than any driver asks of what it imports.
+/// The alignment of areas: more than any driver asks of imported memory.
 const PAGES: usize = 64 << 10;
 
 /// Whether a device's running kernels see what others write into pages of the host; if not, why.
@@ -44,7 +45,7 @@ pub(super) struct Block {
     words: Pinned,
     buffer: wgpu::Buffer,
     layout: PortLayout,
-    places: GuestPlaces,
+    places: RemoteClientPlaces,
 }
 
 impl Block {
@@ -59,7 +60,7 @@ impl Block {
         let taken = own.next_multiple_of(LINE);
         let first = (taken + areas * PORTS).next_multiple_of(PAGES / 4);
         let area = layout.words().next_multiple_of(PAGES / 4);
-        let places = GuestPlaces {
+        let places = RemoteClientPlaces {
             areas,
             first,
             area,
@@ -100,7 +101,7 @@ impl Block {
         &self.buffer
     }
 
-    pub fn places(&self) -> GuestPlaces {
+    pub fn places(&self) -> RemoteClientPlaces {
         self.places
     }
 
@@ -119,14 +120,14 @@ impl Block {
         }
     }
 
-    /// An area as memory of a device that is to call, whose patience is told there.
+    /// An area as memory of a device that is to call, whose wait budget is written there.
     pub fn area(
         &self,
         device: &DeviceShared,
         area: usize,
-        patience: Patience,
+        wait_budget: WaitBudget,
     ) -> Result<wgpu::Buffer, ImportError> {
-        for (word, value) in patience.words() {
+        for (word, value) in wait_budget.words() {
             self.words().store(self.start(area) + word, value);
         }
         let start = self.start(area) as u64 * 4;

@@ -4,10 +4,10 @@ mod sliced;
 
 use std::sync::{Arc, Mutex};
 
-use super::amiss::Missed;
 use super::block::{Block, can_share};
 use super::callers::{Callers, Recipe};
 use super::core::Core;
+use super::corruption::Missed;
 use super::error::ServerError;
 use super::frame::{Frame, places};
 use super::policy::LeasePolicy;
@@ -21,7 +21,7 @@ use crate::memory::DeviceBuffer;
 use crate::rpc::HostServices;
 use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 
-/// Words that ports have at least, in each direction: two cache lines with their prefix.
+/// The least words of a port, in each direction: two cache lines with their prefix.
 const LEAST_PAYLOAD: usize = 28;
 /// The most ports: places in the bell.
 pub(super) const MAX_PORTS: usize = 1 << 15;
@@ -29,12 +29,12 @@ pub(super) const MAX_PORTS: usize = 1 << 15;
 const MAX_CALLERS: usize = 16;
 /// The most lanes that serve calls by themselves.
 const MAX_LANES: usize = 64;
-/// Turns of loops that a call may take by default on adapters without a budget: a second on a software adapter, and so
-/// less than a lease that serves no calls may take before it is stuck.
+/// Turns of loops per call by default on adapters without a budget: a second on a software adapter, and so less than
+/// the time after which a lease serving no calls counts as stuck.
 const TURNS: u32 = 1 << 25;
 /// Turns after which a lease ends on such an adapter: before the count comes to its end.
 const MOST: u32 = 1 << 31;
-/// Turns of a ration that are kept for the end of a lease and for what a compiler may add.
+/// Turns of a ration kept for the end of a lease and for what a compiler may add.
 const RESERVE: u32 = 4_096;
 
 /// A server in the making; from [`PersistentKernel::builder`].
@@ -52,7 +52,7 @@ pub struct PersistentKernelBuilder {
     turns: Option<u32>,
     lanes: Option<usize>,
     callers: usize,
-    /// Has the kernel that is written do what none does.
+    /// Has the written kernel misbehave.
     #[cfg(test)]
     pub(super) spoil: Option<fn(String, &server::Places) -> String>,
 }
@@ -93,7 +93,7 @@ fn share(budget: Option<u32>, wanted: Option<u32>, calls: bool) -> (u32, u32) {
         Some(budget) => {
             let all = budget.saturating_sub(RESERVE);
             let turns = wanted.unwrap_or(all / 2).clamp(1, (all / 8 * 7).max(1));
-            // Whoever waits for the host gets nearly all of it.
+            // A caller waiting for the host gets nearly all of the budget.
             let most = all.saturating_sub(turns);
             (
                 (if calls { most.min(all / 16) } else { most }).max(1),
@@ -109,9 +109,9 @@ impl PersistentKernelBuilder {
         self.add(name, false)
     }
 
-    /// Lets a function of the program be called that a whole work-group runs together, with barriers and memory of the
-    /// work-group if it likes. Its first parameter is a `u32`, the number of the invocation in its group, which callers do
-    /// not give; the result is that of invocation 0. What all of them have written is there when the call returns.
+    /// Registers a function run by a whole work-group together, with barriers and memory of the work-group if wanted.
+    /// The first parameter is a `u32`, the number of the invocation in its group, not given by callers; the result is
+    /// that of invocation 0. The writes of all invocations are there when the call returns.
     ///
     /// One call at a time is served by a server with such a handler. Loops with barriers inside are not ended by
     /// [`PersistentKernelBuilder::turns`].
@@ -150,17 +150,16 @@ impl PersistentKernelBuilder {
         self
     }
 
-    /// Sets the number of ports (default 64): the calls that can be on their way at once. More callers wait for each
-    /// other.
+    /// Sets the number of ports (default 64): the most calls on their way at once. More callers wait for each other.
     pub fn ports(mut self, ports: usize) -> Self {
         self.ports = ports;
         self
     }
 
-    /// Sets how many invocations serve calls beside each other, each by itself (1 to 64), with ports of its own. Default: 1 where a processor runs
-    /// kernels, whose invocations take turns anyway, and 32 elsewhere. Adapters with a loop budget have 1: a group of lanes
-    /// shares the budget, and no lane knows what the others have taken. With 1 no call of a thread runs beside another one.
-    /// In slices it means nothing: all calls of a slice run beside each other.
+    /// Sets how many invocations serve calls side by side (1 to 64), each with ports of its own. Default: 1 where a
+    /// processor runs kernels, whose invocations take turns anyway, and 32 elsewhere. Adapters with a loop budget have
+    /// 1: a group of lanes shares the budget, and no lane knows what the others have taken. With 1 no call of a thread
+    /// runs beside another one. In slices it means nothing: all calls of a slice run beside each other.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
@@ -172,9 +171,10 @@ impl PersistentKernelBuilder {
         self
     }
 
-    /// Lets all loops of one call take at most so many turns together; a call that takes more is ended, and fails with
-    /// [`CallError::TooManyTurns`](crate::CallError::TooManyTurns). So no handler keeps the device for good. Default: 2^25, or half of the adapter's loop
-    /// budget where there is one; seven eighths of that are possible there. Fewer make for longer leases.
+    /// Limits the turns of all loops of a call together; a call with more turns is ended, and fails with
+    /// [`CallError::TooManyTurns`](crate::CallError::TooManyTurns). So no handler keeps the device for good. Default:
+    /// 2^25, or half of the adapter's loop budget, if any; up to seven eighths of the budget are possible there. Fewer
+    /// make for longer leases.
     pub fn turns(mut self, turns: u32) -> Self {
         self.turns = Some(turns);
         self
@@ -187,7 +187,7 @@ impl PersistentKernelBuilder {
         self
     }
 
-    /// What it takes to serve kernels of the same device.
+    /// The parts for serving kernels of the same device.
     fn recipe(&self, turns: u32, together: Option<u32>, payload: usize) -> Recipe {
         Recipe {
             program: self.program.clone(),
@@ -250,7 +250,7 @@ impl PersistentKernelBuilder {
                 .needs_loop_guard())
             .then(|| capabilities.loop_budget().unwrap_or(65_535)),
         };
-        // Groups of lanes share what they may do, and take turns, where processors run kernels.
+        // Groups of lanes share their budget, and take turns, where processors run kernels.
         let together = handlers
             .iter()
             .any(|handler| handler.cooperative)
@@ -300,12 +300,12 @@ impl PersistentKernelBuilder {
             lanes,
             together,
             split: capabilities.splits_ports(),
-            rations: capabilities.is_lavapipe(),
+            has_loop_budget: capabilities.is_lavapipe(),
             rotates: budget.is_some(),
             fails: self.program.may_fail(),
             calls,
             group: self.program.free_group(),
-            guests: frame.block().map(Block::places),
+            remote_clients: frame.block().map(Block::places),
         };
         let text = server::write(&handlers, &places(layout, lanes), &shape).map_err(fault)?;
         #[cfg(test)]
@@ -335,7 +335,7 @@ impl PersistentKernelBuilder {
                 device: device.name().to_owned(),
             });
         }
-        // The relay tries again by itself, and calls meanwhile tell who has the heap.
+        // The relay tries again automatically, and calls meanwhile name the holder of the heap.
         let mut launch = (kernel.launch().workgroups(1)).host_access(HostAccessPolicy::Refuse);
         let mut buffers = Vec::new();
         let names = ["tombolo_server", "tombolo_answers"];
@@ -367,7 +367,7 @@ impl PersistentKernelBuilder {
             launch,
             buffers,
             most,
-            rationed: budget.is_some(),
+            has_loop_budget: budget.is_some(),
             next: 0,
             missed: Missed::NONE,
             hidden: Missed::NONE,

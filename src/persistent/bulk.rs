@@ -1,5 +1,5 @@
-//! Many calls at a time where calls travel in slices: the caller writes the slice itself, and reads its answers, and
-//! nothing goes through ports one by one.
+//! Many calls at a time where calls travel in slices: the caller writes the slice and reads its answers directly,
+//! instead of using the ports call by call.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
@@ -16,9 +16,9 @@ use crate::device::wait::lock;
 use crate::kernel::server::packing;
 use crate::kernel::server::{FAILED, SLICE_HEADER};
 
-/// The calls of one slice, all of one function.
+/// The calls of a slice, all of the same function.
 pub(super) struct Bulk {
-    /// The kernel that serves them.
+    /// The serving kernel.
     pub packed: Arc<Packed>,
     pub count: usize,
     /// With room for the header. Taken when they are sent.
@@ -26,7 +26,7 @@ pub(super) struct Bulk {
     answers: Mutex<Option<Answers>>,
 }
 
-/// What came back: results and marks, one for each call.
+/// Results and marks, one for each call.
 pub(super) struct Answers {
     pub lease: u32,
     pub words: Vec<u32>,
@@ -46,11 +46,11 @@ impl Bulk {
         *lock(&self.answers) = Some(answers);
     }
 
-    /// Whether nobody but its caller has it any more: a relay that has ended before it could answer, and was started again,
-    /// knows nothing of it.
+    /// Whether the caller is the last holder of the slice: a relay that has ended before answering, and was started
+    /// again, knows nothing of the slice.
     pub fn is_dropped(this: &Arc<Self>) -> bool {
         let is_so = Arc::strong_count(this) == 1;
-        // Whoever dropped it had answered before, or never does.
+        // A relay that dropped the slice had answered before, or never does.
         fence(Ordering::Acquire);
         is_so
     }
@@ -60,7 +60,7 @@ impl Bulk {
     }
 }
 
-/// Slices that callers have written and that were not sent yet.
+/// Slices written by callers and not sent yet.
 #[derive(Default)]
 pub(super) struct Bulks(Mutex<VecDeque<Arc<Bulk>>>);
 
@@ -82,7 +82,7 @@ impl Bulks {
         lock(&self.0).push_front(bulk);
     }
 
-    /// Nobody waits for it any more.
+    /// The slice has no reader any more.
     pub fn forget(&self, bulk: &Arc<Bulk>) {
         lock(&self.0).retain(|known| !Arc::ptr_eq(known, bulk));
     }
@@ -151,7 +151,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 }
 
-/// A slice on its way, or why it was not sent, and how many calls that concerns.
+/// A slice on its way, or the reason for not sending, and the number of calls concerned.
 type Flying = Result<Arc<Bulk>, (CallError, usize)>;
 
 fn land<R: CallResult>(
@@ -179,7 +179,7 @@ fn land<R: CallResult>(
                     let value = values.next().unwrap_or_default();
                     match packing::status(mark) {
                         1 => Ok(take(value)),
-                        // The lease is what leads to the message of a call that has failed.
+                        // The lease leads to the message of a failed call.
                         FAILED => client.judge(FAILED, lease).map(|()| take(value)),
                         status => client.judge(status, 0).map(|()| take(value)),
                     }
@@ -219,7 +219,7 @@ mod tests {
         let program = Program::new("server.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }");
         let server = PersistentKernel::builder(&device, &program.unwrap());
         let server = server.handler("next").start().unwrap();
-        // One of the same functions whose relay does nothing by itself.
+        // Another set of the same functions whose relay is inactive.
         let handlers = server.core.handlers.clone();
         let frame = Frame::on_host(PortLayout::new(4, 4));
         let core = Core::new(1, None, frame, handlers, LeasePolicy::host(), 1);
@@ -247,7 +247,8 @@ mod tests {
                 sender.send(answers).unwrap();
             }
         });
-        // What a relay does that fails and is started again while the caller is asleep: the stage is that of before.
+        // The behaviour of a relay that fails and is restarted while the caller is asleep: the stage is the same as
+        // before.
         drop(core.bulks.pop());
         let minute = Duration::from_secs(60);
         let told = receiver.recv_timeout(minute).unwrap();

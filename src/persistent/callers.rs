@@ -1,9 +1,9 @@
 //! Calls from kernels.
 //!
-//! A kernel of another device has ports in pages that both devices use in place ([`super::block`]), and waits for the
-//! polling kernel as it would for the host. On the server's own device one kernel runs at a time: there a kernel posts
-//! into ports in the device's memory, the launch is followed by a dispatch that serves them, in the same command buffer,
-//! and the next launch collects.
+//! A kernel of another device has ports in pages used in place by both devices ([`super::block`]), and waits for the
+//! polling kernel as for the host. On the server's own device kernels run in turn: there a kernel posts into ports in
+//! the device's memory, a dispatch behind the launch, in the same command buffer, serves the posts, and the next launch
+//! collects.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use super::PersistentKernel;
 use super::block::can_share;
 use super::core::{Core, Stage};
 use super::frame::places;
-use crate::device::follower::Follower;
+use crate::device::completion_hook::CompletionHook;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::kernel::calls::{CallDeclaration, CallSet};
@@ -24,12 +24,12 @@ use crate::launch::callee::{Callee, Caller, KernelPorts};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
 use crate::rpc::port::layout::PortLayout;
-use crate::rpc::{Backoff, Patience};
+use crate::rpc::{Backoff, WaitBudget};
 
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
 const LOCAL_PORTS: usize = 512;
 
-/// What it takes to build kernels that serve calls between launches.
+/// The parts for building kernels that serve calls between launches.
 #[derive(Clone)]
 pub(super) struct Recipe {
     pub program: Program,
@@ -52,7 +52,7 @@ pub(super) struct Callers {
     core: Arc<Core>,
     calls: CallSet,
     recipe: Recipe,
-    /// The areas that devices have, in their order.
+    /// The devices' areas, in order.
     areas: Mutex<Vec<(u64, Arc<KernelPorts>)>>,
     local: Mutex<Option<Local>>,
 }
@@ -109,8 +109,8 @@ impl Callers {
             )));
         }
         let backoff = Backoff::of(device).map_err(|error| out_of_reach(error.to_string()))?;
-        let patience = Patience::of(device, None);
-        let calls = block.area(device, areas.len(), patience);
+        let wait_budget = WaitBudget::of(device, None);
+        let calls = block.area(device, areas.len(), wait_budget);
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
             calls: calls.map_err(|error| out_of_reach(error.to_string()))?,
@@ -163,8 +163,8 @@ impl Callers {
             .map_err(|error| LaunchError::from(Box::new(error)))?;
         let calls = device.zeroed::<u32>(layout.words())?;
         let mut header = [0u32; crate::rpc::port::layout::LINE];
-        let patience = Patience::of_slices(shared, layout.ports).words();
-        for (word, value) in layout.header().into_iter().chain(patience) {
+        let wait_budget = WaitBudget::of_slices(shared, layout.ports).words();
+        for (word, value) in layout.header().into_iter().chain(wait_budget) {
             header[word] = value;
         }
         calls.write(0, &header)?;
@@ -223,9 +223,9 @@ impl Callee for Callers {
         })
     }
 
-    fn follower(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn Follower>> {
+    fn completion_hook(&self, device: &Arc<DeviceShared>) -> Option<Arc<dyn CompletionHook>> {
         (!self.is_own(device)).then(|| {
-            Arc::new(Visit {
+            Arc::new(RemoteLaunch {
                 core: Arc::clone(&self.core),
                 stage: AtomicU32::new(0),
             }) as _
@@ -239,7 +239,7 @@ impl Callee for Callers {
         if let Some(local) = &mut *lock(&self.local) {
             for buffer in &local.buffers {
                 // Calls that failed are told by themselves.
-                buffer.forgive();
+                buffer.clear_error();
             }
             local.launch.submit()?;
         }
@@ -253,28 +253,28 @@ impl std::fmt::Debug for Callers {
     }
 }
 
-/// A launch of another device that may call: the relay looks for its calls while it is on its way.
-struct Visit {
+/// A launch of another device that may call: the relay looks for calls until the launch is over.
+struct RemoteLaunch {
     core: Arc<Core>,
     /// 0: not submitted; 1: on its way; 2: over.
     stage: AtomicU32,
 }
 
-impl Visit {
+impl RemoteLaunch {
     fn end(&self) {
         if self.stage.swap(2, Ordering::AcqRel) == 1 {
-            self.core.visitors.fetch_sub(1, Ordering::AcqRel);
+            self.core.remote_launches.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
-impl Follower for Visit {
+impl CompletionHook for RemoteLaunch {
     fn submitted(&self, _device: &wgpu::Device) {
         let changed = self
             .stage
             .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
         if changed.is_ok() {
-            self.core.visited();
+            self.core.begin_remote_launch();
         }
     }
 
@@ -291,20 +291,20 @@ impl Follower for Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for RemoteLaunch {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 impl Program {
-    /// As [`Program::new`], for a program whose kernels may call the functions of `server` by their names, as they would
-    /// call those of the host: `f(x)`, `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see
-    /// [`HostServices`](crate::HostServices) for what these are, and [`Launch::server`] for where they work. Structures in
-    /// their signatures are those of this program, which have to lie in memory as the server's do.
+    /// As [`Program::new`], for a program whose kernels may call the functions of `server` by name, in the same way as
+    /// functions of the host: `f(x)`, `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see
+    /// [`HostServices`](crate::HostServices) for their meaning, and [`Launch::server`] for where each works. Structures
+    /// in the signatures are those of this program, and must have the server's layout in memory.
     ///
     /// # Errors
-    /// As [`Program::new`]; [`KernelError::HostCall`] when a function that the program calls does not fit it.
+    /// As [`Program::new`]; [`KernelError::HostCall`] when a called function does not fit the program.
     pub fn with_server(
         name: impl Into<String>,
         source: impl Into<Arc<str>>,
@@ -318,13 +318,15 @@ impl Program {
 impl Launch {
     /// Gives the server on a device that the kernel calls ([`Program::with_server`]).
     ///
-    /// - *On another device* the kernel's calls are served while it runs, if both devices use pages of the host in place and
-    ///   the server was started for it ([`PersistentKernelBuilder::callers`](crate::PersistentKernelBuilder::callers)). Each
-    ///   device has 16 ports; more callers wait for each other. On adapters that ration turns of loops a call that has waited
-    ///   for too long has the status `CALL_TIMED_OUT`, as one of the host would.
-    /// - *On the server's own device*, which runs one kernel at a time, what the kernel posts (`f_begin`, `f_post`) is served
-    ///   behind it in the same command buffer, with no way to the host and back, and the next launch collects the answers
-    ///   (`f_collect`). One launch can post as many calls as there are free ports of 512; what finds none is told so.
+    /// - *On another device* the kernel's calls are served during the launch, if both devices use pages of the host in
+    ///   place and the server was started for this
+    ///   ([`PersistentKernelBuilder::callers`](crate::PersistentKernelBuilder::callers)). Each device has 16 ports;
+    ///   more callers wait for each other. On adapters with a loop budget a call waiting for too long has the status
+    ///   `CALL_TIMED_OUT`, like a call of the host.
+    /// - *On the server's own device*, where kernels run in turn, the calls posted by a kernel (`f_begin`, `f_post`)
+    ///   are served behind the kernel in the same command buffer, without a way to the host and back, and the next
+    ///   launch collects the answers (`f_collect`). A launch can post as many calls as there are free ports of 512; a
+    ///   call without a port has a status for that.
     ///
     /// A handler that gives up, or takes too many turns, answers with `CALL_FAILED` or `CALL_TOO_MANY_TURNS`; once the server
     /// has been stopped calls have the status `CALL_STOPPED`. The launch does not keep the server running.

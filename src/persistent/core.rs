@@ -1,4 +1,4 @@
-//! What the callers of a server and its relay share.
+//! State shared by the callers of a server and its relay.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -6,16 +6,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::bulk::Bulks;
-use super::doze::Doze;
 use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
 use super::interrupts::Interrupts;
 use super::packed::Packer;
+use super::parker::Parker;
 use super::policy::LeasePolicy;
 use super::sliced::Slices;
 use super::stage::StageWord;
 use super::statistics::Counters;
-use super::watch::Watch;
+use super::waker_thread::PendingWakers;
 use crate::device::queue::Batch;
 use crate::device::resident::Resident;
 use crate::device::wait::lock;
@@ -43,35 +43,35 @@ pub(super) struct Core {
     pub frame: Frame,
     pub handlers: Vec<Arc<HandlerDeclaration>>,
     pub policy: LeasePolicy,
-    /// Turns that one call may take.
+    /// The most turns of a call.
     pub turns: u32,
     stage: StageWord,
     failure: Mutex<Option<Arc<ServerFailure>>>,
     interrupts: Interrupts,
-    /// The batch that the lease on its way is in.
+    /// The batch of the lease on its way.
     batch: Mutex<Option<Arc<Batch>>>,
     pub posted: AtomicU64,
     pub leases: AtomicU32,
-    /// The last lease that is over, with what it failed of.
+    /// The last lease that is over, with its error.
     pub ended: AtomicU32,
     /// The requests to leave that the lease on the device began with.
     granted: AtomicU32,
-    /// The first request to leave behind those, and the calls that the lease had served by then.
+    /// The first request to leave behind those, and the count of calls served by then.
     asked: AtomicU64,
     pub counters: Counters,
-    pub doze: Doze,
+    pub parker: Parker,
     faults: Mutex<VecDeque<(u32, Arc<ExecutionError>)>>,
     fault_noted: Condvar,
     pub spinners: AtomicUsize,
     pub processors: usize,
     /// The lease that did not end.
     pub stuck: Mutex<Option<Event>>,
-    pub watch: Arc<Watch>,
-    /// The heap, of a server that follows pointers, and how often it had grown when the lease was launched that is on the
-    /// device: that one does not see what came later. The most there is where none is on the device.
+    pub wakers: Arc<PendingWakers>,
+    /// The heap, of a server following pointers, and how often the heap had grown at the launch of the current lease:
+    /// the lease does not see later growth. The most there is where none is on the device.
     pub heap: Option<SharedHeap>,
     pub covered: AtomicU64,
-    /// The host has the heap, so that no lease can be launched.
+    /// The host has the heap, so no lease can be launched.
     pub held: AtomicBool,
     /// Has the next lease end without a word.
     #[cfg(test)]
@@ -82,13 +82,13 @@ pub(super) struct Core {
     /// What others do while the next slice is gathered.
     #[cfg(test)]
     pub meanwhile: Mutex<Option<Meanwhile>>,
-    /// Launches of other devices on their way that may call.
-    pub visitors: AtomicUsize,
-    /// Where calls travel in slices: how those of one function do, and those that callers have written themselves.
+    /// Launches of other devices with possible calls, on their way.
+    pub remote_launches: AtomicUsize,
+    /// Where calls travel in slices: the path for single calls, and the path for slices written by callers.
     pub packer: Option<Packer>,
     pub bulks: Bulks,
     pub slices: Option<Mutex<Slices>>,
-    /// Callers who move slices while they wait, and whether one found that somebody else had them.
+    /// Callers moving slices while waiting, and whether a caller found the slices taken.
     pub drivers: AtomicUsize,
     pub turn_wanted: AtomicBool,
     /// Rung when a slice of calls has been answered.
@@ -121,13 +121,13 @@ impl Core {
             granted: AtomicU32::new(0),
             asked: AtomicU64::new(0),
             counters: Counters::default(),
-            doze: Doze::default(),
+            parker: Parker::default(),
             faults: Mutex::default(),
             fault_noted: Condvar::new(),
             spinners: AtomicUsize::new(0),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             stuck: Mutex::default(),
-            watch: Arc::default(),
+            wakers: Arc::default(),
             heap: None,
             covered: AtomicU64::new(u64::MAX),
             held: AtomicBool::new(false),
@@ -137,7 +137,7 @@ impl Core {
             deaf: AtomicBool::new(false),
             #[cfg(test)]
             meanwhile: Mutex::default(),
-            visitors: AtomicUsize::new(0),
+            remote_launches: AtomicUsize::new(0),
             packer: None,
             bulks: Bulks::default(),
             slices: None,
@@ -156,16 +156,16 @@ impl Core {
             block.close(matches!(stage, Stage::Closed | Stage::Failed));
         }
         self.stage.set(stage);
-        self.doze.bell.ring();
+        self.parker.bell.ring();
         self.landed.ring();
-        self.watch.look();
+        self.wakers.look();
     }
 
     /// Asks a running server to stop; false if it does not run.
     pub fn begin_stop(&self) -> bool {
         let was_running = self.stage.begin_stop();
         self.interrupt();
-        self.doze.bell.ring();
+        self.parker.bell.ring();
         was_running
     }
 
@@ -187,18 +187,17 @@ impl Core {
         self.interrupts.count()
     }
 
-    /// Sets up a lease that may take so many turns and looks at a port first, before it is launched; the requests to leave that
-    /// it begins with.
+    /// Sets up a lease before its launch, given its turns and its first port; returns the initial count of requests to
+    /// leave.
     pub fn grant(&self, lease: u32, most: u32, start: usize) -> u32 {
-        // A lease that is asked to end before it begins looks at all ports once.
+        // A lease asked to end before it begins looks at all ports once.
         let granted = self.interrupts();
         self.frame.grant(lease, granted, most, start);
         self.granted.store(granted, Ordering::Release);
         granted
     }
 
-    /// Notes that a lease is over, and how many calls it has served after it was asked to leave. What it failed of was noted
-    /// before.
+    /// Notes the end of a lease, and the number of calls served after the request to leave. Its error was noted before.
     pub fn end_lease(&self, lease: u32, granted: u32) {
         let asked = self.asked.load(Ordering::Acquire);
         let (number, beats) = ((asked >> 32) as u32, asked as u32);
@@ -228,16 +227,16 @@ impl Core {
         }
     }
 
-    /// Why a call of `handler` that was posted will have no answer, unless it has one already.
+    /// Why a posted call of `handler` will have no answer, unless there is an answer already.
     pub fn loss(&self, handler: &str) -> Option<CallError> {
         match self.stage() {
             Stage::Running | Stage::Stopping => None,
-            // The relay answers what is left before it says so.
+            // The relay answers the remaining calls before announcing the end.
             Stage::Closed | Stage::Failed => self.refusal(handler),
         }
     }
 
-    /// Why a call that is waited for on this thread cannot be served as long as it is.
+    /// Why a call awaited on this thread cannot be served during the wait.
     pub fn hindrance(&self, handler: &str) -> Option<CallError> {
         if !self.held.load(Ordering::Acquire) {
             return None;
@@ -270,7 +269,7 @@ impl Core {
             .map_or_else(|| "the host".to_owned(), |device| device.name().to_owned())
     }
 
-    /// Whether the next lease, and the one on the device, see all of the heap; asks the latter to end if it does not.
+    /// Whether the next lease, and the current lease, see all of the heap; asks the current lease to end if not.
     pub fn is_up_to_date(&self) -> bool {
         let Some(heap) = &self.heap else {
             return true;
@@ -282,7 +281,7 @@ impl Core {
         is_so
     }
 
-    /// Tells the server of so many calls that were posted, the last one at `port`.
+    /// Tells the server of so many posted calls, the last at `port`.
     pub fn rung(&self, port: usize, posts: usize) {
         // Whoever sees the count sees the calls.
         self.posted.fetch_add(posts as u64, Ordering::Release);
@@ -294,24 +293,24 @@ impl Core {
 
     /// Wakes the relay, should it sleep. Behind a post.
     pub fn wake(&self) {
-        self.doze.wake();
+        self.parker.wake();
     }
 
-    /// A launch of another device is on its way that may call.
-    pub fn visited(&self) {
-        self.visitors.fetch_add(1, Ordering::AcqRel);
-        self.doze.bell.ring();
+    /// A launch of another device with possible calls is on its way.
+    pub fn begin_remote_launch(&self) {
+        self.remote_launches.fetch_add(1, Ordering::AcqRel);
+        self.parker.bell.ring();
     }
 
     /// Sleeps until there is something to do, or so long.
     pub fn sleep(&self, time: Duration) {
-        let slept = self.doze.sleep(|| {
+        let slept = self.parker.sleep(|| {
             let is_awaited = self.frame.is_awaited() || !self.bulks.is_empty();
             if is_awaited || self.stage() != Stage::Running {
                 return None;
             }
             // Kernels ring no bell that the host hears.
-            Some(match self.visitors.load(Ordering::Acquire) {
+            Some(match self.remote_launches.load(Ordering::Acquire) {
                 0 => time,
                 _ => time.min(NAP),
             })
@@ -331,9 +330,9 @@ impl Core {
         self.fault_noted.notify_all();
     }
 
-    /// What a call failed of that a lease has served. A lease tells when it ends, and ends when a call has failed in it.
+    /// The failure of a call served by a lease. A lease reports at its end, and ends when a call has failed.
     pub fn fault(&self, lease: u32) -> Option<Arc<ExecutionError>> {
-        // Behind whatever a lease takes that does not end.
+        // Behind the calls of an endless lease.
         let most = FAULT_WAIT.saturating_add(self.policy.stuck);
         let deadline = Instant::now().checked_add(most);
         let mut faults = lock(&self.faults);
@@ -345,7 +344,7 @@ impl Core {
             let left = deadline.map_or(Duration::MAX, |deadline| {
                 deadline.saturating_duration_since(Instant::now())
             });
-            // A lease notes what it failed of before the next one begins, and before the server ends.
+            // A lease notes its error before the next lease begins, and before the server ends.
             let is_past = self.leases.load(Ordering::Relaxed) != lease
                 || self.ended.load(Ordering::Acquire) == lease
                 || matches!(self.stage(), Stage::Closed | Stage::Failed);
@@ -354,7 +353,7 @@ impl Core {
             }
             missed = is_past;
             if missed {
-                // One more look, since it may have been noted in between.
+                // Another look, for a note made in between.
                 continue;
             }
             let waited = self
@@ -374,7 +373,7 @@ impl Resident for Core {
         self.interrupts.ask(|number| {
             self.frame.yield_to(number);
             if number == self.granted.load(Ordering::Acquire).wrapping_add(1) {
-                // Behind the word: what is served later, the lease serves knowing of it.
+                // Behind the word: calls served later are served with knowledge of the word.
                 let asked = u64::from(number) << 32 | u64::from(self.frame.beats());
                 self.asked.store(asked, Ordering::Release);
             }

@@ -1,8 +1,8 @@
-//! Who moves slices: the relay, a thread of its own, or callers of batches while they wait for them, one at a time. With
-//! those nobody has to be woken between the end of a slice, its answers, and the next one.
+//! Drivers of slices: the relay, a separate thread, or callers of batches during their wait, in turn. With waiting
+//! callers as drivers there is no thread to wake between the end of a slice, its answers, and the next slice.
 //!
-//! While there are such callers the relay stands back. Should none of them be at it, since they are busy with what they
-//! give or have got, it is, after a moment.
+//! While there are such callers the relay stands back. Should no caller be driving, because all are busy with arguments
+//! or results, the relay drives after a moment.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, MutexGuard, TryLockError};
@@ -27,14 +27,14 @@ impl SlicedRelay {
         };
         loop {
             // Before the look at the callers: the last of them rings.
-            let known = core.doze.bell.count();
+            let known = core.parker.bell.count();
             let stage = core.stage();
             if matches!(stage, Stage::Closed | Stage::Failed) {
                 return self;
             }
             let is_driven = stage == Stage::Running && core.drivers.load(Ordering::Acquire) > 0;
             if is_driven {
-                core.doze.bell.sleep(known, STANDS_BACK);
+                core.parker.bell.sleep(known, STANDS_BACK);
                 if let Some(mut turn) = Turn::unless_taken(core) {
                     turn.slices.turn(core);
                 }
@@ -43,7 +43,7 @@ impl SlicedRelay {
                     Stage::Failed => return self,
                     // Since before the last look.
                     _ if stage == Stage::Stopping => break,
-                    // Whoever posts a call wakes it.
+                    // The poster of a call wakes the relay.
                     _ => core.sleep(Duration::MAX),
                 }
             }
@@ -51,7 +51,7 @@ impl SlicedRelay {
         let stopped = CallStatus::Stopped.code();
         core.frame.give_up(false, stopped, 0);
         core.set_stage(Stage::Closed);
-        // Posted by callers who had looked before that.
+        // Posted by callers whose look came before.
         core.frame.give_up(false, stopped, 0);
         self
     }
@@ -60,16 +60,16 @@ impl SlicedRelay {
 /// The slices in one's hands.
 struct Turn<'c> {
     slices: MutexGuard<'c, Slices>,
-    /// Behind that: it is given back first.
+    /// Behind the end of the turn: the slices are given back first.
     _hand_over: HandOver<'c>,
 }
 
-/// Wakes a caller who found the slices in somebody else's hands. He may sleep for long, and be the only one to move them.
+/// Wakes a caller that found the slices taken. The caller may sleep for long, and be the only driver.
 struct HandOver<'c>(&'c Core);
 
 impl Drop for HandOver<'_> {
     fn drop(&mut self) {
-        // Either the caller finds that nobody has them, or this finds that he has asked.
+        // Either the caller finds the slices free, or this thread finds the caller's request.
         fence(Ordering::SeqCst);
         if self.0.turn_wanted.swap(false, Ordering::AcqRel) {
             self.0.landed.ring();
@@ -93,7 +93,7 @@ impl<'c> Turn<'c> {
         }
     }
 
-    /// As [`Turn::unless_taken`]; whoever has them rings [`Core::landed`] when he gives them back.
+    /// As [`Turn::unless_taken`]; the current holder rings [`Core::landed`] when giving the slices back.
     fn or_ask(core: &'c Core) -> Option<Self> {
         Self::unless_taken(core).or_else(|| {
             core.turn_wanted.store(true, Ordering::Release);
@@ -102,14 +102,14 @@ impl<'c> Turn<'c> {
         })
     }
 
-    /// If the server runs: what ends it is the relay's. With the slices in hand, since the relay ends when it finds none
-    /// after the server was asked to stop.
+    /// If the server runs: the end of the server is up to the relay. With the slices in hand, since the relay ends when
+    /// it finds none after the server was asked to stop.
     fn while_running(self, core: &Core) -> Option<Self> {
         (core.stage() == Stage::Running).then_some(self)
     }
 }
 
-/// A caller who moves slices while he waits.
+/// A waiting caller as the driver of slices.
 pub(super) struct Driver<'c>(&'c Core);
 
 impl<'c> Driver<'c> {
@@ -118,7 +118,7 @@ impl<'c> Driver<'c> {
         Self(core)
     }
 
-    /// Sends what he has written, if the device has room for it. Otherwise whoever is at it does.
+    /// Sends the caller's slice, if the device has room. Otherwise the current driver does.
     pub fn send(&self) {
         let turn = Turn::unless_taken(self.0);
         if let Some(mut turn) = turn.and_then(|turn| turn.while_running(self.0)) {
@@ -131,7 +131,7 @@ impl Drop for Driver<'_> {
     fn drop(&mut self) {
         if self.0.drivers.fetch_sub(1, Ordering::AcqRel) == 1 {
             // What is left is the relay's.
-            self.0.doze.bell.ring();
+            self.0.parker.bell.ring();
         }
     }
 }
@@ -189,7 +189,7 @@ mod tests {
             assert!(!waiting.drive());
             asked.send(()).unwrap();
             has_given.recv_timeout(minute).unwrap();
-            // Far longer than the other one waits, unless it was rung since.
+            // Far longer than the other side waits, unless the bell was rung since.
             waiting.landed.sleep(known, minute * 60);
             woken.send(waiting.landed.count() - known).unwrap();
         });
@@ -197,7 +197,7 @@ mod tests {
         drop(turn);
         given.send(()).unwrap();
         assert_eq!(is_woken.recv_timeout(minute).unwrap(), 1);
-        // Without anybody who asked there is nobody to wake.
+        // Without a request there is no one to wake.
         let known = core.landed.count();
         drop(Turn::or_ask(&core));
         assert_eq!(core.landed.count(), known);

@@ -8,7 +8,7 @@ use crate::kernel::KernelError;
 use crate::launch::LaunchError;
 use crate::memory::MemoryError;
 
-/// Why a persistent kernel could not be started, or one of its functions could not be had.
+/// Why a persistent kernel could not be started, or a function of the kernel not be had.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -17,7 +17,7 @@ pub enum ServerError {
     Handler {
         /// The function.
         handler: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// The Rust types do not fit the handler.
@@ -33,12 +33,12 @@ pub enum ServerError {
     /// The server has no such function.
     #[error("the server has no `{wanted}`; it has {available:?}")]
     NoHandler {
-        /// The name that was asked for.
+        /// The name asked for.
         wanted: String,
         /// What there is.
         available: Vec<String>,
     },
-    /// The handlers follow pointers, and a running kernel of the device does not see what the host writes into the heap:
+    /// The handlers follow pointers, and a running kernel of the device does not see the host's writes into the heap:
     /// the device has memory of its own, or works on a copy.
     #[error(
         "a running kernel of {device} does not see what the host writes into the shared heap: hand values over as \
@@ -48,7 +48,7 @@ pub enum ServerError {
         /// The device.
         device: String,
     },
-    /// Kernels of other devices cannot call: there is no memory that both see while they run.
+    /// Kernels of other devices cannot call: no memory is visible to both during launches.
     #[error(
         "kernels of other devices cannot call a server on {device}: {why}; start it without callers"
     )]
@@ -65,12 +65,12 @@ pub enum ServerError {
     TooLong {
         /// The handler.
         handler: String,
-        /// Bytes of its arguments or of its result.
+        /// Bytes of the arguments or of the result.
         bytes: usize,
         /// The limit.
         limit: usize,
     },
-    /// The server was given no handler: nobody could ever call it.
+    /// The server was given no handler, and could never be called.
     #[error("the server has no handlers: name at least one function of the program")]
     NoHandlers,
     /// More devices than can be are to call.
@@ -114,7 +114,7 @@ pub enum ServerError {
     /// The polling kernel could not be launched.
     #[error("the polling kernel could not be launched: {0}")]
     Launch(#[from] LaunchError),
-    /// The lease that was found to be stuck has not ended yet, and nothing else runs on the device until it does.
+    /// The lease found to be stuck has not ended yet, and nothing else runs on the device until it does.
     #[error("the server on {device} cannot be started again: its last lease has not ended")]
     StillStuck {
         /// The device.
@@ -159,7 +159,7 @@ pub enum ServerFailure {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// A lease failed as a launch: what it answered may be wrong.
+    /// A lease failed as a launch: its answers may be wrong.
     #[error("lease {lease} of the server failed: {error}")]
     LeaseFailed {
         /// The lease, counted from 1.
@@ -168,8 +168,8 @@ pub enum ServerFailure {
         #[source]
         error: Arc<ExecutionError>,
     },
-    /// A lease ended and had written what no server writes: the device, its driver, or another kernel has written over the
-    /// ports. No answer of it is to be trusted.
+    /// A lease left traces that no server leaves: the device, its driver, or another kernel has written over the ports.
+    /// No answer of it is to be trusted.
     #[error(
         "lease {lease} of the server on {device} has written what no server writes, at port {port}: {what}; the memory of \
          its ports was written over"
@@ -199,8 +199,8 @@ pub enum ServerFailure {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The server was stopped or dropped before it had answered. A call that was posted before an orderly stop is served;
-    /// where the server had failed and was started again, whether the handler has run is not known.
+    /// The server was stopped or dropped before it had answered. A call posted before an orderly stop is served; where
+    /// the server had failed and was started again, whether the handler has run is not known.
     #[error("`{handler}` was not answered: its server has been stopped")]
     Stopped {
         /// The function that was called.
@@ -224,7 +224,7 @@ pub enum CallError {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// This thread has the heap ([`HostAccess`](crate::HostAccess)), so that the server, which follows pointers, cannot run.
+    /// This thread has the heap ([`HostAccess`](crate::HostAccess)), so the server, which follows pointers, cannot run.
     #[error(
         "`{handler}` cannot be served while this thread has access to the heap: drop the HostAccess first"
     )]
@@ -232,7 +232,7 @@ pub enum CallError {
         /// The function that was called.
         handler: String,
     },
-    /// An `assert` of the handler did not hold, it came to a `panic`, or a function of the host that it called failed.
+    /// An `assert` of the handler failed, a `panic` was reached, or a called function of the host failed.
     #[error("`{handler}` failed: {error}")]
     Failed {
         /// The function that was called.
@@ -258,8 +258,8 @@ pub enum CallError {
         /// The function that was called.
         handler: String,
     },
-    /// The words of the answer are not those that its seal was made for, although everything that the device wrote has
-    /// arrived: somebody else has written over them. Whether the handler has run is not known.
+    /// The words of the answer do not match their seal, although everything written by the device has arrived: another
+    /// writer has changed the words. Whether the handler has run is not known.
     #[error(
         "`{handler}` was answered, and the answer's words do not fit together; look for what writes beyond its own memory"
     )]

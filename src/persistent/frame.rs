@@ -1,4 +1,4 @@
-//! The memory of a server: its ports, and around them the words by which leases begin and end.
+//! The memory of a server: the ports, and around them the words for the begin and end of leases.
 //!
 //! ```text
 //!      0        the ports (`rpc::port::layout`), of which threads of the host are the clients
@@ -7,10 +7,10 @@
 //!        …      beat       one word for each lane: calls it has served in this lease  written by the kernel
 //! ```
 //!
-//! The clients' locks are not in there: threads of the host keep them to themselves. Where they would be the kernel
-//! notes what it has taken. Devices with memory of their own get all that twice: what the host writes lies where the
-//! kernel polls it, and what the kernel writes where the host does. Without live memory the ports are the host's alone,
-//! and calls are taken out of them in the kernel's place ([`super::sliced`]).
+//! The clients' locks are not in there: threads of the host keep them to themselves. In their place the kernel notes
+//! the calls taken. Devices with memory of their own get two copies of each: the host's writes lie where the kernel
+//! polls, and the kernel's writes where the host polls. Without live memory the ports are the host's alone, and calls
+//! are taken out of them in the kernel's place ([`super::sliced`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -28,7 +28,7 @@ use crate::rpc::port::words::{ClientWords, HostWords, Words, host_words};
 /// Where the words are.
 enum Memory {
     Live(LiveBuffer),
-    /// What the host writes, and what the kernel writes.
+    /// The buffers of the host's writes, and of the kernel's.
     Split(LiveBuffer, LiveBuffer),
     /// The host's own: of a loopback, whose server is a thread, or for calls that travel in slices.
     Host(Arc<HostWords>),
@@ -110,7 +110,7 @@ impl Frame {
         self.layout
     }
 
-    /// What the host writes, and what the kernel writes where that is another buffer.
+    /// The buffer of the host's writes, and the buffer of the kernel's writes where separate.
     pub fn buffers(&self) -> [Option<&wgpu::Buffer>; 2] {
         match &self.memory {
             Memory::Live(live) => [Some(live.buffer()), None],
@@ -180,7 +180,7 @@ impl Frame {
                 let _ = bell.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
             }
             Memory::Split(..) => {
-                // Every value is written once, so that the kernel sees a change whatever comes last.
+                // Every value is written once, so the kernel sees a change whatever comes last.
                 let count = self.rings.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
                 self.store(place, count);
             }
@@ -190,11 +190,11 @@ impl Frame {
     /// Has the lease end that was granted another number.
     pub fn yield_to(&self, number: u32) {
         self.store(self.places().yielded, number);
-        // The last hint that there is: the kernel looks at all ports before it leaves.
+        // The last hint available: the kernel looks at all ports before leaving.
         self.ring(0xffff, 1);
     }
 
-    /// Sets up the next lease: its number, what it was granted, the turns that it may take, and the port that it looks at first.
+    /// Sets up the next lease: number, grant, turns, and the first port to look at.
     pub fn grant(&self, lease: u32, granted: u32, most: u32, start: usize) {
         let places = self.places();
         self.store(places.lease, lease);
@@ -213,24 +213,24 @@ impl Frame {
         (0..self.lanes).all(|lane| self.up().load(done + lane) == lease)
     }
 
-    /// The calls that the lanes have served, as a number that changes with each.
+    /// The calls served by the lanes, as a number that changes with each call.
     pub fn beats(&self) -> u32 {
         let beat = self.places().beat;
         (0..self.lanes).fold(0, |sum, lane| sum.wrapping_add(self.up().load(beat + lane)))
     }
 
-    /// The call at `port` that nobody has taken yet, by its request.
+    /// The call at `port` not yet taken, by its request.
     pub fn untaken(&self, port: usize) -> Option<u32> {
         let request = self.load(self.layout.request(port));
         (request != self.down().load(self.layout.lock(port))).then_some(request)
     }
 
-    /// Notes that the call at `port` is taken, or that it is not after all: then it is the one before that is.
+    /// Notes that the call at `port` is taken, or, after all, only the call before.
     pub fn take(&self, port: usize, request: u32) {
         self.down().store(self.layout.lock(port), request);
     }
 
-    /// What stands in a call that was posted at `port`: its opcode, its length, and its arguments.
+    /// The contents of a call posted at `port`: opcode, length, and arguments.
     pub fn posted(&self, port: usize, words: &mut [u32]) {
         let at = self.layout.arguments(port);
         let (head, arguments) = words.split_at_mut(words.len().min(2));
@@ -257,7 +257,7 @@ impl Frame {
         settle::is_awaited(self) || self.block().is_some_and(settle::is_awaited)
     }
 
-    /// Whether what was posted last at a port is where the kernel looks for it: whoever posts notes it for the host first.
+    /// Whether the last post at a port is where the kernel looks: a caller notes the post for the host first.
     pub fn is_shown(&self, port: usize) -> bool {
         self.down().load(self.layout.request(port)) == self.request(port)
     }
@@ -267,8 +267,8 @@ impl Frame {
         self.layout.ports + self.block().map_or(0, Calls::ports)
     }
 
-    /// Answers in the kernel's place: every call without an answer, or those alone that the kernel had taken. Only
-    /// while no lease runs.
+    /// Answers in the kernel's place: every unanswered call, or only those taken by the kernel. Only while no lease
+    /// runs.
     pub fn give_up(&self, taken_only: bool, status: u32, word: u32) {
         settle::give_up(self, taken_only, [status, word]);
         if let Some(block) = self.block() {
@@ -283,7 +283,8 @@ impl Frame {
             let mut request = self.request(port);
             loop {
                 self.down().store(layout.request(port), request);
-                // Somebody who had looked at the server before it ended may post just now: first to himself, then here.
+                // A caller that had looked at the server before its end may be posting now: first into its own note,
+                // then here.
                 match self.request(port) {
                     same if same == request => break,
                     other => request = other,
@@ -353,7 +354,7 @@ impl Words for Frame {
         }
         match self.lock_at(index).or_else(|| self.request_at(index)) {
             Some(own) => own.load(Ordering::Acquire),
-            // Where it lies in a window over the bus, nobody asks for it on the way of a call.
+            // Where the word lies in a window over the bus, a call on its way never reads the word.
             None => self.down().load(index),
         }
     }
@@ -371,7 +372,8 @@ impl Words for Frame {
             Memory::Host(words) => words.store(index, value),
             Memory::Block(block) => block.words().store(index, value),
             Memory::Split(down, _) => {
-                // Windows over the bus combine writes, and keep no order without a fence; the second one sends this.
+                // Windows over the bus combine writes, and keep no order without a fence; the second fence sends the
+                // word.
                 fence(Ordering::SeqCst);
                 down.words().store(index, value);
                 fence(Ordering::SeqCst);

@@ -17,9 +17,9 @@ const FEW: usize = 32;
 /// A function that lives on a device, to be called with arguments `A` for a result `R`; from
 /// [`PersistentKernel::function`].
 ///
-/// Cloning is cheap, and any number of threads may call at once: each call takes a port of its own
-/// ([`PersistentKernelBuilder::ports`](crate::PersistentKernelBuilder::ports)), and waits for one when all are taken. Calls that are not ordered by their callers
-/// are served in any order.
+/// Cloning is cheap, and any number of threads may call at once: each call takes a separate port
+/// ([`PersistentKernelBuilder::ports`](crate::PersistentKernelBuilder::ports)), and waits for a port when all are
+/// taken. Calls not ordered by their callers are served in any order.
 pub struct DeviceFunction<A, R> {
     pub(super) core: Arc<Core>,
     pub(super) handler: Arc<HandlerDeclaration>,
@@ -27,7 +27,7 @@ pub struct DeviceFunction<A, R> {
 }
 
 impl PersistentKernel {
-    /// The handler `name`, with the Rust types that it is called with.
+    /// The handler `name`, with the Rust types of its calls.
     ///
     /// # Errors
     /// [`ServerError::NoHandler`]; [`ServerError::Signature`] when the types do not fit what the program declares.
@@ -68,8 +68,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         self.call_until(arguments, None)
     }
 
-    /// As [`DeviceFunction::call`], giving up after `timeout`. The function may run all the same, at most once; the port
-    /// that the call has taken is free when it has been answered.
+    /// As [`DeviceFunction::call`], giving up after `timeout`. The function may run all the same, at most once; the
+    /// call's port is free after the answer.
     ///
     /// # Errors
     /// [`CallError::TimedOut`], and as [`DeviceFunction::call`].

@@ -1,8 +1,8 @@
-//! How often somebody has asked for the queue, and what the lease on the device is told of it.
+//! The number of requests for the queue, and the part of that known to the lease on the device.
 
 use super::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Counts who asks. A lease is granted the count that there is when it begins, and ends when it is told of another one.
+/// Counts who asks. A lease is granted the current count at its start, and ends on reading another count.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts(AtomicU32);
 
@@ -11,12 +11,13 @@ impl Interrupts {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Asks once: `tell` writes a count where the lease sees it. What is written last is the last count, whoever is late:
-    /// an older one there would take the later ones back, and the relay takes a lease for asked that is not.
+    /// Asks once: `tell` writes a count where the lease sees it. The last write must be the last count, however late a
+    /// writer is: an older count would take later ones back, and make the relay believe in a request that the lease has
+    /// not seen.
     pub fn ask(&self, tell: impl Fn(u32)) {
         let mut number = self.0.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         loop {
-            // Either this sees the later count, or that is written behind what is written here.
+            // Either this thread sees the later count, or the later count is written behind this write.
             fence(Ordering::SeqCst);
             tell(number);
             fence(Ordering::SeqCst);

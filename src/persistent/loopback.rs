@@ -1,5 +1,5 @@
-//! A server of the host behind the same ports: what is written for a server on a device can be tried, and measured,
-//! without one.
+//! A server of the host behind the same ports: programs for a server on a device can be tried, and measured, without a
+//! device.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ const SLEEP: Duration = Duration::from_secs(1);
 
 type Serve = Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>;
 
-/// Rust functions that are called as functions on a device are ([`DeviceFunction`]): the loopback of
+/// Rust functions called as functions on a device are ([`DeviceFunction`]): the loopback of
 /// [`PersistentKernel`](crate::PersistentKernel).
 ///
 /// ```
@@ -148,7 +148,7 @@ impl HostServerBuilder {
         let own = Arc::clone(&core);
         let thread = std::thread::Builder::new()
             .name("tombolo calls loopback".to_owned())
-            .spawn(move || run(&own, &Desk(served)))
+            .spawn(move || run(&own, &Dispatcher(served)))
             .map_err(|error| ServerError::Thread {
                 message: error.to_string(),
             })?;
@@ -159,9 +159,9 @@ impl HostServerBuilder {
     }
 }
 
-struct Desk(HashMap<u32, (usize, Serve)>);
+struct Dispatcher(HashMap<u32, (usize, Serve)>);
 
-impl Dispatch for Desk {
+impl Dispatch for Dispatcher {
     fn dispatch(
         &self,
         _port: usize,
@@ -180,13 +180,13 @@ impl Dispatch for Desk {
     }
 }
 
-fn run(core: &Core, desk: &Desk) {
+fn run(core: &Core, dispatcher: &Dispatcher) {
     let server = Server::new(&core.frame, core.frame.layout(), true);
     let mut sweeper = Sweeper::default();
     let mut since = Instant::now();
     loop {
         let stage = core.stage();
-        if server.sweep(&mut sweeper, desk) > 0 {
+        if server.sweep(&mut sweeper, dispatcher) > 0 {
             since = Instant::now();
         } else if stage != Stage::Running {
             break;

@@ -2,37 +2,37 @@
 //!
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
-//!   long they last; [`doze`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end; [`settle`]:
-//!   what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases ended; [`amiss`]:
-//!   what a device has written that no server writes.
+//!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end;
+//!   [`settle`]: what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases
+//!   ended; [`corruption`]: writes of a device that no server makes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
-//! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: one call at one port.
+//! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: a single call at
+//!   a single port.
 //! - `model` explores how leases hand over, step by step; `tests_loom` what threads of the host do beside each other.
-//! - [`pending`]: calls that are on their way, as futures and in sequences; [`watch`]: the thread that wakes futures; [`roster`]: those
-//!   that wait.
+//! - [`pending`]: calls on their way, as futures and in sequences; [`waker_thread`]: the thread that wakes futures;
+//!   [`waker_set`]: the waiting futures.
 //! - [`callers`]: calls from kernels, of the same device and of others; [`block`]: pages that several devices use in place.
 //! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
 //!
 //! # Forward progress
 //!
-//! A server is one work-group, which waits for threads of the host alone and ends by itself. Nothing is assumed of work-groups
-//! that have not begun, nor of two that run beside each other; what has begun goes on running. A kernel that waits for a server
-//! on another device waits for another queue, which is the one exception. The probe sees whether a running kernel and the
-//! host see each other's writes, both ways; where they do calls are live, elsewhere they travel in slices. ARCHITECTURE.md
-//! (*Forward progress*) has the list, and what holds on a GPU.
+//! A server is a single work-group, which waits for threads of the host alone and always ends. No assumption is made
+//! about work-groups that have not begun, nor about two side by side; a started work-group goes on running. A kernel
+//! waiting for a server on another device waits for another queue, the only exception. The probe tests whether a
+//! running kernel and the host see each other's writes, both ways; with visibility calls are live, without calls travel
+//! in slices. ARCHITECTURE.md (*Forward progress*) has the list, and what holds on a GPU.
 //!
-//! The polling kernel around the handlers is written by `kernel::server`, the protocol and the layout of ports are those
-//! of calls in the other direction (`rpc::port`), with the roles exchanged. This room uses the launch room; nothing
-//! below knows of it, but the queue knows that there are kernels that make room (`device::resident`).
+//! The polling kernel around the handlers is written by `kernel::server`, the protocol and the layout of ports are
+//! those of calls in the other direction (`rpc::port`), with the roles exchanged. This module uses the launch module;
+//! nothing below knows of it, but the queue knows of kernels that make room (`device::resident`).
 
-mod amiss;
 mod block;
 mod builder;
 mod bulk;
 mod callers;
 mod core;
-mod doze;
+mod corruption;
 mod driver;
 mod error;
 mod frame;
@@ -42,11 +42,11 @@ mod loopback;
 #[cfg(test)]
 mod model;
 mod packed;
+mod parker;
 mod pending;
 mod policy;
 mod port_client;
 mod relay;
-mod roster;
 mod settle;
 mod signature;
 mod sliced;
@@ -61,12 +61,13 @@ mod tests_evil;
 #[cfg(test)]
 mod tests_hostile;
 #[cfg(test)]
-mod tests_hostile_guests;
+mod tests_hostile_clients;
 #[cfg(test)]
 mod tests_loom;
-mod watch;
+mod waker_set;
+mod waker_thread;
 
-// Of which `doze`, `interrupts`, `roster` and `stage` are made; loom has others of the same names.
+// Of which `parker`, `interrupts`, `waker_set` and `stage` are made; loom has others of the same names.
 use std::sync::{self, Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -89,8 +90,8 @@ pub use policy::LeasePolicy;
 pub use signature::{CallArguments, CallResult};
 pub use statistics::ServerStatistics;
 
-/// A kernel that stays on a device as a server: threads of the host call its functions at the speed of memory rather than
-/// of launches.
+/// A kernel that stays on a device as a server: threads of the host call the server's functions at the speed of memory
+/// rather than of launches.
 ///
 /// ```no_run
 /// use tombolo::{Context, PersistentKernel, Program};
@@ -108,25 +109,25 @@ pub use statistics::ServerStatistics;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Handlers are ordinary functions of the program. They take and return host-shareable types without atomics, `usm_ptr`
-/// among them, and may use whatever kernels may: device globals, private arrays, `print`, `assert`, and functions of the
-/// host. They follow pointers where a running kernel sees what the host writes into the heap; elsewhere such a server is
-/// refused ([`ServerError::Pointers`]).
+/// Handlers are ordinary functions of the program. Handlers take and return host-shareable types without atomics,
+/// `usm_ptr` among them, and may use everything kernels may: device globals, private arrays, `print`, `assert`, and
+/// functions of the host. Handlers follow pointers where a running kernel sees the host's writes into the heap;
+/// elsewhere such a server is refused ([`ServerError::Pointers`]).
 ///
-/// The server makes room for other work: whatever is submitted to the device while it lives is run within the time that
-/// the calls take that it is just serving, and the server goes on behind it ([`LeasePolicy`]). A server that nobody calls leaves
-/// the device, and costs nothing until the next call.
+/// The server makes room for other work: commands submitted to the device during its life run within the time of the
+/// calls currently served, and the server goes on behind them ([`LeasePolicy`]). An idle server leaves the device, and
+/// costs nothing until the next call.
 ///
 /// # Streams
 ///
-/// A stream of calls is a [sequence](DeviceFunction::sequence): arguments are pulled as results are taken, so many calls
-/// ahead of them, but no more than there are ports; results come in order, by `next` or awaited
-/// ([`CallSequence::into_stream`]); dropping it cancels what is on its way. What comes out of another stream goes through
-/// `stream.map(|arguments| function.begin(&arguments)).buffered(window)`.
+/// A stream of calls is a [sequence](DeviceFunction::sequence): arguments are pulled as results are taken, up to a
+/// given number of calls ahead, but no more than there are ports; results come in order, by `next` or awaited
+/// ([`CallSequence::into_stream`]); dropping the sequence cancels the calls on their way. What comes out of another
+/// stream goes through `stream.map(|arguments| function.begin(&arguments)).buffered(window)`.
 ///
-/// What is longer than a call travels in packets. Its state does, too: a handler is given what came of the packet before,
-/// and returns what the next one is given. So a stream holds no port and nothing on the device, any number may be open, and
-/// one that is left in the middle leaves nothing behind.
+/// What is longer than a call travels in packets. The state travels, too: a handler is given the state left by the
+/// packet before, and returns the state for the next. So a stream holds no port and nothing on the device, any number
+/// may be open, and one left in the middle leaves nothing behind.
 ///
 /// ```no_run
 /// # use tombolo::{Context, PersistentKernel, Program};
@@ -164,25 +165,25 @@ pub use statistics::ServerStatistics;
 ///
 /// # Order and exclusion
 ///
-/// A call begins after whatever its caller has had an answer to; calls that are on their way together are served in any
-/// order. What is enqueued on the device, launches and writes to buffers and device globals, is no such answer: a call does
-/// not wait for it, and whoever wants it to see what they do waits for their events first.
+/// A call begins after every call already answered to its caller; calls on their way together are served in any order.
+/// Commands enqueued on the device, launches and writes to buffers and device globals, are no such answer: a call does
+/// not wait for commands, and a caller depending on their effects waits for their events first.
 ///
-/// A call with an answer was served once, and one without at most once. Each lane serves one call of a thread at a time: with
-/// one lane ([`PersistentKernelBuilder::lanes`]), and with handlers for a whole work-group, no such call runs beside another
-/// one, and what they do to device globals needs no atomics. With several lanes, and in slices, it does.
+/// A call with an answer was served once, and one without at most once. Each lane serves a single call of a thread at a
+/// time: with a single lane ([`PersistentKernelBuilder::lanes`]), and with handlers for a whole work-group, no two such
+/// calls run side by side, and handlers need no atomics for device globals. With several lanes, and in slices, it does.
 ///
 /// # Without live memory
 ///
-/// Where running kernels do not see what the host writes ([`Aspect::LiveMemory`](crate::Aspect::LiveMemory), and on Metal)
-/// the same functions are called in the same way, but calls travel in *slices*: whatever was called while one launch ran is the
-/// next one, with one invocation for each call. A call takes as long as a launch then, and many calls at a time hardly longer:
-/// have many callers, and as many ports ([`PersistentKernelBuilder::ports`]). Handlers do not wait for functions of the host
-/// there; what they post has been served when the caller has its answer. A function that they post to must not wait for a
-/// call of the same server: that one is in a later slice, and the server is found to be stuck. [`PersistentKernel::tier`]
-/// tells.
+/// Where running kernels do not see the host's writes ([`Aspect::LiveMemory`](crate::Aspect::LiveMemory), and on Metal)
+/// the same functions are called in the same way, but calls travel in *slices*: all calls made during a launch form the
+/// next launch, with an invocation for each call. A call takes as long as a launch then, and many calls at a time
+/// hardly longer: have many callers, and as many ports ([`PersistentKernelBuilder::ports`]). Handlers do not wait for
+/// functions of the host there; posted calls have been served by the time the caller has its answer. A function so
+/// posted to must not wait for a call of the same server: that call is in a later slice, and the server is found to be
+/// stuck. [`PersistentKernel::tier`] tells.
 ///
-/// Dropping it stops it.
+/// Dropping the handle stops the server.
 pub struct PersistentKernel {
     device: Device,
     core: Arc<Core>,
@@ -238,14 +239,14 @@ impl PersistentKernel {
         }
     }
 
-    /// Why the server has stopped by itself, if it has.
+    /// Why the server has stopped without a request, if so.
     pub fn failure(&self) -> Option<Arc<ServerFailure>> {
         self.core.failure()
     }
 
-    /// Stops the server. What was posted before is served; calls made later fail with [`CallError::Stopped`]. Returns when
-    /// the last lease has ended, or was found to be stuck; a device with a stuck lease cannot be dropped before that has ended,
-    /// since wgpu waits for it. Stopping twice does nothing.
+    /// Stops the server. What was posted before is served; calls made later fail with [`CallError::Stopped`]. Returns
+    /// when the last lease has ended, or was found to be stuck; a device with a stuck lease cannot be dropped before
+    /// the lease's end, since wgpu waits for that. Stopping twice does nothing.
     pub fn stop(&self) {
         let mut state = lock(&self.relay);
         self.core.begin_stop();
@@ -294,7 +295,7 @@ impl PersistentKernel {
             lock(slices).reset(core);
         }
         core.set_stage(Stage::Running);
-        // Without a thread it is closed again, or callers would wait for it.
+        // Without a thread the server is closed again, or callers would wait for an answer.
         *state = State::Running(spawn(*relay).inspect_err(|_| core.set_stage(Stage::Closed))?);
         Ok(())
     }

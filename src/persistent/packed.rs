@@ -1,5 +1,5 @@
-//! The kernels that serve slices of calls of one function, which batches travel in. Each is compiled when the first batch of
-//! its function comes, on the thread that calls.
+//! The kernels that serve slices of calls of a single function, as used by batches. Each is compiled for the first
+//! batch of its function, on the calling thread.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -135,7 +135,7 @@ mod tests {
         let next = server.function::<(u32,), u32>("next").unwrap();
         let twice = server.function::<(u32,), u32>("twice").unwrap();
         assert_eq!(twice.call_all(&[(1,)]).unwrap(), [2]);
-        // Somebody compiles the other one, for as long as this likes.
+        // Another thread compiles the other kernel, for as long as needed.
         let packer = server.core.packer.as_ref().unwrap();
         let opcode = next.handler.opcode();
         let place = Arc::clone(lock(&packer.kernels).entry(opcode).or_default());

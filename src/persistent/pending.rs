@@ -1,4 +1,4 @@
-//! Calls that are on their way.
+//! Calls on their way.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,25 +15,25 @@ use futures::stream::poll_fn;
 use super::core::Core;
 use super::error::CallError;
 use super::function::DeviceFunction;
-use super::port_client::{Deadline, Doubt, PortClient};
+use super::port_client::{Deadline, PendingVerification, PortClient};
 use super::signature::{CallArguments, CallResult, take};
-use super::watch::wake_after;
+use super::waker_thread::wake_after;
 use crate::kernel::server::HandlerDeclaration;
 use crate::rpc::port::client::Posted;
 
-/// Looks that a poll makes before it has itself woken: a call takes about as long.
+/// Looks of a poll before the poll wakes its own task: a call takes about as long.
 const LOOKS: u32 = 128;
 
-/// A call that is on its way; from [`DeviceFunction::begin`]. Wait for it, or `.await` it.
+/// A call on its way; from [`DeviceFunction::begin`]. Wait, or `.await`.
 ///
-/// Dropping it cancels it: nobody asks for the answer any more, and its port is given back when the server has answered.
-/// A call that the server has not taken yet is served all the same.
+/// Dropping the future cancels the call: the answer is not asked for any more, and the port is given back when the
+/// server has answered. A call that the server has not taken yet is served all the same.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct PendingCall<R> {
     core: Arc<Core>,
     handler: Arc<HandlerDeclaration>,
     state: State,
-    doubt: Doubt,
+    verification: PendingVerification,
     result: PhantomData<fn() -> R>,
 }
 
@@ -46,12 +46,12 @@ enum State {
 }
 
 thread_local! {
-    /// Calls that this thread has begun and that have no port yet.
+    /// Calls begun by this thread that have no port yet.
     static QUEUED: Arc<AtomicUsize> = Arc::default();
 }
 
-/// A call without a port. While there is one, its thread posts none that it begins later: those would be answered and
-/// keep their ports, and the thread would wait for this one first.
+/// A call without a port. Meanwhile the thread posts no later call: such calls would be answered and keep their ports,
+/// and the thread would wait for this call first.
 struct Queued(Arc<AtomicUsize>);
 
 impl Queued {
@@ -112,7 +112,7 @@ impl<R: CallResult> PendingCall<R> {
     }
 
     fn over(&self, error: Option<CallError>) -> CallError {
-        // A future that is polled again after its end.
+        // A future polled again after its end.
         error.unwrap_or_else(|| CallError::Stopped {
             handler: self.handler.signature.name.clone(),
         })
@@ -143,7 +143,7 @@ impl<R: CallResult> PendingCall<R> {
             }
         };
         let loss = client.loss();
-        let whole = client.is_whole(&mut self.doubt, posted);
+        let whole = client.is_whole(&mut self.verification, posted);
         let mut results = vec![0; Self::words()];
         let ended = match (client.try_take(posted, &mut results), loss) {
             (Some(judged), _) => judged.map(|()| take(&results)),
@@ -188,9 +188,9 @@ impl<R: CallResult> Future for PendingCall<R> {
 }
 
 impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
-    /// Posts a call and goes on. Without a free port it is posted by whoever waits for it, and so are those that the same
-    /// thread begins behind it. A call that was posted has its port until it is waited for or dropped: who begins more than
-    /// there are ports waits for them in the order in which they were begun, or all at once.
+    /// Posts a call and goes on. Without a free port the call is posted by the thread waiting for it, together with
+    /// calls begun later by the same thread. A posted call keeps its port until awaited or dropped: a caller beginning
+    /// more calls than there are ports waits for the calls in order, or for all at once.
     pub fn begin(&self, arguments: &A) -> PendingCall<R> {
         let mut words = vec![0; A::words()];
         arguments.put(&mut words);
@@ -208,22 +208,22 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             core: Arc::clone(&self.core),
             handler: Arc::clone(&self.handler),
             state,
-            doubt: Doubt::default(),
+            verification: PendingVerification::default(),
             result: PhantomData,
         }
     }
 
     /// Calls the function with each of `arguments`, as many at a time as there are ports, and gives the results in the
-    /// same order. The server is told of all calls that were posted together at once. Where calls travel in slices, half as
-    /// many go together as there are ports, through a kernel of their own that the first batch of a function compiles.
+    /// same order. The server is told of all calls posted together at once. Where calls travel in slices, up to half as
+    /// many calls as there are ports go together, through a separate kernel compiled for the first batch of a function.
     pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>> {
         let mut results = Vec::with_capacity(arguments.len());
         self.call_each(arguments, &mut results);
         results
     }
 
-    /// As [`DeviceFunction::call_many`], for callers who need all results or none: that takes a tenth of the memory where
-    /// results are small. All calls are made, whatever becomes of some.
+    /// As [`DeviceFunction::call_many`], for callers in need of all results or none: takes a tenth of the memory for
+    /// small results. All calls are made, whatever becomes of some.
     ///
     /// # Errors
     /// [`CallError`], the first in the order of the calls.
@@ -289,9 +289,9 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     /// Calls the function with what `arguments` gives, a `window` of calls ahead of the results, which come in order: a
-    /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are pulled as there
-    /// are ports for them. Dropping it cancels what is on its way. Sequences that one thread takes turns with should fit into
-    /// the ports together.
+    /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are pulled as
+    /// there are ports for them. Dropping the sequence cancels the calls on their way. Sequences used in turns by a
+    /// thread should fit into the ports together.
     pub fn sequence<I: IntoIterator<Item = A>>(
         &self,
         arguments: I,
@@ -325,7 +325,7 @@ impl<R> Extend<Result<R, CallError>> for All<R> {
     }
 }
 
-/// Results in the order of their calls, some of which are on their way; from [`DeviceFunction::sequence`].
+/// Results in the order of their calls, some still on their way; from [`DeviceFunction::sequence`].
 pub struct CallSequence<A, R, I> {
     function: DeviceFunction<A, R>,
     arguments: I,
@@ -357,8 +357,8 @@ impl<A: CallArguments, R: CallResult, I: Iterator<Item = A>> CallSequence<A, R, 
         })
     }
 
-    /// Begins calls until the window is full, or one has to wait for a port. None is begun behind that one: those that are
-    /// asked for after it would have all ports, and nobody would ask.
+    /// Begins calls until the window is full, or one has to wait for a port. No call is begun behind an unposted one:
+    /// calls asked for later would hold all ports, without a reader.
     fn fill(&mut self) {
         while self.on_their_way.len() < self.window {
             let last = self.on_their_way.back_mut();

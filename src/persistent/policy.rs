@@ -1,4 +1,4 @@
-//! How long leases last, and when a server that nobody calls goes to sleep.
+//! The length of leases, and the time after which an idle server goes to sleep.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use crate::device::Capabilities;
 
 /// How a server takes turns with everything else on its device.
 ///
-/// A server is a relay of *leases*: launches of one polling kernel, each of which ends by itself and is followed by the
-/// next. All that is known of calls lies in the ports, so that callers do not notice.
+/// A server is a relay of *leases*: launches of the same polling kernel, each of which ends in bounded time and is
+/// followed by the next. All that is known of calls lies in the ports, so callers do not notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeasePolicy {
-    /// The longest lease: what watchdogs and other users of the device have to bear. A handler that runs is not ended by
-    /// it.
+    /// The longest lease: what watchdogs and other users of the device have to bear. A running handler is not ended by
+    /// the limit.
     pub time: Duration,
-    /// After so much time without calls the server leaves the device; the next call launches it again. Before that a lease is
-    /// followed by another without calls, too, unless it has made room for other work. [`Duration::MAX`]: the server never
-    /// leaves but to make room; [`Duration::ZERO`]: as soon as it is seen that nobody calls.
+    /// After so much time without calls the server leaves the device; the next call launches it again. Before that time
+    /// a lease is followed by another without calls, too, unless the lease has made room for other work.
+    /// [`Duration::MAX`]: the server never leaves but to make room; [`Duration::ZERO`]: as soon as the absence of calls
+    /// is seen.
     pub idle: Duration,
-    /// A lease that has not ended so long after it was asked to, and serves no calls, is reported as stuck.
+    /// A lease still there so long after the request to end, and serving no calls, is reported as stuck.
     pub stuck: Duration,
 }
 

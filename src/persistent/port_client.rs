@@ -1,4 +1,4 @@
-//! One call at one port: posting it, and waiting for its answer.
+//! A single call at a single port: the post, and the wait for the answer.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ const ROUND: u32 = 64;
 /// The first and the longest sleep between two looks.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
-/// The longest sleep of a caller whose slice is on its way, which is woken when it has been answered.
+/// The longest sleep of a caller with a slice on its way, woken by the answer.
 const LANDING: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// Where this thread begins its search for a free port, so that threads do not meet.
+    /// The start of this thread's search for a free port, different for each thread.
     static START: Cell<usize> = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Cell::new(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -92,13 +92,13 @@ impl Drop for Spinner<'_> {
     }
 }
 
-/// How long words may take after the lease that has written them: over a bus they come in any order.
+/// The time for words to arrive after the lease that wrote them: over a bus words come in any order.
 pub(super) const ARRIVAL: Duration = Duration::from_millis(100);
 
-/// How many leases had ended when an answer was first seen whose words do not fit together, and since when the lease is over
-/// that has written them.
+/// How many leases had ended when an answer with inconsistent words was first seen, and since when the lease that wrote
+/// the answer is over.
 #[derive(Debug, Default)]
-pub(super) struct Doubt {
+pub(super) struct PendingVerification {
     ended: Option<u32>,
     over: Option<Instant>,
 }
@@ -137,19 +137,19 @@ impl<'c> PortClient<'c> {
 
     /// Posts a call, if a port is free, of which the server has yet to be told.
     pub fn try_post_silently(&self, arguments: &[u32]) -> Option<Posted> {
-        // Pointers into memory that the lease on the device does not see are for the next one.
+        // Pointers into memory not seen by the current lease are for the next lease.
         if !self.core.is_up_to_date() {
             return None;
         }
         let posted = self.client().try_post(self.handler.opcode(), arguments);
         if let Some(posted) = &posted {
-            // Many calls at a time take one port after the other, and do not look at those before.
+            // Many calls at a time take port after port, without looking at earlier ones.
             START.set(posted.port);
         }
         posted
     }
 
-    /// Leaves a call alone: its port is free when it has been answered.
+    /// Leaves a call alone: the port is free after the answer.
     pub fn leave(&self, posted: Posted) {
         self.client().leave(posted);
     }
@@ -159,7 +159,7 @@ impl<'c> PortClient<'c> {
         self.core.refusal(self.name())
     }
 
-    /// Why a call that was posted will have no answer, unless it has one already.
+    /// Why a posted call will have no answer, unless there is an answer already.
     pub fn loss(&self) -> Option<CallError> {
         self.core.loss(self.name())
     }
@@ -184,29 +184,31 @@ impl<'c> PortClient<'c> {
         self.core.hindrance(self.name())
     }
 
-    /// What became of a call, if that is known; its port is given back then.
+    /// The outcome of a call, if known; the port is given back then.
     pub fn try_take(&self, posted: Posted, results: &mut [u32]) -> Option<Result<(), CallError>> {
         let [status, word] = self.client().try_take(posted, results)?;
         Some(self.judge(status, word))
     }
 
-    /// Whether all words of the answer have arrived, if there is one: if it cannot be taken then, it never can. Before the
-    /// look.
-    pub fn is_whole(&self, doubt: &mut Doubt, posted: Posted) -> bool {
+    /// Whether all words of the answer have arrived, if there is one: an answer that cannot be taken then never can.
+    /// Before the look.
+    pub fn is_whole(&self, verification: &mut PendingVerification, posted: Posted) -> bool {
         let core = self.core;
         if !core.frame.is_sealed() || !self.client().is_answered(posted) {
             return false;
         }
         let ended = core.ended.load(Ordering::Acquire);
-        let known = *doubt.ended.get_or_insert(ended);
+        let known = *verification.ended.get_or_insert(ended);
         let is_over = ended != known || ended == core.leases.load(Ordering::Relaxed);
-        if is_over && doubt.over.is_none() {
-            doubt.over = Some(Instant::now());
+        if is_over && verification.over.is_none() {
+            verification.over = Some(Instant::now());
         }
-        doubt.over.is_some_and(|over| over.elapsed() >= ARRIVAL)
+        verification
+            .over
+            .is_some_and(|over| over.elapsed() >= ARRIVAL)
     }
 
-    /// What becomes of a call whose answer cannot be taken; its port is given back.
+    /// The outcome of a call whose answer cannot be taken; the port is given back.
     pub fn garbled(&self, posted: Posted) -> CallError {
         self.leave(posted);
         CallError::Garbled {
@@ -256,8 +258,8 @@ impl<'c> PortClient<'c> {
         }))
     }
 
-    /// Waits for the answer to a call. Whoever gives up leaves the call to the server: its port is free when it has been
-    /// answered.
+    /// Waits for the answer to a call. A caller giving up leaves the call to the server: the port is free after the
+    /// answer.
     pub fn wait(
         &self,
         posted: Posted,
@@ -265,15 +267,15 @@ impl<'c> PortClient<'c> {
         deadline: Deadline,
     ) -> Result<(), CallError> {
         let client = self.client();
-        // What travels in slices takes its time, and the processor that the relay needs would be in the way.
+        // Calls in slices take their time, and a spinning caller would take the processor from the relay.
         let mut spinner = Spinner::take(self.core).filter(|_| !self.core.is_sliced());
         let mut looks = 0u32;
         let mut naps = Naps::default();
-        let mut doubt = Doubt::default();
+        let mut verification = PendingVerification::default();
         loop {
             // Before the look: what has no answer then gets none.
             let loss = self.loss();
-            let whole = self.is_whole(&mut doubt, posted);
+            let whole = self.is_whole(&mut verification, posted);
             let landed = self.landed();
             for _ in 0..ROUND {
                 if let Some([status, word]) = client.try_take(posted, results) {
@@ -326,7 +328,7 @@ impl<'c> PortClient<'c> {
         self.core.is_sliced().then(|| self.core.landed.count())
     }
 
-    /// Sleeps for a while, or until another slice has been answered than those that were known.
+    /// Sleeps for a while, or until a further slice has been answered.
     fn rest(&self, naps: &mut Naps, landed: Option<u64>, left: Option<Duration>) {
         match landed {
             Some(known) => {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::amiss::{Amiss, Missed};
 use super::core::{Core, Stage};
+use super::corruption::{Corruption, Missed};
 use super::error::ServerFailure;
 use super::port_client::ARRIVAL;
 use super::settle::{self, Calls as _};
@@ -21,12 +21,13 @@ use crate::rpc::port::words::Words as _;
 
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
-/// Leases that may leave a kernel's call behind others that take all turns, or a call whose caller was stopped at posting it.
+/// Leases that may leave a kernel's call behind others taking all turns, or a call whose caller was stopped while
+/// posting.
 const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 /// How often the relay looks after a lease.
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
 
-/// What the relay thread has to itself.
+/// State of the relay thread alone.
 pub(super) struct Relay {
     pub core: Arc<Core>,
     pub launch: Launch,
@@ -34,8 +35,8 @@ pub(super) struct Relay {
     pub buffers: Vec<DeviceBuffer<u32>>,
     /// Turns that a lease may begin calls in.
     pub most: u32,
-    /// A driver ends loops, so that a lease may end behind a few calls.
-    pub rationed: bool,
+    /// A driver ends loops, so a lease may end behind a few calls.
+    pub has_loop_budget: bool,
     /// The port that the next lease may begin with.
     pub next: usize,
     /// A call of a kernel of another device that leases have left.
@@ -71,7 +72,7 @@ impl Relay {
         loop {
             match core.stage() {
                 Stage::Running if renews || core.frame.is_awaited() => {}
-                // Whoever posts a call wakes it, and so does all else that it is needed for.
+                // The poster of a call wakes the relay, as does every other event for the relay.
                 Stage::Running => {
                     core.sleep(Duration::MAX);
                     continue;
@@ -99,9 +100,11 @@ impl Relay {
                     core.held.store(true, Ordering::Release);
                     std::thread::sleep(HELD);
                 }
-                // All that was posted before it has been served. One that has no more turns, or in which a call has failed,
-                // has served the first of them.
-                Attempt::Over(cause) if last > 0 && cause != Cause::Fault && !self.rationed => {
+                // All earlier posts have been served. A lease out of turns, or with a failed call, has served the first
+                // of them.
+                Attempt::Over(cause)
+                    if last > 0 && cause != Cause::Fault && !self.has_loop_budget =>
+                {
                     break;
                 }
                 Attempt::Over(_) => {}
@@ -110,13 +113,13 @@ impl Relay {
         let stopped = CallStatus::Stopped.code();
         core.frame.give_up(false, stopped, 0);
         core.set_stage(Stage::Closed);
-        // Posted by callers who had looked before that.
+        // Posted by callers whose look came before.
         core.frame.give_up(false, stopped, 0);
         self
     }
 
-    /// Whether another lease follows that nobody has called for. Others are not to make way again and again for a server
-    /// without calls, unless it was said never to leave.
+    /// Whether another lease follows without a call. Others are not to make way again and again for a server without
+    /// calls, unless it was said never to leave.
     fn renews(&self, cause: Cause) -> bool {
         let idle = self.core.policy.idle;
         match cause {
@@ -135,23 +138,23 @@ impl Relay {
         };
         // Where a lease may end behind a few calls each port has its turn to be the first.
         let awaited = settle::first_awaited_from(&core.frame, self.next);
-        // Whoever posts it may not be at the end of that.
+        // The poster may not have finished posting.
         let first = awaited.filter(|&(port, _)| core.frame.is_shown(port));
         let start = match awaited {
-            Some((port, _)) if self.rationed => {
+            Some((port, _)) if self.has_loop_budget => {
                 self.next = (port + 1) % core.frame.layout().ports;
                 port
             }
             _ => 0,
         };
-        let guest = (core.frame.block()).and_then(settle::first_awaited);
+        let remote = (core.frame.block()).and_then(settle::first_awaited);
         if awaited.is_some() {
             self.called = Instant::now();
         }
         let granted = core.grant(lease, self.most, start);
         for buffer in &self.buffers {
             // Calls that failed are told by themselves.
-            buffer.forgive();
+            buffer.clear_error();
         }
         // Before the launch, which sees at least as much.
         let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
@@ -169,11 +172,12 @@ impl Relay {
             // A lease in which a call has failed looks at nothing more.
             let faultless = cause != Cause::Fault;
             let hidden = core.frame.first_hidden().filter(|_| faultless);
-            let mut amiss = Self::amiss(core, first.filter(|_| faultless));
+            let mut corruption = Self::corruption(core, first.filter(|_| faultless));
             if self.hidden.note(hidden) >= MISSES {
-                amiss = amiss.or(hidden.map(|(port, _)| (port, "a call was written over")));
+                corruption =
+                    corruption.or(hidden.map(|(port, _)| (port, "a call was written over")));
             }
-            if let Some((port, what)) = amiss {
+            if let Some((port, what)) = corruption {
                 core.counters.ended(Cause::Failed);
                 return Err(ServerFailure::Garbled {
                     lease,
@@ -182,16 +186,16 @@ impl Relay {
                     what,
                 });
             }
-            self.tell_guest(guest.filter(|_| faultless));
+            self.report_remote(remote.filter(|_| faultless));
             let core = &self.core;
             core.counters.ended(cause);
         }
         end
     }
 
-    /// Gives up calls of kernels that the lease which is over could have answered. What kernels have posted, and what they
-    /// have not got, may be their own doing: each is told for itself.
-    fn tell_guest(&mut self, call: Option<(usize, u32)>) {
+    /// Gives up calls of kernels that the lease which is over could have answered. Posts and missed answers of kernels
+    /// may be their own doing: each kernel is told for itself.
+    fn report_remote(&mut self, call: Option<(usize, u32)>) {
         let Some(block) = self.core.frame.block() else {
             return;
         };
@@ -201,20 +205,20 @@ impl Relay {
             return;
         };
         // Other calls may have taken all turns.
-        let most = if self.rationed { MISSES } else { 1 };
+        let most = if self.has_loop_budget { MISSES } else { 1 };
         if block.taken(call.0) == call.1 {
             settle::give_up_at(block, call, [FAILED, 0]);
         } else if missed >= most {
-            // It looks at none of them.
+            // The lease looks at none of them.
             settle::give_up(block, false, [FAILED, 0]);
         }
     }
 
-    /// What the lease that is over has left amiss. Over a bus words may arrive behind it.
-    fn amiss(core: &Core, first: Option<(usize, u32)>) -> Option<Amiss> {
+    /// Corruption left by the finished lease. Over a bus words may arrive behind it.
+    fn corruption(core: &Core, first: Option<(usize, u32)>) -> Option<Corruption> {
         let begun = Instant::now();
         loop {
-            let found = core.frame.amiss(first);
+            let found = core.frame.corruption(first);
             if found.is_none() || !core.frame.is_sealed() || begun.elapsed() >= ARRIVAL {
                 return found;
             }
@@ -247,7 +251,7 @@ impl Relay {
         let is_out = (batch.as_ref()).is_some_and(|batch| batch.submission().is_some());
         core.set_batch(batch);
         if is_out {
-            // Somebody else has submitted it, and may have begun to wait before it was known whose it is.
+            // Another thread has submitted the launch, and may have begun to wait before its owner was known.
             core.interrupt();
         }
         // What goes wrong is the event's to tell.
@@ -279,7 +283,7 @@ impl Relay {
                 }
                 Ok(Attempt::Over(Cause::Fault))
             }
-            // What somebody else's launch has done to what a handler works on; it hides what a call has failed of.
+            // The damage of another launch to the handler's data; this error hides the failure of a call.
             End::Faulty(error) if done && matches!(*error, ExecutionError::Inherited { .. }) => {
                 core.note_fault(lease, error);
                 Ok(Attempt::Over(Cause::Fault))
@@ -310,7 +314,7 @@ impl Relay {
         let mut beats = core.frame.beats();
         // Kernels call without a word to the host.
         let mut served = beats;
-        // Beats of a lease that was asked to leave: it looks at each port once more, and may be at a look just then.
+        // Beats of a lease asked to leave: it looks at each port once more, and may be at a look just then.
         let mut more = 2 * core.frame.all_ports();
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
         loop {

@@ -1,5 +1,4 @@
-//! What the host does about calls in the kernel's place: it looks for those without an answer, and answers those that no
-//! lease will.
+//! The host's part in place of the kernel: looking for calls without answers, and answering calls that no lease will.
 
 /// The calls at ports, as the host sees them. A request is the number of a call.
 pub(super) trait Calls {
@@ -38,13 +37,13 @@ pub(super) fn is_left(calls: &impl Calls, (port, request): (usize, u32)) -> bool
     calls.request(port) == request && calls.reply(port) != request
 }
 
-/// Answers every call without an answer, or those alone that the kernel had taken. Only while no lease runs.
+/// Answers every unanswered call, or only those taken by the kernel. Only while no lease runs.
 pub(super) fn give_up(calls: &impl Calls, taken_only: bool, head: [u32; 2]) {
     for port in 0..calls.ports() {
         let request = calls.request(port);
         let is_taken = calls.taken(port) == request;
         if !taken_only {
-            // Nothing that is noted of a later one is true.
+            // Notes about later calls are void.
             calls.take(port, request);
         }
         if !taken_only || is_taken {
@@ -53,7 +52,7 @@ pub(super) fn give_up(calls: &impl Calls, taken_only: bool, head: [u32; 2]) {
     }
 }
 
-/// The same for one call, if it still has no answer.
+/// The same for a single call, if still without an answer.
 pub(super) fn give_up_at(calls: &impl Calls, (port, request): (usize, u32), head: [u32; 2]) {
     if is_left(calls, (port, request)) {
         calls.take(port, request);

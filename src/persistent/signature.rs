@@ -38,7 +38,7 @@ impl RustType {
             .collect()
     }
 
-    /// The scalar that it is, or is made of.
+    /// The scalar type itself, or of the elements.
     fn scalar(self) -> Option<&'static str> {
         let inner = self.name.trim_start_matches('[');
         let inner = inner.split(';').next().unwrap_or(inner);
@@ -67,7 +67,7 @@ impl RustType {
 
 /// Arguments of a handler: a tuple of up to six values of plain old data, `()` for none.
 ///
-/// `u32`, `i32` and `f32` are what they are in WGSL; arrays of them are vectors (`[f32; 3]` for `vec3<f32>`) and matrices;
+/// `u32`, `i32` and `f32` are the types of WGSL; arrays of them are vectors (`[f32; 3]` for `vec3<f32>`) and matrices;
 /// [`Ptr`] is `usm_ptr`; structures have the same layout.
 pub trait CallArguments: Send {
     /// The types.
@@ -93,7 +93,7 @@ fn put_one<T: Pod>(value: &T, words: &mut [u32]) {
     bytes[..len].copy_from_slice(&from[..len]);
 }
 
-/// A value out of words; those that are missing are zero.
+/// A value out of words; missing words are zero.
 pub(super) fn take<T: Pod>(words: &[u32]) -> T {
     let mut value = T::zeroed();
     let bytes: &[u8] = bytemuck::cast_slice(words);
@@ -138,7 +138,7 @@ arguments! {
     (A 0, B 1, C 2, D 3, E 4, F 5)
 }
 
-/// Compares a handler with the Rust types that it is to be called with.
+/// Compares a handler with the Rust types of its calls.
 pub(super) fn check<A: CallArguments, R: CallResult>(
     handler: &HandlerDeclaration,
 ) -> Result<(), ServerError> {

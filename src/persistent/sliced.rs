@@ -1,6 +1,6 @@
-//! Servers on devices that show nothing to running kernels: calls are taken out of the ports, as many as there are are sent
-//! with one launch, and answered when it has ended. While one slice runs the next is gathered and sent behind it, so that
-//! the device has always something to do. [`super::driver`] says which threads do so.
+//! Servers on devices whose running kernels see no writes of the host: calls are taken out of the ports, sent with a
+//! launch, as many as there are, and answered at its end. While a slice runs the next slice is gathered and sent
+//! behind, which keeps the device busy. [`super::driver`] says which threads do so.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::memory::{DeviceBuffer, HeapError, MemoryError, ReadBack};
 
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
-/// A slice waits for the rest of its calls as long as one follows the other so soon, and so long at most.
+/// A slice waits for further calls as long as each follows so soon, and so long at most.
 const FOLLOWS: Duration = Duration::from_micros(2);
 /// See [`FOLLOWS`].
 const GATHERS: Duration = Duration::from_micros(100);
@@ -32,15 +32,15 @@ const WATCH: Duration = Duration::from_millis(5);
 /// How long answers of a slice that has ended may take.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
-/// What one slice travels in.
+/// The buffers of a slice.
 pub(super) struct Slot {
     pub requests: DeviceBuffer<u32>,
     /// Serves calls of all functions.
     pub launch: Launch,
     pub answers: Answering,
-    /// Those that have served calls of one function, so far.
+    /// The slices that have served calls of a single function, so far.
     pub packs: Vec<Pack>,
-    /// Their memory: where the others write, anything may lie that looks like one of their marks.
+    /// Their memory: where others write, any value may lie that looks like a mark.
     pub packed: Answering,
 }
 
@@ -71,7 +71,7 @@ struct Taken {
 enum Calls {
     /// Out of the ports.
     Ports(Vec<Taken>),
-    /// Written by their caller, all of one function.
+    /// Written by their caller, all of the same function.
     Bulk(Arc<Bulk>),
 }
 
@@ -94,7 +94,7 @@ struct Flight {
     sent: Instant,
 }
 
-/// What whoever moves them has to himself.
+/// State that belongs to the current driver of slices.
 pub(super) struct Slices {
     shape: SliceShape,
     free: Vec<Slot>,
@@ -103,9 +103,9 @@ pub(super) struct Slices {
     words: Vec<u32>,
     /// Calls that had been posted before the last look at all ports; none if another look is needed all the same.
     looked: Option<u64>,
-    /// Slices without answers of a server that is about to fail: their callers are told why, and not that it has stopped.
+    /// Slices without answers of a server about to fail: callers are told the reason, and not of a stop.
     unanswered: Vec<Calls>,
-    /// The last slice was written by its caller: it is the ports' turn.
+    /// The last slice was written by its caller: now the ports have their turn.
     was_bulk: bool,
     /// A slice that was sent, and whose answers cannot be asked for.
     lost: Option<Event>,
@@ -125,7 +125,7 @@ impl Slices {
         }
     }
 
-    /// Of a life before this one: nobody waits for their answers.
+    /// Of a life before this one: their answers have no readers.
     pub fn reset(&mut self, core: &Core) {
         while let Some(flight) = self.flights.pop_front() {
             self.free.push(flight.slot);
@@ -150,7 +150,7 @@ impl Slices {
         self.end(core, turned)
     }
 
-    /// Sends a slice that a caller has written, if the device has room for it.
+    /// Sends a slice written by a caller, if the device has room.
     pub fn send_bulk(&mut self, core: &Core) {
         if self.free.is_empty() || core.bulks.is_empty() {
             return;
@@ -247,7 +247,7 @@ impl Slices {
         next
     }
 
-    /// The calls that nobody has taken yet, which are taken then.
+    /// The calls not yet taken, which are taken then.
     fn gather(&mut self, core: &Core) -> Option<Calls> {
         let posted = core.posted.load(Ordering::Acquire);
         if self.looked.replace(posted) == Some(posted) {
@@ -257,7 +257,7 @@ impl Slices {
         let ports = frame.layout().ports;
         let untaken = |port| Some((port, frame.untaken(port)?));
         let first = (0..ports).position(|port| untaken(port).is_some())?;
-        // More are on their way as long as one follows the other.
+        // More calls are on their way as long as each follows so soon.
         let begun = Instant::now();
         let (mut posts, mut since) = (posted, begun);
         loop {
@@ -272,7 +272,7 @@ impl Slices {
         }
         #[cfg(test)]
         core.posts_meanwhile(&mut posts);
-        // What came meanwhile is taken with the others, and may lie in front of the first one.
+        // Calls arrived meanwhile are taken with the others, and may lie in front of the first.
         self.looked = Some(posts);
         let all = (if posts == posted { first } else { 0 }..ports).filter_map(untaken);
         let calls = all.map(|(port, request)| Taken { port, request });
@@ -321,7 +321,7 @@ impl Slices {
             Err(LaunchError::Heap(HeapError::HostAccess { .. })) => {
                 self.free.push(slot);
                 if core.stage() != Stage::Running {
-                    // Taken for good: they are told that the server has stopped.
+                    // Taken for good: such calls get the news of the stop.
                     return Ok(false);
                 }
                 match calls {
@@ -337,7 +337,7 @@ impl Slices {
                 core.leases.store(lease.wrapping_sub(1), Ordering::Relaxed);
                 core.held.store(true, Ordering::Release);
                 core.landed.ring();
-                // What is on its way lands meanwhile.
+                // Slices on their way land meanwhile.
                 let waits = self.flights.is_empty();
                 if waits {
                     std::thread::sleep(HELD);
@@ -382,7 +382,7 @@ impl Slices {
         } = flight;
         match end {
             Ok(()) => {}
-            // What a call has failed of, or what somebody else's launch has done to what a handler works on, which hides it.
+            // The failure of a call, or the damage of another launch to the handler's data, which hides the failure.
             Err(error)
                 if matches!(
                     *error,
@@ -435,7 +435,7 @@ impl Slices {
                 missing = true;
                 continue;
             };
-            // The lease is what leads a caller to the message of a call that has failed.
+            // The lease leads a caller to the message of a failed call.
             let word = if answer[0] == FAILED { lease } else { 0 };
             let head = [answer[0], word];
             (core.frame).answer(port, request, head, &answer[SLICE_PREFIX..]);
@@ -467,10 +467,10 @@ impl Slices {
         };
         slot.requests.write(0, words).map_err(refused)?;
         // Calls that failed are told by themselves.
-        answers.memory.forgive();
+        answers.memory.clear_error();
         let groups = self.shape.groups(count);
         #[cfg(test)]
-        // What a driver that loses its patience leaves out.
+        // The part left out by a driver that cuts a dispatch.
         let groups = groups - u32::from(core.kill.swap(false, Ordering::AcqRel));
         launch.set_workgroups(groups);
         let event = launch.submit()?;

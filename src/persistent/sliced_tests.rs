@@ -5,7 +5,7 @@ use crate::rpc::port::client::Client;
 use crate::rpc::port::layout::PortLayout;
 
 impl Core {
-    /// Does what others are to do while a slice is gathered, and counts what they have posted.
+    /// Runs the test's closure while a slice is gathered, and counts the calls posted there.
     pub(super) fn posts_meanwhile(&self, posts: &mut u64) {
         if let Some(post) = lock(&self.meanwhile).take() {
             post(self);
@@ -44,7 +44,7 @@ fn what_comes_while_a_slice_is_gathered_is_taken_with_it_and_looked_for_once() {
     };
     assert!(taken().is_empty());
     assert_eq!(core.post_at(3, true), 3);
-    // In front of the first one, and behind it.
+    // In front of the first slice, and behind.
     *lock(&core.meanwhile) = Some(Box::new(|core: &Core| {
         assert_eq!(core.post_at(1, true), 1);
         assert_eq!(core.post_at(4, true), 4);

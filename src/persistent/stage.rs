@@ -1,4 +1,4 @@
-//! Where a server stands, as its relay, its callers and whoever stops it see it.
+//! The stage of a server, as seen by the relay, the callers and the stopping thread.
 
 use super::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,7 +27,7 @@ impl StageWord {
         }
     }
 
-    /// Whoever sees it sees what was done before: calls that were answered in the kernel's place, above all.
+    /// A thread that sees the stage sees all earlier writes: above all, calls answered in the kernel's place.
     pub fn set(&self, stage: Stage) {
         self.0.store(stage as u32, Ordering::Release);
     }

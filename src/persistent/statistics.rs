@@ -22,20 +22,21 @@ pub(super) enum Cause {
 /// The number of causes.
 const CAUSES: usize = Cause::Failed as usize + 1;
 
-/// What a server has done so far; from [`PersistentKernel::statistics`]. Each lease that has ended is counted under one cause.
+/// What a server has done so far; from [`PersistentKernel::statistics`]. Each ended lease is counted under a single
+/// cause.
 ///
-/// Where calls travel in slices each of them is a lease, which ends when its calls are served: only those are counted that
-/// ended badly.
+/// Where calls travel in slices each slice is a lease, ending when its calls are served: only leases with a bad end are
+/// counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStatistics {
-    /// Leases that were begun, the one on the device included; see [`PersistentKernel::leases`].
+    /// Leases begun, the current one included; see [`PersistentKernel::leases`].
     pub leases: u32,
-    /// Ended since they had taken the turns of loops that a lease may take: on adapters with a loop budget.
+    /// Ended by their limit of turns of loops: on adapters with a loop budget.
     pub turns: u64,
     /// Ended after [`LeasePolicy::time`](crate::LeasePolicy::time).
     pub time: u64,
-    /// Asked to leave by somebody who wanted the queue, waited for it, or gave the heap more memory.
+    /// Asked to leave by a thread that needed the queue, waited for the queue, or gave the heap more memory.
     pub others: u64,
     /// Ended after [`LeasePolicy::idle`](crate::LeasePolicy::idle) without calls.
     pub idle: u64,
@@ -50,10 +51,10 @@ pub struct ServerStatistics {
     /// Failed as launches, or wrote what no server writes ([`ServerFailure::LeaseFailed`](crate::ServerFailure::LeaseFailed),
     /// [`ServerFailure::Garbled`](crate::ServerFailure::Garbled)).
     pub failed: u64,
-    /// How often the thread that launches leases has slept and was woken, for a call or for a kernel of another device that
-    /// may call. Without either it sleeps for good.
+    /// How often the launching thread has slept and was woken, for a call or for a kernel of another device with
+    /// possible calls. Without either it sleeps for good.
     pub wakes: u64,
-    /// The most calls that one lease has served after somebody had asked it to leave: no more than there are ports, twice.
+    /// The most calls served by a lease after the request to leave: no more than twice the number of ports.
     pub most_calls_after_asked: u32,
 }
 
@@ -98,7 +99,7 @@ impl Core {
 }
 
 impl PersistentKernel {
-    /// Why leases have ended so far, and what the thread did that launches them.
+    /// The reasons for the ends of leases so far, and the work of the launching thread.
     pub fn statistics(&self) -> ServerStatistics {
         self.core.statistics()
     }

@@ -1,4 +1,4 @@
-//! What no program can bring about by itself: leases that are killed, at every phase of a call.
+//! States beyond the reach of programs: leases killed at every phase of a call.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -246,7 +246,7 @@ fn calls_that_were_taken_are_not_served_again() {
         client.try_take(calls[0], &mut []).map(|head| head[0]),
         Some(1)
     );
-    // The port of a call that was left and answered goes on to the next one: whoever waited for the former is woken.
+    // The port of a call that was left and answered goes on to the next call: the waiter for the former is woken.
     assert!(!client.is_over(calls[2]));
     let followed = Client::new(&frame, layout, calls[1].port).try_post(7, &[1]);
     let followed = followed.unwrap();

@@ -153,7 +153,7 @@ fn seal(layout: PortLayout, port: usize, request: u32, head: &[u32], results: &[
         .wrapping_add(mixed(layout.reply(port), request))
 }
 
-/// A call that is on its way, as the host should see it.
+/// A call on its way, in the host's correct view.
 struct Host<'m, M> {
     memory: &'m M,
     clients: Vec<Client<&'m M>>,
@@ -181,7 +181,7 @@ impl<M: Memory> Host<'_, M> {
         self.pending[who] = posted;
     }
 
-    /// Looks for an answer: there is one if the device has written all of it, and it is what the device has written.
+    /// Looks for an answer: present once the device has written all of the answer, with exactly the written words.
     fn take(&mut self, who: usize) -> Option<u32> {
         let posted = self.pending[who]?;
         let (memory, at) = (self.memory, layout().results(posted.port));
@@ -261,7 +261,7 @@ pub(crate) fn drive(bytes: &[u8], memory: &impl Memory) {
                 layout.results(port) + usize::from(b) % (PREFIX + PAYLOAD),
                 word,
             ),
-            // Replies near the one that is expected, and notes of what was taken.
+            // Replies near the expected one, and notes of taken calls.
             8 => memory.write(
                 layout.reply(port),
                 request.wrapping_add(u32::from(b)).wrapping_sub(2),

@@ -18,7 +18,7 @@ pub(super) enum Evil {
     FailedNow,
     /// Calls are taken, and not answered.
     Silent,
-    /// Calls are answered that nobody has posted: the next one at the same port, and at all others.
+    /// Calls are answered that were never posted: the next call at the same port, and at all others.
     Ahead,
     Others,
     /// The next call of a port is said to be taken.
@@ -182,10 +182,10 @@ pub(super) fn spoil(mut text: String, places: &Places) -> String {
     let ports = places.ports;
     let blind = format!("{end}select({ports}u, 0u, {});", is(Blind));
     put(&mut text, &format!("{end}{ports}u;"), &blind);
-    for guest in ["var guest = lane;", "tombolo_server_guest = 0u;"] {
+    for remote in ["var remote = lane;", "tombolo_server_remote = 0u;"] {
         // Where kernels of other devices call.
-        let blind = guest.replace(';', &format!(" + select(0u, 4096u, {});", is(Blind)));
-        text = text.replace(guest, &blind);
+        let blind = remote.replace(';', &format!(" + select(0u, 4096u, {});", is(Blind)));
+        text = text.replace(remote, &blind);
     }
     let leave = format!("{leaving} = tombolo_server_turns >= most");
     let stay = format!(

@@ -1,7 +1,7 @@
-//! Devices that write what no server writes: real kernels, spoiled before they are compiled, on every adapter, with ports in
-//! one memory and in two, for handlers of one invocation and of whole work-groups. Whatever they write, every call has the
-//! right answer or an error that says what is wrong, nobody hangs, the rest of the device goes on, and the server starts
-//! again.
+//! Devices writing values no server writes: real kernels, spoiled before compilation, on every adapter, with ports in a
+//! single memory and in two, for handlers of a single invocation and of whole work-groups. Whatever such devices write,
+//! every call has the right answer or a true error, nothing hangs, the rest of the device goes on, and the server
+//! starts again.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl Evil {
     fn explains(
         self,
         sealed: bool,
-        rationed: bool,
+        has_loop_budget: bool,
         error: Option<&CallError>,
         failure: Option<&ServerFailure>,
     ) -> bool {
@@ -71,10 +71,11 @@ impl Evil {
             ),
             Blind => garbled("left"),
             // There the driver ends it.
-            BeatsForEver | ForEver if rationed && failure.is_none() => error.is_none(),
+            BeatsForEver | ForEver if has_loop_budget && failure.is_none() => error.is_none(),
             BeatsForEver | ForEver => {
                 matches!(error, Some(CallError::Server { .. }))
-                    && (rationed || matches!(failure, Some(ServerFailure::LeaseStuck { .. })))
+                    && (has_loop_budget
+                        || matches!(failure, Some(ServerFailure::LeaseStuck { .. })))
             }
             Nothing | Seal | Header | NoBeat | EarlyDone => error.is_none() && failure.is_none(),
         }
@@ -96,7 +97,7 @@ fn answer(mut call: PendingCall<u32>) -> Result<u32, CallError> {
     }
 }
 
-/// Servers on one device: a spoiled one, and one that does what it should; and a kernel.
+/// Servers on the same device: a spoiled one, and a sound one; and a kernel.
 struct Bed {
     device: Device,
     spoiled: PersistentKernel,
@@ -260,7 +261,7 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
     let context = Context::new().unwrap();
     for together in [false, true] {
         for (device, sealed) in devices(&context) {
-            let rationed = device.capabilities().loop_budget().is_some();
+            let has_loop_budget = device.capabilities().loop_budget().is_some();
             let mut bed = Bed::new(device, together);
             for evil in EVILS {
                 if evil == BeatsForEver {
@@ -270,7 +271,7 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
                 bed.does(evil);
                 let (error, failure) = bed.call(evil);
                 assert!(
-                    evil.explains(sealed, rationed, error.as_ref(), failure.as_ref()),
+                    evil.explains(sealed, has_loop_budget, error.as_ref(), failure.as_ref()),
                     "{evil:?} by {}, sealed: {sealed}, together: {together}: {error:?}, {failure:?}",
                     bed.device.name()
                 );
@@ -283,7 +284,7 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
                 bed.recovers(evil);
                 bed.goes_on(&what);
             }
-            // It stops, whatever it is doing.
+            // The server stops, whatever the kernel is doing.
             for evil in [Others, Silent, Blind, NoDone] {
                 bed.recovers(evil);
                 bed.does(evil);

@@ -1,6 +1,6 @@
 //! Format strings, in the syntax of Rust's `std::fmt`: positional arguments, explicit or in order, with fill,
-//! alignment, sign, `#`, `0`, width, precision and type. Widths and precisions are numbers; what Rust takes from
-//! other arguments or from names is refused with words that say what to write instead.
+//! alignment, sign, `#`, `0`, width, precision and type. Widths and precisions are numbers; Rust's forms with other
+//! arguments or names are refused with a hint at the right form.
 
 use std::ops::Range;
 

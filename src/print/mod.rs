@@ -1,10 +1,10 @@
 //! The print room: what `print`, `assert` and `panic` of a kernel mean on the host. Format strings are read here
-//! (`format`), the words that a kernel leaves behind are turned back into values (`value`, `record`), and the
-//! values into text that goes where the program wants it (`sink`). Nothing here knows of devices.
+//! (`format`), the words left behind by a kernel are turned back into values (`value`, `record`), and the values into
+//! text for the program's target (`sink`). Nothing here knows of devices.
 //!
 //! # The record buffer
 //!
-//! Each launch of a kernel that prints owns one buffer of 32-bit words:
+//! Each launch of a printing kernel owns a buffer of 32-bit words:
 //!
 //! | words | meaning |
 //! | --- | --- |
@@ -15,10 +15,10 @@
 //! | 8 to 71 | the values of its message |
 //! | 72 and on | records |
 //!
-//! A record is its site's code, the number of its invocation, the words of its values, and a check of all of
-//! these. The check is what lets the host read while the kernel still runs: no fence of WGSL orders two stores of
-//! a diverged invocation, so a record counts as arrived when its words fit together. The host zeroes the buffer
-//! before it is used again, so that nothing old can pass for new.
+//! A record is the code of the site, the number of the invocation, the words of the values, and a check of all of
+//! these. The check lets the host read while the kernel still runs: no fence of WGSL orders two stores of a diverged
+//! invocation, so a record counts as arrived when its words fit together. The host zeroes the buffer before it is used
+//! again, so nothing old can pass for new.
 //!
 //! The layout on the kernel's side is `shaders/print.wgsl`.
 

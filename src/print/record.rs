@@ -1,6 +1,5 @@
-//! Records: the words that a kernel leaves behind, checked before anything is made of them. A kernel may have
-//! written anything, so sizes come from the program and never from the buffer, and what does not fit together
-//! ends the reading.
+//! Records: the words left behind by a kernel, checked before any use. A kernel may have written anything, so sizes
+//! come from the program and never from the buffer, and what does not fit together ends the reading.
 
 use std::fmt;
 
@@ -17,16 +16,16 @@ pub(crate) const DROPPED: [usize; 2] = [1, 2];
 pub(crate) const FAILED_SITE: usize = 4;
 /// Word of the header: its invocation.
 pub(crate) const FAILED_INVOCATION: usize = 5;
-/// First word of the header that holds values of its message.
+/// First word of the header with values of its message.
 pub(crate) const FAILED_VALUES: usize = 8;
-/// Words that the values of one record may have.
+/// The most words for the values of a record.
 pub(crate) const MAX_VALUES: usize = 64;
 /// Words of a record beside its values: code, invocation, check.
 pub(crate) const EXTRA_WORDS: usize = 3;
 
 const _: () = assert!(FAILED_VALUES + MAX_VALUES == HEADER_WORDS);
 
-/// What the check of a record begins with, so that zeros do not pass for one.
+/// The initial value of a record's check, so zeros do not pass for a record.
 const CHECK_SEED: u32 = 0x746d_626c;
 
 /// What a place in a program does.
@@ -37,13 +36,13 @@ pub(crate) enum SiteKind {
     Panic,
 }
 
-/// A place in a program that prints, as one kernel has it.
+/// A printing place in a program, as seen by a single kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub kind: SiteKind,
     pub line: u32,
     pub column: u32,
-    /// The source line with a marker below it.
+    /// The source line with a marker below.
     pub excerpt: String,
     pub template: Template,
     pub arguments: Vec<ValueType>,
@@ -54,7 +53,7 @@ impl Site {
         self.arguments.iter().map(|ty| ty.words()).sum()
     }
 
-    /// The text that the words of its values make.
+    /// The text of its values.
     pub fn text(&self, words: &[u32]) -> String {
         let mut out = String::new();
         for piece in &self.template.pieces {
@@ -73,7 +72,7 @@ impl Site {
     }
 }
 
-/// All places of a kernel that print; those that it does not reach are `None`.
+/// All printing places of a kernel; unreachable ones are `None`.
 #[derive(Debug)]
 pub(crate) struct Sites {
     pub kernel: String,
@@ -82,7 +81,7 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// The site with that code: its number, counted from 1.
+    /// The site with that code: a number, counted from 1.
     pub fn site(&self, code: u32) -> Option<&Site> {
         let index = (code as usize).checked_sub(1)?;
         self.sites.get(index)?.as_ref()
@@ -95,7 +94,7 @@ pub(crate) fn mix(hash: u32, word: u32) -> u32 {
     mixed ^ (mixed >> 15)
 }
 
-/// The check of a record: over its words, and where it lies.
+/// The check of a record: over its words, and its place.
 pub(crate) fn check(at: u32, words: impl IntoIterator<Item = u32>) -> u32 {
     words.into_iter().fold(CHECK_SEED ^ at, mix)
 }
@@ -107,7 +106,7 @@ pub(crate) enum Step {
     Next(usize),
     /// Nothing (more) is there.
     End,
-    /// Something is there that is no whole record: it is still being written, or was overwritten.
+    /// Not a whole record: still being written, or overwritten.
     Torn,
 }
 
@@ -156,8 +155,8 @@ pub(crate) fn read_record(
 
 /// A line that a kernel has printed.
 ///
-/// It is turned into text when it is asked for it (`to_string`, or [`PrintRecord::text`]), so that a sink that
-/// only counts costs next to nothing.
+/// The text is made on demand (`to_string`, or [`PrintRecord::text`]), so a sink that only counts costs next to
+/// nothing.
 #[derive(Clone, Copy)]
 pub struct PrintRecord<'a> {
     sites: &'a Sites,
@@ -192,13 +191,13 @@ impl PrintRecord<'_> {
         self.invocation
     }
 
-    /// The 32-bit words of the arguments, one after the other: a scalar of up to 32 bits is one word (a `bool` 0 or
-    /// 1, an `f16` as `f32`), one of 64 bits two (low, high); vectors and matrices are their components in order.
+    /// The 32-bit words of the arguments, in order: a scalar of up to 32 bits is a single word (a `bool` 0 or 1, an
+    /// `f16` as `f32`), a scalar of 64 bits two (low, high); vectors and matrices are their components in order.
     pub fn words(&self) -> &[u32] {
         self.words
     }
 
-    /// The text, without a line break at its end unless the format has one.
+    /// The text, without a line break at its end unless in the format.
     pub fn text(&self) -> String {
         self.site.text(self.words)
     }

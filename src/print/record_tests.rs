@@ -20,7 +20,7 @@ fn site(kind: SiteKind, text: &str, words: usize) -> Option<Site> {
     })
 }
 
-/// Sites that print nothing, one and three words, one that asserts, and one that is not reached.
+/// Sites printing nothing, one and three words, an assertion, and an unreachable site.
 fn sites() -> Sites {
     Sites {
         kernel: "main".into(),
@@ -101,7 +101,7 @@ fn a_record_of_which_any_word_is_missing_is_not_there() {
 
 #[test]
 fn a_record_at_another_place_is_none() {
-    // What an earlier launch has left is not taken for new, even where it lies among new records.
+    // Leftovers of an earlier launch are not taken for new records, even among new ones.
     let mut words = written(&[(2, 7, vec![41]), (2, 7, vec![41])], 20);
     let (first, second) = (HEADER_WORDS..HEADER_WORDS + 4, HEADER_WORDS + 4);
     words.copy_within(first, second);

@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::record::PrintRecord;
 
-/// Takes what kernels print, one line after the other: in the order of the launches, and within one invocation
-/// in the order of its calls. Lines of different invocations come in no particular order.
+/// Takes the lines printed by kernels: in the order of the launches, and within an invocation in the order of its
+/// calls. Lines of different invocations come in no particular order.
 ///
-/// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by whichever thread finds that lines have arrived
-/// (one that waits for an event or a read-back, or the runtime's own), and by one at a time; it may use
-/// this device and others, except that waiting inside it delivers no further lines.
+/// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by the thread that finds new lines (waiting for an event
+/// or a read-back, or the runtime's own), and by a single thread at a time; a sink may use this device and others,
+/// except that waiting inside delivers no further lines.
 pub trait PrintSink: Send {
     /// Takes a line.
     fn record(&mut self, record: &PrintRecord<'_>);
 
-    /// Is told what a launch printed that did not arrive. By default that is a warning in the log.
+    /// Receives the loss of a launch's prints. By default that is a warning in the log.
     fn lost(&mut self, loss: &PrintLoss) {
         log::warn!("{loss}");
     }
@@ -28,7 +28,7 @@ impl<F: FnMut(&PrintRecord<'_>) + Send> PrintSink for F {
     }
 }
 
-/// What a launch printed that did not arrive.
+/// The loss of a launch's prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PrintLoss {
@@ -109,7 +109,7 @@ impl PrintTarget {
         }
     }
 
-    /// The target for some lines that follow each other: a sink is locked once for all of them.
+    /// The target for some consecutive lines: a sink is locked once for all.
     pub(crate) fn open(&self) -> OpenTarget<'_> {
         match &self.kind {
             TargetKind::Own(sink) => OpenTarget::Own(hold(sink)),
@@ -150,7 +150,7 @@ impl OpenTarget<'_> {
         match self {
             Self::Own(sink) => sink.record(record),
             Self::Text(target) => match &target.kind {
-                // `print!` rather than the stream itself, so that test harnesses can capture it.
+                // `print!` rather than the stream itself, so test harnesses can capture the output.
                 TargetKind::Stdout => println!("{}", line()),
                 TargetKind::Stderr => eprintln!("{}", line()),
                 TargetKind::Log(level) => log::log!(target: "tombolo::print", *level, "{}", line()),
@@ -186,8 +186,8 @@ pub struct PrintOptions {
     /// Where lines go (default: the standard output).
     pub target: PrintTarget,
     /// Bytes for the lines of one launch (default: 1 MiB). A line takes 12 bytes and 4 for each 32-bit word of its
-    /// arguments. Up to this no line is lost; what does not fit is counted, and reported as
-    /// [`PrintSink::lost`] and by [`Event::dropped_prints`](crate::Event::dropped_prints).
+    /// arguments. Up to this size no line is lost; further lines are counted, and reported as [`PrintSink::lost`] and
+    /// by [`Event::dropped_prints`](crate::Event::dropped_prints).
     pub capacity: u64,
     /// Put file, line, column and invocation in front of each line (default: no). The program's own sinks find
     /// them in the [`PrintRecord`].

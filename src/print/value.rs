@@ -1,4 +1,4 @@
-//! Values that kernels print: their types, the words that carry them, and their text.
+//! Values printed by kernels: types, words, and text.
 
 use std::fmt::Write;
 
@@ -134,7 +134,7 @@ impl ValueType {
     }
 }
 
-/// Elements as `Debug` of a Rust array writes them, on one line or on one each.
+/// Elements as `Debug` of a Rust array writes them, on a single line or on a line each.
 fn list(
     len: usize,
     depth: usize,

@@ -1,6 +1,6 @@
-//! Memory that callers visit to let time go by, on devices that ration turns of loops. A turn costs the same whatever stands
-//! in it, so a caller that waits does in each what takes long: a walk of loads that wait for each other, wide enough that
-//! caches do not have the places (`shaders/rpc.wgsl`).
+//! Memory read by callers as a delay, on devices with a loop budget. A turn costs the same whatever its contents, so a
+//! waiting caller fills each turn with slow work: a walk of dependent loads, wide enough to miss the caches
+//! (`shaders/rpc.wgsl`).
 
 use std::sync::{Arc, Mutex};
 
@@ -25,8 +25,9 @@ pub(crate) struct Backoff {
 struct Kept(Mutex<Option<Arc<Backoff>>>);
 
 impl Backoff {
-    /// That of `device`, where its kernels visit it; all ports of a device share one. Where there is too little memory for
-    /// the widest walk it is less, and callers wait less long: places beyond the end are the last one.
+    /// The memory of `device`, where its kernels use one; all ports of a device share the memory. With too little
+    /// memory for the widest walk the walk is narrower, and callers wait for a shorter time: places beyond the end are
+    /// the last place.
     ///
     /// # Errors
     /// There is no memory at all.
@@ -35,7 +36,7 @@ impl Backoff {
         if !capabilities.needs_loop_guard() {
             return Ok(None);
         }
-        let mut kept = lock(&device.calls_room.get::<Kept>().0);
+        let mut kept = lock(&device.calls_extension.get::<Kept>().0);
         if let Some(known) = &*kept {
             return Ok(Some(Arc::clone(known)));
         }

@@ -1,4 +1,4 @@
-//! A bell: wakes threads that sleep, and those that are about to.
+//! A bell: wakes sleeping threads, and threads about to sleep.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    /// Wakes those who sleep, if any do: for callers who look again and again.
+    /// Wakes the sleepers, if any: for callers who look again and again.
     pub fn ring_if_asleep(&self) {
         if self.sleepers.load(Ordering::Acquire) > 0 {
             self.ring();

@@ -29,7 +29,7 @@ pub struct HostServicesBuilder {
     payload: usize,
     threads: usize,
     idle: IdlePolicy,
-    patience: Option<u32>,
+    wait_budget: Option<u32>,
     pub(super) mistake: Option<ServiceError>,
     pub(super) provided: Arc<Provided>,
 }
@@ -43,7 +43,7 @@ impl HostServices {
             payload: 0,
             threads: 1,
             idle: IdlePolicy::default(),
-            patience: None,
+            wait_budget: None,
             mistake: None,
             provided: Arc::default(),
         }
@@ -53,10 +53,9 @@ impl HostServices {
 impl HostServicesBuilder {
     /// Registers a function under its WGSL signature, such as `fn lookup(key: u32, at: vec3<f32>) -> Node`.
     ///
-    /// Types are those of the programs that call it; a program in which they have another size than in Rust is
-    /// refused. Several threads may run the function at once, if there are several server threads
-    /// ([`HostServicesBuilder::threads`]). If it panics the caller gets
-    /// [`CallStatus::Panicked`](crate::CallStatus::Panicked).
+    /// Types are those of the calling programs; a program with another size for a type than in Rust is refused. Several
+    /// threads may run the function at once, if there are several server threads ([`HostServicesBuilder::threads`]). If
+    /// it panics the caller gets [`CallStatus::Panicked`](crate::CallStatus::Panicked).
     pub fn call<A, R>(mut self, signature: &str, function: impl Handler<A, R>) -> Self {
         let made = self.function(signature, function);
         match made {
@@ -69,8 +68,8 @@ impl HostServicesBuilder {
     }
 
     /// Registers a stream under the WGSL signature of its opening, such as `fn upload(name: u32) -> u32`: `function`
-    /// opens one, and what it returns takes words from the kernel, gives words to it, and has the result. A kernel
-    /// opens one with `upload_open`; see [`HostServices`].
+    /// opens a stream, and returns an object that takes words from the kernel, gives words to the kernel, and has the
+    /// result. A kernel opens one with `upload_open`; see [`HostServices`].
     pub fn stream<A, S: CallStream>(
         mut self,
         signature: &str,
@@ -139,10 +138,10 @@ impl HostServicesBuilder {
         })
     }
 
-    /// Sets the number of ports on each device: the number of calls that can be on their way at once (1 to 65,536).
-    /// More callers are served too, but wait for each other. Default: 512 on software adapters, which run few
-    /// invocations at a time, and where calls leave behind a launch, which copies all ports; 4,096 elsewhere. No
-    /// graphics interface tells how many invocations a device runs at once.
+    /// Sets the number of ports on each device: the most calls on their way at once (1 to 65,536). More callers are
+    /// served too, but wait for each other. Default: 512 on software adapters, which run few invocations at a time, and
+    /// where calls leave behind a launch, which copies all ports; 4,096 elsewhere. No graphics interface tells how many
+    /// invocations a device runs at once.
     pub fn ports(mut self, ports: usize) -> Self {
         if ports == 0 || ports > MAX_PORTS {
             self.mistake.get_or_insert(ServiceError::Ports {
@@ -186,22 +185,22 @@ impl HostServicesBuilder {
         self
     }
 
-    /// Lets each call wait for at most so many looks at its port, instead of until it is served, on devices that serve
-    /// calls while kernels run. How long a look takes is up to the device.
-    pub fn patience(mut self, looks: u32) -> Self {
-        self.patience = Some(looks);
+    /// Limits the wait of each call to so many looks at its port, instead of waiting until served, on devices that
+    /// serve calls during launches. How long a look takes is up to the device.
+    pub fn wait_budget(mut self, looks: u32) -> Self {
+        self.wait_budget = Some(looks);
         self
     }
 
     /// Starts the server threads.
     ///
     /// # Errors
-    /// [`ServiceError`], for the first thing that was wrong with what the builder was given.
+    /// [`ServiceError`], for the first mistake in the builder's input.
     pub fn start(mut self) -> Result<HostServices, ServiceError> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
-        // One more for the count, or the status, of a group of one.
+        // Another word for the count, or the status, of a group of one.
         let words = |f: &Function| 1 + f.argument_words.max(f.declaration.result_words());
         let longest = self.functions.iter().map(words).max().unwrap_or(0);
         let payload = longest.max(self.payload.max(LEAST_PAYLOAD).div_ceil(4));
@@ -222,7 +221,7 @@ impl HostServicesBuilder {
             idle: self.idle,
             provided: self.provided,
             threads: self.threads,
-            patience: self.patience,
+            wait_budget: self.wait_budget,
             mailboxes: RwLock::default(),
             version: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
@@ -253,7 +252,7 @@ impl HostServicesBuilder {
     }
 }
 
-/// The declaration of a function, if its signature fits what Rust has.
+/// The declaration of a function, if its signature fits the Rust types.
 fn declare(
     text: &str,
     arguments: Vec<usize>,

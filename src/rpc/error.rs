@@ -9,7 +9,7 @@ pub enum ServiceError {
     Signature {
         /// As it was given.
         signature: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// Two functions have the same name, or names that stand for the same number.
@@ -29,7 +29,7 @@ pub enum ServiceError {
     TooLong {
         /// The function.
         name: String,
-        /// Bytes of its arguments or of its result.
+        /// Bytes of the arguments or of the result.
         bytes: usize,
         /// The limit.
         limit: usize,

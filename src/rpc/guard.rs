@@ -1,8 +1,8 @@
-//! What the program gives to be run, and what becomes of its panics: they end no thread of the runtime.
+//! Running the program's code, and catching its panics: none ends a thread of the runtime.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What `run` gives, or `None` if it panics, also with something that panics when it is dropped.
+/// The result of `run`, or `None` for a panic, also for a panic payload that panics when dropped.
 pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(value) => Some(value),
@@ -20,7 +20,7 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, with another of its kind.
+    /// Panics when dropped, with another of its kind.
     struct Bomb;
 
     impl Drop for Bomb {

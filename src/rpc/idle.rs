@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 /// How server threads wait for calls: they look again at once for a while, and then sleep, twice as long each time. A
-/// call that is served starts it all over, and so does a launch.
+/// served call restarts the count, and so does a launch.
 ///
-/// They never yield: a thread that does so on Linux gives away its whole slice of time (4 ms, at 250 ticks a second)
-/// to whoever is on the same processor, even when another one is free, and a kernel of a software adapter that
-/// calls ten times in a row has then waited longer than its loops may take. A thread that wakes up is put
-/// on a processor that is free.
+/// Server threads never yield: yielding on Linux gives away a whole slice of time (4 ms, at 250 ticks a second) to
+/// another thread of the same processor, even when another processor is free, and a kernel of a software adapter
+/// calling ten times in a row has then waited longer than its loops may take. A woken thread is put on a free
+/// processor.
 ///
-/// With the defaults a server that has nothing to do sleeps a millisecond at a time; a call that arrives then waits up
-/// to that long. That costs one to three hundredths of a processor (the bench `rpc_host` measures it).
+/// With the defaults an idle server sleeps a millisecond at a time; a call arriving meanwhile waits up to that long.
+/// The price is one to three hundredths of a processor (measured by the bench `rpc_host`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdlePolicy {
@@ -63,8 +63,8 @@ impl IdlePolicy {
         self
     }
 
-    /// How long to sleep after `quiet` looks that found nothing, and `naps` sleeps since the last that did, which was
-    /// `idle` ago; `None`: not at all.
+    /// The time to sleep after `quiet` looks in vain, and `naps` sleeps since the last success, `idle` ago; `None`: not
+    /// at all.
     pub(crate) fn after(
         self,
         quiet: u32,

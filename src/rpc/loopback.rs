@@ -7,8 +7,8 @@ use super::mailbox::Mailbox;
 use super::services::{HostServices, Shared};
 use crate::device::CallStatus;
 
-/// Calls from threads of the host, over memory of the host: what a kernel can call can be tried, and measured,
-/// without a device. From [`HostServices::loopback`]; each has ports of its own, which its clones share.
+/// Calls from threads of the host, over memory of the host: what a kernel can call can be tried, and measured, without
+/// a device. From [`HostServices::loopback`]; each has separate ports, shared by its clones.
 #[derive(Clone)]
 pub struct Loopback {
     shared: Arc<Shared>,
@@ -32,7 +32,7 @@ impl HostServices {
 }
 
 impl Loopback {
-    /// A clone that begins its search for a free port elsewhere, so that threads do not meet.
+    /// A clone with another start for its search for a free port, so threads do not meet.
     #[must_use]
     pub fn spread(&self, start: usize) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl Loopback {
         }
     }
 
-    /// Calls the function `name`, as a kernel would. `arguments` are its arguments one behind the other, each
-    /// beginning a word; the result is whatever the function gave, in words.
+    /// Calls the function `name`, as a kernel would. `arguments` are the arguments in order, each beginning a word; the
+    /// result is the function's, in words.
     ///
     /// # Errors
     /// The status of a call that failed; [`CallStatus::TimedOut`] when it was not served within `timeout`.

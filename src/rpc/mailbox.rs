@@ -1,13 +1,13 @@
-//! Mailboxes: the ports of one device in its live memory, copies of ports that a device has to itself while kernels
-//! run, or ports in memory of the host.
+//! Mailboxes: the ports of a device in its live memory, copies of ports owned by a device during launches, or ports in
+//! memory of the host.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use super::backoff::Backoff;
-use super::desk::Desk;
+use super::dispatcher::Dispatcher;
 use super::port::client::Client;
-use super::port::layout::{BUDGET, CALM, LINE, PATIENCE, PortLayout};
+use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PortLayout, WAIT_BUDGET};
 use super::port::server::{Server, Sweeper};
 use super::port::words::{HostWords, Words, host_words};
 use super::slice::Sliced;
@@ -20,7 +20,7 @@ use crate::device::{DeviceShared, LiveError, unique_id};
 pub(crate) type HostClient = Client<Arc<HostWords>>;
 
 /// Turns after which a caller on an adapter with a loop budget makes each turn take longer.
-const CALM_AFTER: u32 = 24;
+const BACKOFF_TURNS: u32 = 24;
 
 /// Ports, and whose they are.
 pub(crate) struct Mailbox {
@@ -44,8 +44,8 @@ enum Memory {
     Host(Arc<HostWords>),
 }
 
-/// Ports in two memories: what kernels write where the host polls it, and what the host writes, with the locks of the
-/// kernels, where they poll it. Both hold all words of the layout, so that each has one place in it.
+/// Ports in two memories: the kernels' writes where the host polls, and the host's writes, with the locks of the
+/// kernels, where the kernels poll. Both hold all words of the layout, with a place for each.
 struct Split {
     /// For the bind-group cache.
     id: u64,
@@ -54,7 +54,7 @@ struct Split {
 }
 
 impl Memory {
-    /// What the server reads of its clients.
+    /// The server's reads of its clients.
     fn words(&self) -> &HostWords {
         match self {
             Self::Live(live) => live.words(),
@@ -73,7 +73,8 @@ impl Words for Memory {
     fn store(&self, index: usize, value: u32) {
         match self {
             Self::Split(split) => {
-                // Windows over the bus combine writes, and keep no order without a fence; the second one sends this.
+                // Windows over the bus combine writes, and keep no order without a fence; the second fence sends the
+                // word.
                 fence(Ordering::SeqCst);
                 split.answers.words().store(index, value);
                 fence(Ordering::SeqCst);
@@ -104,14 +105,14 @@ impl Words for Memory {
 
 /// How long kernels wait, in looks at a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct WaitBudget {
     call: u32,
     invocation: u32,
-    calm: u32,
+    backoff_after: u32,
 }
 
-impl Patience {
-    /// What suits a device, with a limit for each call if there is one.
+impl WaitBudget {
+    /// The budget for a device, with a limit for each call if there is one.
     pub fn of(device: &DeviceShared, call: Option<u32>) -> Self {
         let capabilities = &device.capabilities;
         let budget = capabilities
@@ -121,25 +122,25 @@ impl Patience {
             call: call.unwrap_or(u32::MAX),
             // The rest is for the kernel's own loops.
             invocation: budget.map_or(0, |budget| budget / 8 * 7),
-            calm: budget.map_or(u32::MAX, |_| CALM_AFTER),
+            backoff_after: budget.map_or(u32::MAX, |_| BACKOFF_TURNS),
         }
     }
 
-    /// Of callers that wait for nothing while they run: a port that is taken stays so.
+    /// Of callers that wait for nothing during a launch: a taken port stays taken.
     pub fn of_slices(device: &DeviceShared, ports: usize) -> Self {
         Self {
             call: 3 * ports as u32 + 16,
-            calm: u32::MAX,
+            backoff_after: u32::MAX,
             ..Self::of(device, None)
         }
     }
 
-    /// The words of the header that tell it.
+    /// The header's words for the budget.
     pub fn words(self) -> [(usize, u32); 3] {
         [
-            (PATIENCE, self.call),
+            (WAIT_BUDGET, self.call),
             (BUDGET, self.invocation),
-            (CALM, self.calm),
+            (BACKOFF_AFTER, self.backoff_after),
         ]
     }
 }
@@ -153,11 +154,11 @@ impl std::fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
-    /// Ports in the live memory of a device. `is_alone`: one thread at most will ever serve them.
+    /// Ports in the live memory of a device. `is_alone`: a single thread at most will ever serve them.
     pub fn on_device(
         device: &Arc<DeviceShared>,
         layout: PortLayout,
-        patience: Patience,
+        wait_budget: WaitBudget,
         is_alone: bool,
     ) -> Result<Self, LiveError> {
         let backend = device.capabilities.backend;
@@ -176,12 +177,12 @@ impl Mailbox {
         Ok(Self::of_device(
             device,
             server,
-            patience,
+            wait_budget,
             Backoff::of(device)?,
         ))
     }
 
-    /// Ports that a device has to itself while a kernel runs; requests leave, and answers arrive, between launches.
+    /// Ports owned by a device during a launch; requests leave, and answers arrive, between launches.
     ///
     /// # Errors
     /// wgpu's own words.
@@ -190,24 +191,24 @@ impl Mailbox {
         layout: PortLayout,
         is_alone: bool,
     ) -> Result<Self, String> {
-        let patience = Patience::of_slices(device, layout.ports);
+        let wait_budget = WaitBudget::of_slices(device, layout.ports);
         let server = Server::new(
             Memory::Sliced(Sliced::new(device, layout)?),
             layout,
             is_alone,
         );
         let backoff = Backoff::of(device).map_err(|error| error.to_string())?;
-        Ok(Self::of_device(device, server, patience, backoff))
+        Ok(Self::of_device(device, server, wait_budget, backoff))
     }
 
     fn of_device(
         device: &Arc<DeviceShared>,
         server: Server<Memory>,
-        patience: Patience,
+        wait_budget: WaitBudget,
         backoff: Option<Arc<Backoff>>,
     ) -> Self {
         let words = server.words();
-        for (word, value) in patience.words() {
+        for (word, value) in wait_budget.words() {
             words.store(word, value);
         }
         Self::new(Owner::Device(Arc::downgrade(device)), server, backoff)
@@ -238,7 +239,7 @@ impl Mailbox {
         self.server.layout()
     }
 
-    /// Bytes that the ports take, in all memories that have them.
+    /// Bytes of the ports, in all their memories.
     pub fn bytes(&self) -> u64 {
         let memories = match self.server.words() {
             Memory::Live(_) | Memory::Host(_) => 1,
@@ -269,7 +270,7 @@ impl Mailbox {
         }
     }
 
-    /// The buffer to bind for what kernels post, where it is another one.
+    /// The buffer to bind for kernels' posts, where separate.
     pub fn posts(&self) -> Option<(u64, &wgpu::Buffer)> {
         match self.server.words() {
             Memory::Split(split) => Some((split.id, split.posts.buffer())),
@@ -277,12 +278,12 @@ impl Mailbox {
         }
     }
 
-    /// What kernels visit to let time go by, where they do.
+    /// The memory kernels read for delays, if any.
     pub fn backoff(&self) -> Option<&Arc<Backoff>> {
         self.backoff.as_ref()
     }
 
-    /// What carries the ports to and from their device, where they are not in live memory.
+    /// The carrier of the ports to and from their device, where not in live memory.
     pub fn as_sliced(&self) -> Option<&Sliced> {
         match self.server.words() {
             Memory::Sliced(sliced) => Some(sliced),
@@ -308,14 +309,14 @@ impl Mailbox {
     }
 
     /// Looks at every port once and serves what is posted; the number of calls served.
-    pub(super) fn sweep(&self, sweeper: &mut Sweeper, desk: &Desk<'_>) -> usize {
-        let served = self.server.sweep(sweeper, &desk.at(&self.sessions));
+    pub(super) fn sweep(&self, sweeper: &mut Sweeper, dispatcher: &Dispatcher<'_>) -> usize {
+        let served = self.server.sweep(sweeper, &dispatcher.at(&self.sessions));
         self.tell(served)
     }
 
     /// Looks at the ports that were busy last; the number of calls served.
-    pub(super) fn glance(&self, sweeper: &mut Sweeper, desk: &Desk<'_>) -> usize {
-        let served = self.server.glance(sweeper, &desk.at(&self.sessions));
+    pub(super) fn glance(&self, sweeper: &mut Sweeper, dispatcher: &Dispatcher<'_>) -> usize {
+        let served = self.server.glance(sweeper, &dispatcher.at(&self.sessions));
         self.tell(served)
     }
 

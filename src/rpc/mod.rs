@@ -2,12 +2,11 @@
 //!
 //! - [`port`]: the protocol, and both of its ends over any words.
 //! - [`mailbox`]: ports in the memory of a device; [`backoff`]: memory in which callers wait on devices that ration turns.
-//! - [`services`]: registered functions and the threads that serve them (at a [`desk`]), put together by [`builder`]; [`loopback`]
-//!   calls them without a device; [`handler`] turns words into the arguments
-//!   of a Rust function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to
-//!   devices that show nothing to running kernels; [`idle`] says what a thread does that finds nothing, [`bell`] wakes it,
-//!   [`statistics`] counts,
-//!   [`guard`] catches what functions of the program panic with.
+//! - [`services`]: registered functions and the threads serving them (at a [`dispatcher`]), put together by
+//!   [`builder`]; [`loopback`] calls them without a device; [`handler`] turns words into the arguments of a Rust
+//!   function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to devices that
+//!   show nothing to running kernels; [`idle`] is the policy of a thread without work, [`bell`] wakes the thread,
+//!   [`statistics`] counts, [`guard`] catches panics of the program's functions.
 //! - [`provided`]: the functions that come with the runtime.
 //!
 //! What kernels need is made by `kernel::calls`.
@@ -15,7 +14,7 @@
 mod backoff;
 pub(crate) mod bell;
 mod builder;
-mod desk;
+mod dispatcher;
 mod error;
 pub(crate) mod guard;
 mod handler;
@@ -35,7 +34,7 @@ use std::sync;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use bell::Bell;
-pub(crate) use mailbox::{Mailbox, Patience};
+pub(crate) use mailbox::{Mailbox, WaitBudget};
 pub(crate) use services::Shared as Services;
 pub(crate) use slice::Slice;
 

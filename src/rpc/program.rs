@@ -15,7 +15,7 @@ impl Program {
     /// The program may be launched with other services, too, if they have the same functions.
     ///
     /// # Errors
-    /// As [`Program::new`]; [`KernelError::HostCall`] when a function that the program calls does not fit it.
+    /// As [`Program::new`]; [`KernelError::HostCall`] when a called function does not fit the program.
     pub fn with_services(
         name: impl Into<String>,
         source: impl Into<Arc<str>>,

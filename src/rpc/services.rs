@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::bell::Bell;
-use super::desk::Desk;
+use super::dispatcher::Dispatcher;
 use super::error::PortsError;
 use super::idle::IdlePolicy;
-use super::mailbox::{Mailbox, Patience};
+use super::mailbox::{Mailbox, WaitBudget};
 use super::port::layout::PortLayout;
 use super::port::server::Sweeper;
 use super::provided::Provided;
@@ -120,9 +120,9 @@ pub(super) struct Function {
 ///
 /// # How long a call waits
 ///
-/// Without limit, on devices that end no loops, unless [`HostServicesBuilder::patience`](crate::HostServicesBuilder::patience) sets one; until the services
+/// Without limit, on devices that end no loops, unless [`HostServicesBuilder::wait_budget`](crate::HostServicesBuilder::wait_budget) sets one; until the services
 /// are stopped at the latest. On adapters with a loop budget an invocation may take seven eighths of that for
-/// waiting, in all its calls together, and slows down between two looks so that this lasts (about half a second of
+/// waiting, in all its calls together, and slows down between two looks so that this lasts (about a quarter of a second of
 /// processor time on lavapipe); a call that ran out has the status `CALL_TIMED_OUT`.
 ///
 /// So a function must not wait for what waits for its caller: for the launch that calls it, for the device that this runs
@@ -147,7 +147,7 @@ pub(crate) struct Shared {
     pub(super) payload: usize,
     pub(super) idle: IdlePolicy,
     pub(super) threads: usize,
-    pub(super) patience: Option<u32>,
+    pub(super) wait_budget: Option<u32>,
     pub(super) mailboxes: RwLock<Vec<Arc<Mailbox>>>,
     /// Changes with `mailboxes`.
     pub(super) version: AtomicU64,
@@ -287,9 +287,9 @@ impl Shared {
         let capabilities = &device.capabilities;
         let made = match live {
             true => {
-                let patience = Patience::of(device, self.patience);
+                let wait_budget = WaitBudget::of(device, self.wait_budget);
                 let layout = self.layout(capabilities.software);
-                Mailbox::on_device(device, layout, patience, self.threads == 1)?
+                Mailbox::on_device(device, layout, wait_budget, self.threads == 1)?
             }
             // Copied around each launch, so rather few.
             false => Mailbox::sliced(device, self.layout(true), self.threads == 1)
@@ -311,7 +311,7 @@ impl Shared {
     /// A server thread, the one with that number.
     pub(super) fn run(&self, thread: usize) {
         IS_SERVER.set(true);
-        let desk = Desk::new(self, thread);
+        let dispatcher = Dispatcher::new(self, thread);
         let mut known = 0;
         let mut mailboxes: Vec<(Arc<Mailbox>, Sweeper)> = Vec::new();
         let (mut quiet, mut naps) = (0u32, 0u32);
@@ -329,7 +329,7 @@ impl Shared {
             }
             let sweeps = mailboxes.iter_mut();
             let mut served: usize = sweeps
-                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &desk))
+                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &dispatcher))
                 .sum();
             if stopped {
                 // One last sweep, since a client that goes on posting must not keep the thread.
@@ -339,7 +339,7 @@ impl Shared {
             for _ in 0..GLANCES {
                 let glances = mailboxes.iter_mut();
                 served += glances
-                    .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &desk))
+                    .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &dispatcher))
                     .sum::<usize>();
             }
             if served > 0 {

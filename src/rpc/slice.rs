@@ -1,10 +1,9 @@
-//! Ports of devices that show nothing to running kernels: a device has them to itself while a launch runs. Requests
-//! leave with a copy behind the launch, are served when it has ended, and answers arrive with a copy in front of the
-//! next launch that is submitted. Everything else is as in live memory: the same words, the same protocol, the same
-//! WGSL.
+//! Ports of devices whose running kernels see no writes of the host: a device owns the ports during a launch. Requests
+//! leave with a copy behind the launch, are served after its end, and answers arrive with a copy in front of the next
+//! submitted launch. Everything else is as in live memory: the same words, the same protocol, the same WGSL.
 //!
-//! What clients write and what servers write are two ranges of the layout, and each travels one way only, so that
-//! launches that overtake the answers do no harm: a mailbox that arrives late is what the protocol is made for.
+//! The clients' writes and the servers' writes are two ranges of the layout, and each travels a single way only, so
+//! launches overtaking the answers do no harm: the protocol is made for late mailboxes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,7 +14,7 @@ use super::mailbox::Mailbox;
 use super::port::layout::{CLOSED, PortLayout, TICKET};
 use super::port::words::{HostWords, Words, host_words};
 use super::services::{Shared, is_server_thread};
-use crate::device::follower::Follower;
+use crate::device::completion_hook::CompletionHook;
 use crate::device::status::{Mirror, PendingMirror, Reading};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
@@ -32,7 +31,7 @@ pub(crate) struct Sliced {
     waiting: (Mutex<Vec<Waker>>, Condvar),
 }
 
-/// Words of the header that the host writes again; behind them is one that kernels write.
+/// Words of the header rewritten by the host; behind them is a word written by kernels.
 const HEADER: std::ops::Range<usize> = 0..CLOSED + 1;
 const _: () = assert!(CLOSED < TICKET);
 
@@ -41,7 +40,7 @@ fn bytes(words: &std::ops::Range<usize>) -> std::ops::Range<u64> {
 }
 
 impl Sliced {
-    /// Ports that nobody has used yet; an error in wgpu's own words.
+    /// Unused ports; an error in wgpu's own words.
     pub(super) fn new(device: &DeviceShared, layout: PortLayout) -> Result<Self, String> {
         use wgpu::BufferUsages as Usage;
         let usage = Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST;
@@ -76,17 +75,17 @@ impl Sliced {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// The words that the host has for the device: of the header, then those of the servers.
+    /// The host's words for the device: of the header, then those of the servers.
     fn answers(&self) -> Vec<u32> {
         let servers = self.layout.servers();
-        // In this order: an answer is complete when its mailbox tells of it, and mailboxes come first.
+        // In this order: an answer is complete when its mailbox says so, and mailboxes come first.
         HEADER
             .chain(servers)
             .map(|index| self.words.load(index))
             .collect()
     }
 
-    /// Takes over what clients have written; the ports that wait for the host, with their replies so far.
+    /// Takes over the clients' writes; returns the ports waiting for the host, with their replies so far.
     fn deposit(&self, words: &[u32]) -> Vec<(usize, u32)> {
         let layout = self.layout;
         let clients = layout.clients();
@@ -110,7 +109,7 @@ impl Sliced {
     }
 }
 
-/// The ports of one launch on their way.
+/// The ports of a launch on their way.
 pub(crate) struct Slice {
     services: Arc<Shared>,
     mailbox: Arc<Mailbox>,
@@ -120,7 +119,7 @@ pub(crate) struct Slice {
     down: wgpu::Buffer,
     mirror: Mutex<Option<Mirror>>,
     is_submitted: AtomicBool,
-    /// What the launch has posted, once it has ended.
+    /// The posts of the launch, after its end.
     posted: Mutex<Vec<(usize, u32)>>,
 }
 
@@ -216,7 +215,7 @@ impl Slice {
     }
 }
 
-impl Follower for Slice {
+impl CompletionHook for Slice {
     fn submitted(&self, device: &wgpu::Device) {
         self.is_submitted.store(true, Ordering::Release);
         let pending = PendingMirror::of(self.down.clone());
@@ -246,14 +245,14 @@ impl Follower for Slice {
         let Some(sliced) = self.mailbox.as_sliced() else {
             return true;
         };
-        // A function of the host that waits for a launch must not wait for itself.
+        // A function of the host waiting for a launch must not wait for its own thread.
         if is_server_thread() {
             return true;
         }
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let (wakers, served) = &sliced.waiting;
         let mut held = lock(wakers);
-        // With the lock, so that what is served meanwhile wakes this thread.
+        // With the lock, so calls served meanwhile wake this thread.
         while !self.is_served() {
             held = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
             {
@@ -294,7 +293,7 @@ impl Drop for Slice {
     }
 }
 
-/// A new buffer that holds what `write` puts there; an error in wgpu's own words.
+/// A new buffer with the contents from `write`; an error in wgpu's own words.
 fn mapped(
     device: &DeviceShared,
     label: &str,

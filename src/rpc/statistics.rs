@@ -9,13 +9,13 @@ const BUCKETS: usize = 32;
 /// Of how many calls one is timed: looking at a clock twice costs more than a small call.
 pub(crate) const TIMED: u64 = 32;
 
-/// What happened to the calls of one function.
+/// Counts of the calls of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallStatistics {
     /// The function's name.
     pub name: String,
-    /// Calls that were served, those that panicked included.
+    /// Calls served, panicking ones included.
     pub calls: u64,
     /// Calls in which the function panicked.
     pub panics: u64,
@@ -25,8 +25,8 @@ pub struct CallStatistics {
     pub bytes_in: u64,
     /// Bytes of results.
     pub bytes_out: u64,
-    /// How long the function ran, for every 32nd call of each server thread: entry `i` counts calls of at least 2^i and less than
-    /// 2^(i+1) nanoseconds; the first also counts those below, the last those above.
+    /// The running time of the function, for every 32nd call of each server thread: entry `i` counts calls of at least
+    /// 2^i and less than 2^(i+1) nanoseconds; the first also counts shorter calls, the last longer ones.
     pub latency: [u64; BUCKETS],
 }
 
@@ -51,24 +51,24 @@ impl CallStatistics {
 pub struct ServiceStatistics {
     /// For each function, in the order of registration.
     pub functions: Vec<CallStatistics>,
-    /// Calls of functions that nobody registered.
+    /// Calls of unregistered functions.
     pub unknown: u64,
     /// Calls whose length did not even fit the port.
     pub oversize: u64,
-    /// Looks at calls whose words had not all arrived, on devices that write them over a bus. The server looks again until
-    /// they have; what is not whole after a second is answered as malformed, and counted nowhere else. Looks, not calls: one
-    /// call may add many.
+    /// Looks at calls with missing words, on devices that write over a bus. The server looks again until all words have
+    /// arrived; a call incomplete after a second is answered as malformed, and counted nowhere else. Looks, not calls:
+    /// one call may add many.
     pub late: u64,
-    /// Bytes of memory that the ports take, for all devices together: those of the host and those of the devices.
+    /// Bytes of memory of the ports, for all devices together: memory of the host and of the devices.
     pub port_bytes: u64,
 }
 
-/// A counter that one thread counts up and others read.
+/// A counter with a single writing thread, and others reading.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds; what it was. Only the thread that owns the counter.
+    /// Adds; returns the old value. Only the thread that owns the counter.
     pub fn add(&self, more: u64) -> u64 {
         let was = self.0.load(Ordering::Relaxed);
         self.0.store(was.wrapping_add(more), Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Counter {
     }
 }
 
-/// The counters of one function on one server thread, on cache lines of its own.
+/// The counters of a function on a server thread, on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {

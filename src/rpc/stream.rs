@@ -1,5 +1,5 @@
-//! Streams: calls of any length. A stream holds its port from its opening to its end, and what is put into it and
-//! got from it goes through that port in packets.
+//! Streams: calls of any length. A stream holds its port from opening to end, and all words put and got go through that
+//! port in packets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,11 +10,11 @@ use super::guard::guarded;
 use super::handler::{put, take};
 use super::port::protocol::CallStatus;
 
-/// The host's end of one open stream; made by the function that
-/// [`HostServicesBuilder::stream`](crate::HostServicesBuilder::stream) registers.
+/// The host's end of an open stream; made by the function registered with
+/// [`HostServicesBuilder::stream`](crate::HostServicesBuilder::stream).
 ///
 /// Words arrive and leave in the order in which the kernel puts and gets them, in packets of at most a port's payload.
-/// A stream that the kernel abandons is dropped when its port is used again, or with the services.
+/// A stream abandoned by the kernel is dropped at the next use of its port, or with the services.
 pub trait CallStream: Send + 'static {
     /// What the kernel gets for closing the stream; `()` for nothing.
     type Output: Pod;
@@ -24,8 +24,8 @@ pub trait CallStream: Send + 'static {
         let _ = words;
     }
 
-    /// Appends at most `room` words for the kernel; what exceeds them is cut off. None means that there is nothing to
-    /// get (now): the kernel's `get` gives 0 and the status `CALL_END`.
+    /// Appends at most `room` words for the kernel; further words are cut off. None means that there is nothing to get
+    /// (now): the kernel's `get` gives 0 and the status `CALL_END`.
     fn get(&mut self, room: usize, words: &mut Vec<u32>) {
         let _ = (room, words);
     }
@@ -97,11 +97,11 @@ impl<S: CallStream> Session for S {
     }
 }
 
-/// What opens a stream, from the words of its arguments.
+/// The function opening a stream, from the words of its arguments.
 pub(super) type Open = Box<dyn Fn(&[u32]) -> Box<dyn Session> + Send + Sync>;
 
-/// The packets of a stream, by what its number is combined with. Those behind the opening all carry words that were
-/// put.
+/// The packets of a stream, by the value combined with its number. Packets behind the opening all carry words put by
+/// the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Packet {
     Open,
@@ -119,10 +119,10 @@ impl Packet {
     }
 }
 
-/// The stream that is open at one port.
+/// The open stream at a port.
 #[derive(Default)]
 struct Slot {
-    /// Whether there may be one: a look at it is all that a plain call costs.
+    /// Whether there may be a stream: a plain call costs only a look at this flag.
     taken: AtomicBool,
     /// The stream, and the number of its function.
     session: Mutex<Option<(u32, Box<dyn Session>)>>,
@@ -143,7 +143,7 @@ impl Sessions {
         }
     }
 
-    /// Drops the stream that was left open at a port, if one was: somebody else has the port now.
+    /// Drops the stream left open at a port, if any: the port has another owner now.
     pub(super) fn abandon(&self, port: usize) {
         let Some(slot) = self.slots.get(port) else {
             return;
@@ -151,7 +151,7 @@ impl Sessions {
         if slot.taken.load(Ordering::Acquire) {
             let left = lock(slot).take();
             slot.taken.store(false, Ordering::Release);
-            // What its destructor does is the user's business, and must not end the server.
+            // The user's destructor must not end the server.
             let _ = guarded(|| drop(left));
         }
     }

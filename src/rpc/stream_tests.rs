@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Adds what is put, and gives it back in reverse.
+/// Adds the words put, and gives them back in reverse.
 struct Echo {
     words: Vec<u32>,
     dropped: Arc<AtomicU32>,
@@ -74,11 +74,11 @@ fn packets_of_streams_that_are_not_open_are_malformed() {
     assert_eq!(serve(0, 8, Close, &[]), (CallStatus::Done, vec![1]));
     assert_eq!(serve(0, 8, Close, &[]), (CallStatus::Malformed, vec![]));
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
-    // One that is left behind goes when the port is opened again, or used for something else.
+    // A stream left behind goes when the port is opened again, or used for something else.
     serve(0, 8, Open, &[]);
     serve(0, 8, Open, &[]);
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
-    // One that panics is gone.
+    // A panicking stream is gone.
     assert_eq!(serve(0, 8, Put, &[13]), (CallStatus::Panicked, vec![]));
     assert_eq!(serve(0, 8, Put, &[1]), (CallStatus::Malformed, vec![]));
     serve(1, 8, Open, &[]);
@@ -159,13 +159,13 @@ fn what_is_got_fits_the_packet() {
 #[path = "port/tests_streams.rs"]
 mod hostile;
 
-// What the driver finds in its parent.
+// Names the driver expects in its parent.
 use crate::rpc::{port, stream};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// At the desk where kernels' calls arrive, too.
+    /// At the dispatcher where kernels' calls arrive, too.
     #[test]
     fn hostile_packets_harm_nobody_else(bytes in prop::collection::vec(any::<u8>(), 0..800)) {
         let tapes = Arc::new(hostile::Tapes::default());
@@ -179,7 +179,7 @@ proptest! {
             .stream("fn second(word: u32) -> u32", opener())
             .start()
             .unwrap();
-        // Its own threads have nothing to do with this.
+        // The services' own threads have nothing to do with this.
         services.stop();
         let numbers = hostile::Numbers {
             call: crate::kernel::calls::opcode("sum"),
@@ -187,8 +187,8 @@ proptest! {
         };
         let layout = hostile::layout();
         let sessions = Sessions::new(layout.ports, layout.payload);
-        let desk = crate::rpc::desk::Desk::new(&services.shared, 0);
-        let window = desk.at(&sessions);
-        hostile::drive(&bytes, numbers, &tapes, &window, |port| sessions.abandon(port));
+        let dispatcher = crate::rpc::dispatcher::Dispatcher::new(&services.shared, 0);
+        let port_set = dispatcher.at(&sessions);
+        hostile::drive(&bytes, numbers, &tapes, &port_set, |port| sessions.abandon(port));
     }
 }

@@ -439,7 +439,7 @@ fn atomics_that_no_binding_can_be_are_refused(f: &Fixture) {
     });
 }
 
-/// Words as raw bytes, for structures that no Rust type is a twin of.
+/// Words as raw bytes, for structures that no Rust type declares.
 pub fn bytes_of(words: &[u32]) -> &[u8] {
     bytemuck::cast_slice(words)
 }

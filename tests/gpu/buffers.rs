@@ -154,10 +154,10 @@ fn reads_can_be_polled_and_awaited(f: &Fixture) {
 fn a_read_back_gives_its_values_once(f: &Fixture) {
     let buffer = f.device.buffer(&[1u32, 2, 3]).unwrap();
     let pending = buffer.read_back(..).unwrap();
-    let patience = std::time::Duration::from_secs(10);
-    assert_eq!(pending.wait_timeout(patience).unwrap(), [1, 2, 3]);
+    let timeout = std::time::Duration::from_secs(10);
+    assert_eq!(pending.wait_timeout(timeout).unwrap(), [1, 2, 3]);
     assert!(matches!(
-        pending.wait_timeout(patience),
+        pending.wait_timeout(timeout),
         Err(ReadError::Taken)
     ));
 }

@@ -69,7 +69,7 @@ fn failures_travel_with_what_was_written(f: &Fixture) {
         buffer.evict(&other.device).unwrap();
         assert!(buffer.read().is_err());
         assert!(one.add(&buffer, 1).unwrap().wait().is_err());
-        buffer.forgive();
+        buffer.clear_error();
         assert!(buffer.read().is_ok());
     }
 }

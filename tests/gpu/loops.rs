@@ -23,7 +23,7 @@ cases![
     the_guard_follows_the_specialization,
     results_of_a_failed_launch_are_poisoned,
     poison_is_inherited_and_ends_where_overwritten,
-    forgiving_drops_the_error,
+    clearing_drops_the_error,
     failures_without_live_memory,
     more_guarded_launches_than_records,
     a_guard_on_adapters_without_a_budget_changes_nothing,
@@ -473,13 +473,13 @@ fn poison_is_inherited_and_ends_where_overwritten(f: &Fixture) {
     assert_eq!(a.read().is_err(), f.is_lavapipe());
 }
 
-fn forgiving_drops_the_error(f: &Fixture) {
+fn clearing_drops_the_error(f: &Fixture) {
     let copy = SlowCopy::new(&f.device);
     let source = f.device.buffer(&[1u32; 8]).unwrap();
     let sink: DeviceBuffer<u32> = f.device.zeroed(8).unwrap();
     copy.run(&source, &sink, TOO_MANY);
     assert_eq!(sink.read().is_err(), f.is_lavapipe());
-    sink.forgive();
+    sink.clear_error();
     assert!(sink.read().is_ok());
 }
 

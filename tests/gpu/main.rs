@@ -73,10 +73,11 @@ mod print_live;
 mod private_arrays;
 mod ranges;
 mod rpc;
+mod rpc_failures;
 mod rpc_groups;
-mod rpc_patience;
 mod rpc_split;
 mod rpc_streams;
+mod rpc_wait_budget;
 mod segment_lists;
 mod segments;
 mod server_beside;
@@ -184,8 +185,9 @@ fn main() -> std::process::ExitCode {
         print_live::CASES,
         private_arrays::CASES,
         rpc::CASES,
+        rpc_failures::CASES,
         rpc_groups::CASES,
-        rpc_patience::CASES,
+        rpc_wait_budget::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
         segments::CASES,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::{Fixture, kernel_of, mix};
-use crate::{rpc, rpc_streams};
+use crate::{rpc, rpc_failures, rpc_streams};
 use tombolo::{
     Aspect, CallStatus, Device, DeviceBuffer, HostServices, HostServicesBuilder, Kernel,
     LaunchError, WaitError,
@@ -521,7 +521,7 @@ fn awaiting_a_launch_awaits_its_calls(f: &Fixture) {
 
 /// The cases of calls and streams once more, on devices whose ports lie in two memories.
 pub fn again() -> Vec<(String, impl Fn(&Fixture) + Clone + Send + 'static)> {
-    let modules = [rpc::CASES, rpc_streams::CASES];
+    let modules = [rpc::CASES, rpc_failures::CASES, rpc_streams::CASES];
     let cases = modules.into_iter().flatten().map(|case| {
         let run = move |f: &Fixture| {
             (case.run)(&Fixture {

@@ -140,14 +140,14 @@ fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
         .map(|adapter| f.context.device_at(adapter.index).unwrap())
         .collect();
     // A driver that rations waiting ends it by itself, now and then before the lease is stuck.
-    let rationed = device.capabilities().loop_budget().is_some();
+    let has_loop_budget = device.capabilities().loop_budget().is_some();
     let mut attempts = 0;
     let error = loop {
         let called = gated.call_timeout(&(5,), MINUTE);
         assert_eq!(arrivals.recv_timeout(MINUTE).unwrap(), 5);
         match called {
             Err(error) => break error,
-            Ok(ended) => assert_eq!((rationed, ended), (true, TIMED_OUT + 5)),
+            Ok(ended) => assert_eq!((has_loop_budget, ended), (true, TIMED_OUT + 5)),
         }
         attempts += 1;
         assert!(attempts < 100, "no lease is stuck");
@@ -174,7 +174,7 @@ fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
     let stuck = server.restart();
     match &stuck {
         Err(ServerError::StillStuck { .. }) => {}
-        result => assert!(rationed && result.is_ok(), "{result:?}"),
+        result => assert!(has_loop_budget && result.is_ok(), "{result:?}"),
     }
     std::thread::scope(|scope| {
         // What is asked of the queue meanwhile is done behind it. To ask may take as long with some drivers.
@@ -290,9 +290,9 @@ fn calls_of_kernels_are_handed_over_beside_a_lease(f: &Fixture) {
             // Those that are not leases; one of them may go in the same submission.
             let own = more.saturating_sub(u64::from(server.leases() - leases));
             // A driver that rations turns may have ended it, and the next one be on its way.
-            let rationed = device.capabilities().loop_budget().is_some();
+            let has_loop_budget = device.capabilities().loop_budget().is_some();
             assert!(
-                own <= 1 + u64::from(rationed),
+                own <= 1 + u64::from(has_loop_budget),
                 "round {round}: {more} submissions"
             );
             assert_eq!(server.statistics().wakes, wakes, "round {round}");

@@ -41,10 +41,10 @@ fn small_transfers_make_no_memory_whatever_came_before(f: &Fixture) {
     for round in 0..3 {
         small_round(&device, &small, round);
     }
-    for megabytes in [1, 8, 63, 64, 65, 100, 130] {
+    for megabytes in [1, 8, 63, 65, 130] {
         let large: DeviceBuffer<u8> = device.zeroed(megabytes * MIB).unwrap();
         large.write(0, &vec![7u8; megabytes * MIB]).unwrap();
-        assert!(large.read().unwrap().iter().all(|byte| *byte == 7));
+        assert!(large.read().unwrap() == vec![7; megabytes * MIB]);
         let before = made(&device);
         for round in 0..20 {
             small_round(&device, &small, round);
@@ -78,7 +78,7 @@ fn small_transfers_of_context_buffers_make_none_either(f: &Fixture) {
             .unwrap();
         large.prefetch(&device).unwrap().wait().unwrap();
         large.fill(6, ..).unwrap();
-        assert!(large.read().unwrap().iter().all(|byte| *byte == 6));
+        assert!(large.read().unwrap() == vec![6; megabytes * MIB]);
         drop(large);
         let before = made(&device);
         for i in 0..20 {

@@ -32,8 +32,9 @@ pub fn as_another_program() -> Option<ExitCode> {
     options.live_memory = !with_copies;
     options.import_host_memory = !with_copies;
     let device = Context::new().and_then(|context| context.device_named_with(name, options));
+    let rounds = if with_copies { ROUNDS / 4 } else { ROUNDS };
     let done = match device {
-        Ok(device) => stress_work::run(&device, ROUNDS).map_err(|error| error.to_string()),
+        Ok(device) => stress_work::run(&device, rounds).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     Some(match done {

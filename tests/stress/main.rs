@@ -52,7 +52,7 @@ struct Args {
     only: Vec<String>,
     /// Seconds that one operation may take
     #[arg(long, default_value_t = 120)]
-    patience: u64,
+    timeout: u64,
     /// Steps of each thread at most
     #[arg(long, default_value_t = u64::MAX)]
     steps: u64,
@@ -130,7 +130,7 @@ fn run(args: &Args, seed: u64, headline: &str) -> Outcome {
     }
     let watchdog = Watchdog::start(
         Arc::clone(&journal),
-        Duration::from_secs(args.patience),
+        Duration::from_secs(args.timeout),
         headline.to_owned(),
     );
     let begun = Instant::now();

@@ -15,10 +15,10 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches; an operation may take as long as `patience`.
-    pub fn start(journal: Arc<Journal>, patience: Duration, headline: String) -> Self {
+    /// Watches; an operation may take as long as `timeout`.
+    pub fn start(journal: Arc<Journal>, timeout: Duration, headline: String) -> Self {
         let (end, ended) = channel();
-        let thread = std::thread::spawn(move || watch(&journal, patience, &headline, &ended));
+        let thread = std::thread::spawn(move || watch(&journal, timeout, &headline, &ended));
         Self {
             end: Some(end),
             thread: Some(thread),
@@ -35,12 +35,12 @@ impl Drop for Watchdog {
     }
 }
 
-fn watch(journal: &Journal, patience: Duration, headline: &str, ended: &Receiver<()>) {
+fn watch(journal: &Journal, timeout: Duration, headline: &str, ended: &Receiver<()>) {
     while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
         let Some((thread, time)) = journal.slowest() else {
             continue;
         };
-        if time > patience {
+        if time > timeout {
             eprintln!(
                 "\nstress: thread {thread} has been at one operation for {time:?}\n{headline}"
             );

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{adapters, ci, cross, demo, deny, stress, test};
+use crate::commands::{adapters, ci, cross, demo, deny, features, stress, test};
 use crate::error::Error;
 use crate::workspace::Workspace;
 
@@ -50,6 +50,8 @@ enum Command {
     Cross(cross::Args),
     /// Every operation of the runtime from eight threads at once, also with a sanitizer
     Stress(stress::Args),
+    /// Lints with each feature alone, and the fuzz targets
+    Features,
     /// Licences, sources, duplicates and advisories of everything that is depended on
     Deny(deny::Args),
     /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
@@ -75,6 +77,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Test(args) => test::run(&workspace, args),
         Command::Cross(args) => cross::run(&workspace, args),
         Command::Stress(args) => stress::run(&workspace, args),
+        Command::Features => features::run(&workspace),
         Command::Deny(args) => deny::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),
     }

@@ -116,11 +116,19 @@ impl Case {
     pub fn interpret(&self, options: Options) -> Result<(Vec<Vec<u8>>, Outcome), Unusable> {
         let module = source::parse(&self.text)?;
         let prepared = Prepared::new(&module, "main", &BTreeMap::new())?;
+        Ok(self.dispatch(&prepared, options)?)
+    }
+
+    fn dispatch(
+        &self,
+        prepared: &Prepared<'_>,
+        options: Options,
+    ) -> Result<(Vec<Vec<u8>>, Outcome), Fault> {
         let mut bindings = Bindings::default();
         for (binding, contents) in self.buffers.iter().enumerate() {
             bindings.bind(0, binding as u32, contents.clone());
         }
-        let outcome = Dispatch::new(&prepared, [self.workgroups, 1, 1])
+        let outcome = Dispatch::new(prepared, [self.workgroups, 1, 1])
             .options(options)
             .run(&mut bindings)?;
         Ok((bindings.buffers, outcome))
@@ -133,37 +141,36 @@ impl Case {
     /// If the program is not what generated programs have to be: free of races and of accesses out of
     /// range, and with one result.
     pub fn expected(&self) -> Result<Vec<Vec<u8>>, Unusable> {
+        let module = source::parse(&self.text)?;
+        let prepared = Prepared::new(&module, "main", &BTreeMap::new())?;
         // Unwritten variables are zero, which programs may rely on.
         let detect = Detect {
             uninitialized: false,
             ..Detect::ALL
         };
-        let (expected, outcome) = self.interpret(Options {
+        let options = Options {
             detect,
             ..Options::default()
-        })?;
+        };
+        let (expected, outcome) = self.dispatch(&prepared, options)?;
         if let Some(finding) = outcome.findings.first() {
             let kind = match finding.kind {
                 FindingKind::Race { .. } => "a race",
                 FindingKind::OutOfRange { .. } => "an access out of range",
                 _ => "a finding",
             };
-            let line = crate::report::describe_site(
-                &finding.site,
-                &source::parse(&self.text)?,
-                "main",
-                &self.text,
-            );
+            let line = crate::report::describe_site(&finding.site, &module, "main", &self.text);
             return Err(Unusable::Finding(format!(
                 "{kind} of {:?} at {line}",
                 finding.variable
             )));
         }
         for order in [Order::Descending, Order::Shuffled(1)] {
-            let (other, _) = self.interpret(Options {
+            let options = Options {
                 order,
                 ..Options::default()
-            })?;
+            };
+            let (other, _) = self.dispatch(&prepared, options)?;
             if let Some(buffer) = expected.iter().zip(&other).position(|(a, b)| a != b) {
                 return Err(Unusable::Order { buffer });
             }

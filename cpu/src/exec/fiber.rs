@@ -37,7 +37,7 @@ const SLICE: Duration = Duration::from_millis(1);
 
 /// Calls by a waiting kernel that nobody else needs the thread for, before the system is asked whether another process
 /// does: some ten microseconds.
-const PATIENCE: u32 = 256;
+const SPINS: u32 = 256;
 
 /// What a fiber is made of, kept for the next one.
 pub(super) struct Parts {
@@ -71,13 +71,13 @@ pub(super) enum End {
     Done,
     /// A kernel did what a processor does not do.
     Fault(Fault),
-    /// [`Told::panic`] has what was said.
+    /// [`Report::panic`] has the message.
     Panicked,
 }
 
-/// What the code on a fiber tells whoever resumes it.
+/// What the code on a fiber reports to whoever resumes it.
 #[derive(Default)]
-struct Told {
+struct Report {
     /// Work-groups that are claimed and have not ended
     claimed: Cell<u64>,
     panic: RefCell<String>,
@@ -91,26 +91,26 @@ pub(super) struct Fiber {
     /// What the coroutine has pointers to
     grid: Arc<Grid>,
     scratch: Box<Scratch>,
-    told: Box<Told>,
+    report: Box<Report>,
 }
 
 impl Fiber {
     /// A fiber that will claim work-groups of a grid until there are none.
     pub(super) fn new(grid: Arc<Grid>, parts: Parts) -> Self {
         let Parts { stack, mut scratch } = parts;
-        let told = Box::<Told>::default();
+        let report = Box::<Report>::default();
         let of = NonNull::from(&*grid);
         let memory = NonNull::from(&mut *scratch);
-        let tell = NonNull::from(&*told);
+        let reported = NonNull::from(&*report);
         let body = move |yielder: &Yielder<(), ()>, ()| {
-            // SAFETY: the fiber owns the grid's handle, the scratch and what is told, in places that do not move, and
+            // SAFETY: the fiber owns the grid's handle, the scratch and the report, in places that do not move, and
             // neither uses the scratch nor drops any of them before the coroutine has ended.
-            let (grid, scratch, told) =
-                unsafe { (of.as_ref(), &mut *memory.as_ptr(), tell.as_ref()) };
-            match catch_unwind(AssertUnwindSafe(|| run(grid, scratch, told, yielder))) {
+            let (grid, scratch, report) =
+                unsafe { (of.as_ref(), &mut *memory.as_ptr(), reported.as_ref()) };
+            match catch_unwind(AssertUnwindSafe(|| run(grid, scratch, report, yielder))) {
                 Ok(()) => End::Done,
                 Err(panic) => {
-                    told.panic.replace(loss::message(&*panic));
+                    report.panic.replace(loss::message(&*panic));
                     End::Panicked
                 }
             }
@@ -121,7 +121,7 @@ impl Fiber {
             coroutine,
             grid,
             scratch,
-            told,
+            report,
         }
     }
 
@@ -139,12 +139,12 @@ impl Fiber {
             End::Done => None,
             End::Fault(fault) => Some(fault.loss(&self.grid.kernel.name)),
             End::Panicked => Some(Loss::Panicked {
-                message: self.told.panic.take(),
+                message: self.report.panic.take(),
             }),
         };
         if let Some(loss) = loss {
             self.grid.fail(loss);
-            self.grid.end(self.told.claimed.get());
+            self.grid.end(self.report.claimed.get());
         }
         Run::Ended(Parts {
             stack: self.coroutine.into_stack(),
@@ -178,8 +178,8 @@ impl Runtime<'_> {
             self.yielder.suspend(());
         } else if reason == POLL_WAITS {
             let alone = self.alone.get() + 1;
-            self.alone.set(alone % (PATIENCE + 16));
-            if alone > PATIENCE {
+            self.alone.set(alone % (SPINS + 16));
+            if alone > SPINS {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -202,7 +202,7 @@ thread_local! {
 }
 
 /// Runs work-groups until nobody has any left.
-fn run(grid: &Grid, scratch: &mut Scratch, told: &Told, yielder: &Yielder<(), ()>) {
+fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<(), ()>) {
     let kernel = &*grid.kernel;
     let enough = scratch.reserve(kernel.workgroup_bytes, kernel.frame_bytes);
     let Some((workgroup, frames)) = scratch.parts().filter(|_| enough) else {
@@ -232,15 +232,15 @@ fn run(grid: &Grid, scratch: &mut Scratch, told: &Told, yielder: &Yielder<(), ()
         count: grid.count,
     };
     while let Some(claimed) = grid.claim() {
-        told.claimed.set(claimed.end - claimed.start);
+        report.claimed.set(claimed.end - claimed.start);
         if !piece(grid, claimed, &mut group) {
             grid.abandon();
         }
-        grid.end(told.claimed.take());
+        grid.end(report.claimed.take());
     }
 }
 
-/// Runs some work-groups. Returns `false` if one was told to stop.
+/// Runs some work-groups. Returns `false` if one had to stop.
 fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
     let kernel = &*grid.kernel;
     let [x, y, _] = grid.count;

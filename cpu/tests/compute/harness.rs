@@ -1,5 +1,6 @@
 //! A device, and kernels run on it in one call.
 
+use crate::kernel;
 use tombolo_cpu::{Api, Instance, Options};
 use wgpu::util::DeviceExt;
 
@@ -23,31 +24,12 @@ impl Cpu {
     pub fn with(options: Options) -> Self {
         let instance = instance(options);
         let adapter = pollster::block_on(instance.request_adapter(&Default::default())).unwrap();
-        let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: adapter.features(),
-            required_limits: adapter.limits(),
-            ..Default::default()
-        }))
-        .unwrap();
+        let (device, queue) = kernel::open(&adapter, wgpu::Features::all());
         Self { device, queue }
     }
 
     pub fn pipeline(&self, source: &str) -> wgpu::ComputePipeline {
-        let module = self
-            .device
-            .create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: None,
-                source: wgpu::ShaderSource::Wgsl(source.into()),
-            });
-        self.device
-            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: None,
-                layout: None,
-                module: &module,
-                entry_point: None,
-                compilation_options: Default::default(),
-                cache: None,
-            })
+        kernel::pipeline(&self.device, source)
     }
 
     pub fn buffer(&self, contents: &[u8]) -> wgpu::Buffer {
@@ -77,18 +59,8 @@ impl Cpu {
         pipeline: &wgpu::ComputePipeline,
         buffers: &[&wgpu::Buffer],
     ) -> wgpu::BindGroup {
-        let entries: Vec<_> = (0..)
-            .zip(buffers)
-            .map(|(binding, buffer)| wgpu::BindGroupEntry {
-                binding,
-                resource: buffer.as_entire_binding(),
-            })
-            .collect();
-        self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.get_bind_group_layout(0),
-            entries: &entries,
-        })
+        let resources = buffers.iter().map(|buffer| buffer.as_entire_binding());
+        kernel::bind(&self.device, pipeline, resources)
     }
 
     pub fn dispatch(
@@ -97,31 +69,11 @@ impl Cpu {
         group: &wgpu::BindGroup,
         count: [u32; 3],
     ) {
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        let mut pass = encoder.begin_compute_pass(&Default::default());
-        pass.set_pipeline(pipeline);
-        pass.set_bind_group(0, group, &[]);
-        pass.dispatch_workgroups(count[0], count[1], count[2]);
-        drop(pass);
-        self.queue.submit([encoder.finish()]);
+        kernel::dispatch((&self.device, &self.queue), pipeline, group, count);
     }
 
     pub fn read<T: bytemuck::Pod>(&self, buffer: &wgpu::Buffer) -> Vec<T> {
-        let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: buffer.size(),
-            usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ,
-            mapped_at_creation: false,
-        });
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, buffer.size());
-        self.queue.submit([encoder.finish()]);
-        staging.map_async(wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
-        self.device
-            .poll(wgpu::PollType::wait_indefinitely())
-            .unwrap();
-        let bytes = staging.get_mapped_range(..).unwrap();
-        bytemuck::pod_collect_to_vec(&bytes)
+        bytemuck::pod_collect_to_vec(&kernel::read((&self.device, &self.queue), buffer))
     }
 
     /// Runs a kernel with storage buffers at bindings 0, 1, … of group 0. Returns what the last one holds then.

@@ -6,6 +6,8 @@ mod ends;
 mod expressions;
 mod flow;
 mod harness;
+#[path = "../support/kernel.rs"]
+mod kernel;
 mod memory;
 mod queue;
 mod textures;

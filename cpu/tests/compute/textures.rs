@@ -1,6 +1,6 @@
 //! Textures: copies, loads, stores, questions, atomics. How texels are sampled is tested beside the drivers.
 
-use crate::harness::Cpu;
+use crate::{harness::Cpu, kernel};
 
 const SIZE: wgpu::Extent3d = wgpu::Extent3d {
     width: 7,
@@ -27,18 +27,7 @@ fn texture(cpu: &Cpu, format: wgpu::TextureFormat, levels: u32) -> wgpu::Texture
 /// Runs a kernel with resources at bindings 0, 1, … of group 0.
 fn run(cpu: &Cpu, source: &str, groups: [u32; 3], resources: &[wgpu::BindingResource]) {
     let pipeline = cpu.pipeline(source);
-    let entries: Vec<_> = (0..)
-        .zip(resources)
-        .map(|(binding, resource)| wgpu::BindGroupEntry {
-            binding,
-            resource: resource.clone(),
-        })
-        .collect();
-    let group = cpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: None,
-        layout: &pipeline.get_bind_group_layout(0),
-        entries: &entries,
-    });
+    let group = kernel::bind(&cpu.device, &pipeline, resources.iter().cloned());
     cpu.dispatch(&pipeline, &group, groups);
 }
 

@@ -1,6 +1,9 @@
 //! A device of one adapter, and one texture that it and the crate both see.
 
+use crate::support::kernel;
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use tombolo_cpu::texel::{Format, Level, Memory, Shape, TexelView};
 use wgpu::{TextureAspect, TextureFormat, TextureUsages};
 
@@ -13,6 +16,8 @@ pub struct Gpu {
     pub adapter: wgpu::Adapter,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
+    /// Compiled kernels by their text: most cases run one with many samplers.
+    pipelines: Mutex<HashMap<String, wgpu::ComputePipeline>>,
 }
 
 /// The features that formats and samplers ask for, as far as an adapter has them.
@@ -40,12 +45,7 @@ impl Gpu {
     }
 
     fn new(adapter: wgpu::Adapter) -> Self {
-        let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: adapter.features() & FEATURES,
-            required_limits: adapter.limits(),
-            ..Default::default()
-        }))
-        .unwrap();
+        let (device, queue) = kernel::open(&adapter, FEATURES);
         let name = adapter.get_info().name;
         let name = name.split(" (").next().unwrap_or(&name).to_owned();
         Self {
@@ -53,6 +53,7 @@ impl Gpu {
             adapter,
             device,
             queue,
+            pipelines: Mutex::default(),
         }
     }
 
@@ -84,60 +85,22 @@ impl Gpu {
     }
 
     pub fn read(&self, buffer: &wgpu::Buffer) -> Vec<u8> {
-        let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: buffer.size(),
-            usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ,
-            mapped_at_creation: false,
-        });
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, buffer.size());
-        self.queue.submit([encoder.finish()]);
-        staging.map_async(wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
-        self.device
-            .poll(wgpu::PollType::wait_indefinitely())
-            .unwrap();
-        staging.get_mapped_range(..).unwrap().to_vec()
+        kernel::read((&self.device, &self.queue), buffer)
     }
 
     /// Runs `main` of a kernel of work-groups of 64 for `count` invocations, with these resources at
     /// bindings 0, 1, … of group 0.
     pub fn run(&self, source: &str, count: u32, resources: &[wgpu::BindingResource]) {
-        let module = self
-            .device
-            .create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: None,
-                source: wgpu::ShaderSource::Wgsl(source.into()),
-            });
         let pipeline = self
-            .device
-            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: None,
-                layout: None,
-                module: &module,
-                entry_point: None,
-                compilation_options: Default::default(),
-                cache: None,
-            });
-        let entries: Vec<_> = (0..)
-            .zip(resources)
-            .map(|(binding, resource)| wgpu::BindGroupEntry {
-                binding,
-                resource: resource.clone(),
-            })
-            .collect();
-        let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &pipeline.get_bind_group_layout(0),
-            entries: &entries,
-        });
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        let mut pass = encoder.begin_compute_pass(&Default::default());
-        pass.set_pipeline(&pipeline);
-        pass.set_bind_group(0, &group, &[]);
-        pass.dispatch_workgroups(count.div_ceil(64), 1, 1);
-        drop(pass);
-        self.queue.submit([encoder.finish()]);
+            .pipelines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(source.to_owned())
+            .or_insert_with(|| kernel::pipeline(&self.device, source))
+            .clone();
+        let group = kernel::bind(&self.device, &pipeline, resources.iter().cloned());
+        let groups = [count.div_ceil(64), 1, 1];
+        kernel::dispatch((&self.device, &self.queue), &pipeline, &group, groups);
     }
 }
 
@@ -265,17 +228,4 @@ impl Shared {
             ..Default::default()
         })
     }
-}
-
-/// Pseudo-random words from an index (splitmix64).
-pub fn word(index: u64) -> u64 {
-    let z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// A pseudo-random number in [0, 1).
-pub fn unit(index: u64) -> f64 {
-    (word(index) >> 11) as f64 / (1u64 << 53) as f64
 }

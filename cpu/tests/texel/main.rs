@@ -3,9 +3,13 @@
 //! Each case runs on each adapter as a test of its own. Kernels return what the driver sampled;
 //! the same request goes to a [`tombolo_cpu::texel::TexelView`] of the same bytes.
 
-mod filters;
+mod ask;
 mod formats;
+mod gathers;
 mod harness;
+mod samples;
+#[path = "../support/mod.rs"]
+mod support;
 
 use harness::{Case, Gpu};
 use libtest_mimic::{Arguments, Trial};
@@ -13,43 +17,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-const CASES: &[Case] = &[
-    (
-        "formats::loads_decode_every_format",
-        formats::loads_decode_every_format,
-    ),
-    (
-        "formats::stores_encode_every_storage_format",
-        formats::stores_encode_every_storage_format,
-    ),
-    (
-        "filters::samples_of_two_dimensions_agree",
-        filters::samples_of_two_dimensions_agree,
-    ),
-    (
-        "filters::samples_of_other_shapes_agree",
-        filters::samples_of_other_shapes_agree,
-    ),
-    (
-        "filters::cubes_agree_away_from_their_corners",
-        filters::cubes_agree_away_from_their_corners,
-    ),
-    (
-        "filters::levels_of_detail_agree",
-        filters::levels_of_detail_agree,
-    ),
-    ("filters::gradients_agree", filters::gradients_agree),
-    ("filters::gathers_agree", filters::gathers_agree),
-    (
-        "filters::gathers_of_integers_agree",
-        filters::gathers_of_integers_agree,
-    ),
-    ("filters::comparisons_agree", filters::comparisons_agree),
-    (
-        "filters::base_clamp_to_edge_agrees",
-        filters::base_clamp_to_edge_agrees,
-    ),
-    ("filters::borders_agree", filters::borders_agree),
+/// Cases with their paths as names.
+macro_rules! cases {
+    ($($module:ident::$case:ident,)*) => {
+        &[$((concat!(stringify!($module), "::", stringify!($case)), $module::$case)),*]
+    };
+}
+
+const CASES: &[Case] = cases![
+    formats::loads_decode_every_format,
+    formats::stores_encode_every_storage_format,
+    samples::samples_of_two_dimensions_agree,
+    samples::samples_of_other_shapes_agree,
+    samples::cubes_agree_away_from_their_corners,
+    samples::levels_of_detail_agree,
+    samples::gradients_agree,
+    gathers::gathers_agree,
+    gathers::gathers_of_integers_agree,
+    gathers::comparisons_agree,
+    samples::base_clamp_to_edge_agrees,
+    samples::borders_agree,
 ];
 
 fn main() -> ExitCode {
@@ -62,7 +49,7 @@ fn main() -> ExitCode {
         for &(name, run) in CASES {
             // This adapter has no textures of depths, which only drawing could fill; that it refuses them is tested
             // beside the other refusals.
-            if gpu.is_own() && name == "filters::comparisons_agree" {
+            if gpu.is_own() && name == "gathers::comparisons_agree" {
                 continue;
             }
             // Its results differ from this room's near the edges of a cube's faces. Which of the two is right has not been

@@ -1,4 +1,4 @@
-//! Does imported memory really join host and device? Tried once, with a kernel that ends by itself.
+//! Does imported memory really join host and device? Tried once, with a bounded kernel.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,15 +10,13 @@ use crate::device::window::{Pinned, Window, WindowError};
 use crate::device::words::Words;
 use crate::device::{capture, fence};
 
-/// What was seen in host memory that a device had imported.
+/// Observations in host memory imported by a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportFinding {
-    /// A kernel computed with what the host had written, and the host saw the result once the kernel
-    /// had ended.
+    /// A kernel computed with the host's data, and the host saw the result after the end of the kernel.
     pub shared: bool,
-    /// Both saw each other's writes while the kernel ran. `false` means that it was not *observed* in
-    /// several attempts.
+    /// Both saw each other's writes while the kernel ran. `false`: not *observed* in several attempts.
     pub live: bool,
     /// Both ends of imported ranges must be multiples of this many bytes.
     pub alignment: u64,
@@ -52,7 +50,7 @@ pub(super) mod words {
 }
 
 /// How often the kernel looks for the answer, attempt by attempt: short where the host is quick,
-/// patient where the machine is busy, and always below the number of turns after which drivers are
+/// longer where the machine is busy, and always below the number of turns after which drivers are
 /// known to end loops on their own. A turn takes some hundred instructions.
 const TURNS: [u32; 10] = [
     1_000, 4_000, 16_000, 60_000, 60_000, 60_000, 60_000, 60_000, 60_000, 60_000,
@@ -73,7 +71,7 @@ impl<E: Into<ImportError>> From<E> for Stop {
 
 /// Imports a few pages into `device`, which must be idle, and lets host and kernel talk through them.
 ///
-/// No wgpu error leaves this function, and no wait in it is without bound.
+/// No wgpu error leaves this function, and every wait inside is bounded.
 pub(crate) fn probe_import(
     device: &wgpu::Device,
     queue: &wgpu::Queue,
@@ -174,7 +172,7 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Runs the kernel once, answers it if it calls, and waits until it has ended.
+    /// Runs the kernel once, answers a call of the kernel, and waits for the end.
     fn hold(&self, commands: wgpu::CommandBuffer, token: u32, turns: u32) -> Result<(), Stop> {
         // The offsets all lie in the first page, so neither of these can fail.
         let load = |offset| self.words.load_u32(offset).unwrap_or(0);
@@ -188,8 +186,8 @@ impl Talk<'_> {
         if let Some(Err(error)) = batch.submission() {
             return Err(Stop::Failed(error.to_string()));
         }
-        // The kernel only ever hears an answer to a call that the host has seen, so that one answer
-        // proves both directions. To ask for the end takes longer than looking, so the host looks often.
+        // The kernel only ever hears an answer to a call seen by the host: a single answer proves both directions. To
+        // ask for the end takes longer than looking, so the host looks often.
         let now = Some(Duration::ZERO);
         'waiting: while self.submissions.wait(&batch, now) == Progress::Pending
             && !self.left().is_zero()

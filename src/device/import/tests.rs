@@ -1,5 +1,5 @@
-//! Imported memory on the Vulkan drivers of this machine: all sides see one memory, and nobody's end
-//! takes it from the others.
+//! Imported memory on the Vulkan drivers of this machine: all sides see the same memory, and the end of any side takes
+//! nothing from the others.
 
 mod machine;
 
@@ -121,7 +121,7 @@ fn all_drivers_and_two_devices_of_each_work_on_one_memory() {
     for round in 0..3_u32 {
         for (port, buffer) in ports.iter().zip(&buffers) {
             expected = expected.wrapping_mul(3).wrapping_add(round);
-            // The host reads what the device before wrote, and answers in place.
+            // The host reads the previous device's word, and answers in place.
             for word in (0..MIB).step_by(4) {
                 words.store_u32(word, expected).unwrap();
             }
@@ -131,7 +131,7 @@ fn all_drivers_and_two_devices_of_each_work_on_one_memory() {
                 assert_eq!(words.load_u32(word), Some(expected), "{}", port.name);
             }
         }
-        // One device after the other, with no host between them.
+        // Device after device, with no host between them.
         for (port, buffer) in ports.iter().zip(&buffers) {
             port.add(buffer, 0, MIB / 4, 1000);
             expected = expected.wrapping_add(1000);
@@ -143,8 +143,8 @@ fn all_drivers_and_two_devices_of_each_work_on_one_memory() {
     assert!(ports.len() >= 2);
 }
 
-/// Two kernels hand a word to and fro. Both are bounded, so that they may miss each other; each time
-/// that both are launched, at least the one whose turn it is must find the word.
+/// Two kernels hand a word to and fro. Both are bounded, and may miss each other; of each pair of launches, at least
+/// the one whose turn it is must find the word.
 #[test]
 fn kernels_of_all_drivers_answer_each_other() {
     const HANDOVERS: u32 = 20;
@@ -208,7 +208,7 @@ fn growing_by_blocks_leaves_earlier_imports_valid() {
                 port.import(&window, range.clone()).unwrap(),
                 window.pin(range).unwrap(),
             ));
-            // Every block so far, at its beginning and its end.
+            // Every block so far, at both ends.
             for (buffer, _) in &blocks {
                 port.add(buffer, 0, 1024, 1);
                 port.add(buffer, BLOCK - 4096, 1024, 1);
@@ -282,7 +282,7 @@ fn pages_are_free_when_a_device_is_gone() {
         let buffer = port.import(&window, 0..16 * MIB).unwrap();
         let commands = (0..5).map(|_| port.adding(&buffer, 0, 4 * MIB, 1));
         port.queue.submit(commands.collect::<Vec<_>>());
-        // Nobody waits for the launches, and nobody polls.
+        // The launches have no waiter, and no thread polls.
         drop((buffer, port));
         window.decommit(0..16 * MIB).unwrap();
     }
@@ -303,7 +303,7 @@ fn memory_outlives_a_device_and_a_device_its_window() {
         );
         let kept = other.import(&window, 0..MIB).unwrap();
         port.add(&buffer, 0, 16, 4);
-        // wgpu destroys every buffer of the device when it is polled next.
+        // wgpu destroys every buffer of the device on the next poll.
         port.device.destroy();
         for _ in 0..3 {
             let _ = port.device.poll(wgpu::PollType::Poll);
@@ -343,7 +343,7 @@ fn refusals_are_typed_and_leave_nothing_behind() {
             let error = port.import(&window, beyond).unwrap_err();
             assert!(matches!(error, ImportError::TooLong { .. }), "{error}");
         }
-        // Nothing is pinned by what failed.
+        // A failure pins nothing.
         window.decommit(0..window.size()).unwrap();
         let adapter = machine
             .adapters

@@ -1,6 +1,6 @@
 //! Importing host memory with `VK_EXT_external_memory_host`, on devices that wgpu-hal opened.
 
-// Vulkan is called through plain function pointers; every block says why it is sound.
+// Vulkan is called through plain function pointers; every block gives its soundness argument.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, Range};
@@ -12,14 +12,14 @@ use wgpu::hal::{self, api::Vulkan};
 use super::{IMPORTED_USAGE, ImportError, ImportLimits};
 use crate::device::window::{Pinned, Window};
 
-/// The hal device, kept alive together with the wgpu device that it belongs to.
+/// The hal device, kept alive together with its wgpu device.
 type HalDevice = Box<dyn Deref<Target = hal::vulkan::Device> + Send + Sync>;
 
 const EXTENSION: &str = "VK_EXT_external_memory_host";
 const HOST_ALLOCATION: vk::ExternalMemoryHandleTypeFlags =
     vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
 
-/// What [`IMPORTED_USAGE`] is in Vulkan.
+/// [`IMPORTED_USAGE`] in Vulkan's terms.
 fn buffer_usage() -> vk::BufferUsageFlags {
     vk::BufferUsageFlags::STORAGE_BUFFER
         | vk::BufferUsageFlags::UNIFORM_BUFFER
@@ -28,13 +28,13 @@ fn buffer_usage() -> vk::BufferUsageFlags {
         | vk::BufferUsageFlags::TRANSFER_DST
 }
 
-/// Opens a device with the extension. `None` where that is not to be had, or where wgpu itself has
-/// something to say about the descriptor: the caller then asks wgpu for a plain device.
+/// Opens a device with the extension. `None` where imports are unavailable, or where wgpu itself
+/// refuses the descriptor: the caller then asks wgpu for a plain device.
 pub(super) fn open(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
 ) -> Option<Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError>> {
-    // What wgpu checks before it opens a device, and nobody checks behind it.
+    // Checks that wgpu makes before opening a device, and no later code repeats.
     let experimental = wgpu::Features::all_experimental_mask();
     let features = descriptor.required_features;
     let strict = wgpu::InstanceFlags::STRICT_WEBGPU_COMPLIANCE;
@@ -48,7 +48,7 @@ pub(super) fn open(
     // SAFETY: the hal adapter is only asked questions and opened, and outlives neither.
     let hal = unsafe { adapter.as_hal::<Vulkan>() }?;
     let capabilities = hal.physical_device_capabilities();
-    // SwiftShader knows the question whether it imports only for other kinds of memory, and imports
+    // SwiftShader answers the question about imports only for other kinds of memory, and imports
     // all the same.
     let swiftshader = capabilities.is_driver(vk::DriverId::GOOGLE_SWIFTSHADER);
     if !capabilities.supports_extension(external_memory_host::NAME)
@@ -83,8 +83,8 @@ pub(super) fn open(
     }
 }
 
-/// Whether the functions used here are there, which came with Vulkan 1.1, as did what the extension
-/// itself rests on. ash panics when a function is called that is not.
+/// Whether the functions used here exist: all came with Vulkan 1.1, as did the base of the
+/// extension. ash panics on a call of a missing function.
 fn has_vulkan_1_1(instance: &hal::vulkan::InstanceShared, physical: vk::PhysicalDevice) -> bool {
     // SAFETY: a question about a physical device of this instance.
     let properties = unsafe {
@@ -95,7 +95,7 @@ fn has_vulkan_1_1(instance: &hal::vulkan::InstanceShared, physical: vk::Physical
     properties.api_version.min(instance.instance_api_version()) >= vk::API_VERSION_1_1
 }
 
-/// Whether the driver says that it makes buffers over host memory. Needs Vulkan 1.1.
+/// Whether the driver reports that buffers can be made over host memory. Needs Vulkan 1.1.
 fn importable(adapter: &hal::vulkan::Adapter) -> bool {
     let question = vk::PhysicalDeviceExternalBufferInfo::default()
         .usage(buffer_usage())
@@ -112,7 +112,7 @@ fn importable(adapter: &hal::vulkan::Adapter) -> bool {
     features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE)
 }
 
-/// The hal device, if it was opened with the extension.
+/// The hal device, if opened with the extension.
 fn device_with_extension(device: &wgpu::Device) -> Result<HalDevice, ImportError> {
     // SAFETY: the hal device is used to create and destroy one buffer and one allocation, which
     // Vulkan allows from any thread; it is not destroyed.
@@ -159,7 +159,7 @@ fn limits_of(hal: &HalDevice, limits: &wgpu::Limits) -> ImportLimits {
     }
 }
 
-/// A buffer over imported memory, and the pages under it.
+/// A buffer over imported memory, and its pages.
 struct Imported {
     device: HalDevice,
     buffer: vk::Buffer,
@@ -172,9 +172,8 @@ impl Drop for Imported {
     fn drop(&mut self) {
         let device = self.device.raw_device();
         // SAFETY: both handles were made by `device`, which this keeps alive, and nobody uses them:
-        // either wgpu was never given the buffer, or it has let go of it, which it does only once no
-        // submission uses it. The pages are released after the memory object: fields are dropped
-        // behind this.
+        // either wgpu was never given the buffer, or wgpu has let go of the buffer, after the last submission using it.
+        // The pages are released after the memory object: fields are dropped behind this.
         unsafe {
             device.destroy_buffer(self.buffer, None);
             device.free_memory(self.memory, None);
@@ -225,7 +224,7 @@ pub(super) fn import(
         .sharing_mode(vk::SharingMode::EXCLUSIVE)
         .push_next(&mut external);
     // SAFETY: the device is alive; the size is neither zero nor above the device's limit, and
-    // `open` has asked the driver whether it makes buffers of this kind.
+    // `open` has asked the driver for buffers of this kind.
     let buffer = unsafe { hal.raw_device().create_buffer(&info, None) }.map_err(refused)?;
     let mut imported = Imported {
         device: hal,
@@ -251,17 +250,16 @@ pub(super) fn import(
         .push_next(&mut pointer);
     let raw = imported.device.raw_device();
     // SAFETY: pointer and length are multiples of the driver's alignment (checked above); the memory
-    // behind them is host memory, readable and writable, and stays so while it is pinned, which is
-    // until `Imported` has freed the memory object. The memory type is one that the driver named for
-    // this pointer.
+    // behind them is host memory, readable and writable, and stays so while it is pinned, which is until `Imported` has
+    // freed the memory object. The memory type is from the driver's list for this pointer.
     imported.memory = unsafe { raw.allocate_memory(&info, None) }.map_err(refused)?;
     // SAFETY: both are new and belong to this device; the memory has the size and a type that the
     // buffer asks for, and the offset is zero.
     unsafe { raw.bind_buffer_memory(buffer, imported.memory, 0) }.map_err(refused)?;
 
-    // The callback runs inside wgpu, possibly under its locks. It may: it calls only Vulkan and the
-    // window, and is never the last holder of the wgpu device, since the wgpu buffer whose end runs
-    // it holds that device as well.
+    // The callback runs inside wgpu, possibly under its locks. Allowed: the callback calls only
+    // Vulkan and the window, and is never the last holder of the wgpu device, since the wgpu buffer
+    // at its end holds that device as well.
     let release = Box::new(move || drop(imported));
     // SAFETY: the callback holds what owns the buffer, so it outlives the handle; wgpu never maps a
     // buffer without a MAP usage.

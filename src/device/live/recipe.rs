@@ -9,13 +9,13 @@ use wgpu::hal::{self, Api, Device as _};
 use super::{KeepAlive, LiveBuffer, LiveError, Reader};
 use crate::device::capture;
 
-/// The hal device, kept alive together with the wgpu device that it belongs to.
+/// The hal device, kept alive together with its wgpu device.
 pub(super) type HalDevice<A> = Box<dyn Deref<Target = <A as Api>::Device> + Send + Sync>;
 
 /// A backend that can share ownership of a mapped buffer with wgpu.
 pub(super) trait LiveApi: Api {
-    /// Creates the buffer that is to be mapped and shared; and with it, where the hal buffer does
-    /// not reveal it later, what will keep the mapping valid.
+    /// Creates the buffer to be mapped and shared; and with it, where the hal buffer does not
+    /// reveal the mapping later, the owner of the mapping.
     ///
     /// # Safety
     ///
@@ -30,7 +30,7 @@ pub(super) trait LiveApi: Api {
         Ok((owner, None))
     }
 
-    /// Splits `owner` into the handle that wgpu is given and what keeps its mapping valid.
+    /// Splits `owner` into wgpu's handle and the owner of the mapping.
     ///
     /// # Safety
     ///
@@ -51,7 +51,7 @@ mod vulkan {
     use super::{Api, HalDevice, KeepAlive, LiveApi, hal};
     use hal::Device as _;
 
-    /// A hal buffer that is destroyed when its last holder lets go.
+    /// A hal buffer destroyed when its last holder lets go.
     struct Owned<A: Api> {
         device: HalDevice<A>,
         /// `None` only while being dropped.
@@ -107,8 +107,8 @@ impl LiveApi for hal::api::Dx12 {
     }
 }
 
-/// wgpu-hal does not hand out the buffers that it creates on Metal, so this creates one that it is
-/// then given, and gives it the same buffer twice: once for wgpu, and once to hold.
+/// wgpu-hal does not hand out the buffers it creates on Metal, so this function creates the buffer,
+/// and passes it to wgpu-hal twice: once for wgpu, and once to hold.
 #[cfg(all(feature = "metal", target_vendor = "apple"))]
 impl LiveApi for hal::api::Metal {
     unsafe fn allocate(
@@ -119,8 +119,8 @@ impl LiveApi for hal::api::Metal {
 
         // More than can be addressed is more than there is.
         let bytes = usize::try_from(descriptor.size).map_err(|_| hal::DeviceError::OutOfMemory)?;
-        // What wgpu-hal chooses for MAP_READ: shared, and served by the host's cache. The buffer
-        // gets no label, because that alone would take one more crate.
+        // wgpu-hal's choice for MAP_READ: shared, and served by the host's cache. The buffer gets
+        // no label, because a label would take another crate.
         let options =
             MTLResourceOptions::StorageModeShared | MTLResourceOptions::CPUCacheModeDefaultCache;
         let raw = device
@@ -140,7 +140,7 @@ impl LiveApi for hal::api::Metal {
         owner: Self::Buffer,
         held: Option<KeepAlive>,
     ) -> (Self::Buffer, KeepAlive) {
-        // A shared Metal buffer is mapped from its creation to its end, so the reference will do.
+        // A shared Metal buffer is mapped from its creation to its end: a reference is enough.
         (owner, Box::new(held))
     }
 }
@@ -152,7 +152,7 @@ impl LiveApi for tombolo_cpu::Api {
         owner: Self::Buffer,
         _held: Option<KeepAlive>,
     ) -> (Self::Buffer, KeepAlive) {
-        // Handles of one buffer: its memory lives as long as any of them.
+        // Handles of the same buffer: the memory lives as long as any handle.
         (owner.clone(), Box::new(owner))
     }
 }
@@ -177,15 +177,15 @@ pub(super) fn create<A: LiveApi>(
     let hal = unsafe { device.as_hal::<A>() }.ok_or(LiveError::Unsupported { backend })?;
     let hal: HalDevice<A> = Box::new(hal);
 
-    // Only there is it known what the usages lead to.
+    // The effect of the usages is known only there.
     let has_own_memory = device.adapter_info().device_type == wgpu::DeviceType::DiscreteGpu;
     let over_the_bus =
         reader == Reader::Kernel && has_own_memory && backend == wgpu::Backend::Vulkan;
     let descriptor = hal::BufferDescriptor {
         label: Some(label),
         size: len,
-        // MAP_READ alone asks for memory that the host's cache serves, which is what makes polling
-        // cheap; MAP_WRITE asks for the device's memory in a window over the bus, or else for
+        // MAP_READ alone asks for memory served by the host's cache, which makes polling cheap;
+        // MAP_WRITE asks for the device's memory in a window over the bus, or else for
         // write-combined memory. The mapping may be written in any case: no supported backend maps
         // read-only.
         usage: match over_the_bus {

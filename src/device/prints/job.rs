@@ -1,4 +1,4 @@
-//! One launch that prints: where its records are, and how far they are delivered.
+//! A launch with prints: the place of its records, and the state of their delivery.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use crate::print::{PrintLoss, PrintOptions, PrintRecord};
 pub(super) enum Phase {
     /// Its batch is open.
     Recorded,
-    /// The device may be running it; the copy of its buffer is on its way, if it needs one.
+    /// The device may be running the launch; the copy of the buffer is on its way, where a copy is needed.
     Running(Option<Mirror>),
-    /// It has ended; what is in the buffer is final. The words, unless they are in live memory.
+    /// The launch has ended; the contents of the buffer are final. The words, unless in live memory.
     Ended(Option<Arc<Vec<u32>>>),
-    /// Nobody will ever know.
+    /// Unknowable.
     Lost,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) memory: Option<Arc<Memory>>,
 }
 
-/// One launch that prints.
+/// A printing launch.
 pub(crate) struct Job {
     sites: Arc<Sites>,
     options: PrintOptions,
@@ -65,8 +65,8 @@ impl Job {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// The buffer and its copy for the host, which the batch has to clear before the launch and to fill behind
-    /// it; nothing for live memory.
+    /// The buffer and its copy for the host, which the batch has to clear before the launch and to fill at its end;
+    /// nothing for live memory.
     pub(crate) fn mirrored(&self) -> Option<(wgpu::Buffer, wgpu::Buffer)> {
         match &self.memory()?.store {
             Store::Mirrored { buffer, staging } => Some((buffer.clone(), staging.clone())),
@@ -89,7 +89,7 @@ impl Job {
         state.phase = Phase::Running(mirror);
     }
 
-    /// Whether the host can read what the launch has left, whose batch has ended: false while it is not mapped.
+    /// Whether the host can read the records of the launch, whose batch has ended: false until the copy is mapped.
     pub(crate) fn is_readable(&self) -> bool {
         match &lock(&self.state).phase {
             Phase::Running(Some(mirror)) => !matches!(mirror.words(), status::Reading::Pending),
@@ -144,7 +144,7 @@ impl Job {
         })
     }
 
-    /// Delivers what has arrived. Only one thread does this at a time.
+    /// Delivers the arrived records. Only a single thread does this at a time.
     pub(super) fn deliver(&self) -> Delivery {
         // No lock is held while sinks run.
         let state = lock(&self.state);
@@ -167,8 +167,8 @@ impl Job {
         let live = memory.live();
         let word = |index: usize| match &words {
             Some(words) => words.get(index).copied(),
-            // Kernels count with atomics, which some devices show to the host only when the kernel has ended; each
-            // record tells by itself whether it is whole.
+            // Kernels count with atomics, which some devices show to the host only after the end of the kernel; each
+            // record carries its own proof of being whole.
             None if !ended && index == HEAD => Some(u32::MAX),
             None => Some(live.get(index)?.load(Ordering::Acquire)),
         };
@@ -182,7 +182,7 @@ impl Job {
         loop {
             let at = reading.at.get();
             let take = |record: &PrintRecord<'_>, next| {
-                // Before the sink is called: one that panics is not given the same line again.
+                // Before the call of the sink: a panicking sink is not given the same line again.
                 reading.at.set(next);
                 let target = target.get_or_insert_with(|| self.options.target.open());
                 target.record(record, self.options.locate);
@@ -191,7 +191,7 @@ impl Job {
                 Step::Next(_) => {}
                 Step::End => break,
                 Step::Torn => {
-                    // Behind the last record that fitted nothing is written; that is counted.
+                    // Behind the last fitting record nothing is written; the loss is counted.
                     let is_gap = word(HEADER_WORDS + at) == Some(0)
                         && word(HEAD).is_some_and(|head| head as usize > capacity);
                     cut |= ended && !is_gap;
@@ -221,7 +221,7 @@ impl Job {
     }
 }
 
-/// Where a delivery stands; noted when it ends, in whatever way.
+/// The position of a delivery; noted at its end, in whatever way.
 struct Reading<'s> {
     state: &'s Mutex<State>,
     at: Cell<usize>,
@@ -233,7 +233,7 @@ impl Drop for Reading<'_> {
     }
 }
 
-/// What a delivery has found.
+/// The findings of a delivery.
 pub(super) enum Delivery {
     /// The launch has not ended.
     Waiting { delivered: bool },

@@ -1,4 +1,4 @@
-//! The buffers that kernels write their records to.
+//! The buffers for kernels' records.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -70,7 +70,7 @@ impl Memory {
         matches!(self.store, Store::Live(_))
     }
 
-    /// The words as they are now; only live memory has them.
+    /// The current words; only for live memory.
     pub(super) fn live(&self) -> &[AtomicU32] {
         match &self.store {
             Store::Live(live) => live.words(),
@@ -78,12 +78,12 @@ impl Memory {
         }
     }
 
-    /// A word as it is now; only live memory has one.
+    /// The current value of a word; only for live memory.
     pub(super) fn word(&self, index: usize) -> Option<u32> {
         Some(self.live().get(index)?.load(Ordering::Acquire))
     }
 
-    /// Makes the buffer what a new one is. Mirrored ones are cleared by the batch.
+    /// Resets the buffer to the state of a new one. Mirrored ones are cleared by the batch.
     pub(super) fn zero(&self) {
         if let Store::Live(live) = &self.store {
             let used = self.word(HEAD).unwrap_or(0) as usize;

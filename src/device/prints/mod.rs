@@ -1,14 +1,12 @@
-//! What the launches of one device print: the buffers that kernels write their records to, and the delivery of
-//! what is in them.
+//! The prints of the launches of a device: the buffers for kernels' records, and the delivery of the records.
 //!
-//! Each launch that prints owns a buffer until everything in it is delivered. Launches of one device run in order,
-//! and so they are delivered. Where the buffer is live memory, a thread looks for records while the kernel runs;
-//! elsewhere the batch copies the buffer behind the launch. Whoever settles the launch (a wait, a read-back, the
-//! next submission) notes that it has ended; from then on what is in the buffer is final, and is delivered by the
-//! thread that waits or by the runtime's own, whichever comes first.
+//! Each printing launch owns a buffer until all of its contents are delivered. Launches of a device run in order, and
+//! are delivered in order. Where the buffer is live memory, a thread looks for records while the kernel runs; elsewhere
+//! the batch copies the buffer behind the launch. The thread that settles the launch (in a wait, a read-back, the next
+//! submission) notes the launch's end; from then on the contents of the buffer are final, and are delivered by a
+//! waiting thread or by the runtime's own, whichever comes first.
 //!
-//! Sinks are called with no lock of the runtime held but the one that lets one thread deliver at a time, so that
-//! they may use the device.
+//! Sinks are called with no lock of the runtime held except the delivery lock, so sinks may use the device.
 
 mod job;
 mod memory;
@@ -34,10 +32,10 @@ pub(crate) use memory::Memory;
 
 /// Buffers kept for the next launches.
 const SPARE: usize = 8;
-/// Launches whose records may be under way; one more waits for the first of them.
+/// Launches with records under way at most; a further launch waits for the first of them.
 const IN_FLIGHT: usize = 64;
-/// How long the delivering thread sleeps between two looks at a running kernel's records: the first time, and at
-/// most. The mean delay of a line is half of it, the cost a load of two words for each look.
+/// How long the delivering thread sleeps between two looks at a running kernel's records: the first time, and at most.
+/// The mean delay of a line is half of this, the cost a load of two words for each look.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
 /// The printing launches of one device.
@@ -101,7 +99,7 @@ impl Prints {
         Ok(Arc::new(Job::new(sites, options, memory)))
     }
 
-    /// Gives back what a launch that was refused had taken.
+    /// Gives back the resources of a refused launch.
     pub(crate) fn give_back(&self, job: &Job) {
         if let Some(memory) = lock(&job.state).memory.take() {
             self.hub.keep(memory);
@@ -128,7 +126,7 @@ impl Prints {
         }
     }
 
-    /// What is to happen when the batch of the job's launch was submitted.
+    /// Hooks for the submission of the batch with the job's launch.
     pub(crate) fn submission(&self, job: &Arc<Job>) -> Hook {
         let (hub, job) = (Arc::clone(&self.hub), Arc::clone(job));
         Box::new(move |device| {
@@ -159,7 +157,7 @@ impl Drop for Prints {
     fn drop(&mut self) {
         self.hub.is_closed.store(true, Ordering::Release);
         self.hub.wake();
-        // A sink of this thread may be what the worker waits for.
+        // A sink of this thread may be waited for by the worker.
         if !IN_SINK.get() {
             self.worker.join();
         }
@@ -168,7 +166,7 @@ impl Drop for Prints {
 
 impl Hub {
     fn wake(&self) {
-        // With the lock, so that a worker about to wait does not miss it.
+        // With the lock, so a worker about to wait does not miss the news.
         let _jobs = lock(&self.jobs);
         self.changed.notify_all();
     }
@@ -182,7 +180,7 @@ impl Hub {
         spare.push(memory);
     }
 
-    /// Delivers, in order, whatever is there; true if there was something.
+    /// Delivers all records there, in order; true if there were any.
     fn deliver(&self) -> bool {
         if IN_SINK.get() || lock(&self.jobs).is_empty() {
             return false;
@@ -202,14 +200,14 @@ impl Hub {
             lock(&self.jobs).pop_front();
             let mut state = lock(&job.state);
             let memory = state.memory.take();
-            // A copy that never came may still be on its way.
+            // A copy that never arrived may still be on its way.
             if let (Some(memory), Phase::Ended(_)) = (memory, &state.phase) {
                 self.keep(memory);
             }
         }
     }
 
-    /// The thread that delivers while kernels run, and what nobody waits for.
+    /// The thread that delivers while kernels run, and delivers prints without a waiter.
     fn work(&self) {
         let mut nap = NAP.0;
         loop {
@@ -274,12 +272,12 @@ fn sleep<'a, T>(
 }
 
 thread_local! {
-    /// Whether this thread delivers, and so may be in a sink. It counts for all devices: sinks may be shared by
-    /// them, and two threads in the sinks of two devices may each wait for the other device.
+    /// Whether this thread delivers, and so may be in a sink. The mark counts for all devices: sinks may be shared, and
+    /// two threads in the sinks of two devices may each wait for the other device.
     static IN_SINK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The time in which a thread delivers; it ends even if a sink panics.
+/// The time in which a thread delivers; over even if a sink panics.
 struct InSink;
 
 impl InSink {
@@ -296,18 +294,18 @@ impl Drop for InSink {
 }
 
 impl DeviceShared {
-    /// Waits while too many launches that print are under way, so that their buffers stay within bounds. Not
-    /// inside a sink, where nothing can be delivered.
+    /// Waits while too many printing launches are under way, which bounds their buffers. Not inside a sink, where
+    /// nothing can be delivered.
     pub(crate) fn limit_prints(&self) {
         while self.prints.in_flight() >= IN_FLIGHT && !IN_SINK.get() {
             let first = self.queue.lock(self).first_unsettled();
             if let Some(first) = (first.as_ref()).filter(|first| first.submission().is_none()) {
-                self.open_gates(None);
+                self.complete_dependencies(None);
                 self.submit(first);
             }
             if let Some(first) = first {
                 if first.submission().is_none() {
-                    // Inside a callback that its submission runs.
+                    // Inside a callback of the batch's own submission.
                     return;
                 }
                 let _ = self.submissions.wait(&first, None);
@@ -317,7 +315,7 @@ impl DeviceShared {
         }
     }
 
-    /// Waits for the launches that print, and delivers what they have printed: the device is about to go.
+    /// Waits for the printing launches, and delivers their lines: the device is about to go.
     pub(crate) fn end_prints(&self) {
         if self.prints.in_flight() == 0 {
             return;

@@ -106,7 +106,7 @@ impl LiveFinding {
 #[non_exhaustive]
 pub struct ProbeReport {
     /// Whether host-coherent memory is seen by both sides while a kernel runs. `false` means that it
-    /// was not *observed* in several attempts of growing patience.
+    /// was not *observed* in several attempts with growing wait budgets.
     pub live: Finding<LiveFinding>,
     /// Whether host memory that the device uses in place joins host and kernels.
     pub host_import: Finding<ImportFinding>,

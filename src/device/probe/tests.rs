@@ -61,19 +61,19 @@ fn a_count_without_its_result_is_no_measurement() {
 }
 
 #[test]
-fn patience_grows_but_not_beyond_the_loop_budget_or_the_watchdog() {
-    let mut patience = Patience::new();
+fn wait_budget_grows_but_not_beyond_the_loop_budget_or_the_watchdog() {
+    let mut wait_budget = WaitBudget::new();
     for expected in [4_000, 16_000, 60_000, 60_000] {
-        patience.grow(Duration::from_millis(1));
-        assert_eq!(patience.turns, expected);
+        wait_budget.grow(Duration::from_millis(1));
+        assert_eq!(wait_budget.turns, expected);
     }
     // 60,000 turns took half a second: a fifth of them would take as long as allowed.
-    patience.grow(Duration::from_millis(500));
-    assert_eq!(patience.turns, 12_000);
-    patience.grow(Duration::from_secs(3_600));
-    assert_eq!(patience.turns, Patience::FIRST);
-    patience.grow(Duration::ZERO);
-    assert_eq!(patience.turns, 4 * Patience::FIRST);
+    wait_budget.grow(Duration::from_millis(500));
+    assert_eq!(wait_budget.turns, 12_000);
+    wait_budget.grow(Duration::from_secs(3_600));
+    assert_eq!(wait_budget.turns, WaitBudget::FIRST);
+    wait_budget.grow(Duration::ZERO);
+    assert_eq!(wait_budget.turns, 4 * WaitBudget::FIRST);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Settling: what has become of the launches of batches that have ended.
+//! Settling: the outcomes of launches whose batches have ended.
 
 use std::sync::Arc;
 
 use super::super::DeviceShared;
-use super::super::follower::Follower;
+use super::super::completion_hook::CompletionHook;
 use super::super::outcome::{ExecutionError, Outcome};
 use super::super::prints::Job;
 use super::super::status::{Mirror, Reading, StatusPool};
@@ -17,24 +17,24 @@ pub(super) struct Unsettled {
     pub(super) watch: Option<Watch>,
     pub(super) mirror: Option<Mirror>,
     prints: Option<Arc<Job>>,
-    follower: Option<Arc<dyn Follower>>,
+    completion: Option<Arc<dyn CompletionHook>>,
 }
 
 impl Unsettled {
-    /// What becomes of the batch when it was submitted.
+    /// The hooks after the submission of the batch.
     pub(super) fn hooks(&self, device: &DeviceShared) -> impl Iterator<Item = Hook> {
         let prints = (self.prints.as_ref()).map(|job| device.prints.submission(job));
-        let follower = self.follower.clone().map(|follower| {
-            let hook: Hook = Box::new(move |device| follower.submitted(device));
+        let completion = self.completion.clone().map(|completion| {
+            let hook: Hook = Box::new(move |device| completion.submitted(device));
             hook
         });
-        prints.into_iter().chain(follower)
+        prints.into_iter().chain(completion)
     }
 
-    /// What the launch itself has to say, whose batch has ended; `None` while copies for the host are not mapped.
+    /// The launch's own report, after the end of its batch; `None` while copies for the host are not mapped.
     fn report(&self, status: Option<&StatusPool>) -> Option<Result<(), ExecutionError>> {
         let is_ready = (self.prints.as_ref()).is_none_or(|job| job.is_readable())
-            && (self.follower.as_ref()).is_none_or(|follower| follower.is_readable());
+            && (self.completion.as_ref()).is_none_or(|completion| completion.is_readable());
         let (Some(watch), Some(pool)) = (&self.watch, status) else {
             return is_ready.then_some(Ok(()));
         };
@@ -55,7 +55,7 @@ impl Recorder<'_> {
         outcome: &Arc<Outcome>,
         watch: Option<Watch>,
         prints: Option<Arc<Job>>,
-        follower: Option<Arc<dyn Follower>>,
+        completion: Option<Arc<dyn CompletionHook>>,
     ) {
         let batch = self.batch();
         if let Some(job) = &prints {
@@ -67,7 +67,7 @@ impl Recorder<'_> {
             watch,
             mirror: None,
             prints,
-            follower,
+            completion,
         });
     }
 
@@ -91,8 +91,8 @@ impl Recorder<'_> {
             .map(|oldest| Arc::clone(&oldest.batch))
     }
 
-    /// Settles the outcomes of all launches whose batch is known to have ended, and returns whether the copies of one that
-    /// has are not mapped yet. Asks wgpu nothing: whoever needs to know has waited, or polls ([`DeviceShared::settle`]).
+    /// Settles the outcomes of all launches of ended batches, and returns whether any of their copies are not mapped
+    /// yet. Asks wgpu nothing: a caller in need of an answer has waited, or polls ([`DeviceShared::settle`]).
     pub(crate) fn settle(&mut self) -> bool {
         let device = self.device;
         let state = &mut *self.state;
@@ -117,18 +117,18 @@ impl Recorder<'_> {
                     (Err((**error).clone()), false)
                 }
                 (Standing::Lost, _) => (lost(), false),
-                // What is behind it was submitted by a callback that its submission runs.
+                // Batches behind it were submitted by a callback inside its submission.
                 (Standing::Recorded, None) if first.batch.is_closed() => {
                     at += 1;
                     continue;
                 }
                 _ => break,
             };
-            if let Some(follower) = &first.follower {
-                follower.ended(done);
+            if let Some(completion) = &first.completion {
+                completion.ended(done);
             }
             let failed = (first.prints.as_ref()).and_then(|job| device.prints.settle(job, done));
-            // What the status record tells came first: wrong values are why assertions fail.
+            // The finding of the status record comes first: wrong values are why assertions fail.
             let own = own.and_then(|()| failed.map_or(Ok(()), Err));
             first.outcome.settle(own);
             if let Some(done) = state.unsettled.remove(at)
@@ -142,18 +142,17 @@ impl Recorder<'_> {
 }
 
 impl DeviceShared {
-    /// Settles the launches that are known to have ended, and delivers what they have printed. May run callbacks of the
-    /// program.
+    /// Settles the launches known to have ended, and delivers their prints. May run callbacks of the program.
     pub(crate) fn settle(&self) {
         self.settle_ended();
         self.prints.deliver();
     }
 
-    /// Settles the launches that are known to have ended.
+    /// Settles the launches known to have ended.
     pub(crate) fn settle_ended(&self) {
         let mut pace = Pace::default();
         while self.queue.lock(self).settle() {
-            // What a launch has left for the host is mapped by the first poll behind its end.
+            // Copies for the host are mapped by the first poll behind the end of their launch.
             self.submissions.collect();
             pace.rest(None);
         }
@@ -167,11 +166,11 @@ impl DeviceShared {
                 return;
             };
             if oldest.submission().is_none() {
-                self.open_gates(None);
+                self.complete_dependencies(None);
                 self.submit(&oldest);
             }
             if oldest.submission().is_none() || self.lost.is_raised() {
-                // Inside a callback that its submission runs; and nothing more is launched on a device that is lost.
+                // Inside a callback of the batch's submission; and no launch goes to a lost device.
                 return;
             }
             self.residents.awaited(&oldest);

@@ -1,10 +1,10 @@
-//! Batches: what is submitted together, and where it stands.
+//! Batches: groups of commands submitted together, and their state.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::super::gate::Gates;
+use super::super::external_dependency::ExternalDependencies;
 use super::super::outcome::ExecutionError;
 use super::super::status::PendingMirror;
 
@@ -13,43 +13,43 @@ use super::super::status::PendingMirror;
 pub(crate) enum Standing {
     /// Open, or waiting in line.
     Recorded,
-    /// wgpu has it, and it has not ended as far as is proven.
+    /// Submitted to wgpu, without proof of the end.
     Submitted,
-    /// wgpu has refused it; something submitted before may still run.
+    /// Refused by wgpu; earlier submissions may still run.
     Refused,
-    /// It has ended, and so has everything before it.
+    /// Ended, along with everything before.
     Ended,
-    /// The device is gone, and it with the device: it may not have come to its end, but nothing of it runs any more.
+    /// The device is gone, and the batch with it: perhaps unfinished, but no part of the batch runs any more.
     Lost,
 }
 
 impl Standing {
-    /// Whether neither the batch nor anything before it runs any more.
+    /// Whether the batch and everything before have stopped running.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Ended | Self::Lost)
     }
 }
 
-/// One submission: open while commands are recorded, then on its way, then over.
+/// A submission: open while commands are recorded, then on its way, then over.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// The verdict on its submission.
     submitted: OnceLock<Result<(), Arc<ExecutionError>>>,
-    /// Its number in the ledger; 0 before it has one.
+    /// The number in the ledger; 0 before a number is given.
     number: AtomicU64,
-    /// What the signal reaches when it has ended.
+    /// The value of the signal at its end.
     signal: AtomicU64,
     sent: OnceLock<Instant>,
     closed: AtomicBool,
 }
 
 impl Batch {
-    /// Whether wgpu has taken it; `None` while it is open or in line.
+    /// Whether wgpu has taken the batch; `None` while open or in line.
     pub(crate) fn submission(&self) -> Option<&Result<(), Arc<ExecutionError>>> {
         self.submitted.get()
     }
 
-    /// Whether nothing is added to it any more. One that is open and has no commands is never submitted.
+    /// Whether the batch is closed to additions. An open batch without commands is never submitted.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -66,40 +66,40 @@ impl Batch {
         self.signal.load(Ordering::Acquire)
     }
 
-    /// When the call that submitted it has returned.
+    /// When the submitting call has returned.
     pub(super) fn sent(&self) -> Option<Instant> {
         self.sent.get().copied()
     }
 
-    /// It has this number, and the signal reaches `signal` when it has ended.
+    /// The batch has this number, and the signal reaches `signal` at its end.
     pub(super) fn is(&self, number: u64, signal: u64) {
         self.signal.store(signal, Ordering::Release);
         self.number.store(number, Ordering::Release);
         let _ = self.sent.set(Instant::now());
     }
 
-    /// The verdict on its submission; the first one stays. Its number is known by then.
+    /// The verdict on the submission; the first verdict stays. Its number is known by then.
     pub(super) fn submitted(&self, verdict: Result<(), Arc<ExecutionError>>) {
         let _ = self.submitted.set(verdict);
     }
 }
 
-/// What happens when a batch was submitted, with no lock held and before its end can be known.
+/// Hooks to run after the submission of a batch, with no lock held and before its end can be known.
 pub(crate) type Hook = Box<dyn FnOnce(&wgpu::Device) + Send>;
 
 /// A batch that nothing is added to any more.
 pub(crate) struct ClosedBatch {
     pub(crate) batch: Arc<Batch>,
     pub(crate) commands: wgpu::CommandBuffer,
-    /// Values that are written in front of it.
+    /// Values to write in front of the batch.
     pub(crate) uniforms: Option<(wgpu::Buffer, Vec<u8>)>,
-    /// What it waits for.
-    pub(crate) gates: Gates,
-    /// Copies for the host, mapped as soon as it is submitted.
+    /// The dependencies of the batch.
+    pub(crate) dependencies: ExternalDependencies,
+    /// Copies for the host, mapped on submission.
     pub(crate) mirrors: Vec<PendingMirror>,
-    /// What else is to happen then.
+    /// Further hooks for that time.
     pub(crate) hooks: Vec<Hook>,
-    /// What wgpu had to say when its last commands were recorded: it is not submitted then.
+    /// wgpu's error while the last commands were recorded: such a batch is not submitted.
     pub(crate) refused: Option<wgpu::Error>,
 }
 
@@ -110,7 +110,7 @@ impl ClosedBatch {
             batch: Arc::default(),
             commands,
             uniforms: None,
-            gates: Gates::default(),
+            dependencies: ExternalDependencies::default(),
             mirrors: Vec::new(),
             hooks: Vec::new(),
             refused: None,

@@ -1,9 +1,9 @@
-//! Calls into wgpu that run callbacks of the program: a panic in one of them goes no further.
+//! Calls into wgpu that run callbacks of the program: a panic in a callback goes no further.
 //!
-//! wgpu runs callbacks (of `map_async`, of `on_submitted_work_done`, and that a device is lost) inside `Device::poll` and
-//! `Queue::submit`, on whatever thread has called those. A panic unwinds through wgpu, which drops the callbacks that
-//! should have come behind it, and would unwind through the runtime, in the middle of its work. A callback's panic says
-//! nothing about the device, and belongs to nobody who happens to wait: it is logged, and the call goes on.
+//! wgpu runs callbacks (of `map_async`, of `on_submitted_work_done`, and of lost devices) inside `Device::poll` and
+//! `Queue::submit`, on the calling thread. A panic unwinds through wgpu, which drops the remaining callbacks, and would
+//! unwind through the runtime, in the middle of its work. A callback's panic says nothing about the device, and does
+//! not concern the waiting thread: the panic is logged, and the call goes on.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,9 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::super::outcome::ExecutionError;
 
-/// How wgpu begins the panics of its own with which it answers where a poll fails.
+/// The beginning of wgpu's own panics for a failed poll.
 const POLL_FAILED: &str = "Error in Device::poll";
-/// wgpu-hal's word for a device that its driver calls lost, as wgpu formats it.
+/// wgpu-hal's word for a device called lost by the driver, as wgpu formats the word.
 const LOST: &str = "Parent device is lost";
 
 /// A panic that came out of wgpu.
@@ -31,13 +31,13 @@ pub(super) enum Panicked {
 }
 
 thread_local! {
-    /// How many calls of wgpu this thread is in that run callbacks.
+    /// The depth of wgpu calls on this thread that run callbacks.
     static CALLS: Cell<u32> = const { Cell::new(0) };
-    /// How many things this thread has in hand that a callback might ask for.
+    /// The number of resources held by this thread that a callback might ask for.
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// One more, until this is dropped.
+/// Another such call or resource, until dropped.
 struct Counted(&'static std::thread::LocalKey<Cell<u32>>);
 
 impl Counted {
@@ -53,17 +53,17 @@ impl Drop for Counted {
     }
 }
 
-/// Says that this thread has something in hand (a turn with the heap, a buffer) while it calls wgpu: a callback that asks
-/// for such a thing then is refused, and does not wait for itself.
+/// Notes that this thread holds a resource (a turn with the heap, a buffer) while calling wgpu: a callback asking for
+/// such a resource is refused then, instead of waiting for its own thread.
 pub(crate) struct Held {
     _count: Counted,
-    /// It counts for the thread that made it.
+    /// The note counts for the thread that made the note.
     _thread: PhantomData<*const ()>,
 }
 
 impl Held {
     /// # Errors
-    /// [`ExecutionError::InCallback`] in a callback, where the call that runs it has something in hand.
+    /// [`ExecutionError::InCallback`] in a callback, where the surrounding call holds a resource.
     pub(crate) fn new(what: &'static str) -> Result<Self, ExecutionError> {
         if CALLS.get() > 0 && HELD.get() > 0 {
             return Err(ExecutionError::InCallback { what });
@@ -75,10 +75,10 @@ impl Held {
     }
 }
 
-/// Calls wgpu. With `panic = "abort"` a panic in a callback ends the process, as it does anywhere.
+/// Calls wgpu. With `panic = "abort"` a panic in a callback ends the process, as anywhere.
 pub(super) fn contained<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
     let _inside = Counted::new(&CALLS);
-    // What wgpu drops on the way are callbacks, and whoever waits for one sees that it is gone.
+    // wgpu drops callbacks on the way, and a thread waiting for a callback sees the drop.
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let message = text(&*panic);
         forget(panic);
@@ -97,7 +97,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "a panic without a text".to_owned())
 }
 
-/// Drops what a callback has thrown, whose own drop may panic.
+/// Drops a callback's panic payload, whose own drop may panic.
 fn forget(panic: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(again);
@@ -108,7 +108,7 @@ fn forget(panic: Box<dyn Any + Send>) {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, unless that happens while another panic unwinds.
+    /// Panics when dropped, except during the unwinding of another panic.
     struct Bomb;
 
     impl Drop for Bomb {
@@ -129,7 +129,7 @@ mod tests {
         drop(Held::new("it").unwrap());
         assert!(contained(|| refused(Held::new("it"))).unwrap());
         drop(outer);
-        // A call that has nothing in hand, and one further in that has.
+        // A call without held resources, and an inner call with some.
         let inner = contained(|| {
             let _own = Held::new("it").unwrap();
             contained(|| refused(Held::new("it"))).unwrap()

@@ -2,6 +2,7 @@
 //!
 //! # How it works
 //!
+<<<<<<< HEAD
 //! 1. Each submission is given a number before it goes to wgpu, also one that wgpu then refuses.
 //! 2. When the call that submits has returned, the number is *sent*. wgpu runs callbacks of the program behind the
 //!    submission that they meet and inside its call: what a callback submits comes behind it, and is sent before it.
@@ -11,16 +12,27 @@
 //! 4. A device of which its driver says that it is gone runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean
 //!    that nothing of the device is in use. That is noted apart, since what was in flight then has not ended well. The
 //!    embedded adapter says so when a marker goes, since wgpu lets go of what it has given up like of what has run.
+=======
+//! 1. Each submission is numbered before wgpu gets it, also a submission refused by wgpu.
+//! 2. When the submitting call has returned, the number is *sent*. wgpu runs callbacks of the program behind the
+//!    current submission and inside its call: a submission made by a callback comes behind the current one, and is sent
+//!    before.
+//! 3. A marker is registered with wgpu behind sent submissions. wgpu lets go of the marker when everything submitted
+//!    before has ended, and the ledger notes the marker's number. The queue of a device is in order, so this number
+//!    stands for all earlier ones.
+//! 4. A device declared gone by its driver runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean that
+//!    nothing of the device is in use. The loss is noted apart, since submissions in flight have not ended well.
+>>>>>>> main
 //!
-//! Nothing else counts as an end: neither that wgpu has refused a submission (an earlier one may run), nor that a callback
-//! has panicked, nor that wgpu calls the device lost (it does so as well where memory has run out, and kernels run on).
+//! Nothing else counts as an end: neither a submission refused by wgpu (an earlier one may run), nor a panic in a
+//! callback, nor a device called lost by wgpu (which also happens where memory has run out, while kernels run on).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// What is known of the submissions of one device.
+/// The known state of a device's submissions.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     given: Mutex<Given>,
@@ -32,9 +44,9 @@ pub(super) struct Ledger {
 /// How a submission has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// By itself, whatever has become of the device since.
+    /// A proper end, whatever has become of the device since.
     Run,
-    /// With the device: nothing of it runs any more.
+    /// With the device: no part of it runs any more.
     Lost,
 }
 
@@ -42,7 +54,7 @@ pub(super) enum End {
 #[derive(Debug, Default)]
 struct Given {
     last: u64,
-    /// Those whose calls have not returned, in order: more than one where a callback submits inside a submission.
+    /// Numbers whose calls have not returned, in order: several where a callback submits inside a submission.
     open: SmallVec<[u64; 2]>,
 }
 
@@ -64,12 +76,12 @@ impl Ledger {
         self.sent.store(sent, Ordering::Release);
     }
 
-    /// Whether the calls have returned that submitted this one and all before it.
+    /// Whether the calls submitting this number and all earlier ones have returned.
     pub(super) fn is_sent(&self, number: u64) -> bool {
         number <= self.sent.load(Ordering::Acquire)
     }
 
-    /// What a marker stands for that is registered by somebody who has submitted nothing himself.
+    /// The number for a marker registered by a thread without a submission of its own.
     pub(super) fn claim(&self) -> u64 {
         self.sent.load(Ordering::Acquire)
     }
@@ -88,12 +100,12 @@ impl Ledger {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// How the submission has ended; `None` while it may run. Numbers begin at 1.
+    /// How the submission has ended; `None` while possibly running. Numbers begin at 1.
     ///
-    /// The one question about an end: two questions in turn, has it run and is it over, would take a submission that ends
-    /// between them for one that was lost.
+    /// The only question about an end: two questions in turn, "has the submission run" and "is the submission over",
+    /// would take a submission ending between them for a lost one.
     pub(super) fn end(&self, number: u64) -> Option<End> {
-        // Before the count: what has run is not lost, whatever becomes of the device.
+        // Before the count: a finished submission is not lost, whatever becomes of the device.
         let is_dead = self.is_dead();
         if number == 0 {
             None

@@ -1,9 +1,10 @@
-//! The line: closed batches on their way to wgpu, in the order in which they were closed, by one thread at a time.
+//! The line: closed batches on their way to wgpu, in the order of their closing, by a single thread at a time.
 //!
-//! wgpu runs callbacks of the program inside `Queue::submit`. So nothing is locked while a batch is submitted: the thread
-//! whose turn it is says so, and others wait for their batch's verdict. A callback may itself record commands and flush
-//! them; it runs on the thread whose turn it is, behind a submission that has reached the driver, and so it may submit
-//! what is next in line at once. Only for the batch whose submission runs the callback there is no verdict yet.
+//! wgpu runs callbacks of the program inside `Queue::submit`. So nothing is locked while a batch is submitted: the
+//! thread whose turn it is marks the turn, and others wait for their batch's verdict. A callback may itself record
+//! commands and flush them; the callback runs on the thread whose turn it is, behind a submission that has reached the
+//! driver, and so may submit the next batch in line at once. Only for the batch whose submission runs the callback
+//! there is no verdict yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ struct State {
     turn: Option<Turn>,
 }
 
-/// Whose turn it is, and the batch.
+/// The thread whose turn it is, and the batch.
 #[derive(Clone)]
 struct Turn {
     thread: ThreadId,
@@ -46,13 +47,13 @@ enum Evidence {
 }
 
 impl Submissions {
-    /// Puts a batch at the end of the line. Batches that were closed in an order, behind one lock, stand in that order.
+    /// Puts a batch at the end of the line. Batches closed in an order, behind a single lock, stand in that order.
     pub(crate) fn enqueue(&self, closed: ClosedBatch) {
         closed.batch.close();
         self.line.state.lock().waiting.push_back(closed);
     }
 
-    /// The last batch that was closed, if it has no verdict yet.
+    /// The last closed batch, if still without a verdict.
     pub(crate) fn last_in_line(&self) -> Option<Arc<Batch>> {
         let state = self.line.state.lock();
         let current = state.turn.as_ref().map(|turn| &turn.batch);
@@ -60,7 +61,7 @@ impl Submissions {
         last.or(current).cloned()
     }
 
-    /// The last batch that waits for somebody to submit it.
+    /// The last batch still to be submitted.
     pub(crate) fn last_waiting(&self) -> Option<Arc<Batch>> {
         let state = self.line.state.lock();
         let last = state.waiting.back();
@@ -76,16 +77,17 @@ impl Submissions {
             && !(state.waiting.iter()).any(|closed| std::ptr::eq(&*closed.batch, batch))
     }
 
-    /// Whether this thread is inside a submission, and so in a callback that runs there.
+    /// Whether this thread is inside a submission, and so in a callback there.
     pub(super) fn is_submitting(&self) -> bool {
         let state = self.line.state.lock();
         let this = std::thread::current().id();
         (state.turn.as_ref()).is_some_and(|turn| turn.thread == this)
     }
 
-    /// Submits what is in line, up to `until`. No lock may be held that a callback of the program may want. When it
-    /// returns, `until` has a verdict, unless it is open, or a call further up on this thread is submitting it. What was
-    /// closed before it has one as well, but for a batch whose submission runs a callback that has submitted `until`.
+    /// Submits the batches in line, up to `until`. No lock may be held that a callback of the program may want. On
+    /// return, `until` has a verdict, unless `until` is open, or a call further up on this thread is submitting it.
+    /// Batches closed before have a verdict as well, except for a batch whose submission runs a callback that has
+    /// submitted `until`.
     pub(crate) fn drive(&self, queue: &wgpu::Queue, until: &Batch) {
         let this = std::thread::current().id();
         let mut state = self.line.state.lock();
@@ -113,18 +115,18 @@ impl Submissions {
         }
     }
 
-    /// Hands a batch to wgpu. It has a verdict and a number afterwards, whatever happens.
+    /// Hands a batch to wgpu. The batch has a verdict and a number afterwards, whatever happens.
     fn send(&self, queue: &wgpu::Queue, closed: ClosedBatch) {
         let ClosedBatch {
             batch,
             commands,
             uniforms,
-            mut gates,
+            mut dependencies,
             mirrors,
             hooks,
             refused,
         } = closed;
-        gates.open();
+        dependencies.complete();
         let sending = Sending {
             submissions: self,
             queue,
@@ -137,7 +139,7 @@ impl Submissions {
             (None, Ok(())) => self.submit(queue, sending.number, commands),
         };
         if verdict.is_ok() {
-            // Before the marker, so that copies are mapped before it is known that the batch has ended.
+            // Before the marker, so copies are mapped before the end of the batch is known.
             for mirror in mirrors {
                 mirror.map(&self.raw);
             }
@@ -146,7 +148,7 @@ impl Submissions {
         sending.over(verdict.map_err(Arc::new));
     }
 
-    /// Writes the uniform values of a batch in front of it.
+    /// Writes the uniform values of a batch in front.
     fn write(
         &self,
         queue: &wgpu::Queue,
@@ -180,7 +182,7 @@ impl Submissions {
             return Err(ExecutionError::DeviceLost { reason });
         }
         match (evidence, called, error) {
-            // Errors that come behind the submission are those of callbacks.
+            // Errors behind the submission are those of callbacks.
             (Evidence::Sent, _, error) => {
                 if let Some(error) = error {
                     log::error!("wgpu reported an error in a callback of the program: {error}");
@@ -192,7 +194,7 @@ impl Submissions {
                 "the call that submits it was ended by a panic, and whether its commands run is not known".to_owned(),
             )),
             (_, Ok(_), Some(error)) => Err(self.refusal(error.to_string())),
-            // wgpu says nothing to those who submit to a device that was destroyed.
+            // wgpu reports nothing for a submission to a destroyed device.
             (Evidence::Kept, Ok(_), None) => Err(self.no_answer()),
             (Evidence::Unknown, Ok(_), None) if !self.answers() => Err(self.no_answer()),
             (Evidence::Unknown, Ok(_), None) => Ok(()),
@@ -212,13 +214,13 @@ impl Submissions {
         self.refusal(String::new())
     }
 
-    /// Whether a buffer that was just made, and reported no error, is one.
+    /// Whether a buffer just made without an error is valid.
     ///
     /// # Errors
     /// [`ExecutionError::DeviceLost`].
     pub(crate) fn made(&self, buffer: &wgpu::Buffer) -> Result<(), ExecutionError> {
-        // What wgpu says of the bytes of a buffer that is not mapped is another thing where there is no buffer. The words
-        // are not what decides: they say when it is worth asking.
+        // wgpu's error for the bytes of an unmapped buffer differs from its error for an invalid buffer. The words only
+        // show when a question is worthwhile; the question decides.
         let usual = self.unmapped.get_or_init(|| {
             let (buffer, _) = capture(&self.raw, || self.question());
             unmapped(&buffer)
@@ -238,8 +240,8 @@ impl Submissions {
         })
     }
 
-    /// Whether wgpu still makes anything on the device: a buffer that is made on a device that was destroyed, or lost, is
-    /// none, and nobody is told.
+    /// Whether wgpu still makes resources on the device: a buffer made on a destroyed or lost device is invalid,
+    /// without a report.
     pub(crate) fn answers(&self) -> bool {
         let (buffer, _) = capture(&self.raw, || self.question());
         let ((), error) = capture(&self.raw, || {
@@ -252,7 +254,7 @@ impl Submissions {
 /// Why a device counts as lost that does nothing any more and says nothing.
 const NO_ANSWER: &str = "it was destroyed, or answers no more";
 
-/// What wgpu says when it is asked for the bytes of a buffer that nobody has mapped.
+/// wgpu's answer to a request for the bytes of an unmapped buffer.
 fn unmapped(buffer: &wgpu::Buffer) -> Option<String> {
     buffer
         .get_mapped_range(..)
@@ -260,7 +262,7 @@ fn unmapped(buffer: &wgpu::Buffer) -> Option<String> {
         .map(|error| error.to_string())
 }
 
-/// Gives the turn back to whoever had it, whatever unwinds.
+/// Gives the turn back to its earlier holder, also when unwinding.
 struct GiveBack<'l> {
     line: &'l Line,
     outer: Option<Turn>,
@@ -273,7 +275,7 @@ impl Drop for GiveBack<'_> {
     }
 }
 
-/// A submission under way: when it is dropped, the batch has a number, a marker and a verdict.
+/// A submission under way: at its drop, the batch has a number, a marker and a verdict.
 struct Sending<'s> {
     submissions: &'s Submissions,
     queue: &'s wgpu::Queue,
@@ -295,7 +297,7 @@ impl Sending<'_> {
             batch,
         } = self;
         submissions.ledger.sent(*number);
-        // Also behind one that was refused: what came before it may run.
+        // Also behind a refused submission: earlier ones may run.
         submissions.mark(queue, *number);
         let signalled = &submissions.signalled;
         batch.is(*number, signalled.load(Ordering::Acquire));

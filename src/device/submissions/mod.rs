@@ -1,19 +1,20 @@
-//! Submissions: batches on their way through wgpu, and the one truth about when they have ended.
+//! Submissions: batches on their way through wgpu, and the single source of truth about their ends.
 //!
 //! # How it works
 //!
-//! 1. A closed batch stands in *line* ([`line`]) and goes to wgpu when it is its turn, with no lock held: wgpu runs
-//!    callbacks of the program while it submits, and these may use the device.
-//! 2. It gets a number, and behind it a *marker* is registered with wgpu ([`ledger`]). That wgpu lets go of the marker is
-//!    the proof that the batch, and everything before it, has ended. There is no other: host access to shared memory, the
-//!    reuse of freed memory, transfers between devices, futures and events all ask [`Submissions::standing`].
-//! 3. Whoever waits ([`waiting`]) looks at the backend's [`signal`] for a moment, then parks on it, and asks wgpu when it
-//!    says that something has ended. The runtime polls with `PollType::Poll` alone, which cannot race.
+//! 1. A closed batch stands in *line* ([`line`]) and goes to wgpu at its turn, with no lock held: wgpu runs callbacks
+//!    of the program while submitting, and callbacks may use the device.
+//! 2. The batch gets a number, and behind the batch a *marker* is registered with wgpu ([`ledger`]). wgpu's release of
+//!    the marker proves the end of the batch, and of everything before. There is no other: host access to shared
+//!    memory, the reuse of freed memory, transfers between devices, futures and events all ask
+//!    [`Submissions::standing`].
+//! 3. A waiting thread ([`waiting`]) polls the backend's [`signal`] for a moment, then parks on the signal, and asks
+//!    wgpu when the signal announces an end. The runtime polls with `PollType::Poll` alone, which cannot race.
 //! 4. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
-//!    whatever the runtime was doing.
+//!    the runtime's current work.
 //!
-//! All of it works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): what was submitted runs on
-//! when the last handle of a device is dropped.
+//! All of this works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): submissions run on
+//! after the drop of the last handle of a device.
 
 mod batch;
 mod contained;
@@ -38,14 +39,14 @@ use ledger::Ledger;
 use line::Line;
 use signal::Signal;
 
-/// How long a thread looks at the signal of a batch that was just submitted before it parks: about as long as a short
-/// launch takes on a graphics processor, from which a parked thread is woken by an interrupt.
+/// How long a thread looks at the signal of a fresh batch before parking: about as long as a short launch takes on a
+/// graphics processor, from which a parked thread is woken by an interrupt.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// The submissions of one wgpu device.
 pub(crate) struct Submissions {
     raw: wgpu::Device,
-    /// Until the device is dropped: whoever drops wgpu's last handle of a queue waits for all that was submitted.
+    /// Until the device is dropped: dropping wgpu's last handle of a queue waits for all submissions.
     queue: Mutex<Option<wgpu::Queue>>,
     lost: Arc<LostFlag>,
     ledger: Arc<Ledger>,
@@ -55,13 +56,13 @@ pub(crate) struct Submissions {
     signalled: AtomicU64,
     /// The last number for which a further marker was registered.
     proofs: AtomicU64,
-    /// wgpu panics when it is asked.
+    /// wgpu panics on the question.
     mute: AtomicBool,
-    /// How long a thread looks before it parks.
+    /// How long a thread looks before parking.
     spin: Duration,
     /// Memory for the uniform values of the next batch.
     spare: Mutex<Vec<u8>>,
-    /// What wgpu says of a buffer that is not mapped, in its own words.
+    /// wgpu's message for a buffer that is not mapped.
     unmapped: OnceLock<Option<String>>,
 }
 
@@ -90,7 +91,7 @@ impl Submissions {
         })
     }
 
-    /// Submits commands behind everything that is in line, and returns their batch, which has a verdict.
+    /// Submits commands behind everything in line, and returns their batch, which has a verdict.
     pub(crate) fn send_now(&self, queue: &wgpu::Queue, closed: ClosedBatch) -> Arc<Batch> {
         let batch = Arc::clone(&closed.batch);
         self.enqueue(closed);
@@ -100,7 +101,7 @@ impl Submissions {
 
     /// The device is being dropped.
     pub(crate) fn release_queue(&self) {
-        // Not with the lock in hand: whoever drops the last handle waits, and callbacks run.
+        // Not with the lock in hand: dropping the last handle waits, and callbacks run.
         let queue = self.queue.lock().take();
         drop(queue);
     }
@@ -125,13 +126,18 @@ impl std::fmt::Debug for Submissions {
     }
 }
 
-/// What wgpu lets go of when everything that was submitted before has ended.
+/// Released by wgpu when everything submitted before has ended.
 struct Marker {
     ledger: Arc<Ledger>,
     claim: u64,
+<<<<<<< HEAD
     /// Submissions that have not ended may still signal it.
     signal: Option<Arc<dyn Signal>>,
     lost: Arc<LostFlag>,
+=======
+    /// Unfinished submissions may still signal the fence.
+    _signal: Option<Arc<dyn Signal>>,
+>>>>>>> main
 }
 
 impl Drop for Marker {

@@ -10,18 +10,18 @@ use super::contained::{Panicked, contained};
 use super::ledger::End;
 use super::{GONE, Marker, Submissions};
 
-/// The longest stay inside a wait of the driver: between two of them it is seen whether the device was lost.
+/// The longest stay inside a wait of the driver: between two waits the loss of the device is checked.
 const SLICE: Duration = Duration::from_millis(100);
 /// Looks at wgpu after a signal that came too early, or while a callback is in the way, before there is a marker more.
 const LOOKS: u32 = 3;
 
-/// What a wait found.
+/// The result of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The batch has ended, and so has everything before it.
+    /// The batch has ended, along with everything before.
     Done,
     Pending,
-    /// The device is lost. That says nothing about what runs: see [`Submissions::standing`].
+    /// The device is lost. This says nothing about running work: see [`Submissions::standing`].
     Lost(String),
 }
 
@@ -56,8 +56,7 @@ impl Pace {
 }
 
 impl Submissions {
-    /// Where the batch stands, without asking wgpu; what is not known yet is learnt by [`Self::wait`] and
-    /// [`Self::collect`].
+    /// The state of the batch, without asking wgpu; news comes by [`Self::wait`] and [`Self::collect`].
     pub(crate) fn standing(&self, batch: &Batch) -> super::Standing {
         use super::Standing;
         let Some(verdict) = batch.submission() else {
@@ -78,8 +77,8 @@ impl Submissions {
         self.wait_while(batch, timeout, false)
     }
 
-    /// Waits until nothing of the batch runs any more, or `timeout` has passed. [`Progress::Lost`] means that the device
-    /// is lost: then [`Self::standing`] says whether the batch is over, or nobody will ever know.
+    /// Waits until nothing of the batch runs any more, or `timeout` has passed. [`Progress::Lost`]: the device is lost;
+    /// then [`Self::standing`] says whether the batch is over, or unknowable.
     pub(crate) fn wait_over(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
         self.wait_while(batch, timeout, true)
     }
@@ -113,12 +112,12 @@ impl Submissions {
         }
     }
 
-    /// What is known of the batch, if it answers whoever waits.
+    /// The known verdict on the batch, if useful to the waiting thread.
     fn answer(&self, batch: &Batch, over: bool) -> Option<Progress> {
         let number = batch.number();
         if self.ledger.end(number) == Some(End::Run) {
-            // Launches are settled in their order: one that a callback has submitted waits for the batch in whose
-            // submission that was, unless this is the callback.
+            // Launches are settled in their order: a launch submitted by a callback waits for the batch whose
+            // submission ran the callback, except inside that callback.
             let is_next = self.ledger.is_sent(number) || self.is_submitting();
             return is_next.then_some(Progress::Done);
         }
@@ -129,7 +128,7 @@ impl Submissions {
         })
     }
 
-    /// Whether it is worth asking wgpu for the batch.
+    /// Whether asking wgpu for the batch is worthwhile.
     fn has_reached(&self, batch: &Batch) -> bool {
         match &self.signal {
             None => true,
@@ -165,13 +164,13 @@ impl Submissions {
         }
     }
 
-    /// Asks wgpu for what has ended, and runs the callbacks that it has for that, those of the program included. Not to be
+    /// Asks wgpu for ended submissions, and runs the resulting callbacks, those of the program included. Not to be
     /// called with a lock that callbacks may want.
     pub(crate) fn collect(&self) {
         if self.ledger.is_dead() || self.is_mute() {
             return;
         }
-        // wgpu panics when it asks the driver for a device that is gone.
+        // wgpu panics when asking the driver for a device that is gone.
         if let Some(signal) = &self.signal
             && signal.reached().is_err()
         {
@@ -199,8 +198,8 @@ impl Submissions {
         self.ledger.died();
     }
 
-    /// Has wgpu tell of everything that was submitted once more: another thread may have the markers in hand and be busy
-    /// in a callback, perhaps this very one further up.
+    /// Has wgpu report all submissions once more: another thread may hold the markers and be busy in a callback,
+    /// perhaps this very thread further up.
     fn prove(&self) {
         let claim = self.ledger.claim();
         if self.proofs.fetch_max(claim, Ordering::AcqRel) >= claim {

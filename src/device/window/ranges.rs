@@ -19,7 +19,7 @@ impl Ranges {
         self.0.iter().any(|other| overlap(other, range))
     }
 
-    /// What of `range` is not in the set.
+    /// The part of `range` missing in the set.
     pub(super) fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut from = range.start;

@@ -1,4 +1,4 @@
-//! What the operating system does for windows.
+//! The operating system's part of windows.
 
 pub(super) use implementation::{commit, decommit, page_size, release, reserve};
 
@@ -17,8 +17,8 @@ mod implementation {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const NO_RESERVE: libc::c_int = 0;
 
-    /// What gives memory back. Linux promises zeros after this advice; elsewhere the advice that
-    /// really gives memory back leaves open when that happens.
+    /// The advice that gives memory back. Linux promises zeros after this advice; elsewhere the
+    /// advice that really gives memory back leaves the time open.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const GIVE_BACK: (libc::c_int, bool) = (libc::MADV_DONTNEED, true);
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -38,7 +38,7 @@ mod implementation {
     pub(in super::super) fn reserve(size: u64) -> Result<NonNull<u8>, WindowError> {
         let base = match cut_out(size) {
             Ok(base) => base,
-            // Under a limit of the address space what is wanted may be had where twice as much is not.
+            // Under a limit of the address space the wanted size may be had where twice as much is not.
             Err(reason) => at_hint(size).ok_or(WindowError::Reserve { size, reason })?,
         };
         // Pointers of devices are told from host addresses by their upper 16 bits.
@@ -51,7 +51,7 @@ mod implementation {
         Err(WindowError::Reserve { size, reason })
     }
 
-    /// Maps `size` bytes that nobody may access, at `hint` if nothing is there; elsewhere if the system pleases.
+    /// Maps `size` inaccessible bytes, at `hint` if nothing is there; elsewhere if the system pleases.
     fn map(hint: *mut libc::c_void, size: usize) -> Result<NonNull<u8>, Error> {
         // SAFETY: a new mapping that replaces none, since it is not fixed, touches nothing that exists.
         let start = unsafe {
@@ -70,8 +70,7 @@ mod implementation {
         }
     }
 
-    /// Asks for an aligned address below the place that the system itself would choose. Takes no more address space than
-    /// the window has.
+    /// Asks for an aligned address below the system's own choice. Takes no more address space than the window has.
     fn at_hint(size: u64) -> Option<NonNull<u8>> {
         /// Places to ask for; most of the address space below the system's choice is empty.
         const TRIES: usize = 256;
@@ -94,7 +93,7 @@ mod implementation {
         None
     }
 
-    /// Cuts the window out of a mapping in which it has to be, however the system places that.
+    /// Cuts the window out of a surrounding mapping, wherever the system has put that.
     fn cut_out(size: u64) -> Result<NonNull<u8>, String> {
         let span = (size + Window::ALIGNMENT) as usize;
         let start = map(null_mut(), span).map_err(|error| error.to_string())?;
@@ -103,7 +102,7 @@ mod implementation {
         // SAFETY: `skip < ALIGNMENT`, so this is within the mapping.
         let base = unsafe { start.cast::<u8>().add(skip) };
         // SAFETY: the pieces in front of and behind the window belong to the mapping just made, and
-        // nobody knows of them. A piece that stays, should this fail, costs address space only.
+        // nobody knows of them. Should this fail, the remaining piece costs address space only.
         unsafe {
             if skip > 0 {
                 libc::munmap(start, skip);
@@ -142,12 +141,12 @@ mod implementation {
     /// Gives the pages' memory back to the system and forbids access; returns whether their contents
     /// are certain to be gone.
     ///
-    /// Neither call can make the addresses available to others, so that nothing else can ever get
-    /// mapped there. Should one of them fail, memory or protection is lost, but nothing wrong is
-    /// seen: the window counts the pages as not committed, and zeroes them when they are next.
+    /// Neither call can make the addresses available to others, so nothing else can ever get mapped
+    /// there. Should a step fail, memory or protection is lost, but no wrong data is seen: the
+    /// window counts the pages as not committed, and zeroes them at the next commit.
     ///
     /// # Safety
-    /// As for [`commit`], but the range may be committed; nobody may use it any more.
+    /// As for [`commit`], but the range may be committed, and must be unused from now on.
     pub(in super::super) unsafe fn decommit(start: NonNull<u8>, range: &Range<u64>) -> bool {
         let len = (range.end - range.start) as usize;
         let start = start.as_ptr().cast();
@@ -169,7 +168,7 @@ mod implementation {
     /// Ends the reservation.
     ///
     /// # Safety
-    /// `base` and `size` are those of a whole window, which nobody uses any more.
+    /// `base` and `size` are those of a whole, unused window.
     pub(in super::super) unsafe fn release(base: NonNull<u8>, size: u64) {
         // SAFETY: the caller's promise.
         unsafe { libc::munmap(base.as_ptr().cast(), size as usize) };

@@ -1,4 +1,4 @@
-//! Windows: what they give, what they refuse, and the sets of ranges they keep.
+//! Windows: grants, refusals, and the recorded sets of ranges.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Gives the variables of appended calls their bindings, and functions the bodies that suit the device.
+//! Gives the variables of appended calls their bindings, and functions the bodies for the device.
 
 use naga::valid::ModuleInfo;
 use naga::{Block, Expression, GlobalVariable, Handle, Module, Span, Statement};
@@ -13,7 +13,7 @@ const WAITS: &str = "tombolo_call_waits";
 const FENCE: &str = "tombolo_call_fence";
 const PUBLISH: &str = "tombolo_call_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_call_publish_behind_fence";
-/// Functions with another body where what kernels post has memory of its own.
+/// Functions with another body where kernels' posts have separate memory.
 const SEALED: [&str; 4] = [
     "tombolo_call_store",
     "tombolo_call_seal",
@@ -31,20 +31,19 @@ pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable
         .map(|(handle, _)| handle)
 }
 
-/// Completes a module that was parsed with a `CallAppendix`. Before anything looks at its bindings, and before
-/// validation: unbound variables would not pass.
+/// Completes a module parsed with a `CallAppendix`. Before anything looks at its bindings, and before validation:
+/// unbound variables would not pass.
 ///
-/// `barrier` says whether the fence becomes a barrier of memory. On lavapipe it must not: that driver compiles one
-/// as if all of the work-group met there, and a work-group ends when its first group of lanes does. There the
-/// exchange that posts a call is a full fence, as processors have it; elsewhere a store posts it.
+/// `barrier` says whether the fence becomes a barrier of memory. On lavapipe the barrier must be left out: that driver
+/// compiles a barrier as if all of the work-group met there, and a work-group ends when its first group of lanes does.
+/// There the posting exchange is a full fence, as on processors; elsewhere a store posts the call.
 ///
-/// `rations` says whether callers are to take their time while they wait, and `split` whether what they post has
-/// memory of its own.
+/// `has_loop_budget` says whether callers back off while waiting, and `split` whether posts have memory of their own.
 pub(crate) fn complete(
     module: &mut Module,
     bindings: &RuntimeBindings,
     barrier: bool,
-    rations: bool,
+    has_loop_budget: bool,
     split: bool,
 ) {
     let bound = [
@@ -83,7 +82,7 @@ pub(crate) fn complete(
         fence::replace_body(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
     let functions = module.functions.iter_mut().map(|(_, function)| function);
-    for function in functions.filter(|_| !rations) {
+    for function in functions.filter(|_| !has_loop_budget) {
         if matches!(function.name.as_deref(), Some(BACK_OFF | PAUSE)) {
             function.expressions.clear();
             function.named_expressions.clear();
@@ -95,20 +94,20 @@ pub(crate) fn complete(
     }
 }
 
-/// What an entry point does with functions of the host.
+/// An entry point's use of functions of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CallUse {
-    /// It calls one.
+    /// The entry point calls such a function.
     pub calls: bool,
-    /// It reports calls that failed.
+    /// The entry point reports failed calls.
     pub reports: bool,
-    /// It waits for answers while it runs.
+    /// The kernel waits for answers during the launch.
     pub waits: bool,
-    /// It visits memory to let time go by.
+    /// The entry point reads memory for delays.
     pub backs_off: bool,
 }
 
-/// What an entry point does with functions of the host.
+/// An entry point's use of functions of the host.
 pub(crate) fn uses(module: &Module, info: &ModuleInfo, entry: usize) -> CallUse {
     let uses = info.get_entry_point(entry);
     let reaches = |name| named(module, name).is_some_and(|handle| !uses[handle].is_empty());

@@ -1,8 +1,7 @@
-//! The WGSL functions that stand for one function of the host, by the forms in which a program calls it: written from
+//! The WGSL functions for a function of the host, by the forms of calls in a program: written from
 //! `shaders/rpc_call.wgsl`, `rpc_group_of.wgsl`, `rpc_ticket.wgsl` and `rpc_stream_of.wgsl`.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,13 +20,13 @@ const STREAM: &str = include_str!("../../../shaders/rpc_stream_of.wgsl");
 pub(super) enum Form {
     /// `f`: waits, and fails the launch where there is no result.
     Plain,
-    /// `f_try`: waits, and tells what became of the call.
+    /// `f_try`: waits, and returns the outcome of the call.
     Attempt,
     /// `f_post`: does not wait; the result is dropped.
     Post,
     /// `f_group`: the work-group waits together, and the launch fails where there is no result.
     Group,
-    /// `f_group_try`: the work-group waits together, and each is told what became of its call.
+    /// `f_group_try`: the work-group waits together, and each invocation is told the outcome of its call.
     GroupAttempt,
     /// `f_begin`, `f_collect` and `f_leave`: does not wait; the result is asked for later.
     Split,
@@ -35,7 +34,7 @@ pub(super) enum Form {
     Stream,
 }
 
-/// What stands behind the name of a call, and of a stream.
+/// The endings of names for calls, and for streams.
 const CALL_ENDINGS: [(&str, Form); 9] = [
     ("", Form::Plain),
     ("_try", Form::Attempt),
@@ -79,7 +78,7 @@ pub(super) struct Mention<'a> {
     pub forms: BTreeSet<Form>,
 }
 
-/// What the forms of a call put into `rpc_call.wgsl`.
+/// The parts of `rpc_call.wgsl` for a form.
 struct Parts<'t> {
     head: &'t str,
     reply: &'t str,
@@ -90,12 +89,12 @@ struct Parts<'t> {
     release: &'t str,
 }
 
-/// Who waits for an answer frees the port, and so whoever waits for a port gets one.
-const PATIENCE: &str = "most";
-/// Calls that are begun and streams hold a port until they are collected or closed, perhaps by the invocation that
-/// looks for a port here: it looks at each a few times, and not until one is free.
+/// A caller waiting for an answer frees the port, so a caller waiting for a port gets one.
+const WAIT_BUDGET: &str = "most";
+/// Begun calls and streams hold a port until collected or closed, perhaps by the very invocation looking for a port
+/// here: the search looks at each port a few times, and not until one is free.
 const FEW_LOOKS: &str = "6u * ports + 64u";
-/// What stands in place of waiting where nobody waits: the port is given back, and is free once the call is served.
+/// The replacement of waiting in forms without waiting: the port is given back, and is free once the call is served.
 const LEAVE: &str = "
         if held {
             tombolo_call_fence();
@@ -104,13 +103,13 @@ const LEAVE: &str = "
             held = false;
             over = true;
         }
-        if !over && look >= calm {
+        if !over && look >= backoff_after {
             // All ports are taken until the server comes round, and turns may be rationed.
             tombolo_call_backoff(step);
             step += 1u;
             look += tombolo_call_walked();
         }";
-/// The same for a call that is collected later: the port is kept, and its ticket lies in it.
+/// The same for a call collected later: the port is kept, with its ticket inside.
 const BEGUN: &str = "
         if held {
             reply.ticket = ((request & 0x7fffu) << 17u) | (port << 1u) | 1u;
@@ -120,7 +119,7 @@ const BEGUN: &str = "
             over = true;
         }";
 const WAITS: &str = "tombolo_call_waits = 1u;";
-/// Whoever gives up leaves the call to the server: the port is free once it has answered.
+/// A caller giving up leaves the call to the server: the port is free after the answer.
 const RELEASE: &str = "atomicStore(&tombolo_calls[locks + port], 0u);";
 
 impl Mention<'_> {
@@ -133,173 +132,245 @@ impl Mention<'_> {
         self.has(Form::Plain) || self.has(Form::Group)
     }
 
-    /// Whether work-groups call it as one.
+    /// Whether work-groups call the function jointly.
     pub(super) fn is_group(&self) -> bool {
         self.has(Form::Group) || self.has(Form::GroupAttempt)
     }
 
-    /// The functions that are called of this one, `number` in the order of the program's.
+    /// The functions called of this declaration, `number` in the order of the program's.
     pub(super) fn text(
         &self,
         number: usize,
         types: &[(String, TypeLayout)],
     ) -> Result<String, String> {
-        let declaration = self.declaration;
-        let signature = &declaration.signature;
-        let name = &signature.name;
-        let parameters = signature.parameters.iter();
-        let parameters: Vec<String> = parameters
-            .map(|(name, ty)| format!("{name}_: {}", spelled(ty)))
-            .collect();
-        let parameters = parameters.join(", ");
-        // No variable of the templates ends so.
-        let names: Vec<String> = (signature.parameters.iter())
-            .map(|(name, _)| format!("{name}_"))
-            .collect();
-        let names = names.join(", ");
-        let (stores, loads) = transfers(declaration, types)?;
-        let call = |parts: Parts<'_>| {
-            CALL.replace("$head$", parts.head)
-                .replace("$reply$", parts.reply)
-                .replace("$search$", parts.search)
-                .replace("$waits$", parts.waits)
-                .replace("$opcode$", &declaration.opcode().to_string())
-                .replace("$words$", &declaration.argument_words().to_string())
-                .replace("$arguments$", &stores)
-                .replace("$posted$", parts.posted)
-                .replace("$results$", parts.results)
-                .replace("$release$", parts.release)
-        };
-        let common = |template: &str| {
-            template
-                .replace("$name$", name)
-                .replace("$opcode$", &declaration.opcode().to_string())
-                .replace("$results$", &loads)
-        };
-        let value = (signature.result.as_ref())
-            .map_or(String::new(), |ty| format!(", value: {}", spelled(ty)));
-        let mut text = format!("struct {name}_reply {{ status: u32{value} }}\n");
+        let forms = Forms::new(self.declaration, types)?;
+        let mut text = forms.reply_type();
         if self.has(Form::Plain) || self.has(Form::Attempt) {
-            text.push_str(&call(Parts {
-                head: &format!("fn {name}_try({parameters}) -> {name}_reply"),
-                reply: &format!("{name}_reply"),
-                search: PATIENCE,
-                waits: WAITS,
-                posted: WAIT,
-                results: &loads,
-                release: RELEASE,
-            }));
+            text.push_str(&forms.attempt());
         }
-        let takes_part = match parameters.is_empty() {
-            true => "takes_part: bool".to_owned(),
-            false => format!("takes_part: bool, {parameters}"),
-        };
-        let all_names = match names.is_empty() {
-            true => "takes_part".to_owned(),
-            false => format!("takes_part, {names}"),
-        };
         if self.is_group() {
-            let opcode = declaration.opcode() ^ GROUP;
-            let group = GROUP_CALL
-                .replace(
-                    "$head$",
-                    &format!("fn {name}_group_try({takes_part}) -> {name}_reply"),
-                )
-                .replace("$reply$", &format!("{name}_reply"))
-                .replace("$opcode$", &opcode.to_string())
-                .replace("$words$", &declaration.argument_words().to_string())
-                .replace(
-                    "$result_words$",
-                    &(1 + declaration.result_words()).to_string(),
-                )
-                .replace("$arguments$", &stores)
-                .replace("$posted$", WAIT)
-                .replace("$results$", &loads);
-            text.push_str(&group);
+            text.push_str(&forms.group_attempt());
         }
-        // Those that fail the launch where there is no result.
-        let plain = [
-            (Form::Plain, "", &parameters, &names),
-            (Form::Group, "_group", &takes_part, &all_names),
-        ];
-        for (form, ending, parameters, names) in plain {
-            if !self.has(form) {
-                continue;
-            }
-            let (arrow, back) = match &signature.result {
-                Some(ty) => (format!(" -> {}", spelled(ty)), "return reply.value;"),
-                None => (String::new(), ""),
-            };
-            let word = crate::kernel::passes::status::CALL;
-            let _ = writeln!(
-                text,
-                "fn {name}{ending}({parameters}){arrow} {{
+        if self.has(Form::Plain) {
+            text.push_str(&forms.plain("", &forms.parameters, &forms.names, number));
+        }
+        if self.has(Form::Group) {
+            let (parameters, names) = forms.with_taking_part();
+            text.push_str(&forms.plain("_group", &parameters, &names, number));
+        }
+        if self.has(Form::Post) {
+            text.push_str(&forms.deferred(&POST));
+        }
+        if self.has(Form::Split) {
+            text.push_str(&forms.deferred(&BEGIN));
+            text.push_str(&forms.filled(TICKET));
+        }
+        if self.has(Form::Stream) {
+            text.push_str(&forms.filled(STREAM));
+            text.push_str(&forms.open_stream());
+        }
+        Ok(text)
+    }
+}
+
+/// A form without waiting, with a single word as its answer.
+struct Deferred {
+    /// The ending of the function's name.
+    ending: &'static str,
+    /// The members of the reply, and the member with the answer.
+    members: &'static str,
+    answer: &'static str,
+    search: &'static str,
+    posted: &'static str,
+}
+
+const POST: Deferred = Deferred {
+    ending: "post",
+    members: "status: u32",
+    answer: "status",
+    search: WAIT_BUDGET,
+    posted: LEAVE,
+};
+const BEGIN: Deferred = Deferred {
+    ending: "begin",
+    members: "status: u32, ticket: u32",
+    answer: "ticket",
+    search: FEW_LOOKS,
+    posted: BEGUN,
+};
+
+/// The forms of a function of the host, with their common texts.
+struct Forms<'d> {
+    declaration: &'d CallDeclaration,
+    /// The parameters with types, and the names alone.
+    parameters: String,
+    names: String,
+    /// The text storing the arguments, and the text loading the result.
+    stores: String,
+    loads: String,
+}
+
+impl<'d> Forms<'d> {
+    fn new(
+        declaration: &'d CallDeclaration,
+        types: &[(String, TypeLayout)],
+    ) -> Result<Self, String> {
+        // No variable of the templates ends so.
+        let parameters = declaration.signature.parameters.iter();
+        let (parameters, names): (Vec<_>, Vec<_>) = parameters
+            .map(|(name, ty)| (format!("{name}_: {}", spelled(ty)), format!("{name}_")))
+            .unzip();
+        let (stores, loads) = transfers(declaration, types)?;
+        Ok(Self {
+            declaration,
+            parameters: parameters.join(", "),
+            names: names.join(", "),
+            stores,
+            loads,
+        })
+    }
+
+    fn name(&self) -> &str {
+        &self.declaration.signature.name
+    }
+
+    /// `rpc_call.wgsl` with the parts of a form.
+    fn call(&self, parts: Parts<'_>) -> String {
+        CALL.replace("$head$", parts.head)
+            .replace("$reply$", parts.reply)
+            .replace("$search$", parts.search)
+            .replace("$waits$", parts.waits)
+            .replace("$opcode$", &self.declaration.opcode().to_string())
+            .replace("$words$", &self.declaration.argument_words().to_string())
+            .replace("$arguments$", &self.stores)
+            .replace("$posted$", parts.posted)
+            .replace("$results$", parts.results)
+            .replace("$release$", parts.release)
+    }
+
+    /// A template that needs nothing but the name, the opcode and the result.
+    fn filled(&self, template: &str) -> String {
+        template
+            .replace("$name$", self.name())
+            .replace("$opcode$", &self.declaration.opcode().to_string())
+            .replace("$results$", &self.loads)
+    }
+
+    /// The reply type of an awaited call.
+    fn reply_type(&self) -> String {
+        let value = (self.declaration.signature.result.as_ref())
+            .map_or(String::new(), |ty| format!(", value: {}", spelled(ty)));
+        format!("struct {}_reply {{ status: u32{value} }}\n", self.name())
+    }
+
+    /// `f_try`.
+    fn attempt(&self) -> String {
+        let (name, parameters) = (self.name(), &self.parameters);
+        self.call(Parts {
+            head: &format!("fn {name}_try({parameters}) -> {name}_reply"),
+            reply: &format!("{name}_reply"),
+            search: WAIT_BUDGET,
+            waits: WAITS,
+            posted: WAIT,
+            results: &self.loads,
+            release: RELEASE,
+        })
+    }
+
+    /// The parameters and their names, behind a flag: whether an invocation of a group takes part.
+    fn with_taking_part(&self) -> (String, String) {
+        match self.names.is_empty() {
+            true => ("takes_part: bool".to_owned(), "takes_part".to_owned()),
+            false => (
+                format!("takes_part: bool, {}", self.parameters),
+                format!("takes_part, {}", self.names),
+            ),
+        }
+    }
+
+    /// `f_group_try`.
+    fn group_attempt(&self) -> String {
+        let (name, (parameters, _)) = (self.name(), self.with_taking_part());
+        let result_words = 1 + self.declaration.result_words();
+        let head = format!("fn {name}_group_try({parameters}) -> {name}_reply");
+        GROUP_CALL
+            .replace("$head$", &head)
+            .replace("$reply$", &format!("{name}_reply"))
+            .replace("$opcode$", &(self.declaration.opcode() ^ GROUP).to_string())
+            .replace("$words$", &self.declaration.argument_words().to_string())
+            .replace("$result_words$", &result_words.to_string())
+            .replace("$arguments$", &self.stores)
+            .replace("$posted$", WAIT)
+            .replace("$results$", &self.loads)
+    }
+
+    /// `f` or `f_group`, which fail the launch where there is no result.
+    fn plain(&self, ending: &str, parameters: &str, names: &str, number: usize) -> String {
+        let name = self.name();
+        let (arrow, back) = match &self.declaration.signature.result {
+            Some(ty) => (format!(" -> {}", spelled(ty)), "return reply.value;"),
+            None => (String::new(), ""),
+        };
+        let word = crate::kernel::passes::status::CALL;
+        format!(
+            "fn {name}{ending}({parameters}){arrow} {{
                     let reply = {name}{ending}_try({names});
                     if reply.status != 1u {{
                         tombolo_call_failed = 1u;
                         atomicMax(&tombolo_status[{word}], (min(reply.status, 0xffffu) << 16u) | {number}u);
                     }}
                     {back}
-                }}"
-            );
-        }
-        // What does not wait answers with one word.
-        let asides = [
-            (Form::Post, "post", "status: u32", "status", PATIENCE, LEAVE),
-            (
-                Form::Split,
-                "begin",
-                "status: u32, ticket: u32",
-                "ticket",
-                FEW_LOOKS,
-                BEGUN,
-            ),
-        ];
-        for (form, what, members, answer, search, posted) in asides {
-            if !self.has(form) {
-                continue;
-            }
-            let reply = format!("tombolo_{what}_{name}");
-            let head = format!("fn tombolo_{what}_of_{name}({parameters}) -> {reply}");
-            let _ = writeln!(text, "struct {reply} {{ {members} }}");
-            text.push_str(&call(Parts {
-                head: &head,
-                reply: &reply,
-                search,
-                waits: "",
-                posted,
-                results: "",
-                release: RELEASE,
-            }));
-            let _ = writeln!(
-                text,
-                "fn {name}_{what}({parameters}) -> u32 {{ return tombolo_{what}_of_{name}({names}).{answer}; }}"
-            );
-        }
-        if self.has(Form::Split) {
-            text.push_str(&common(TICKET));
-        }
-        if self.has(Form::Stream) {
-            text.push_str(&common(STREAM));
-            let opened = format!(
-                "reply.port = port;
+                }}\n"
+        )
+    }
+
+    /// `f_post` or `f_begin`.
+    fn deferred(&self, form: &Deferred) -> String {
+        let Deferred {
+            ending,
+            members,
+            answer,
+            search,
+            posted,
+        } = *form;
+        let (name, parameters, names) = (self.name(), &self.parameters, &self.names);
+        let reply = format!("tombolo_{ending}_{name}");
+        let head = format!("fn tombolo_{ending}_of_{name}({parameters}) -> {reply}");
+        let call = self.call(Parts {
+            head: &head,
+            reply: &reply,
+            search,
+            waits: "",
+            posted,
+            results: "",
+            release: RELEASE,
+        });
+        format!(
+            "struct {reply} {{ {members} }}\n{call}fn {name}_{ending}({parameters}) -> u32 {{ \
+             return tombolo_{ending}_of_{name}({names}).{answer}; }}\n"
+        )
+    }
+
+    /// `f_open`.
+    fn open_stream(&self) -> String {
+        let (name, parameters) = (self.name(), &self.parameters);
+        let opened = format!(
+            "reply.port = port;
                 reply.request = request;
                 reply.opcode = {}u;
                 reply.arguments = first + port * stride;
                 reply.results = results;
                 reply.room = atomicLoad(&tombolo_calls[6]);",
-                declaration.opcode()
-            );
-            text.push_str(&call(Parts {
-                head: &format!("fn {name}_open({parameters}) -> {name}_stream"),
-                reply: &format!("{name}_stream"),
-                search: FEW_LOOKS,
-                waits: WAITS,
-                posted: WAIT,
-                results: &opened,
-                release: &format!("if reply.status != 1u {{ {RELEASE} }}"),
-            }));
-        }
-        Ok(text)
+            self.declaration.opcode()
+        );
+        self.call(Parts {
+            head: &format!("fn {name}_open({parameters}) -> {name}_stream"),
+            reply: &format!("{name}_stream"),
+            search: FEW_LOOKS,
+            waits: WAITS,
+            posted: WAIT,
+            results: &opened,
+            release: &format!("if reply.status != 1u {{ {RELEASE} }}"),
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Every type that functions take and give, for the tests of both directions: calls to the host, and handlers.
 
-/// Declarations of a program, and types that can be handed over with them.
+/// Declarations of a program, and types to hand over with them.
 pub(crate) struct Handed {
     pub declarations: String,
     /// How a signature writes each type, and its bytes.
@@ -25,7 +25,7 @@ fn plain() -> Vec<(String, usize, usize)> {
             ));
         }
     }
-    // Once in a program that declares it, and once in one that does not.
+    // Both in a program with the declaration and in a program without.
     plain.push(("usm_ptr".to_owned(), 8, 8));
     plain.push(("usm_ptr".to_owned(), 8, 8));
     plain
@@ -63,7 +63,7 @@ pub(crate) fn handed() -> Vec<Handed> {
             one.types
                 .extend(deeper.map(|(ty, bytes)| (ty.to_owned(), bytes)));
         }
-        // What the runtime calls so is the same where a program declares it.
+        // Runtime names mean the same where a program declares them.
         if number % 2 == 1 {
             one.declarations.push_str("alias usm_ptr = vec2<u32>;\n");
         }

@@ -1,14 +1,14 @@
-//! Functions of the host that kernels call: how they are declared, and the WGSL that calling them takes.
+//! Functions of the host called by kernels: their declarations, and the WGSL of a call.
 //!
-//! A declaration is a WGSL signature, `fn lookup(key: u32, at: vec3<f32>) -> Node`. A program that mentions
-//! `lookup` (or `lookup_try`, `lookup_post`, `lookup_begin`) gets functions of these names appended behind its text,
-//! written by [`wgsl`] and [`forms`] from `shaders/rpc*.wgsl` and from the types as they lie in memory.
+//! A declaration is a WGSL signature, `fn lookup(key: u32, at: vec3<f32>) -> Node`. A program that mentions `lookup`
+//! (or `lookup_try`, `lookup_post`, `lookup_begin`) gets functions of these names appended behind its text, written by
+//! [`wgsl`] and [`forms`] from `shaders/rpc*.wgsl` and from the memory layout of the types.
 
 pub(crate) mod bind;
 mod forms;
-pub(crate) mod ghosts;
 #[cfg(test)]
 pub(crate) mod handed;
+pub(crate) mod padding_lanes;
 pub(crate) mod prelude;
 pub(crate) mod signature;
 pub(crate) mod texts;
@@ -22,7 +22,7 @@ pub(crate) use wgsl::CallAppendix;
 /// In the number of a function: the packet has a count and the arguments of so many calls.
 pub(crate) const GROUP: u32 = 1;
 
-/// A function of the host, as kernels see it.
+/// A function of the host, in the view of kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallDeclaration {
     pub signature: Signature,
@@ -30,19 +30,18 @@ pub(crate) struct CallDeclaration {
     pub arguments: Vec<usize>,
     /// Bytes of the result in Rust; 0 for none.
     pub result: usize,
-    /// It is a stream: opened, fed and read word by word, and closed.
+    /// A stream: opened, fed and read word by word, and closed.
     pub stream: bool,
 }
 
 impl CallDeclaration {
-    /// The number that stands for the function in a port: FNV-1a of its name, so that it does not depend on what
-    /// else is declared.
+    /// The number that stands for the function in a port: FNV-1a of the name, independent of other declarations.
     pub fn opcode(&self) -> u32 {
         opcode(&self.signature.name)
     }
 
-    /// The numbers that mean the function: of a stream one for opening it and one for each kind of packet, of others one
-    /// for a single call and one for many ([`GROUP`]).
+    /// The opcodes of the function: for a stream an opcode for opening and another for each kind of packet, for other
+    /// functions an opcode for a single call and another for many ([`GROUP`]).
     pub fn opcodes(&self) -> impl Iterator<Item = u32> {
         let kinds = if self.stream { 4 } else { 2 };
         (0..kinds).map(|kind| self.opcode() ^ kind)

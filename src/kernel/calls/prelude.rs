@@ -1,5 +1,5 @@
-//! Constants and structures of the functions that come with the runtime: what a program mentions of
-//! `shaders/services.wgsl`, and does not declare itself, is appended to it.
+//! Constants and structures of the runtime's functions: the parts of `shaders/services.wgsl` that a
+//! program mentions without a declaration of its own are appended to the program.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ pub(super) fn declares(stream: &TokenStream<'_>, name: &str) -> bool {
     (0..stream.len()).any(|at| declares(stream.text(at)) && stream.text(at + 1) == name)
 }
 
-/// The declarations that a program needs which calls functions of these signatures.
+/// The declarations needed by a program that calls functions of these signatures.
 pub(crate) fn needed<'s>(
     program: &TokenStream<'_>,
     called: impl Iterator<Item = &'s Signature>,

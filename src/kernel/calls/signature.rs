@@ -17,7 +17,7 @@ impl Signature {
     /// Takes `fn name(a: T, …) -> R` apart.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence.
+    /// The fault, as the end of a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         let stream = TokenStream::new(text);
         if stream.text(0) != "fn" {
@@ -62,7 +62,7 @@ impl Signature {
         Ok(signature)
     }
 
-    /// What would else be told of text that the user has not written. Types may be any names.
+    /// Otherwise errors would be about text not written by the user. Types may be any names.
     fn check(&self) -> Result<(), String> {
         for reserved in ["usm_", "tombolo_"] {
             if self.name.starts_with(reserved) {
@@ -82,7 +82,7 @@ impl Signature {
         Ok(())
     }
 
-    /// The parameters, as they stand between parentheses.
+    /// The parameters, in the text between parentheses.
     pub fn parameter_list(&self) -> String {
         let parameters = self.parameters.iter();
         let parameters: Vec<String> = parameters
@@ -91,7 +91,7 @@ impl Signature {
         parameters.join(", ")
     }
 
-    /// The whole head, in one form however it was written.
+    /// The whole head, in a normal form.
     pub fn text(&self) -> String {
         let list = self.parameter_list();
         match &self.result {

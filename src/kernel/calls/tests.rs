@@ -93,7 +93,7 @@ fn every_type_travels_by_name_and_by_alias() {
             .unwrap_or_else(|error| panic!("{declarations}{error}"));
         let result = program.interface("main", &Constants::new());
         assert!(result.is_ok(), "{declarations}{:?}", result.err());
-        // A size that is not WGSL's is an error: so those of the list are compared.
+        // A size other than WGSL's is an error: so the sizes of the list are compared.
         let wrong: Vec<(&str, &[usize], usize)> = of
             .iter()
             .map(|(text, sizes, result)| (*text, *sizes, result + 4))
@@ -225,9 +225,9 @@ fn kernels_and_host_agree_on_the_header() {
     use crate::rpc::port::layout::*;
     for (index, name) in [
         (PORTS, "ports"),
-        (PATIENCE, "patience"),
+        (WAIT_BUDGET, "wait_budget"),
         (BUDGET, "budget"),
-        (CALM, "calm"),
+        (BACKOFF_AFTER, "backoff_after"),
         (STRIDE, "stride"),
         (LOCKS, "locks"),
         (REQUESTS, "requests"),
@@ -281,7 +281,7 @@ fn only_entry_points_that_call_need_the_ports() {
         "{KERNEL} data[0] = f(1u); }}
         @compute @workgroup_size(1) fn quiet() {{ data[0] = 2u; }}
         @compute @workgroup_size(1) fn careful() {{ data[0] = f_try(1u).status; }}
-        @compute @workgroup_size(1) fn patient() {{ data[0] = f_begin(1u); data[1] = f_collect(7u).value; }}
+        @compute @workgroup_size(1) fn deferred() {{ data[0] = f_begin(1u); data[1] = f_collect(7u).value; }}
         @compute @workgroup_size(1) fn careless() {{ data[0] = f_post(1u); f_leave(3u); }}"
     );
     let program = program(&source, &calls).unwrap();
@@ -289,7 +289,7 @@ fn only_entry_points_that_call_need_the_ports() {
         ("main", true, true, true),
         ("quiet", false, false, false),
         ("careful", true, false, true),
-        ("patient", true, false, false),
+        ("deferred", true, false, false),
         ("careless", true, false, false),
     ] {
         let expected = CallUse {
@@ -298,14 +298,14 @@ fn only_entry_points_that_call_need_the_ports() {
             waits,
             backs_off: false,
         };
-        // Whoever waits for an answer or looks for a port visits the memory, where turns are rationed.
-        for (rations, splits_ports) in [(false, false), (true, false), (true, true)] {
+        // A caller waiting for an answer or looking for a port reads the memory, where there is a loop budget.
+        for (has_loop_budget, splits_ports) in [(false, false), (true, false), (true, true)] {
             let expected = CallUse {
-                backs_off: calls && rations && entry != "patient",
+                backs_off: calls && has_loop_budget && entry != "deferred",
                 ..expected
             };
             let heap = crate::kernel::heap_setup::HeapSetup {
-                rations,
+                has_loop_budget,
                 splits_ports,
                 ..Default::default()
             };
@@ -321,7 +321,7 @@ fn only_entry_points_that_call_need_the_ports() {
             .unwrap();
             assert_eq!(
                 special.calls, expected,
-                "{entry}, {rations}, {splits_ports}"
+                "{entry}, {has_loop_budget}, {splits_ports}"
             );
         }
     }
@@ -366,7 +366,7 @@ fn streams_have_functions_of_their_own() {
         }}"
     );
     program(&used, &calls).unwrap();
-    // What waits for one answer is no form of a stream.
+    // Waiting for a single answer is no form of a stream.
     assert!(program(&format!("{KERNEL} data[0] = up(1u).x; }}"), &calls).is_err());
     assert!(program(&format!("{KERNEL} data[0] = up_begin(1u); }}"), &calls).is_err());
 }

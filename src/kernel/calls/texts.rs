@@ -1,9 +1,9 @@
 //! String literals of programs that call the host. WGSL has no strings: a literal's text stays here, and its number
-//! stands in the program, a `u32` that functions of the host take for a text.
+//! stands in the program, a `u32` taken for a text by functions of the host.
 //!
-//! A number is made of the text alone, but for two texts that would have the same one, so that a program is the
-//! same text to drivers and their caches every time. Texts are kept for the life of the process, and there are as many
-//! as programs have literals: kernels add none.
+//! A number depends on the text alone, except for two texts with the same number: a program is then the same text to
+//! drivers and their caches every time. Texts are kept for the life of the process, and there are as many as programs
+//! have literals: kernels add none.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -41,7 +41,7 @@ pub(crate) fn literal(id: u32) -> Option<Arc<str>> {
     lock(&TEXTS).get(&id).cloned()
 }
 
-/// What stands in the place of the literals of `source`, apart from those in places that are `taken`.
+/// The replacements of the literals of `source`, except in `taken` places.
 pub(crate) fn literals(
     source: &str,
     taken: &[Replacement],
@@ -55,7 +55,7 @@ pub(crate) fn literals(
     let mut edits = Vec::new();
     for at in (0..stream.len()).filter(|&at| stream.is_text(at)) {
         let range = stream.span(at..at + 1);
-        // Those places do not overlap, so that the last one that begins before is the only one that can hold it.
+        // Such places do not overlap: only the last place beginning before can hold the literal.
         let before = taken.partition_point(|place| place.start <= range.start);
         if taken[..before]
             .last()

@@ -1,5 +1,5 @@
-//! The WGSL of functions of the host: which ones a program calls, how its types lie in the words of a port, and the
-//! text to append.
+//! The WGSL of functions of the host: the calls of a program, the layout of types in the words of a port, and the text
+//! to append.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,13 +17,14 @@ const GROUPS: &str = include_str!("../../../shaders/rpc_group.wgsl");
 const STREAMS: &str = include_str!("../../../shaders/rpc_stream.wgsl");
 
 /// One load of the walk by which a caller lets time go by, and how many there are in a turn. Not in a loop: the turns of
-/// loops are what it saves. The places are those of a linear congruential generator (Numerical Recipes, 2nd edition,
-/// section 7.1), whose upper bits are the random ones.
+/// loops are what it saves. Nor more of them: each is a loop in what lavapipe compiles, and a kernel with ten calls took
+/// half a minute to compile with twice as many. The places are those of a linear congruential generator (Numerical
+/// Recipes, 2nd edition, section 7.1), whose upper bits are the random ones.
 const LOAD: &str = "
     walk = walk * 1664525u + 1013904223u + atomicLoad(&tombolo_backoff[(walk >> shift) << 4u]);";
-const LOADS: usize = 64;
+const LOADS: usize = 32;
 
-/// The most words that one function takes or gives: each is a line of the kernel.
+/// The most words of a function's arguments or result: each is a line of the kernel.
 const MOST_WORDS: usize = 1024;
 
 /// The structure whose members are the parameters and the result of a function, for naga to lay out.
@@ -45,14 +46,14 @@ const STATUSES: [(&str, u32); 11] = [
     ("CALL_TOO_MANY_TURNS", 14),
 ];
 
-/// What a program needs appended for its calls.
+/// The text appended to a program for its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallAppendix {
     /// The text, to stand behind the user's.
     pub text: String,
-    /// Bytes of `text`, and the user's bytes that made them necessary.
+    /// Bytes of `text`, and the user's bytes that caused them.
     pub origins: Vec<(Range<usize>, Range<usize>)>,
-    /// The functions that are called, in the order of the numbers by which a kernel reports them.
+    /// The called functions, in the order of their numbers in a kernel's report.
     pub called: CallSet,
 }
 
@@ -93,7 +94,7 @@ fn mentions<'a>(stream: &TokenStream<'_>, calls: &'a CallSet) -> Vec<Mention<'a>
     found.into_values().collect()
 }
 
-/// A type with `usm_ptr` written out, so that it means something in every program.
+/// A type with `usm_ptr` written out, for use in every program.
 pub(crate) fn spelled(ty: &str) -> String {
     let stream = TokenStream::new(ty);
     let tokens = (0..stream.len()).map(|at| match stream.text(at) {
@@ -126,7 +127,7 @@ fn type_text(mentions: &[Mention<'_>]) -> String {
     text
 }
 
-/// One 32-bit word of a value: how to reach it, where it lies, and what it is.
+/// A 32-bit word of a value: path, offset, and type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub path: String,
@@ -143,7 +144,7 @@ impl Leaf {
         }
     }
 
-    /// What `word` is as such a value.
+    /// The meaning of `word` as such a value.
     pub fn value_of(&self, word: &str) -> String {
         match self.scalar {
             "u32" => word.to_owned(),
@@ -152,7 +153,7 @@ impl Leaf {
     }
 }
 
-/// The words of a value, or why it has no such.
+/// The words of a value, or why there are none.
 pub(crate) fn leaves(
     layout: &TypeLayout,
     path: &str,
@@ -242,7 +243,7 @@ pub(crate) fn leaves(
     Ok(())
 }
 
-/// The lines that store the arguments, and those that load the result.
+/// The lines for storing the arguments, and for loading the result.
 pub(super) fn transfers(
     declaration: &CallDeclaration,
     types: &[(String, TypeLayout)],
@@ -263,7 +264,7 @@ pub(super) fn transfers(
         check(&format!("`{name}`"), layout, bytes)?;
         let mut words = Vec::new();
         leaves(layout, &format!("{name}_"), 0, &mut words)?;
-        // Padding is zero, so that what the host gets depends on the arguments alone.
+        // Padding is zero, so the host's words depend on the arguments alone.
         let mut next = 0;
         let mut zero = |until: usize, stores: &mut String| {
             for gap in next..until {
@@ -299,8 +300,8 @@ pub(super) fn transfers(
     Ok((stores, loads))
 }
 
-/// What `source` needs appended to call functions of `calls`; `None` for one that calls none. `parse` reads the
-/// program's types with a text appended.
+/// The text to append to `source` for calls of functions of `calls`; `None` without calls. `parse` reads the program's
+/// types with a text appended.
 pub(crate) fn appendix(
     source: &str,
     calls: &CallSet,
@@ -317,7 +318,7 @@ pub(crate) fn appendix(
     }
     let signatures = mentions.iter().map(|m| &m.declaration.signature);
     let prelude = needed(&stream, signatures);
-    // One by one, so that a type that the program lacks is told with its function.
+    // Each by itself, so a type missing in the program is reported with its function.
     let mut layouts = Vec::new();
     for mention in &mentions {
         let signature = &mention.declaration.signature;

@@ -2,10 +2,10 @@
 
 use super::conflict::{GlobalConflict, GlobalPlace, properties};
 use super::{Declaration, GlobalUse, ModuleIdentity};
+use crate::kernel::host_layout;
 use crate::kernel::layout::TypeLayout;
-use crate::kernel::twin;
 
-/// The most that one variable may have: its offset is a word.
+/// The most bytes of a variable: the offset is a word.
 pub(super) const LARGEST: u64 = (4 << 30) - (64 << 10);
 
 pub(super) fn check_size(name: &str, bytes: u64) -> Result<(), GlobalConflict> {
@@ -46,7 +46,7 @@ pub(super) fn check_hosts(known: &Declaration, new: &Declaration) -> Result<(), 
 }
 
 /// Compares a declaration in Rust with one in WGSL; `wgsl_first` says which was known.
-pub(super) fn check_twins(
+pub(super) fn check_layouts(
     name: &str,
     host: &Declaration,
     place: &GlobalPlace,
@@ -67,12 +67,12 @@ pub(super) fn check_twins(
         })
     };
     if let Some(rust) = host.layout {
-        let faults = twin::faults(rust, layout);
+        let faults = host_layout::faults(rust, layout);
         if !faults.is_empty() {
             return differ(format!(": {}", faults.join("; ")));
         }
     }
-    // A Rust value ends where its alignment does, a WGSL variable where its type does.
+    // A Rust value ends at a multiple of its alignment, a WGSL variable at the end of its type.
     if host.bytes == u64::from(layout.size) {
         return Ok(());
     }
@@ -82,9 +82,12 @@ pub(super) fn check_twins(
 pub(super) fn place_in_rust(declaration: &Declaration) -> GlobalPlace {
     GlobalPlace {
         place: format!("DeviceGlobal `{}` in Rust", declaration.name),
-        type_name: twin::plain_name(declaration.type_name),
+        type_name: host_layout::plain_name(declaration.type_name),
         bytes: declaration.bytes,
-        layout: declaration.layout.map(twin::rust_text).unwrap_or_default(),
+        layout: declaration
+            .layout
+            .map(host_layout::rust_text)
+            .unwrap_or_default(),
     }
 }
 
@@ -97,6 +100,6 @@ pub(super) fn place_in_wgsl(module: &ModuleIdentity, one: &GlobalUse) -> GlobalP
         place,
         type_name: one.layout.wgsl.clone(),
         bytes: one.layout.size.into(),
-        layout: twin::wgsl_text(&one.layout),
+        layout: host_layout::wgsl_text(&one.layout),
     }
 }

@@ -1,16 +1,16 @@
-//! What is said where two sides mean different things by one name.
+//! Messages about a name with different meanings on two sides.
 
 use std::fmt;
 
 use super::{GlobalScope, InitMode};
 
-/// One of the places where a device global is declared, and what is declared there.
+/// A place with a declaration of a device global, and the declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GlobalPlace {
     /// The place: `count.wgsl:3`, or the declaration in Rust.
     pub place: String,
-    /// The type as its language writes it.
+    /// The type in its language.
     pub type_name: String,
     /// Bytes of the variable.
     pub bytes: u64,
@@ -48,9 +48,9 @@ pub enum GlobalConflict {
         name: String,
         /// The declaration that was known.
         first: Box<GlobalPlace>,
-        /// The one that differs from it.
+        /// The differing declaration.
         second: Box<GlobalPlace>,
-        /// What is off, if it can be told: begins with `: `, or is empty.
+        /// The difference, if known: begins with `: `, or is empty.
         why: String,
     },
     /// Two declarations in Rust give the variable different properties.
@@ -63,10 +63,10 @@ pub enum GlobalConflict {
         name: String,
         /// The properties that were known.
         first: String,
-        /// Those that differ from them.
+        /// The differing declarations.
         second: String,
     },
-    /// The variable was in use before it was declared with this property.
+    /// The variable was in use before the declaration of this property.
     #[error(
         "the device global `{name}` is in use already ({used_by}), without {property}: declare it before the first \
          kernel that names it is made (DeviceGlobal::declare)"
@@ -74,7 +74,7 @@ pub enum GlobalConflict {
     Late {
         /// The variable's name.
         name: String,
-        /// Who uses it.
+        /// The user of the variable.
         used_by: String,
         /// The property that comes too late.
         property: &'static str,
@@ -88,7 +88,7 @@ pub enum GlobalConflict {
         name: String,
         /// Its size in bytes.
         bytes: u64,
-        /// The most that it may have.
+        /// The limit.
         limit: u64,
     },
 }

@@ -1,10 +1,10 @@
 //! The database of device globals: for each context one table of names, with type, properties and place.
 //!
-//! A name gets its place when either side first uses it, the host by a copy or an explicit declaration, a module
-//! when its first kernel is specialized. Places are offsets in *chunks*, and the same on every device of the
-//! context, so that one module serves them all; the memory behind a chunk is each device's own and comes later
-//! (`crate::globals::memory`). Places never move. Variables that one kernel names lie in one chunk wherever there
-//! is room, because a kernel binds one.
+//! A name gets its place on first use by either side: on the host by a copy or an explicit declaration, in a module
+//! when its first kernel is specialized. Places are offsets in *chunks*, the same on every device of the context, so a
+//! single module serves all devices; the memory behind a chunk is each device's own and comes later
+//! (`crate::globals::memory`). Places never move. Variables of the same kernel share a chunk wherever there is room,
+//! because a kernel binds a single chunk.
 //!
 //! The table is asked when kernels are made and when the host copies, never by a launch.
 
@@ -21,13 +21,13 @@ use std::sync::Arc;
 pub use conflict::{GlobalConflict, GlobalPlace};
 pub(crate) use table::{GlobalTable, HostView, Instance};
 
+use super::host_layout::RustLayout;
 use super::layout::TypeLayout;
-use super::twin::RustLayout;
 
-/// Of what there is one instance.
+/// The unit with an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GlobalScope {
-    /// One instance for each device, shared by all its kernels.
+    /// An instance for each device, shared by all its kernels.
     Device,
     /// One instance for each module (program) on each device: `device_image_scope`.
     Image,
@@ -94,12 +94,12 @@ pub struct GlobalUse {
     pub writable: bool,
     /// The variable's layout.
     pub layout: TypeLayout,
-    /// The type in full, without the names of structures and aliases, for comparing it with that of another
-    /// module. An atomic is the scalar that it holds: one kernel counts, the next one reads the counts.
+    /// The type in full, without the names of structures and aliases, for comparison with another module's. An atomic
+    /// counts as its scalar: a kernel counts, the next kernel reads the counts.
     pub(crate) canonical: String,
     /// The number by which the module knows it.
     pub(crate) number: u32,
-    /// The 1-based line of its declaration; 0 if it is not known.
+    /// The 1-based line of the declaration; 0 if not known.
     pub(crate) line: u32,
 }
 

@@ -1,10 +1,10 @@
-//! The table itself: names, what is known of them, and their places.
+//! The table itself: names, known properties, and places.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::compare::{LARGEST, check_hosts, check_size, check_twins, place_in_wgsl};
+use super::compare::{LARGEST, check_hosts, check_layouts, check_size, place_in_wgsl};
 use super::conflict::{GlobalConflict, GlobalPlace};
 use super::{Declaration, GlobalScope, GlobalUse, ModuleIdentity};
 use crate::device::unique_id;
@@ -12,18 +12,18 @@ use crate::device::wait::lock;
 use crate::kernel::layout::TypeLayout;
 use crate::memory::region::{AllocationId, Region, RegionOptions};
 
-/// Bytes of the first chunk; each further one is twice as large, up to `LARGEST_CHUNK`, and never smaller than
-/// what it was made for.
+/// Bytes of the first chunk; each further chunk is twice as large, up to `LARGEST_CHUNK`, and never smaller than its
+/// first variable needs.
 const FIRST_CHUNK: u64 = 64 << 10;
 const LARGEST_CHUNK: u64 = 16 << 20;
-/// Variables of one kernel that have more than this together are placed one by one: what a device allocates at
-/// once is bounded.
+/// Variables of a kernel with more bytes together than this are placed separately: a single allocation on a device is
+/// bounded.
 const TOGETHER: u64 = 64 << 20;
-/// Chunks begin with bytes that belong to nobody: the address of a variable must not be that of the allocation
-/// that it lies in, or it could be freed by it.
+/// Chunks begin with unused bytes: the address of a variable must not be that of its allocation, or freeing the
+/// variable's address would free the allocation.
 const HEADER: u64 = 256;
-/// Places suit every type and every copy of whole words. Those of larger variables suit every binding, so that a
-/// kernel that uses one such variable has it at offset 0, and nothing to add to an index.
+/// Places suit every type and every copy of whole words. Offsets of larger variables suit every binding: a kernel using
+/// a single such variable has the variable at offset 0, with nothing to add to an index.
 const ALIGN: u64 = 16;
 const LARGE: u64 = 256;
 
@@ -70,8 +70,8 @@ struct InWgsl {
     canonical: String,
 }
 
-/// A variable with a place. For device scope it lives as long as the table, for image scope as long as the
-/// kernels that use it.
+/// A variable with a place. A variable of device scope lives as long as the table, a variable of image scope as long as
+/// the kernels using it.
 #[derive(Debug)]
 pub(crate) struct Instance {
     /// A number that no other instance has.
@@ -125,9 +125,9 @@ impl Instance {
 /// Where the host finds a variable.
 #[derive(Debug)]
 pub(crate) enum HostView {
-    /// In its one instance.
+    /// In its only instance.
     Instance(Arc<Instance>),
-    /// Nowhere yet: no module names it, and it is of image scope.
+    /// Nowhere yet: of image scope, and not named by any module.
     Host,
     /// In several modules, whose names these are.
     Several(Vec<String>),
@@ -166,7 +166,7 @@ impl GlobalTable {
         })
     }
 
-    /// Where the host finds the variable of that name; `None` where nobody has declared it.
+    /// Where the host finds the variable of that name; `None` without a declaration.
     ///
     /// # Errors
     /// [`GlobalConflict::TooLarge`].
@@ -188,7 +188,7 @@ impl GlobalTable {
         self.locked(|state| state.entries.keys().cloned().collect())
     }
 
-    /// The instances that the kernels of a module use, in the order of `uses`; made where they are new.
+    /// The instances used by the kernels of a module, in the order of `uses`; made where new.
     ///
     /// # Errors
     /// [`GlobalConflict`] with what was known; nothing is noted then.
@@ -302,7 +302,7 @@ impl State {
         }
         entry.settle(kept);
         if let Some(wgsl) = &entry.wgsl {
-            check_twins(name, new, &wgsl.place, &wgsl.layout, true)?;
+            check_layouts(name, new, &wgsl.place, &wgsl.layout, true)?;
         }
         let late = |property| {
             let used_by = entry.wgsl.as_ref().map(|wgsl| wgsl.place.place.clone());
@@ -395,7 +395,7 @@ impl State {
                 });
             }
             if let Some(host) = &entry.host {
-                check_twins(&name, host, &place_in_wgsl(module, one), &one.layout, false)?;
+                check_layouts(&name, host, &place_in_wgsl(module, one), &one.layout, false)?;
             }
             let instance = match entry.scope() {
                 GlobalScope::Device => entry.device.clone(),
@@ -409,7 +409,7 @@ impl State {
             kept.extend(instance.clone());
             found.push(instance);
         }
-        // Those that are new come to lie beside those that are not, if they can.
+        // New variables are placed beside known ones, where possible.
         let new: Vec<u64> = (uses.iter().zip(&found))
             .filter(|(_, known)| known.is_none())
             .map(|(one, _)| u64::from(one.layout.size))
@@ -461,8 +461,8 @@ impl State {
         Ok(instances)
     }
 
-    /// The chunk `beside`, if so many variables of that many bytes together fit there, or the first where they do,
-    /// or a new one.
+    /// The chunk `beside`, if so many variables with that many bytes fit there, or else the first chunk with room, or a
+    /// new chunk.
     fn chunk_for(&mut self, bytes: u64, count: usize, beside: Option<usize>) -> usize {
         // However they come to lie.
         let wanted = bytes.next_multiple_of(ALIGN) + LARGE * count as u64;

@@ -77,7 +77,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Mostly the size that goes with the name, so that not everything is a conflict.
+    // Mostly the size that goes with the name, so not everything is a conflict.
     let size = |name: usize| prop_oneof![9 => Just(name), 1 => 0usize..4];
     let named = (0usize..4).prop_flat_map(move |name| (Just(name), size(name)));
     let step = prop_oneof![
@@ -200,7 +200,7 @@ proptest! {
                     models.iter_mut().for_each(|model| { model.images.remove(&module); });
                 }
             }
-            // No two variables share a byte, none lies beyond its chunk, and what is gone takes no room.
+            // No two variables share a byte, none lies beyond its chunk, and a removed variable takes no room.
             let mut live: HashMap<u64, Arc<Instance>> = of_devices.clone();
             for instance in kernels.values().flatten() {
                 live.insert(instance.id, Arc::clone(instance));
@@ -232,7 +232,7 @@ fn variables_of_one_kernel_lie_together_where_they_can() {
     let together = table.resolve(&module(1), &both).unwrap();
     assert_eq!(together[0].chunk, together[1].chunk);
     assert_ne!(together[0].chunk, fill[0].chunk);
-    // A small one goes where there is room, and beside those it is used with.
+    // A small variable goes where there is room, and beside the variables used with it.
     let small = table.resolve(&module(2), &[a_use("small", 8)]).unwrap();
     assert_eq!(small[0].chunk, fill[0].chunk);
     let mixed = [a_use("y", 40_000), a_use("other", 8)];
@@ -264,7 +264,7 @@ fn a_kernel_that_was_never_used_leaves_its_names_to_others() {
     drop(table.resolve(&module(0), &[a_use("name", 8)]).unwrap());
     let other = table.resolve(&module(1), &[a_use("name", 12)]).unwrap();
     assert_eq!(table.bytes_in_use(), 16);
-    // Once a device has it, it stays.
+    // A variable known to a device stays.
     other[0].touch();
     let id = other[0].id;
     drop(other);

@@ -1,10 +1,10 @@
 //! Device globals: storage variables without `@group` and `@binding`.
 //!
-//! naga parses such a variable, and only its validator refuses it. [`mark`] therefore gives each a binding in a
-//! group that no adapter has ([`GROUP`]), right after parsing: from there on it validates, specializes and is
-//! reflected like any other. [`lower`] replaces the marked variables of a kernel by members of one variable, a
-//! structure whose offsets are those of the variables in their memory; kernels that follow pointers reach them
-//! through the heap binding instead ([`super::pointers::ArgumentTable`]).
+//! naga parses such a variable, and only the validator refuses the declaration. [`mark`] therefore gives each variable
+//! a binding in a group beyond any adapter ([`GROUP`]), right after parsing: from there on the variable validates,
+//! specializes and is reflected like any other. [`lower`] replaces the marked variables of a kernel by members of a
+//! single variable, a structure with the offsets of the variables in their memory; kernels following pointers reach the
+//! variables through the heap binding instead ([`super::pointers::ArgumentTable`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,8 +18,7 @@ use super::pointers::visit::{operands, used_by};
 use super::trip_count::each_statement;
 use super::{type_of, unique_name};
 
-/// The group of marked variables; adapters have a handful of groups. One less than the number that stands for
-/// no group at all.
+/// The group of marked variables; adapters have a handful of groups. Less by 1 than the number for no group at all.
 pub(crate) const GROUP: u32 = u32::MAX - 1;
 
 /// A variable that cannot be a device global.
@@ -37,7 +36,7 @@ pub(crate) fn is_global(binding: &ResourceBinding) -> bool {
 /// Marks every storage variable that has no binding.
 ///
 /// # Errors
-/// The first one whose size the program does not fix: nobody binds a buffer that would.
+/// The first variable whose size the program does not fix: no buffer is bound for such a variable.
 pub(crate) fn mark(module: &mut Module) -> Result<(), Unsized> {
     let mut number = 0;
     let types = &module.types;
@@ -73,7 +72,7 @@ fn is_unsized(types: &naga::UniqueArena<Type>, ty: Handle<Type>) -> bool {
     }
 }
 
-/// The marked variables that the entry point reaches, in the order of their declaration.
+/// The marked variables reached by the entry point, in the order of their declaration.
 pub(crate) fn used(module: &Module, entry: usize) -> Vec<Handle<GlobalVariable>> {
     let is_marked = |variable: &GlobalVariable| variable.binding.as_ref().is_some_and(is_global);
     let mut variables = module.global_variables.iter();
@@ -107,7 +106,7 @@ pub(crate) fn used(module: &Module, entry: usize) -> Vec<Handle<GlobalVariable>>
     variables.map(|(handle, _)| handle).collect()
 }
 
-/// The type in full: members with their names and offsets, arrays with their strides, atomics as their scalars.
+/// The type in full: members with names and offsets, arrays with strides, atomics as their scalars.
 pub(crate) fn canonical(module: &Module, ty: Handle<Type>) -> String {
     let scalar =
         |scalar: &naga::Scalar| format!("{:?}{}", scalar.kind, u32::from(scalar.width) * 8);
@@ -138,20 +137,20 @@ pub(crate) fn canonical(module: &Module, ty: Handle<Type>) -> String {
     }
 }
 
-/// A variable of the kernel and its place in the memory that is bound.
+/// A variable of the kernel and its place in the bound memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// The number that [`mark`] gave it.
+    /// The number given by [`mark`].
     pub number: u32,
     /// Bytes from the start of the memory.
     pub offset: u32,
 }
 
-/// Replaces the marked variables `members` of entry point `entry` by members of one variable at `binding`, and
-/// returns how many bytes of it the kernel needs. The module is for this entry point alone then.
+/// Replaces the marked variables `members` of entry point `entry` by members of a single variable at `binding`, and
+/// returns how many of its bytes the kernel needs. The module is for this entry point alone then.
 ///
-/// The offsets must suit the types, and the variables must not overlap. What lies between them is a member, too,
-/// so that the plain layout rules lead to the same offsets: some shading languages know no others.
+/// The offsets must suit the types, and the variables must not overlap. Gaps are members, too, so the plain layout
+/// rules lead to the same offsets: some shading languages know no other rules.
 pub(crate) fn lower(
     module: &mut Module,
     entry: usize,
@@ -228,13 +227,13 @@ pub(crate) fn lower(
     for point in &mut module.entry_points {
         redirect(&mut point.function, variable, &index_of);
     }
-    // The variables that were replaced, and those of other entry points, have bindings that no adapter has.
+    // The replaced variables, and those of other entry points, have bindings beyond any adapter.
     compact(module, KeepUnused::No);
     span
 }
 
-/// Removes what is left of the marked variables, with the other entry points, which may use them. Returns the index
-/// of entry point `entry` then.
+/// Removes the remaining marked variables, with the other entry points, which may use them. Returns the index of entry
+/// point `entry` then.
 pub(crate) fn discard(module: &mut Module, entry: usize) -> usize {
     let is_marked = |v: &GlobalVariable| v.binding.as_ref().is_some_and(is_global);
     if !module.global_variables.iter().any(|(_, v)| is_marked(v)) {
@@ -305,7 +304,7 @@ fn redirect(
         }
     }
     let named = std::mem::take(&mut function.named_expressions);
-    // A name that was given to a variable itself would be that of its member now, which has one.
+    // A name given to a variable would now be that of its member, which has a name already.
     function.named_expressions = named
         .into_iter()
         .filter(|(handle, _)| member_of(&old[*handle]).is_none())

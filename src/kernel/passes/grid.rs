@@ -1,13 +1,12 @@
 //! Grids larger than an adapter dispatches at once.
 //!
-//! WebGPU adapters take some 65,535 work-groups in a dimension. A larger grid is dispatched in parts,
-//! and this pass makes the parts look like the whole: `workgroup_id`, `global_invocation_id` and
-//! `num_workgroups` are those of the logical grid, read from a small uniform that tells each part where it
-//! begins.
+//! WebGPU adapters take some 65,535 work-groups in a dimension. A larger grid is dispatched in parts, and this pass
+//! makes the parts look like the whole: `workgroup_id`, `global_invocation_id` and `num_workgroups` are those of the
+//! logical grid, read from a small uniform with the start of each part.
 //!
-//! The user's entry point becomes an ordinary function. A new one of the same name takes the same
-//! arguments, puts them right, and calls it: nothing in the user's function needs to be touched, in
-//! whatever way it uses its arguments.
+//! The user's entry point becomes an ordinary function. A new function of the same name takes the
+//! same arguments, corrects them, and calls the user's, which needs no change, in whatever way the
+//! arguments are used.
 
 use naga::{
     AddressSpace, BinaryOperator, Binding, Block, BuiltIn, Expression, Function, FunctionArgument,
@@ -26,12 +25,12 @@ pub const BASE_OFFSET: u64 = 0;
 /// Offset in bytes of the work-groups in the whole logical grid: three `u32`.
 pub const GROUPS_OFFSET: u64 = 16;
 
-/// Makes entry point `entry` (its index in `module.entry_points`) see the logical grid that the uniform
-/// at `params` describes.
+/// Makes entry point `entry` (its index in `module.entry_points`) see the logical grid described by the uniform at
+/// `params`.
 ///
-/// Returns `false`, and leaves the module as it is, where there is no such entry point or where it takes
-/// none of `workgroup_id`, `global_invocation_id` and `num_workgroups`: every part then runs as it is.
-/// `params` must be a binding that the user's program does not use.
+/// Returns `false`, and leaves the module unchanged, where there is no such entry point or the entry point takes none
+/// of `workgroup_id`, `global_invocation_id` and `num_workgroups`: every part then runs unchanged. `params` must be a
+/// binding that the user's program does not use.
 pub fn run(module: &mut Module, entry: usize, params: ResourceBinding) -> bool {
     let Some(entry_point) = module.entry_points.get(entry) else {
         return false;
@@ -87,7 +86,7 @@ pub fn run(module: &mut Module, entry: usize, params: ResourceBinding) -> bool {
     true
 }
 
-/// What a built-in value needs to become that of the logical grid.
+/// The correction of a built-in value to that of the logical grid.
 #[derive(Clone, Copy)]
 enum Adjustment {
     AddBase,
@@ -232,12 +231,12 @@ impl Wrapper {
         self.emitted(Expression::Binary { op, left, right })
     }
 
-    /// Adds an expression that naga evaluates by itself.
+    /// Adds an expression evaluated without a statement.
     fn add(&mut self, expression: Expression) -> Handle<Expression> {
         (self.function.expressions).append(expression, Span::UNDEFINED)
     }
 
-    /// Adds an expression and the statement that evaluates it.
+    /// Adds an expression and its evaluating statement.
     fn emitted(&mut self, expression: Expression) -> Handle<Expression> {
         let before = self.function.expressions.len();
         let handle = self.add(expression);

@@ -1,25 +1,23 @@
 //! The loop guard: finds out, exactly, whether a driver cut a loop short.
 //!
-//! Some drivers bound loops: Mesa's llvmpipe lets a group of invocations take 65,535 back-edges in all
-//! its loops together, ends each loop where these run out, and carries on behind it as if the loop had
-//! ended by itself. Counting in the kernel cannot detect this, for the budget belongs to the group, and
-//! lanes that fill up an incomplete group spend from it without being invocations at all.
-//! What can is to note that a loop was entered and that it was left by one of its own exits; a loop
-//! behind which the note of entry still stands was cut short.
+//! Some drivers bound loops: Mesa's llvmpipe lets a group of invocations take 65,535 back-edges in all loops together,
+//! ends each loop where the count runs out, and carries on behind the loop as if at its regular end. Counting in the
+//! kernel cannot detect the cut, for the budget belongs to the group, and lanes filling up an incomplete group spend
+//! from the budget without being invocations at all. A pair of notes can, one for entering a loop and one for leaving
+//! by a proper exit; a loop whose note of entry still stands behind the loop was cut short.
 //!
 //! # Why the notes are kept in an array with an index nobody knows
 //!
-//! To every compiler on the way, "the loop was left, so one of its exits was taken" is a theorem. A
-//! flag in a plain variable becomes a value merged from the loop's exits; where each of them
-//! sets it, the test behind the loop folds to a constant, and where the merge survives, an invocation
-//! that was cut reads whatever the register held the last time the loop was left. So the notes live in
-//! one private array whose index is computed from a word of the status record that is always zero
-//! ([`status::ALWAYS_ZERO`]): memory that is written and read where the program says.
+//! To every compiler on the way, "the loop was left, so an exit was taken" is a theorem. A flag in a plain variable
+//! becomes a value merged from the loop's exits; where each exit sets the flag, the test behind the loop folds to a
+//! constant, and where the merge survives, a cut invocation reads the register's value from the last regular exit. So
+//! the notes live in a single private array whose index is computed from a word of the status record, always zero
+//! ([`status::ALWAYS_ZERO`]): memory written and read exactly where the program says.
 //!
-//! The same happens to `return` inside a loop, which compilers turn into "remember, leave the loop, then
-//! leave the function". An invocation that was cut can find the memory of an earlier call there, and
-//! skip the test behind the loop. So a call of a function that returns from within a loop is
-//! followed by the test of those loops, once more, in the caller.
+//! The same happens to `return` inside a loop, which compilers turn into "remember, leave the loop, then leave the
+//! function". An invocation that was cut can find the memory of an earlier call there, and skip the test behind the
+//! loop. So a call of a function that returns from within a loop is followed by another test of those loops, in the
+//! caller.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -33,20 +31,20 @@ use naga::{
 use super::trip_count::{UNBOUNDED, each_statement, entry_cost};
 use super::{emit_chain, only_if, prepend, reachable, status, type_of, unique_name};
 
-/// Back-edges kept free of the budget for what a driver's compiler may add by itself.
+/// Back-edges kept free of the budget for additions of a driver's compiler.
 const MARGIN: u32 = 64;
 
-/// One loop that is watched.
+/// A watched loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopSite {
     /// The loop statement, in the source that the module was parsed from.
     pub span: Span,
-    /// The function that it is in, by its name in the module.
+    /// The function around it, by its name in the module.
     pub function: Option<String>,
 }
 
-/// The loops that [`run`] put under guard. An inner loop comes before the one around it, and a function
-/// before those that call it.
+/// The loops that [`run`] put under guard. An inner loop comes before the outer loop, and a function before its
+/// callers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopGuard {
     /// Every loop that the entry point can reach.
@@ -54,31 +52,30 @@ pub struct LoopGuard {
 }
 
 impl LoopGuard {
-    /// The loop that `code`, the word [`status::LOOP_GUARD`] after a launch, stands for; `None` for 0 (no
-    /// loop was cut short) and for a code that this kernel cannot have written.
+    /// The loop that `code`, the word [`status::LOOP_GUARD`] after a launch, stands for; `None` for 0 (no loop was cut
+    /// short) and for a code impossible for this kernel.
     ///
-    /// Where invocations were cut in different loops, the code is that of the first of them in
-    /// [`sites`](Self::sites); each invocation reports only the loop it was cut in first, because
-    /// the ones that follow are cut in consequence.
+    /// Where invocations were cut in different loops, the code is that of the first loop in
+    /// [`sites`](Self::sites); each invocation reports only its first cut, because later cuts are a
+    /// consequence.
     pub fn site_for_code(&self, code: u32) -> Option<&LoopSite> {
         let index = self.sites.len().checked_sub(usize::try_from(code).ok()?)?;
         self.sites.get(index)
     }
 }
 
-/// Puts every loop that entry point `entry` (its index in `module.entry_points`) can reach under guard.
+/// Puts every loop reached by entry point `entry` (its index in `module.entry_points`) under guard.
 ///
-/// Returns `None`, and leaves the module as it is, where there is no such entry point, where it has no
-/// loop, or where all its loops together provably take no more than `budget` back-edges per invocation
-/// (64 are kept in reserve). One loop that may use up the budget is enough to guard them all:
-/// what is cut is whichever loop comes next.
+/// Returns `None`, and leaves the module unchanged, where there is no such entry point, where the entry point has no
+/// loop, or where all loops together provably take no more than `budget` back-edges per invocation (64 are kept in
+/// reserve). A single loop that may use up the budget is enough to guard all: the cut hits whichever loop comes next.
 ///
-/// The kernel then writes the code of a loop that was cut short to word [`status::LOOP_GUARD`] of the
-/// status record at `status`. A loop whose last pass uses up the budget exactly is reported although
-/// nothing is left to do but to find its test false: it did not get to do so.
+/// The kernel then writes the code of a loop that was cut short to word [`status::LOOP_GUARD`] of the status record at
+/// `status`. A loop whose last pass uses up the budget exactly is reported although only its final test was missing:
+/// the test did not take place.
 ///
-/// The module is then for this entry point alone: others that share a function with it would need the
-/// status record too, and their own loops are not guarded.
+/// The module is then for this entry point alone: others sharing a function would need the status record too, and their
+/// own loops are not guarded.
 pub fn run(
     module: &mut Module,
     entry: usize,
@@ -118,7 +115,7 @@ pub fn run(
 /// The variables that the guard adds to a module.
 struct Globals {
     status: Handle<GlobalVariable>,
-    /// Word 0 says that this invocation has reported; word `1 + site` that it is inside that loop.
+    /// Word 0 means that this invocation has reported; word `1 + site` means that the invocation is inside that loop.
     marks: Handle<GlobalVariable>,
     /// The zero read from the status record.
     zero: Handle<GlobalVariable>,
@@ -129,8 +126,8 @@ impl Globals {
     fn add(module: &mut Module, count: u32, status: ResourceBinding) -> Self {
         let status = status::status_global(module, status);
         let word = type_of(module, TypeInner::Scalar(Scalar::U32));
-        // One word more than is used: where the index is clamped to the length, the clamp must
-        // not turn the last index into one that is known.
+        // A word more than is used: where the index is clamped to the length, the clamp must not
+        // turn the last index into a known one.
         let length = NonZeroU32::new(count.saturating_add(2));
         let words = type_of(
             module,
@@ -188,7 +185,7 @@ impl Globals {
     }
 }
 
-/// Guards the loops of one function; returns those that a `return` leaves.
+/// Guards the loops of a function; returns the loops left by a `return`.
 fn guard_function(
     function: &mut Function,
     globals: &Globals,
@@ -235,14 +232,14 @@ fn guard_function(
     left_by_return
 }
 
-/// A loop: the word of the marks that stands while an invocation is inside, and the code it reports.
+/// A loop: the word of the marks set during the loop, and the code of its report.
 #[derive(Clone, Copy)]
 struct Watched {
     mark: u32,
     code: u32,
 }
 
-/// Word of the marks that says whether this invocation has reported.
+/// Word of the marks with the flag for a report by this invocation.
 const REPORTED: u32 = 0;
 
 struct Rewriter<'a> {
@@ -309,7 +306,7 @@ impl Rewriter<'_> {
                     out.push(Statement::Break, span);
                 }
                 Statement::Return { value } => {
-                    // An invocation that returns from the entry point ends; nothing reads its marks.
+                    // An invocation returning from the entry point ends; nothing reads its marks.
                     if !self.is_entry {
                         for index in 0..self.open.len() {
                             self.open[index].1 = true;

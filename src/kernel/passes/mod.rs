@@ -1,17 +1,17 @@
-//! The passes: each one rewrites a `naga::Module` in place and says what it did.
+//! The passes: each rewrites a `naga::Module` in place and returns its findings.
 //!
-//! A pass needs no adapter. It expects a module whose overrides are resolved, and leaves one that
-//! validates, that `naga::back::wgsl` can write, and whose spans still point into the user's file:
-//! statements keep theirs, and a statement that a pass adds borrows the span of what it was added for.
+//! A pass needs no adapter. A pass expects a module with resolved overrides, and leaves a module that validates, can be
+//! written by `naga::back::wgsl`, and has spans into the user's file: statements keep their spans, and an added
+//! statement borrows the span of its cause.
 //!
-//! [`pointers`] comes first, and before validation: the functions without a body that it replaces are
-//! what the validator would refuse. It takes modules whose overrides are not resolved yet.
+//! [`pointers`] comes first, and before validation: the validator would refuse the functions without a body replaced by
+//! this pass. It takes modules whose overrides are not resolved yet.
 //!
-//! `print` comes even before that, since its calls fit no function yet; the arguments that it stores may
-//! follow pointers. Its prologue is added once the size of the work-group is known.
+//! `print` comes even before, since its calls fit no function yet; the arguments to store may follow pointers. Its
+//! prologue is added once the size of the work-group is known.
 //!
-//! Where both are wanted, [`loop_guard`] runs before [`grid`]: it then sees the user's functions by
-//! the names the user gave them.
+//! Where both are wanted, [`loop_guard`] runs before [`grid`], to see the user's functions by the
+//! user's names.
 
 pub mod globals;
 pub mod grid;
@@ -74,17 +74,17 @@ pub(crate) fn unique_name(module: &Module, wanted: &str) -> String {
     name
 }
 
-/// The handle of the unnamed type `inner`, added where the module lacks it.
+/// The handle of the unnamed type `inner`, added where missing in the module.
 pub(crate) fn type_of(module: &mut Module, inner: TypeInner) -> Handle<Type> {
     module
         .types
         .insert(Type { name: None, inner }, Span::UNDEFINED)
 }
 
-/// Appends `expressions` to `function` one after the other, each made from the handle of the one
-/// before, and returns the last handle with the `Emit` that computes them all.
+/// Appends `expressions` to `function` in order, each made from the handle of the previous one, and
+/// returns the last handle with the `Emit` of all.
 ///
-/// None of them may be one that naga evaluates without an `Emit` (literals, variables, arguments).
+/// None may be of a kind evaluated by naga without an `Emit` (literals, variables, arguments).
 pub(crate) fn emit_chain(
     function: &mut naga::Arena<Expression>,
     span: Span,
@@ -131,7 +131,7 @@ pub(crate) fn typified(
     let Some((last, _)) = expressions.iter().next_back() else {
         return Ok(typifier);
     };
-    // All at once: naga begins at the first expression each time that it is asked.
+    // All at once: naga begins at the first expression on each request.
     if typifier.grow(last, expressions, context).is_ok() {
         return Ok(typifier);
     }

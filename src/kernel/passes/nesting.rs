@@ -1,17 +1,17 @@
 //! How deep a kernel's control flow is once a compiler has taken its jumps out.
 //!
-//! Mesa's lavapipe keeps the conditions that it is in on a stack of 80, and ignores what is deeper: both sides of a
-//! branch run then, or neither. What counts is not only what stands in braces. `return`, `break` and `continue` are
-//! made into conditions: all that follows a branch which may jump is moved into its other side. So each of a hundred
-//! early returns in a row is one deeper, and so is each case of a `switch`. Functions are put in where they are called.
+//! Mesa's lavapipe keeps its current conditions on a stack of 80, and ignores deeper ones: both sides of a branch run
+//! then, or neither. The count covers not only blocks in braces. `return`, `break` and `continue` are made into
+//! conditions: everything behind a branch with a possible jump is moved into its other side. So each of a hundred early
+//! returns in a row is one deeper, and so is each case of a `switch`. Functions are put in at their calls.
 //!
-//! What is counted here was compared with what lavapipe computes, by tests at the limit and one beyond.
+//! The count here was compared with lavapipe's results, by tests at the limit and beyond.
 
 use std::collections::HashMap;
 
 use naga::{Block, Function, Handle, Module, Span, Statement};
 
-/// How deep something is, and where it is deepest.
+/// A depth, and the place of its deepest point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Nesting {
     pub depth: usize,
@@ -59,10 +59,10 @@ impl Jumps {
     }
 }
 
-/// How deep the control flow of an entry point is, with that of the functions that it calls.
+/// The depth of the control flow of an entry point, called functions included.
 pub(crate) fn nesting(module: &Module, entry: &Function) -> Nesting {
     let mut known = HashMap::new();
-    // naga lists functions behind those that they call.
+    // naga lists functions behind their callees.
     for (handle, function) in module.functions.iter() {
         let (depth, _) = block(&function.body, &known);
         known.insert(handle, depth);
@@ -104,7 +104,7 @@ fn statement(
                 deepest = deepest.deeper(depth);
                 jumps = jumps.or(own);
             }
-            // A case that falls through is no branch of its own.
+            // A fall-through case is no separate branch.
             let branches = cases.iter().filter(|case| !case.fall_through).count();
             let jumps = Jumps {
                 breaks: false,
@@ -128,7 +128,7 @@ fn statement(
         }
         Statement::Call { function, .. } => {
             let depth = known.get(function).copied().unwrap_or_default();
-            // The place is where it is called, for the rest may stand in another text.
+            // The place is that of the call, for the rest may stand in another text.
             let place = if depth.depth > 0 { span } else { depth.place };
             (Nesting { place, ..depth }, none)
         }
@@ -157,7 +157,7 @@ fn statement(
     }
 }
 
-/// Expressions and statements of an entry point when each function is put in where it is called, as compilers do it.
+/// Expressions and statements of an entry point with each function inlined, as compilers do.
 pub(crate) fn unfolded(module: &Module, entry: &Function) -> u64 {
     let mut known: HashMap<Handle<Function>, u64> = HashMap::new();
     for (handle, function) in module.functions.iter() {
@@ -218,7 +218,7 @@ mod tests {
             )),
             6
         );
-        // What jumps inside a loop or a switch does not leave it.
+        // A jump inside a loop or a switch does not leave the loop or switch.
         let inside = "loop { if o[0] == 1u { break; } }";
         assert_eq!(depth(&row(5, inside)), depth(inside));
         let inside = "switch o[0] { default: { if o[1] == 1u { break; } o[2] = 1u; } }";

@@ -1,10 +1,10 @@
-//! The status record: sixteen words of device memory through which a kernel tells the host that
-//! something went wrong after it was submitted.
+//! The status record: sixteen words of device memory for a kernel's report of failures after
+//! submission.
 //!
-//! The host zeroes the record before a launch and reads it after. A word that is still zero says
-//! that nothing was found. A word of its own is only ever raised (`atomicMax`), so that it does not
-//! matter which invocation is the last to write; words that belong together are written by the one
-//! invocation that claimed them.
+//! The host zeroes the record before a launch and reads the record at its end. A zero word means no
+//! finding. A word by itself is only ever raised (`atomicMax`), so the order of the writing
+//! invocations does not matter; words belonging together are written by the single invocation that
+//! claimed them.
 
 use std::num::NonZeroU32;
 
@@ -29,18 +29,18 @@ pub const ASSERTION: std::ops::Range<u32> = 1..5;
 /// invocation.
 pub const POINTER: std::ops::Range<u32> = 5..9;
 
-/// Word 9: not 0 once an invocation has claimed the words [`POINTER`], which it then writes alone.
+/// Word 9: not 0 once an invocation has claimed the words [`POINTER`], to write them alone.
 pub const POINTER_CLAIM: u32 = 9;
 
 /// Words 10 to 13: reserved, and zero.
 pub const RESERVED: std::ops::Range<u32> = 10..14;
 
-/// Word 14: a call of the host that failed: its status in the upper half, and in the lower one more than the number
-/// of the function among those that the program calls.
+/// Word 14: a failed call of the host: the status in the upper half, and in the lower half the number of the function
+/// among the program's calls, plus 1.
 pub const CALL: u32 = 14;
 
-/// Word 15: zero before, during and after a launch. Kernels read it where they need a zero that no
-/// compiler can know to be one; nothing may write it.
+/// Word 15: zero before, during and after a launch. Kernels read the word as a zero unknown to any
+/// compiler; nothing may write the word.
 pub const ALWAYS_ZERO: u32 = 15;
 
 const _: () = assert!(
@@ -56,7 +56,7 @@ const _: () = assert!(
 /// The variable `var<storage, read_write> tombolo_status: array<atomic<u32>, 16>` at `binding`,
 /// which is added where the module has no such variable yet.
 ///
-/// `binding` must be one that the user's program does not use: the caller chooses it.
+/// `binding`, chosen by the caller, must not be used by the user's program.
 pub fn status_global(module: &mut Module, binding: ResourceBinding) -> Handle<GlobalVariable> {
     let space = AddressSpace::Storage {
         access: StorageAccess::LOAD | StorageAccess::STORE,

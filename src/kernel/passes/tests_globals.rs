@@ -86,7 +86,7 @@ fn they_become_members_at_their_places() {
     ];
     assert_eq!(offsets, expected.map(|(name, at)| (name.to_owned(), at)));
     assert_eq!(*span, 1040);
-    // What WGSL's own rules make of the written structure is the same.
+    // WGSL's own rules for the written structure give the same.
     let again = parse(&written);
     let again = again
         .types

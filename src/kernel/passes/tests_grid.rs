@@ -1,4 +1,4 @@
-//! The logical grid, by what the pass makes of the text.
+//! The logical grid, by the pass's output as text.
 
 use super::grid;
 use super::tests_support::{BINDING, occurrences, parse, text};

@@ -1,4 +1,4 @@
-//! The loop guard, by what the pass makes of the text, and by spans.
+//! The loop guard, by the pass's output as text, and by spans.
 
 use super::loop_guard::{self, LoopGuard};
 use super::status::status_global;
@@ -128,7 +128,7 @@ fn a_return_in_a_function_leaves_every_loop_and_is_tested_by_the_caller() {
     assert_eq!(guard.sites.len(), 3);
     assert_eq!(stores(&written, 1, "0u"), 1, "{written}");
     assert_eq!(stores(&written, 2, "0u"), 1, "{written}");
-    // `find` tests its two loops and so does its caller; `plain` needs no more than its own test.
+    // `find` tests its two loops and so does the caller; `plain` needs no more than its own test.
     assert_eq!(occurrences(&written, "atomicMax("), 2 + 2 + 1, "{written}");
     assert_eq!(guard.sites[0].function.as_deref(), Some("find"));
     assert_eq!(guard.sites[2].function.as_deref(), Some("plain"));
@@ -164,7 +164,7 @@ fn provably_short_kernels_stay_as_they_are() {
         "for (var i = 0; i < 255; i++) { for (var j = 0; j < 256; j++) {} }",
         BUDGET
     ));
-    // 65,470 passes and one are the budget less its reserve of 64.
+    // 65,470 passes plus 1 are the budget less its reserve of 64.
     assert!(unchanged("for (var i = 0; i < 65470; i++) {}", BUDGET));
     assert!(!unchanged("for (var i = 0; i < 65471; i++) {}", BUDGET));
     assert!(!unchanged("for (var i = 0; i < 9; i++) {}", 73));

@@ -3,7 +3,7 @@ use naga::valid::{ValidationFlags, Validator};
 use super::*;
 use crate::kernel::print::prints;
 
-/// The module of `source` after the pass and the prologue, and what they did.
+/// The module of `source` after the pass and the prologue, and their results.
 fn lowered(source: &str) -> (Module, Option<PrintFacts>) {
     let prints = prints(source).unwrap().unwrap();
     let text = crate::kernel::print::edited(source, &prints);

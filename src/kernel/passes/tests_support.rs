@@ -1,4 +1,4 @@
-//! What the tests of the passes share: text in, module out, text back.
+//! Shared by the tests of the passes: text in, module out, text back.
 
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{Module, ResourceBinding};
@@ -14,7 +14,7 @@ pub(super) fn parse(source: &str) -> Module {
     module.unwrap_or_else(|error| panic!("{}", error.emit_to_string(source)))
 }
 
-/// Validates `module` and writes it as WGSL, which must parse and validate again.
+/// Validates `module` and writes its WGSL, which must parse and validate again.
 pub(super) fn text(module: &Module, source: &str) -> String {
     let validate = |module: &Module, source: &str| {
         Validator::new(ValidationFlags::all(), Capabilities::all())

@@ -13,14 +13,14 @@ use naga::{
     Statement, TypeInner, UnaryOperator,
 };
 
-/// Back-edges that stand for "no bound is known". Sums and products saturate at it.
+/// Back-edges that stand for "no bound is known". Sums and products saturate at this value.
 pub(super) const UNBOUNDED: u64 = u64::MAX;
 
-/// An upper bound for the back-edges that one invocation of entry point `entry` takes in all.
+/// An upper bound for all back-edges of an invocation of entry point `entry`.
 pub(super) fn entry_cost(module: &Module, entry: &Function) -> u64 {
     let mut known = HashMap::new();
-    // Functions call only functions that are declared before them, so that one pass in the
-    // order of the arena finds each callee's cost already there.
+    // Functions call only functions declared before, so a single pass in the order of the arena
+    // finds the costs of callees already there.
     for (handle, function) in module.functions.iter() {
         let cost = function_cost(module, function, &known);
         known.insert(handle, cost);
@@ -78,14 +78,14 @@ impl Scope<'_> {
             } => self
                 .block_cost(accept)
                 .saturating_add(self.block_cost(reject)),
-            // Some compilers make a loop of one pass from a switch, so that `break` has a target.
+            // Some compilers make a loop of one pass from a switch, so `break` has a target.
             Statement::Switch { ref cases, .. } => cases.iter().fold(1, |sum, case| {
                 sum.saturating_add(self.block_cost(&case.body))
             }),
             Statement::Loop {
                 ref body,
                 ref continuing,
-                // `break if` only ends a loop earlier than the test in front of it.
+                // `break if` only ends a loop earlier than the test in front.
                 break_if: _,
             } => {
                 let Some(trips) = self.trips(body, continuing) else {
@@ -106,7 +106,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The most passes through the body of this loop, each time it is entered.
+    /// The most passes through the body of this loop, each time the loop is entered.
     fn trips(&self, body: &Block, continuing: &Block) -> Option<u64> {
         let test = self.leading_test(body)?;
         let width = match self.module.types[self.function.local_variables[test.counter].ty].inner {
@@ -150,8 +150,7 @@ impl Scope<'_> {
         None
     }
 
-    /// The comparison `condition`, negated unless `goes_on`. What it reads must be among `emitted`: read
-    /// anew in each pass.
+    /// The comparison `condition`, negated unless `goes_on`. Its reads must be among `emitted`: read anew in each pass.
     fn comparison(
         &self,
         condition: Handle<Expression>,
@@ -177,7 +176,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The local variable that `expression`, one of `emitted`, is the value of.
+    /// The local variable whose value is `expression`, an element of `emitted`.
     fn loaded(
         &self,
         expression: Handle<Expression>,
@@ -196,7 +195,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The value of an expression that is the same 32-bit integer whenever it is evaluated.
+    /// The value of an expression with the same 32-bit integer at every evaluation.
     fn integer(&self, expression: Handle<Expression>) -> Option<i128> {
         match self.function.expressions[expression] {
             Expression::Constant(constant) => {
@@ -221,7 +220,7 @@ impl Scope<'_> {
         }
     }
 
-    /// What is added to `counter` once in every pass that goes on, if that is all that the loop does to it.
+    /// The increment of `counter` in every pass that goes on, if the loop does nothing else to the counter.
     fn only_step(
         &self,
         counter: Handle<LocalVariable>,
@@ -231,7 +230,7 @@ impl Scope<'_> {
         let mut steps = Vec::new();
         self.unconditional_steps(continuing, counter, &mut steps);
         if steps.is_empty() {
-            // `while` has its step in the body, where `continue` could jump over it.
+            // `while` has the step in the body, where `continue` could jump over the step.
             if continues(body) {
                 return None;
             }
@@ -251,7 +250,7 @@ impl Scope<'_> {
                 }
             });
         }
-        // What the sum is of must be read in this pass: a value from before the loop never changes.
+        // The operands of the sum must be read in this pass: a value from before the loop never changes.
         let (base, step) = match (op, self.integer(left), self.integer(right)) {
             (BinaryOperator::Add, None, Some(step)) => (left, step),
             (BinaryOperator::Add, Some(step), None) => (right, step),
@@ -279,8 +278,8 @@ impl Scope<'_> {
         }
     }
 
-    /// Every value that `counter` can be given outside the loop; `None` when one is not known,
-    /// when the loop stores to it more than once, or when anything else could write it.
+    /// Every value that `counter` can be given outside the loop; `None` for an unknown increment,
+    /// for several stores in the loop, or where another writer is possible.
     fn starts(
         &self,
         counter: Handle<LocalVariable>,
@@ -303,7 +302,7 @@ impl Scope<'_> {
             }
             _ => {}
         });
-        // A pointer to the counter that is used for anything but a plain load or store.
+        // A pointer to the counter used for anything but a plain load or store.
         for (_, expression) in self.function.expressions.iter() {
             match *expression {
                 Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {
@@ -330,12 +329,12 @@ impl Scope<'_> {
                 None => unknown += 1,
             }
         }
-        // The one store that is no constant is the step itself.
+        // The only store without a constant is the step itself.
         (unknown == 1).then_some(starts)
     }
 }
 
-/// How often `start`, `start + step`, … passes the test before it fails; `None` if it never does, or only
+/// How often `start`, `start + step`, … passes the test before a failure; `None` without a failure, or with one only
 /// after the counter wrapped around.
 fn passes(
     start: i128,
@@ -403,7 +402,7 @@ fn only_breaks(block: &Block) -> bool {
     matches!(**block, [Statement::Break])
 }
 
-/// Whether a `continue` in this body goes to the loop whose body it is.
+/// Whether a `continue` in this body belongs to the loop of the body.
 fn continues(block: &Block) -> bool {
     block.iter().any(|statement| match *statement {
         Statement::Continue => true,
@@ -418,7 +417,7 @@ fn continues(block: &Block) -> bool {
     })
 }
 
-/// Calls `visit` for every statement of `block` and of the blocks in it.
+/// Calls `visit` for every statement of `block` and of the inner blocks.
 pub(super) fn each_statement(block: &Block, visit: &mut dyn FnMut(&Statement)) {
     for statement in block {
         crate::kernel::work::count(1);

@@ -1,12 +1,12 @@
-//! Counts the turns of a server's loops, and ends those of a call that takes too many.
+//! Counts the turns of a server's loops, and ends the loops of a call with too many.
 //!
-//! A server that lives on a device cannot leave it to chance how long a handler runs: a loop that never ends would keep
-//! the device for good, and on adapters that ration turns of loops a call is only begun when what is left of the ration is
-//! enough for it. So every loop of the handlers counts in a private variable, and when the count has reached what the
-//! call may take, the function returns a zero; so do its callers, at the latest at the next turn of their own loops. The
-//! kernel then reports the call, whose result nobody gets to see.
+//! A server that lives on a device cannot leave the length of a handler to chance: an endless loop would keep the
+//! device for good, and on adapters with a loop budget a call is only begun with enough of the budget left. So every
+//! loop of the handlers counts in a private variable, and at the call's limit the function returns a zero; so do its
+//! callers, at the latest at the next turn of their own loops. The kernel then reports the call, whose result is never
+//! seen.
 //!
-//! An invocation counts for itself. That is exact for a group of lanes in which one alone serves calls.
+//! An invocation counts for itself. The count is exact for a group of lanes with a single serving lane.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ const PORTS: &str = "tombolo_calls";
 /// Statements of a test that only count.
 const COUNT: usize = 3;
 
-/// Has the loops of all functions count that entry point `entry` calls, unless their names are the runtime's own.
+/// Has the loops of all functions called by entry point `entry` count, except the runtime's own, known by their names.
 /// Whether there are any. Does nothing to modules without the variables.
 pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
     let global = |name: &str| {
@@ -49,7 +49,7 @@ pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
     }
     for handle in reachable(module, &point.function) {
         let function = &module.functions[handle];
-        // What waits for the host counts its own turns.
+        // Waits for the host count their own turns.
         let waits = |expression: &Expression| matches!(expression, Expression::GlobalVariable(one) if Some(*one) == ports);
         let is_own = (function.name.as_deref()).is_some_and(|name| name.starts_with("tombolo_"));
         if is_own || function.expressions.iter().any(|(_, one)| waits(one)) {
@@ -80,7 +80,7 @@ pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
     found
 }
 
-/// Whether lanes meet in a block, or in functions that it calls.
+/// Whether lanes meet in a block, or in called functions.
 fn meets(block: &Block, meeting: &HashSet<Handle<Function>>) -> bool {
     let mut found = false;
     each_statement(block, &mut |statement| {

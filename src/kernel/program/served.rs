@@ -1,4 +1,4 @@
-//! What those who put kernels of their own behind a program ask of it: servers around its functions.
+//! The interface for kernels put behind a program: servers around its functions.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Program {
         self.inner.has_stubs()
     }
 
-    /// The program with `text` behind its own. To device globals it is the same program.
+    /// The program with `text` behind its own. Device globals see the same program.
     pub(crate) fn extended(&self, text: &str) -> Result<Self, KernelError> {
         let inner = &self.inner;
         let source = format!("{}\n{text}", inner.source).into();

@@ -36,7 +36,7 @@ impl HandlerDeclaration {
         (self.signature.parameters.get(first..)).unwrap_or_default()
     }
 
-    /// The signature as callers see it.
+    /// The signature for callers.
     pub fn as_called(&self) -> Signature {
         Signature {
             parameters: self.given().to_vec(),
@@ -61,11 +61,11 @@ impl HandlerDeclaration {
 pub(crate) struct HandlerFault {
     /// The function.
     pub handler: String,
-    /// What is wrong, as the end of a sentence.
+    /// The fault, as the end of a sentence.
     pub why: String,
 }
 
-/// The handlers of those names, as `program` declares them.
+/// The handlers of those names, as declared by `program`.
 pub(crate) fn declarations(
     program: &Program,
     names: &[(String, bool)],

@@ -1,20 +1,21 @@
-//! Servers that live on a device: from the handlers in a program to the polling kernel around them.
+//! Servers living on a device: from the handlers in a program to the polling kernel around them.
 //!
-//! A handler is an ordinary function of the program. Its head is read from the text, its types are laid out by naga,
-//! and [`text`] writes the kernel that takes calls out of ports and hands them to it (`shaders/server.wgsl`); [`slice`]
-//! the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with [`packing`] for
-//! those of one function; [`guests`] the part of the polling kernel for kernels of other devices.
+//! A handler is an ordinary function of the program. The head is read from the text, the types are laid out by naga,
+//! and [`text`] writes the kernel that takes calls out of ports and hands them to the handler (`shaders/server.wgsl`);
+//! [`slice`] the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with
+//! [`packing`] for calls of a single function; [`remote_clients`] the part of the polling kernel for kernels of other
+//! devices.
 
-mod guests;
 mod head;
 pub(crate) mod packing;
+mod remote_clients;
 mod slice;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub(crate) use guests::GuestPlaces;
 pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations, declared_as};
+pub(crate) use remote_clients::RemoteClientPlaces;
 pub(crate) use slice::{
     SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX, SliceShape, write_packed, write_ports, write_slice,
 };
@@ -23,7 +24,7 @@ pub(crate) use text::{Places, ServerShape, write};
 /// The entry point of the kernel that is written.
 pub(crate) const ENTRY: &str = "tombolo_server_main";
 
-/// Statuses that only servers on devices give, beside those of `CallStatus`.
+/// Statuses of servers on devices, beside those of `CallStatus`.
 pub(crate) const FAILED: u32 = 13;
 /// See [`FAILED`].
 pub(crate) const TOO_LONG: u32 = 14;
@@ -38,7 +39,7 @@ const WORK_FENCE: &str = "tombolo_server_work_fence";
 const PUBLISH: &str = "tombolo_server_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_server_publish_behind_fence";
 
-/// Whether a function is the runtime's: nobody returns from it early.
+/// Whether a function is the runtime's: such a function is never returned from early.
 pub(crate) fn is_own(name: Option<&str>) -> bool {
     name.is_some_and(|name| name.starts_with("tombolo_server_"))
 }

@@ -1,8 +1,8 @@
-//! How calls of one function lie in a slice that has no others: arguments behind arguments, results behind results, and for
-//! each call a *mark*, the word that says what became of it, and in which lease.
+//! The layout of calls of the same function in a slice of their own: arguments behind arguments, results behind
+//! results, and for each call a *mark*, a word with the outcome of the call and the lease.
 //!
-//! Marks always begin at the same word, and results end there. So no result of an earlier slice is ever taken for a mark:
-//! where the mark of a call lies there was never anything but marks, and those of other leases are not this one's.
+//! Marks always begin at the same word, and results end there. So no result of an earlier slice is ever taken for a
+//! mark: the place of a call's mark never held anything but marks, and marks of other leases differ from this one's.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!((results, marks.len()), (&words[..14], 7));
         let statuses: Vec<u32> = marks.iter().map(|&mark| status(mark)).collect();
         assert_eq!(statuses, [1, 1, TOO_LONG, 1, 1, 1, 1]);
-        // One that is missing, of another lease, or without a status; and too few or too many.
+        // A mark missing, of another lease, or without a status; and too few or too many.
         for wrong in [
             0,
             mark(lease),

@@ -1,5 +1,5 @@
-//! The text of the kernels that serve calls between launches: slices of calls that the host has gathered, slices of calls
-//! of one function, and ports into which kernels of the same device have posted.
+//! The text of the kernels that serve calls between launches: slices of calls gathered by the host, slices of calls of
+//! the same function, and ports with posts of kernels of the same device.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct SliceShape {
     pub turns: u32,
     /// The program may give up (`assert`, `panic`).
     pub fails: bool,
-    /// Lanes that serve a call together, where they do.
+    /// Lanes jointly serving a call, if any.
     pub together: Option<u32>,
     /// The bind group that is free.
     pub group: u32,
@@ -81,7 +81,7 @@ impl Access for Sliced {
     }
 }
 
-/// Arguments and results as slices of one function have them: with nothing in front.
+/// Arguments and results as in slices of a single function: with nothing in front.
 struct Packed;
 
 impl Access for Packed {
@@ -94,7 +94,7 @@ impl Access for Packed {
     }
 }
 
-/// Where a kernel finds a call by its index, and what it does when it has served it. All in WGSL.
+/// A kernel's way from an index to a call, and its steps after serving the call. All in WGSL.
 struct Way {
     /// How many there are.
     calls: String,
@@ -110,7 +110,7 @@ struct Way {
     answer: String,
 }
 
-/// What stands behind a program whose functions `handlers` are to be called in slices.
+/// The text behind a program whose functions `handlers` are to be called in slices.
 pub(crate) fn write_slice(
     handlers: &[Arc<HandlerDeclaration>],
     shape: &SliceShape,
@@ -134,8 +134,8 @@ pub(crate) fn write_slice(
     Ok(format!("{memory}{own}"))
 }
 
-/// What stands behind a program of whose functions `handler` alone is called in slices, many calls at a time. What is the
-/// same for all of them is known when the kernel is compiled, so that the switch has one way only.
+/// What stands behind a program of whose functions `handler` alone is called in slices, many calls at a time. With a
+/// property common to all calls known when the kernel is compiled, the switch has a single way.
 pub(crate) fn write_packed(
     handler: &Arc<HandlerDeclaration>,
     packing: Packing,
@@ -177,8 +177,8 @@ pub(crate) fn write_packed(
     Ok(format!("{memory}{own}"))
 }
 
-/// What stands behind a program whose functions `handlers` are to be called by kernels of the same device. `split`:
-/// clients have what servers write in a memory of its own.
+/// The text behind a program whose functions `handlers` are to be called by kernels of the same device. `split`:
+/// servers' writes for clients have separate memory.
 pub(crate) fn write_ports(
     handlers: &[Arc<HandlerDeclaration>],
     places: &Places,
@@ -200,10 +200,10 @@ pub(crate) fn write_ports(
         results_at: format!("{}u + index * {}u", places.results, places.stride),
         opcode: "atomicLoad(&tombolo_server[arguments])".to_owned(),
         length: "atomicLoad(&tombolo_server[arguments + 1u])".to_owned(),
-        // Whoever collects does so in a later dispatch.
+        // Collecting is done in a later dispatch.
         answer: format!("atomicStore(&{out}[results], status);\natomicStore(&{reply}, {request});"),
     };
-    // Nobody reads them before the dispatch has ended.
+    // Unread before the end of the dispatch.
     let ports = Ports { out, sealed: false };
     let own = write(handlers, shape, &way, &ports)?;
     let answers = match split {

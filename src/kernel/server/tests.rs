@@ -33,8 +33,8 @@ fn places() -> Places {
     }
 }
 
-fn guests() -> GuestPlaces {
-    GuestPlaces {
+fn remote_clients() -> RemoteClientPlaces {
+    RemoteClientPlaces {
         areas: 2,
         first: 16_384,
         area: 16_384,
@@ -53,9 +53,11 @@ fn every_form_validates() {
     let program = Program::new("server.wgsl", PROGRAM).unwrap();
     let mut forms = 0;
     let kinds = [None, Some(8), Some(256)];
-    let all = kinds.map(|kind| [(kind, None), (kind, Some(guests()))]);
-    for (together, guests) in all.into_iter().flatten() {
-        for (lanes, split, rations) in [(1, false, true), (1, false, false), (32, true, false)] {
+    let all = kinds.map(|kind| [(kind, None), (kind, Some(remote_clients()))]);
+    for (together, remote_clients) in all.into_iter().flatten() {
+        for (lanes, split, has_loop_budget) in
+            [(1, false, true), (1, false, false), (32, true, false)]
+        {
             let names = ["plain", "nothing", "huge", "whole"];
             let names = names.map(|name| (name.to_owned(), name == "whole"));
             let count = if together.is_some() { 4 } else { 3 };
@@ -64,18 +66,18 @@ fn every_form_validates() {
                 lanes,
                 together,
                 split,
-                rations,
-                rotates: rations,
+                has_loop_budget,
+                rotates: has_loop_budget,
                 fails: false,
                 calls: false,
                 turns: 1000,
                 group: program.free_group(),
-                guests,
+                remote_clients,
             };
             let text = write(&handlers, &places(), &shape).unwrap();
             assert!(!text.contains('$'), "{text}");
             let mut module = naga::front::wgsl::parse_str(&format!("{PROGRAM}\n{text}")).unwrap();
-            complete(&mut module, !rations);
+            complete(&mut module, !has_loop_budget);
             let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
             let valid = validator.validate(&module);
             assert!(valid.is_ok(), "{:?}\n{text}", valid.err());
@@ -92,7 +94,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
         types,
     } in handed()
     {
-        // `usm_ptr` is known in programs that mention it.
+        // `usm_ptr` is known in programs with a mention.
         let functions: String = (types.iter().enumerate())
             .map(|(index, (ty, _))| {
                 format!("fn f{index}(x: {ty}, p: usm_ptr) -> {ty} {{ return x; }}\n")
@@ -114,13 +116,13 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
             lanes: 1,
             together: None,
             split: false,
-            rations: false,
+            has_loop_budget: false,
             rotates: false,
             fails: false,
             calls: false,
             turns: 1000,
             group: program.free_group(),
-            guests: None,
+            remote_clients: None,
         };
         let text = write(&handlers, &places(), &shape).unwrap();
         let pointer = match declarations.contains("alias usm_ptr") {
@@ -176,7 +178,7 @@ fn what_cannot_be_called_is_told() {
         "server.wgsl",
         "fn f(x: bool) {} fn g(x: ptr<function, u32>) {} fn h() -> atomic<u32> {} fn i(x: f32) {}",
     );
-    // Such a program does not even parse; heads are read from those that do.
+    // Such a program does not even parse; heads are read from parsable ones.
     assert!(program.is_err());
     let program = Program::new("server.wgsl", "fn f(x: bool) {} fn i(x: f32) {}").unwrap();
     let fault = |name: &str, together: bool| {
@@ -185,13 +187,13 @@ fn what_cannot_be_called_is_told() {
             lanes: 1,
             together: together.then_some(64),
             split: false,
-            rations: false,
+            has_loop_budget: false,
             rotates: false,
             fails: false,
             calls: false,
             turns: 1,
             group: 0,
-            guests: None,
+            remote_clients: None,
         };
         handlers
             .and_then(|handlers| write(&handlers, &places(), &shape))

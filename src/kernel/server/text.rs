@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::guests::{GuestPlaces, guests};
+use super::remote_clients::{RemoteClientPlaces, remote_clients};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 
@@ -40,10 +40,10 @@ pub(crate) struct ServerShape {
     pub lanes: usize,
     /// Invocations that serve each call together instead, if any do.
     pub together: Option<u32>,
-    /// What the kernel writes for the host lies in a memory of its own.
+    /// The kernel's writes for the host have separate memory.
     pub split: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
-    pub rations: bool,
+    pub has_loop_budget: bool,
     /// A lease may end by the turns of a few calls: none is looked for when it has too few left, and the next lease
     /// begins to look at another port.
     pub rotates: bool,
@@ -55,14 +55,14 @@ pub(crate) struct ServerShape {
     pub turns: u32,
     /// The bind group that is free.
     pub group: u32,
-    /// Where kernels of other devices post, if they may.
-    pub guests: Option<GuestPlaces>,
+    /// The places for posts of other devices' kernels, if allowed.
+    pub remote_clients: Option<RemoteClientPlaces>,
 }
 
 /// Looks at the bell within one turn, where turns are rationed.
 const LOOKS: usize = 16;
 
-/// What stands behind a program whose functions `handlers` are to be called.
+/// The text behind a program whose functions `handlers` are to be called.
 pub(crate) fn write(
     handlers: &[Arc<HandlerDeclaration>],
     places: &Places,
@@ -91,15 +91,15 @@ pub(crate) fn write(
         ),
         false => String::new(),
     };
-    let look = match shape.rations {
-        // An exchange that changes nothing is a look that no compiler leaves out. Those behind the one that sees a
-        // change are skipped.
+    let look = match shape.has_loop_budget {
+        // An exchange without a change is a look no compiler leaves out. Ports behind the one with a seen change are
+        // skipped.
         true => {
             "if bell == seen { bell = atomicOr(&tombolo_server[$bell$u], 0u); }\n".repeat(LOOKS)
         }
         false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
     };
-    // Lanes that serve calls by themselves end their lease together.
+    // Lanes serving calls separately end their lease together.
     let (failed_word, notes_failed, or_failed) = match shape.together.is_none() && shape.lanes > 1 {
         true => (
             "var<workgroup> tombolo_server_failed: atomic<u32>;",
@@ -135,11 +135,11 @@ pub(crate) fn write(
             faults,
             "tombolo_server_turns += tombolo_call_looks - turns; tombolo_call_looks = 0u;"
         );
-        // What a handler waits for functions of the host comes out of the same ration.
+        // A handler's waiting for functions of the host comes out of the same budget.
         begin = "tombolo_call_looks = turns;";
     }
-    let guests = guests(shape);
-    // Each port belongs to one lane: those of several lanes stay where they are.
+    let remote_clients = remote_clients(shape);
+    // Each port belongs to a single lane: the ports of several lanes stay where they are.
     let rotates = shape.rotates && shape.lanes == 1;
     let count = places.ports;
     let granted = format!("atomicLoad(&tombolo_server[{}u]) % {count}u", places.start);
@@ -189,14 +189,14 @@ pub(crate) fn write(
         .replace("$cases$", &cases)
         .replace("$begin$", begin)
         .replace("$faults$", &faults)
-        .replace("$look$", &format!("{look}\n{}", guests.look))
-        .replace("$first_posts$", &guests.first)
-        .replace("$only_kernels$", guests.only)
-        .replace("$kernels$", &guests.scan)
+        .replace("$look$", &format!("{look}\n{}", remote_clients.look))
+        .replace("$first_posts$", &remote_clients.first)
+        .replace("$only_kernels$", remote_clients.only)
+        .replace("$kernels$", &remote_clients.scan)
         .replace("$failed_word$", failed_word)
         .replace("$or_failed$", or_failed)
-        .replace("$or_posts$", guests.or)
-        .replace("$known_posts$", guests.known)
+        .replace("$or_posts$", remote_clients.or)
+        .replace("$known_posts$", remote_clients.known)
         .replace("$start$", &start)
         .replace("$offset$", offset)
         .replace("$at$", &at)
@@ -231,7 +231,7 @@ pub(crate) fn write(
     }))
 }
 
-/// How a kernel reaches the words of a call: those of its arguments, and those of its results.
+/// A kernel's way to the words of a call: arguments and results.
 pub(super) trait Access {
     /// An argument's word.
     fn load(&self, word: usize) -> String;
@@ -247,7 +247,7 @@ pub(super) trait Access {
 pub(super) struct Ports<'n> {
     /// The memory in which the results lie.
     pub out: &'n str,
-    /// They are sealed, and so is their padding.
+    /// The words are sealed, and so is their padding.
     pub sealed: bool,
 }
 
@@ -269,7 +269,7 @@ impl Access for Ports<'_> {
     }
 }
 
-/// The branch of one handler: its arguments out of the port, the call, and its result into the port. `together`: all
+/// The branch of a handler: the arguments out of the port, the call, and the result into the port. `together`: all
 /// lanes come here, with the arguments in `call`.
 pub(super) fn case(
     handler: &HandlerDeclaration,

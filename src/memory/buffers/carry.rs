@@ -145,7 +145,7 @@ impl Root {
         let target = (&*shared, base);
         let mut queue = device.queue.lock(device);
         let waits = loads.iter().any(|load| load.hop.is_some());
-        if waits && queue.has_commands() && !queue.gates().has_held() {
+        if waits && queue.has_commands() && !queue.dependencies().has_held() {
             // What was recorded before does not wait.
             let _ = queue.flush();
         }
@@ -172,7 +172,7 @@ impl Root {
                 failed.get_or_insert(error);
             }
             if let Some((hop, _)) = &load.hop {
-                queue.gates().hold_for(Arc::clone(hop) as _);
+                queue.dependencies().hold_for(Arc::clone(hop) as _);
             }
         }
         let batch = queue.batch();
@@ -290,7 +290,7 @@ impl Root {
                 memory: Some(memory),
                 at,
                 outcomes: vec![Arc::clone(&outcome)],
-                // One gate for all of them.
+                // One dependency for all of them.
                 hop: (index == 0).then(|| (Arc::clone(&hop), Arc::clone(&owner))),
                 used: None,
             });

@@ -355,7 +355,7 @@ impl State {
         for (other, batch) in self.before(&device, place, range, access) {
             if batch.submission().is_none() {
                 // What went wrong is what its events tell.
-                other.open_gates(None);
+                other.complete_dependencies(None);
                 other.submit(&batch);
             }
             End::of(&other, batch).await_it();

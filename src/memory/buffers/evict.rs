@@ -9,7 +9,7 @@ use super::root::{Home, Root, State};
 use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
-use crate::memory::MemoryRoom;
+use crate::memory::MemoryExtension;
 use crate::memory::heap::SharedHeap;
 use crate::memory::migrate::Place;
 
@@ -145,7 +145,7 @@ impl Device {
     /// # Errors
     /// The first failure of a buffer, which stays as it was; the others are given up all the same.
     pub fn trim_buffers(&self) -> Result<u64, BufferError> {
-        let context = self.shared.buffers_room.get::<super::ContextBuffers>();
+        let context = self.shared.buffers_extension.get::<super::ContextBuffers>();
         let place = context.place_of(&self.shared)?;
         let before = self.buffer_memory().used;
         let mut failed = None;
@@ -173,8 +173,14 @@ impl Device {
 
     /// The memory that buffers of the context ([`Buffer`](crate::Buffer)) have on this device.
     pub fn buffer_memory(&self) -> BufferMemory {
-        let memory = *lock(&self.shared.memory_room.get::<MemoryRoom>().buffers);
-        let blocks = lock(&self.shared.memory_room.get::<MemoryRoom>().blocks).figures();
+        let memory = *lock(
+            &self
+                .shared
+                .memory_extension
+                .get::<MemoryExtension>()
+                .buffers,
+        );
+        let blocks = lock(&self.shared.memory_extension.get::<MemoryExtension>().blocks).figures();
         BufferMemory {
             blocks: blocks.blocks,
             block_bytes: blocks.bytes,
@@ -192,7 +198,7 @@ impl State {
         &self,
         device: &Arc<DeviceShared>,
         place: Place,
-        part: &super::board::PartView,
+        part: &super::residency_guard::PartView,
     ) -> Result<crate::memory::BufferView, BufferError> {
         if let Some((heap, ptr)) = self.in_heap() {
             let mut view = (heap.shared).argument(device, ptr.byte_add(part.offset), part.bytes)?;

@@ -9,7 +9,7 @@ use crate::device::queue::Batch;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture, unique_id};
 use crate::memory::buffer::{BufferShared, DeviceBuffer, USAGE};
-use crate::memory::{MemoryError, MemoryRoom};
+use crate::memory::{MemoryError, MemoryExtension};
 
 /// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
 pub(super) const BINDABLE: u64 = 256;
@@ -41,13 +41,17 @@ pub(super) struct DeviceCopy {
 
 /// Bytes below a device's cap for memory that is about to be made, which nobody else takes meanwhile.
 pub(super) struct Reservation<'r> {
-    room: &'r MemoryRoom,
+    room: &'r MemoryExtension,
     bytes: u64,
 }
 
 impl<'r> Reservation<'r> {
     /// Or how much is reserved, where that leaves too little.
-    pub(super) fn new(room: &'r MemoryRoom, bytes: u64, cap: Option<u64>) -> Result<Self, u64> {
+    pub(super) fn new(
+        room: &'r MemoryExtension,
+        bytes: u64,
+        cap: Option<u64>,
+    ) -> Result<Self, u64> {
         let mut memory = lock(&room.buffers);
         let sum = memory.reserved.saturating_add(bytes);
         if cap.is_some_and(|cap| sum > cap) {
@@ -74,7 +78,13 @@ impl Drop for Reservation<'_> {
 
 impl DeviceCopy {
     fn new(shared: Arc<BufferShared>, bytes: u64, kind: Memory) -> Self {
-        let mut memory = lock(&shared.device.memory_room.get::<MemoryRoom>().buffers);
+        let mut memory = lock(
+            &shared
+                .device
+                .memory_extension
+                .get::<MemoryExtension>()
+                .buffers,
+        );
         memory.used += bytes;
         memory.buffers += 1;
         memory.peak = memory.peak.max(memory.used);
@@ -111,7 +121,7 @@ impl DeviceCopy {
         if !blocks::is_small(bytes, most) {
             return None;
         }
-        let room = device.memory_room.get::<MemoryRoom>();
+        let room = device.memory_extension.get::<MemoryExtension>();
         let mut blocks = lock(&room.blocks);
         let mut found = blocks.take(bytes, BINDABLE, avoid);
         if found.is_none() {
@@ -272,7 +282,7 @@ impl DeviceCopy {
 
 impl Drop for DeviceCopy {
     fn drop(&mut self) {
-        let rooms = self.shared.device.memory_room.get::<MemoryRoom>();
+        let rooms = self.shared.device.memory_extension.get::<MemoryExtension>();
         let reserved = match &self.memory {
             Memory::Block(room) => lock(&rooms.blocks).give(room),
             Memory::Alone => self.bytes,
@@ -287,7 +297,7 @@ impl Drop for DeviceCopy {
 
 /// Gives the device its empty blocks back, and returns their bytes.
 pub(super) fn trim_blocks(device: &DeviceShared) -> u64 {
-    let rooms = device.memory_room.get::<MemoryRoom>();
+    let rooms = device.memory_extension.get::<MemoryExtension>();
     let empty = lock(&rooms.blocks).trim(0);
     let bytes = empty.iter().map(|(_, bytes)| bytes).sum();
     if bytes > 0 {
@@ -309,7 +319,7 @@ mod tests {
     #[test]
     fn threads_that_reserve_at_once_stay_below_the_cap() {
         const THREADS: usize = 8;
-        let (room, begin) = (MemoryRoom::default(), Barrier::new(THREADS));
+        let (room, begin) = (MemoryExtension::default(), Barrier::new(THREADS));
         let kept: u64 = std::thread::scope(|scope| {
             let reserve = || {
                 begin.wait();

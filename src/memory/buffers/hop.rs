@@ -1,8 +1,8 @@
 //! Bytes on their way from one device to another, through the host, and the order between two devices' batches.
 //!
 //! The copy out of the source is submitted when the hop is made; the copy into the target is recorded in the target's
-//! open batch, out of memory that the host fills when the bytes arrive. Until then that batch is held back ([`Gate`]):
-//! the thread that recorded it goes on. A thread of the context opens the gates in their order and submits the batches.
+//! open batch, out of memory that the host fills when the bytes arrive. Until then that batch is held back ([`ExternalDependency`]):
+//! the thread that recorded it goes on. A thread of the context completes the dependencies in their order and submits the batches.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::download::{Download, Missed};
 use crate::device::DeviceShared;
 use crate::device::exit::{self, Worker};
-use crate::device::gate::Gate;
+use crate::device::external_dependency::ExternalDependency;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
 use crate::device::submissions::{Progress, Submissions};
@@ -168,8 +168,8 @@ impl Hop {
     }
 }
 
-impl Gate for Hop {
-    fn open(&self, deadline: Option<Instant>) -> bool {
+impl ExternalDependency for Hop {
+    fn complete(&self, deadline: Option<Instant>) -> bool {
         let mut state = lock(&self.state);
         let mut pieces = loop {
             match std::mem::replace(&mut state.work, Work::Busy) {
@@ -208,7 +208,7 @@ impl Gate for Hop {
         done
     }
 
-    fn is_open(&self) -> bool {
+    fn is_complete(&self) -> bool {
         matches!(lock(&self.state).work, Work::Done)
     }
 
@@ -222,13 +222,13 @@ impl Gate for Hop {
         drop(state);
         if left {
             // There is no thread: whoever asks does what can be done now.
-            self.open(Some(Instant::now()));
+            self.complete(Some(Instant::now()));
         }
         waker.wake_by_ref();
     }
 }
 
-/// The thread that opens gates, started by the first one.
+/// The thread that completes dependencies, started by the first one.
 #[derive(Default)]
 pub(super) struct Porter {
     sender: OnceLock<Mutex<Sender<Errand>>>,
@@ -289,13 +289,13 @@ fn serve(errands: Receiver<Errand>) {
 
 impl Errand {
     fn run(self) {
-        self.hop.open(None);
+        self.hop.complete(None);
         if let Some(source) = self.source.upgrade() {
             source.settle();
         }
         if let Some(target) = self.target.upgrade() {
             let mut queue = target.queue.lock(&target);
-            if queue.gates().has_held() && queue.gates().closed().is_empty() {
+            if queue.dependencies().has_held() && queue.dependencies().pending().is_empty() {
                 // The batch's events carry what went wrong.
                 let _ = queue.flush();
             }

@@ -5,10 +5,10 @@ use std::sync::{Arc, MutexGuard};
 
 use bytemuck::Pod;
 
-use super::board::{Boarding, PartView, Use, roots};
 use super::download::Download;
 use super::error::BufferError;
 use super::evict::missed;
+use super::residency_guard::{PartView, ResidencyGuard, Use, roots};
 use super::root::{Root, State};
 use super::{Buffer, ContextBuffers};
 use crate::device::outcome::Outcome;
@@ -211,7 +211,7 @@ impl<T: Pod> Buffer<T> {
 
     /// Declares the contents good again after a failed launch, whatever they are: the error that reading them would yield
     /// is dropped.
-    pub fn forgive(&self) {
+    pub fn clear_error(&self) {
         let range = self.bytes();
         self.root.lock().overwritten_everywhere(&range);
     }
@@ -492,23 +492,23 @@ fn copy_on(
     to: PartView,
 ) -> Result<(), BufferError> {
     let roots = roots([&from, &to].into_iter());
-    let mut boarding = Boarding::begin(device, &device.buffers_room, &roots)?;
+    let mut residency = ResidencyGuard::begin(device, &device.buffers_extension, &roots)?;
     let uses = [(from, Access::Read), (to, Access::Overwrite)].map(|(part, access)| Use {
         part,
         access,
         argument: what.to_owned(),
     });
-    boarding.bring(&uses).map_err(|(_, error)| error)?;
+    residency.bring(&uses).map_err(|(_, error)| error)?;
     let [source, target] = &uses;
-    let at = boarding.view(&source.part)?.place();
-    let goal = boarding.view(&target.part)?.place();
-    let inherits = boarding.depends_on(&source.part);
+    let at = residency.view(&source.part)?.place();
+    let goal = residency.view(&target.part)?.place();
+    let inherits = residency.depends_on(&source.part);
     let mut queue = device.queue.lock(device);
     copy(&mut queue, device, &at, &goal, source.part.bytes)?;
     let batch = queue.batch();
     queue.commit();
     drop(queue);
-    boarding.recorded(&uses, &batch, None);
-    boarding.poison(&target.part, &inherits);
+    residency.recorded(&uses, &batch, None);
+    residency.poison(&target.part, &inherits);
     Ok(())
 }

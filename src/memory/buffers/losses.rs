@@ -77,17 +77,17 @@ mod tests {
     use crate::device::ExecutionError;
     use crate::device::outcome::Outcome;
     use crate::memory::buffers::Placement;
-    use crate::memory::buffers::root::{Rooms, Root};
+    use crate::memory::buffers::root::{BufferExtensions, Root};
     use crate::memory::migrate::{Access, Routes, Want};
 
     #[test]
     fn bytes_that_did_not_arrive_are_had_from_where_they_are() {
-        let rooms = Rooms {
+        let extensions = BufferExtensions {
             buffers: Arc::default(),
             heap: Arc::default(),
         };
         let root = Root::new(
-            &rooms,
+            &extensions,
             100,
             Placement::Device,
             Some(Box::new(vec![1u8; 100])),

@@ -3,7 +3,7 @@
 //! A [`Buffer`] is a part of a root ([`root`]), which knows for every range of bytes where the latest ones are: the
 //! books are kept by the planner ([`migrate`](super::migrate)), which also decides what moves. This room has the memory
 //! made ([`evict`]), makes the copies ([`carry`], over [`download`], [`hop`] and [`exchange`], through the device's staging memory ([`staging`](super::staging))), and keeps the host's side
-//! ([`host`], [`map`]); [`losses`] sees to what is left when a device is gone. Launches go through [`board`].
+//! ([`host`], [`map`]); [`losses`] sees to what is left when a device is gone. Launches go through [`residency_guard`].
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
 //!   versions.
@@ -12,7 +12,6 @@
 //! - What a failed launch would have written is poisoned wherever it goes, also on other devices and the host.
 
 mod blocks;
-pub(crate) mod board;
 mod carry;
 mod common;
 mod context;
@@ -25,6 +24,7 @@ mod hop;
 mod host;
 mod losses;
 mod map;
+pub(crate) mod residency_guard;
 mod root;
 mod settle;
 mod statistics;
@@ -39,17 +39,17 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 pub(crate) use blocks::Blocks;
-pub use board::{ArgumentMoves, LaunchExplanation};
 pub use common::CommonMemory;
 pub(crate) use context::ContextBuffers;
 pub use error::BufferError;
 pub(crate) use hop::End;
 pub use map::{MappedRead, MappedWrite};
+pub use residency_guard::{ArgumentMoves, LaunchExplanation};
 pub use statistics::{BufferMemory, BufferStatistics};
 
-use self::board::PartView;
+use self::residency_guard::PartView;
+pub(crate) use self::root::{BufferExtensions, Root};
 use self::root::{Home, HostBytes};
-pub(crate) use self::root::{Rooms, Root};
 use super::buffer::{BufferView, DeviceBuffer, bounds};
 use super::heap::SharedHeap;
 use super::live::LiveBuffer;
@@ -187,20 +187,20 @@ impl<T: Pod> From<Buffer<T>> for BufferArgument {
 
 impl<T: Pod> Buffer<T> {
     pub(crate) fn new(
-        rooms: &Rooms,
+        extensions: &BufferExtensions,
         len: usize,
         placement: Placement,
         host: Option<Box<dyn HostBytes>>,
     ) -> Result<Self, BufferError> {
         let bytes = bytes_of::<T>(len)?;
         Ok(Self::over(
-            Root::new(rooms, bytes, placement, host),
+            Root::new(extensions, bytes, placement, host),
             len as u64,
         ))
     }
 
     pub(crate) fn in_heap(
-        rooms: &Rooms,
+        extensions: &BufferExtensions,
         heap: SharedHeap,
         ptr: Ptr<T>,
         len: usize,
@@ -213,7 +213,7 @@ impl<T: Pod> Buffer<T> {
             owned: false,
         };
         Ok(Self::over(
-            Root::with_home(rooms, bytes, home, None),
+            Root::with_home(extensions, bytes, home, None),
             len as u64,
         ))
     }

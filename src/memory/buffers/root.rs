@@ -17,9 +17,9 @@ use super::error::BufferError;
 use super::holding::DeviceCopy;
 use super::hop::End;
 use super::statistics::BufferStatistics;
+use crate::device::extension::ExtensionSlot;
 use crate::device::outcome::{Outcome, Taint};
 use crate::device::queue::Batch;
-use crate::device::room::Room;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::memory::heap::{ContextHeap, SharedHeap};
@@ -32,9 +32,9 @@ pub(crate) struct Root {
     pub(super) id: u64,
     pub(super) bytes: u64,
     /// The context's, for its buffers.
-    pub(super) room: Arc<Room>,
+    pub(super) extension: Arc<ExtensionSlot>,
     /// The context's, for its heap.
-    heap_room: Arc<Room>,
+    heap_extension: Arc<ExtensionSlot>,
     state: Mutex<State>,
 }
 
@@ -110,16 +110,16 @@ impl<T: Pod + Send + Sync> HostBytes for Vec<T> {
     }
 }
 
-/// The rooms of a context that a buffer needs.
+/// The extensions of a context that a buffer needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Rooms {
-    pub(crate) buffers: Arc<Room>,
-    pub(crate) heap: Arc<Room>,
+pub(crate) struct BufferExtensions {
+    pub(crate) buffers: Arc<ExtensionSlot>,
+    pub(crate) heap: Arc<ExtensionSlot>,
 }
 
 impl Root {
     pub(super) fn new(
-        rooms: &Rooms,
+        extensions: &BufferExtensions,
         bytes: u64,
         placement: Placement,
         host: Option<Box<dyn HostBytes>>,
@@ -132,7 +132,7 @@ impl Root {
                 owned: true,
             },
         };
-        let root = Self::with_home(rooms, bytes, home, host);
+        let root = Self::with_home(extensions, bytes, home, host);
         if placement == Placement::Auto {
             root.lock().living = Living::Apart(Turns::default());
         }
@@ -140,7 +140,7 @@ impl Root {
     }
 
     pub(super) fn with_home(
-        rooms: &Rooms,
+        extensions: &BufferExtensions,
         bytes: u64,
         home: Home,
         host: Option<Box<dyn HostBytes>>,
@@ -154,8 +154,8 @@ impl Root {
         let root = Arc::new(Self {
             id: unique_id(),
             bytes,
-            room: Arc::clone(&rooms.buffers),
-            heap_room: Arc::clone(&rooms.heap),
+            extension: Arc::clone(&extensions.buffers),
+            heap_extension: Arc::clone(&extensions.heap),
             state: Mutex::new(State {
                 residency,
                 home,
@@ -176,11 +176,11 @@ impl Root {
 
     /// The heap of the context.
     pub(super) fn heap(&self) -> Result<SharedHeap, HeapError> {
-        self.heap_room.get::<ContextHeap>().heap()
+        self.heap_extension.get::<ContextHeap>().heap()
     }
 
     pub(super) fn context(&self) -> &ContextBuffers {
-        self.room.get()
+        self.extension.get()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -354,7 +354,7 @@ impl State {
     ) -> Vec<(Arc<DeviceShared>, Arc<Batch>)> {
         let hazards = self.residency.hazards(place, range.clone(), access);
         let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
-        // What has ended needs no gate, and no thread that opens it.
+        // What has ended needs no dependency, and no thread that completes it.
         let foreign = uses.filter(|used| !Arc::ptr_eq(&used.device, device) && !used.is_over());
         foreign
             .map(|used| (Arc::clone(&used.device), Arc::clone(&used.batch)))
@@ -394,7 +394,7 @@ impl InUse {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        let room = Arc::clone(&self.room);
+        let extension = Arc::clone(&self.extension);
         let state = self
             .state
             .get_mut()
@@ -410,7 +410,7 @@ impl Drop for Root {
             let _ = heap.free(*ptr);
         }
         if let Living::Together { memory, .. } = std::mem::take(&mut state.living) {
-            let context: &ContextBuffers = room.get();
+            let context: &ContextBuffers = extension.get();
             context.exchange.give(memory, state.unfinished_ends());
         }
     }

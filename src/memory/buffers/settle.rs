@@ -8,7 +8,7 @@ use super::root::{Home, Root, State};
 use crate::device::DeviceShared;
 use crate::device::wait::lock;
 use crate::memory::migrate::Place;
-use crate::memory::{MemoryError, MemoryRoom};
+use crate::memory::{MemoryError, MemoryExtension};
 
 /// Whoever has left blocks so often gets memory of his own.
 const MOST_DEPARTURES: u8 = 2;
@@ -72,7 +72,7 @@ impl Root {
             {
                 return Ok(carved);
             }
-            let room = device.memory_room.get::<MemoryRoom>();
+            let room = device.memory_extension.get::<MemoryExtension>();
             let (used, cap) = match Reservation::new(room, size, cap) {
                 Ok(reserved) => match DeviceCopy::alone(device, reserved) {
                     Ok(alone) => return Ok(alone),

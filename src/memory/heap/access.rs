@@ -11,16 +11,15 @@ use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
-/// The host's turn with a [`SharedHeap`]: while it lives no launch that follows pointers runs, and the
-/// values of the heap can be borrowed like any others.
+/// The host's turn with a [`SharedHeap`]: during its life no launch that follows pointers runs, and the values of the
+/// heap can be borrowed like any others.
 ///
-/// Shared borrows come from `&self` and exclusive ones from `&mut self`, so that the compiler checks
-/// what it always checks. Every pointer is checked when it is resolved: it has to lie, with the whole
-/// value, in one live allocation, and be aligned. Allocations that an [`AtomicView`](crate::AtomicView)
-/// shows or a [`HeapAllocator`](crate::HeapAllocator) has handed out are refused.
+/// Shared borrows come from `&self` and exclusive ones from `&mut self`, for the compiler's usual checks. Every pointer
+/// is checked when resolved: the whole value has to lie in a live allocation, and be aligned. Allocations that an
+/// [`AtomicView`](crate::AtomicView) shows or a [`HeapAllocator`](crate::HeapAllocator) has handed out are refused.
 ///
-/// It belongs to the thread that has got it, which is refused what would wait for the access, and may lend it to others
-/// (`&HostAccess` may be shared with them) but not give it away:
+/// The access belongs to the thread that got it, where waiting for the access is refused; the thread may lend it to
+/// others (`&HostAccess` may be shared) but not give it away:
 ///
 /// ```compile_fail,E0277
 /// fn give_away<T: Send>(_: T) {}
@@ -28,33 +27,33 @@ use crate::memory::pointer::Ptr;
 /// give_away(heap.host().unwrap());
 /// ```
 ///
-/// Whoever is lent it must not ask the heap for an access: that would wait for this one.
+/// A borrower must not ask the heap for an access: such a request would wait for this one.
 #[derive(Debug)]
 pub struct HostAccess {
     heap: SharedHeap,
-    /// Not `Send`: the heap knows who has it by the thread.
+    /// Not `Send`: the heap knows the holder by the thread.
     thread: PhantomData<*const ()>,
 }
 
 // SAFETY: all that `&HostAccess` gives are shared borrows of the heap's bytes, as `&[u8]` would be, and handles of the heap.
-// It stays with the thread that has got it, which drops it.
+// The access stays with its thread, which drops it.
 #[allow(unsafe_code)]
 unsafe impl Sync for HostAccess {}
 
 impl SharedHeap {
-    /// Waits for every launch in flight that may touch the heap, and for other threads' accesses, which blocks the
-    /// calling thread for as long as these take.
+    /// Waits for every launch in flight with possible accesses to the heap, and for other threads' accesses, which
+    /// blocks the calling thread for their duration.
     ///
-    /// While the result lives, commands of devices that have to do with the heap are kept out: those of other threads wait
-    /// for its end, unless they were told otherwise ([`HostAccessPolicy`](crate::HostAccessPolicy)); those of this thread,
-    /// which would wait for itself, are refused. Launches that have nothing to do with the heap go on. So keep it short, and
-    /// wait for no other thread that submits.
+    /// While the result lives, commands of devices that use the heap are kept out: commands of other threads wait for
+    /// its end, unless another policy is set ([`HostAccessPolicy`](crate::HostAccessPolicy)); commands of this thread,
+    /// which would wait for itself, are refused. Launches that have nothing to do with the heap go on. So keep the
+    /// access short, and wait for no other thread with submissions.
     ///
     /// # Errors
-    /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`]
-    /// when a launch that used the heap has failed since the last access, or a device was lost. It is
-    /// reported once: what the heap holds then is what the failed launch left. [`HeapError::Unproven`] as long as nobody
-    /// can tell whether kernels of a device that was lost still run.
+    /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`] when a launch that
+    /// used the heap has failed since the last access, or a device was lost. The failure is reported once: the heap
+    /// then holds the results of the failed launch. [`HeapError::Unproven`] as long as the end of kernels of a lost
+    /// device is unknown.
     pub fn host(&self) -> Result<HostAccess, HeapError> {
         self.host_until(None)
     }
@@ -75,7 +74,7 @@ impl SharedHeap {
             last.settle();
         }
         outcomes.iter().for_each(|outcome| outcome.resolve());
-        // Told once: whoever asks again takes the heap as it is.
+        // Reported once: another request takes the heap unchanged.
         match outcomes.iter().find_map(|outcome| outcome.failure()) {
             Some(error) => Err(error.into()),
             None => Ok(access),
@@ -87,8 +86,8 @@ impl SharedHeap {
         lock(&self.shared.state).host == Some(std::thread::current().id())
     }
 
-    /// The heap's state at a time when no mirror has changes that the host has not seen; launches that
-    /// have failed are left for the next [`HostAccess`] to tell.
+    /// The heap's state at a time without unseen changes in mirrors; failed launches are left for the next
+    /// [`HostAccess`] to report.
     pub(super) fn state_without_mirror(&self) -> Result<MutexGuard<'_, State>, HeapError> {
         loop {
             let state = lock(&self.shared.state);
@@ -100,7 +99,7 @@ impl SharedHeap {
         }
     }
 
-    /// Keeps launches out, waits for those in flight, and brings down what mirrors have changed.
+    /// Keeps launches out, waits for launches in flight, and brings down the changes of mirrors.
     fn quiesce(&self, deadline: Option<Instant>) -> Result<(HostAccess, Vec<InFlight>), HeapError> {
         let _held = Held::new("access to the heap").map_err(Arc::new)?;
         let this = std::thread::current().id();
@@ -120,7 +119,7 @@ impl SharedHeap {
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
-        // From here on launches are refused, so that what is waited for does not grow.
+        // From here on launches are refused, so the awaited set does not grow.
         state.host = Some(this);
         let waiting: Vec<InFlight> = state.in_flight.drain().map(|(_, last)| last).collect();
         state.host_awaits = Some(waiting.clone());
@@ -130,11 +129,11 @@ impl SharedHeap {
             thread: PhantomData,
         };
         if let Some(error) = waiting.iter().find_map(|one| one.wait(deadline).err()) {
-            // What may still run is in flight as before; a device that was lost and runs nothing any more is told once.
+            // Possibly running launches stay in flight; a lost device without running work is reported once.
             let is_lost = error.is_loss();
             lock(&self.shared.state).still_in_flight(waiting);
             if is_lost {
-                // A mirror that was lost with the device is the same news.
+                // A mirror lost with the device is the same news.
                 let _ = self.shared.bring_down_for_host();
             }
             return Err(error);
@@ -151,7 +150,7 @@ impl Drop for HostAccess {
         let mut state = lock(&shared.state);
         state.host = None;
         state.host_awaits = None;
-        // It could have written anywhere.
+        // The launch could have written anywhere.
         state.version += 1;
         state.settle();
         drop(state);

@@ -1,4 +1,4 @@
-//! Allocating and freeing, and the memory behind it.
+//! Allocating and freeing, and the memory behind allocations.
 
 use std::mem::MaybeUninit;
 use std::panic::Location;
@@ -15,7 +15,7 @@ use crate::memory::pointer::{PointerKind, Ptr};
 use crate::memory::region::GRANULE;
 
 impl SharedHeap {
-    /// Allocates room for a value and puts it there. Never waits for launches.
+    /// Allocates room for a value and writes the value there. Never waits for launches.
     ///
     /// # Errors
     /// [`HeapError::OutOfMemory`], [`HeapError::TooLarge`].
@@ -66,8 +66,8 @@ impl SharedHeap {
         self.allocate(bytes, align, None, zero)
     }
 
-    /// As [`Self::alloc_bytes`], with `contents`, and zeros behind them. Never waits for anybody, since the bytes are
-    /// nobody else's yet.
+    /// As [`Self::alloc_bytes`], with `contents`, and zeros behind them. Never waits, since the bytes are still
+    /// private.
     pub(crate) fn alloc_filled(
         &self,
         bytes: u64,
@@ -96,13 +96,13 @@ impl SharedHeap {
         let shared = &self.shared;
         shared.look_for_freed();
         let mut state = match hold {
-            // Nobody tells what happens to it, so that it must not be there while a mirror is ahead.
+            // Changes there are not reported, so the allocation must not exist while a mirror is ahead.
             Some(_) => self.state_without_mirror()?,
             None => lock(&shared.state),
         };
         state.settle();
-        // Kernels load and store whole words, and pointers as pairs of them: the region grants whole
-        // granules of 16 bytes, of which only what was asked for may be borrowed.
+        // Kernels load and store whole words, and pointers as pairs of words: the region grants whole granules of 16
+        // bytes, and only the requested bytes may be borrowed.
         let align = align.max(GRANULE);
         if align > shared.memory.alignment() {
             // The alignment of an offset says nothing of its address then.
@@ -115,7 +115,7 @@ impl SharedHeap {
             }
         };
         if let Err(error) = shared.back(&mut state, allocation.end()) {
-            // It was handed out right here.
+            // The pointer was handed out right here.
             let _ = state.region.free(allocation.id);
             return Err(error);
         }
@@ -126,9 +126,8 @@ impl SharedHeap {
         let address = shared.base() + allocation.address;
         let at = shared.host_pointer(address).cast::<MaybeUninit<u8>>();
         // SAFETY: the range is committed memory of the window that the region has just handed out: no
-        // borrow of it exists, since every borrow is checked against the live allocations under this
-        // lock, and no kernel was given its address. The bytes may be what a type with padding has
-        // left there.
+        // borrow of it exists, since every borrow is checked against the live allocations under this lock, and no
+        // kernel was given its address. The bytes may include padding of an earlier type.
         #[allow(unsafe_code)]
         let to = unsafe { std::slice::from_raw_parts_mut(at, bytes as usize) };
         fill(to);
@@ -139,7 +138,7 @@ impl SharedHeap {
     }
 
     /// Frees the allocation that starts at `ptr`. While a launch in flight or a [`HostAccess`](super::HostAccess) might
-    /// still look, and while an [`AtomicView`](super::AtomicView) of it lives, its memory is kept from reuse.
+    /// still look, and during the life of an [`AtomicView`](super::AtomicView) there, the memory is kept from reuse.
     ///
     /// # Errors
     /// [`HeapError::Null`], [`HeapError::Interior`], [`HeapError::NotAllocated`], also when it was
@@ -189,7 +188,7 @@ impl SharedHeap {
 }
 
 impl HeapShared {
-    /// Lays out one more segment of the window, or what the bound leaves of it.
+    /// Lays out another segment of the window, or the rest below the bound.
     ///
     /// Allocations must not cross the segments in which devices bind the heap, and never cross blocks of the
     /// region: each segment is a block.
@@ -211,8 +210,8 @@ impl HeapShared {
         Ok(())
     }
 
-    /// The most that one allocation may have in a heap of `bound` bytes that is bound in segments of `part`
-    /// bytes, when everything else is freed.
+    /// The most bytes of an allocation in a heap of `bound` bytes bound in segments of `part` bytes, when everything
+    /// else is freed.
     fn largest(&self, bound: u64, part: u64, align: u64) -> u64 {
         if align > self.memory.alignment() {
             return 0;
@@ -229,7 +228,7 @@ impl HeapShared {
     fn too_large(&self, state: &State, bytes: u64, align: u64) -> HeapError {
         let part = state.part;
         let limit = self.largest(state.bound, part, align);
-        // Whether it is the alignment that is in the way, the bound, or the segments.
+        // Whether the alignment is the obstacle, or the bound, or the segments.
         let instead = if align > self.memory.alignment() {
             "the heap lies in memory that a device has mapped, where alignments are 2 MiB at most, or is \
              asked for more than 4 GiB; ask for a smaller alignment"
@@ -269,8 +268,8 @@ impl HeapShared {
         }
     }
 
-    /// Backs the heap with memory up to `end`, at least doubling what there is, so that a heap that grows
-    /// step by step is not imported again at each of them.
+    /// Backs the heap with memory up to `end`, at least doubling the memory, so a heap growing step by step is not
+    /// imported again at each step.
     fn back(&self, state: &mut State, end: u64) -> Result<(), HeapError> {
         let old = state.committed;
         if end <= old {
@@ -298,8 +297,8 @@ impl HeapShared {
         Ok(())
     }
 
-    /// Bytes from the start that are backed by memory: some, since a kernel that follows no pointer but
-    /// null needs something bound, too.
+    /// Bytes from the start backed by memory: some, since a kernel that follows no pointer but null needs something
+    /// bound, too.
     pub(super) fn committed(&self) -> Result<u64, HeapError> {
         let mut state = lock(&self.state);
         self.back(&mut state, 1)?;

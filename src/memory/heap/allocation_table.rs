@@ -1,9 +1,9 @@
-//! The allocation table: what checked kernels ask where the memory ends that a pointer leads into.
+//! The allocation table: the end of allocated memory behind any pointer, for checked kernels.
 //!
 //! # How it works
 //!
 //! The heap hands out granules of 16 bytes. The table has a word for each: where the allocation ends that the granule
-//! belongs to, as the byte offset behind the last byte that was asked for, or 0 where nothing is allocated.
+//! belongs to, as the byte offset behind the last byte asked for, or 0 where nothing is allocated.
 //!
 //! ```text
 //! heap     | 20 bytes asked for  | free | 32 bytes            |
@@ -11,18 +11,18 @@
 //! table    |    20    |    20    |   0  |    80    |    80    |
 //! ```
 //!
-//! So one load and one comparison tell of a value at any address whether all of it lies in one live allocation, whatever
-//! its size, to the byte; and the same word is the end of an array whose length the kernel does not know. What cannot
-//! be told is that a pointer was made from another one: arithmetic that leads from the end of an allocation into the next
-//! one finds that live.
+//! So a load and a comparison show for a value at any address whether all of the value lies in a live allocation,
+//! whatever its size, to the byte; and the same word is the end of an array whose length the kernel does not know. The
+//! origin of a pointer is unknown: arithmetic leading from the end of an allocation into the next one finds the latter
+//! live.
 //!
-//! The table takes a quarter of the heap's bytes on the host, and as much on each device that runs such kernels. It is
-//! kept from the first such kernel on. A bit for each granule would take a thirty-second part, and would see neither
-//! the end of an allocation within its last granule nor a structure that begins in one and ends in the next; two levels
-//! of it would cost two loads that wait for each other.
+//! The table takes a quarter of the heap's bytes on the host, and as much on each device that runs such kernels. The
+//! table is kept from the first such kernel on. A bit for each granule would take a thirty-second part, and would see
+//! neither the end of an allocation within its last granule nor a structure across two allocations; two levels of bits
+//! would cost two dependent loads.
 //!
-//! What is freed is remembered for a while, with the places in the program that allocated and freed it, so that a launch
-//! that failed can tell what its pointer was.
+//! Freed allocations are remembered for a while, with the places of allocation and freeing in the program, for the
+//! error of a failed launch.
 
 mod copy;
 
@@ -46,7 +46,7 @@ use crate::memory::region::Allocation;
 /// A place in the program.
 pub(crate) type Place = &'static Location<'static>;
 
-/// Buffers that kernels bind, with their identities for the bind-group cache.
+/// Buffers in kernels' bindings, with identities for the bind-group cache.
 type Bound = Vec<(u64, wgpu::Buffer)>;
 
 /// Freed allocations that are remembered.
@@ -58,7 +58,7 @@ pub(super) struct AllocationTable {
     words: Vec<u32>,
     /// The live allocations, by their offset.
     live: BTreeMap<u64, Known>,
-    /// The last ones that were freed, the latest at the end.
+    /// The last freed allocations, the latest at the end.
     freed: VecDeque<(u64, Known, Option<Place>)>,
     by_device: HashMap<u64, (Weak<DeviceShared>, TableCopy)>,
 }
@@ -66,33 +66,34 @@ pub(super) struct AllocationTable {
 #[derive(Clone, Copy)]
 struct Known {
     requested: u64,
-    /// Where it was allocated; not known of what was there before the table, or is the runtime's.
+    /// The place of the allocation; unknown for allocations older than the table, and for the runtime's own.
     at: Option<Place>,
 }
 
-/// What lies, or lay, at an address that a kernel was not to follow.
+/// The allocation, now or before, at an address not to be followed by a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
-    /// It lies in a live allocation, not far enough from its end for the value; or it was allocated meanwhile.
+    /// The pointer lies in a live allocation, too close to the end for the value; or the memory was allocated
+    /// meanwhile.
     Inside {
         offset: u64,
         bytes: u64,
         at: Option<Place>,
     },
-    /// It lies in an allocation that was freed.
+    /// The pointer lies in a freed allocation.
     Freed {
         offset: u64,
         bytes: u64,
         at: Option<Place>,
         freed: Option<Place>,
     },
-    /// It lies so many bytes behind the last byte of the live allocation in front of it.
+    /// The pointer lies so many bytes behind the last byte of the live allocation in front.
     Behind {
         distance: u64,
         bytes: u64,
         at: Option<Place>,
     },
-    /// Nothing is allocated in front of it.
+    /// Nothing is allocated in front.
     Nothing,
 }
 
@@ -140,12 +141,12 @@ impl fmt::Display for Whereabouts {
     }
 }
 
-/// Something that is allocated, or was, in the bytes that a table is for.
+/// An allocation, now or before, in the bytes of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
-    /// Where it begins in those bytes.
+    /// The first byte, within the table's bytes.
     pub address: u64,
-    /// Bytes that it was granted.
+    /// The granted bytes.
     pub size: u64,
     /// Bytes that were asked for.
     pub requested: u64,
@@ -222,7 +223,7 @@ impl AllocationTable {
         });
     }
 
-    /// The buffers of the table on `device`, and what has to be recorded before they hold all of it.
+    /// The buffers of the table on `device`, and the commands to record before the buffers hold all of the table.
     pub(super) fn on(
         &mut self,
         device: &Arc<DeviceShared>,
@@ -233,7 +234,7 @@ impl AllocationTable {
         Ok((copy.buffers(), copy.take_stale(device, &self.words)))
     }
 
-    /// What is, or was, at an offset from the heap's base.
+    /// The allocation, now or before, at an offset from the heap's base.
     pub(super) fn whereabouts(&self, offset: u64) -> Whereabouts {
         let before = self.live.range(..=offset).next_back();
         if let Some((start, known)) = before
@@ -293,8 +294,8 @@ impl HeapShared {
         *kept = Some(table);
     }
 
-    /// Adds to a view the tables of what is allocated, as of everything that was allocated and freed before. The launch
-    /// that binds them has to be recorded next.
+    /// Adds the tables of live allocations, and of earlier ones, to a view. The launch with these bindings has to be
+    /// recorded next.
     pub(crate) fn add_tables(
         &self,
         device: &Arc<DeviceShared>,
@@ -333,14 +334,15 @@ impl HeapShared {
         }
     }
 
-    /// Notes that something is freed, whenever its memory comes back. The state is locked.
+    /// Notes the freeing of an allocation, whenever the memory comes back. The state is locked.
     pub(super) fn note_freed(&self, allocation: &Allocation, at: Option<Place>) {
         if let Some(table) = lock(&self.table).as_mut() {
             table.freed(allocation.into(), at);
         }
     }
 
-    /// What lies at the address of a pointer, or lay there; `None` where no table is kept, or it leads elsewhere.
+    /// The allocation at the address of a pointer, now or before; `None` where no table is kept, or the pointer leads
+    /// elsewhere.
     fn whereabouts(&self, device: Option<&DeviceShared>, address: u64) -> Option<Whereabouts> {
         let unified = device.is_none_or(|device| device.capabilities.unified_memory);
         let address = match Ptr::<u8>::from_address(address).kind() {
@@ -355,7 +357,7 @@ impl HeapShared {
         (offset < span).then(|| table.whereabouts(offset))
     }
 
-    /// A verdict that also tells what lies where a pointer led.
+    /// A verdict with the allocation behind a pointer.
     pub(crate) fn explained(
         self: &Arc<Self>,
         device: &Arc<DeviceShared>,
@@ -402,7 +404,7 @@ mod tests {
         region
     }
 
-    /// What a checked kernel computes: whether `bytes` bytes at `offset` lie in one live allocation, and how many do.
+    /// A checked kernel's computation: whether `bytes` bytes at `offset` lie in a live allocation, and how many do.
     fn asks(table: &AllocationTable, offset: u32, bytes: u32) -> (bool, u32) {
         let end = table.words.get((offset >> 4) as usize).copied();
         let end = end.unwrap_or(0);
@@ -491,7 +493,7 @@ mod tests {
             told(&table, third.address + 1032),
             format!("1000 bytes past the end of an allocation of 32 bytes, {place}")
         );
-        // Memory that is in use again is what it is now.
+        // Memory in use again counts as its new allocation.
         let again = region.allocate(48, 16).unwrap();
         assert_eq!(again.address, second.address);
         add(&mut table, &again, None);

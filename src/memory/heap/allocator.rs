@@ -10,13 +10,13 @@ use super::{HeapError, HeapShared, Hold, SharedHeap};
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
-/// Puts Rust collections into a [`SharedHeap`]: `allocator_api2::vec::Vec`, `allocator_api2::boxed::Box`,
-/// and those of other crates that know [`Allocator`], such as hashbrown's `HashMap`.
+/// Puts Rust collections into a [`SharedHeap`]: `allocator_api2::vec::Vec`, `allocator_api2::boxed::Box`, and
+/// collections of other crates with support for [`Allocator`], such as hashbrown's `HashMap`.
 ///
-/// It is made by [`SharedHeap::allocator`], which says what has to be kept. What it hands out is governed
-/// by Rust's own borrows: a [`HostAccess`](crate::HostAccess), an [`AtomicView`](crate::AtomicView),
-/// [`SharedHeap::free`] and transfers on the host refuse it with [`HeapError::Owned`]. Launches take it
-/// like everything else in the heap, by the pointers that [`SharedHeap::pointer_to`] gives.
+/// Made by [`SharedHeap::allocator`], whose docs give the obligations. Its blocks are governed by Rust's own borrows: a
+/// [`HostAccess`](crate::HostAccess), an [`AtomicView`](crate::AtomicView), [`SharedHeap::free`] and transfers on the
+/// host refuse such a block with [`HeapError::Owned`]. Launches take blocks like everything else in the heap, by the
+/// pointers from [`SharedHeap::pointer_to`].
 ///
 /// Allocation never waits for launches. Memory that is given back while a launch in flight might still
 /// look, or the host has access, is kept from reuse until then.
@@ -26,7 +26,7 @@ pub struct HeapAllocator {
 }
 
 impl SharedHeap {
-    /// An allocator that puts Rust collections into this heap.
+    /// An allocator for Rust collections in this heap.
     ///
     /// ```
     /// # use tombolo::{HeapSize, SharedHeap};
@@ -41,29 +41,26 @@ impl SharedHeap {
     /// # Ok::<(), tombolo::HeapError>(())
     /// ```
     ///
-    /// While anything that it has handed out lives, launches that use the heap are refused on devices that keep a copy of it
-    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): nobody could tell what the host changes there.
+    /// While any of its blocks lives, launches using the heap are refused on devices with a copy
+    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): the host's changes there would go unnoticed.
     ///
     /// # Safety
-    /// Launches are safe to submit and write where their kernels please, and Rust cannot see it. Whoever
-    /// makes an allocator therefore answers, until everything that it or a clone of it has handed out is
-    /// given back, for every launch, and every transfer on a device, that can reach such a block: as an
-    /// argument, by following a pointer to it (a stale or made-up one, too), or by running over from
-    /// elsewhere. "In flight" means from the submission of the launch until
-    /// [`Event::wait`](crate::Event::wait), [`Device::finish`](crate::Device::finish) or
-    /// [`SharedHeap::host`] has shown its end.
+    /// Launches are safe to submit and write where their kernels please, unseen by Rust. The maker of an allocator
+    /// therefore answers, until all blocks of the allocator and its clones are given back, for every launch, and every
+    /// transfer on a device, that can reach such a block: as an argument, by following a pointer (a stale or made-up
+    /// one, too), or by running over from elsewhere. "In flight" means from the submission of the launch until
+    /// [`Event::wait`](crate::Event::wait), [`Device::finish`](crate::Device::finish) or [`SharedHeap::host`] has shown
+    /// its end.
     ///
-    /// - While one that may *write* bytes of a block is in flight, no reference to these bytes may exist
-    ///   and nothing may read or write them. The collection that owns the block counts as long as it is
-    ///   used: indexing, growing, iterating and dropping (where elements are dropped) all touch it.
-    ///   Moving the handle itself does not.
-    /// - While one that may *read* bytes of a block is in flight, nothing may write them. Dropping
-    ///   elements that need no drop, and growing (which moves the values and leaves the old block
-    ///   untouched), are fine; the launch goes on seeing the old block.
-    /// - What a launch leaves in a block has to be valid for the type that lies there: no `bool` of 2, no
-    ///   dangling `Box`. Lengths and capacities are in the handle, which a kernel reaches only if the
-    ///   handle itself lies in the heap.
-    /// - A launch that failed may have written any part of what it could have written.
+    /// - While a launch that may *write* bytes of a block is in flight, no reference to these bytes may exist and
+    ///   nothing may read or write them. The collection owning the block counts as long as used: indexing, growing,
+    ///   iterating and dropping (where elements are dropped) all touch the block. Moving the handle itself does not.
+    /// - While a launch that may *read* bytes of a block is in flight, nothing may write them.
+    ///   Dropping elements that need no drop, and growing (which moves the values and leaves the
+    ///   old block untouched), are fine; the launch goes on seeing the old block.
+    /// - A launch's results in a block have to be valid for the type there: no `bool` of 2, no dangling `Box`. Lengths
+    ///   and capacities are in the handle, which a kernel reaches only if the handle itself lies in the heap.
+    /// - A failed launch may have written any part of its output.
     ///
     /// Launches that only touch other allocations of the heap need no care.
     #[allow(unsafe_code)]
@@ -71,9 +68,9 @@ impl SharedHeap {
         HeapAllocator { heap: self.clone() }
     }
 
-    /// The address of something that lies in the heap, as kernels follow it: an element of a collection
-    /// with a [`HeapAllocator`], or what a [`HostAccess`](crate::HostAccess) lends. `None` where `place`
-    /// is not within a live allocation of this heap.
+    /// The address of an object in the heap, for kernels to follow: an element of a collection with a
+    /// [`HeapAllocator`], or a loan of a [`HostAccess`](crate::HostAccess). `None` where `place` is not within a live
+    /// allocation of this heap.
     pub fn pointer_to<T>(&self, place: *const T) -> Option<Ptr<T>> {
         let ptr = Ptr::from_address(place as u64);
         self.find(ptr).map(|_| ptr)
@@ -138,7 +135,7 @@ impl HeapShared {
         // Always found: the caller of `deallocate` vouches for the block.
         if let Some(found) = self.find_live(&state, address) {
             state.holds.remove(&found.id);
-            // Mirrors have not seen what was done with it.
+            // Mirrors have not seen its use.
             state.version += 1;
             self.note_freed(&found, None);
             state.deferred.insert(found.id);
@@ -199,7 +196,7 @@ mod tests {
             let ptr = heap.pointer_to(vec.as_ptr()).unwrap();
             assert_eq!(ptr.address(), vec.as_ptr() as u64);
         }
-        // One table, and one block for each vector.
+        // A table, and a block for each vector.
         assert_eq!(heap.allocations().len(), reference.len() + 1);
         drop(map);
         assert_eq!(heap.allocations(), []);

@@ -9,28 +9,29 @@ use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 use crate::memory::region::AllocationId;
 
-/// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: it dereferences to
+/// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: dereferences to
 /// [`AtomicU32`] or `[AtomicU32]`, with all their operations and orderings.
 ///
-/// Launches go on while views exist, and views may be used on every thread while they run. A kernel's
-/// side of the conversation are `atomic<u32>` at the same addresses; WGSL's atomics are relaxed, so that
-/// what a kernel writes beside them is only certain to be seen once the launch has ended.
+/// Launches go on while views exist, and views may be used on every thread meanwhile. A kernel's side of the
+/// conversation are `atomic<u32>` at the same addresses; WGSL's atomics are relaxed, so a kernel's other writes are
+/// only certain to be seen after the end of the launch.
 ///
-/// What is certain on every device: the host sees what kernels have written when their launch has ended, and kernels see
-/// what the host had written when they were submitted. What is seen *while* a kernel runs depends on the device:
+/// Certain on every device: the host sees the kernels' writes after the end of their launch, and kernels see the host's
+/// writes from before their submission. Visibility *during* a launch depends on the device:
 ///
 /// - Where host and device share all memory ([`Capabilities::unified_memory`](crate::Capabilities)) and the device has
 ///   [`Aspect::LiveMemory`](crate::Aspect::LiveMemory), either side sees the other's stores while both run.
-/// - A device with memory of its own reaches the heap across a bus. A running kernel may go on seeing what its caches have
-///   read of a word, whatever the host stores there meanwhile: an NVIDIA H200 behaves so. [`Device::live`](crate::Device::live)
-///   gives words that a running kernel does see there.
-/// - An operation that reads and writes (`atomicAdd`, `fetch_add`) is one for both sides on software adapters, whose kernels
-///   run on the host's processors. No graphics interface promises that elsewhere: let one side write a word.
+/// - A device with memory of its own reaches the heap across a bus. A running kernel may go on seeing a cached value of
+///   a word, whatever the host stores meanwhile: an NVIDIA H200 behaves so. [`Device::live`](crate::Device::live) gives
+///   words that a running kernel does see there.
+/// - An operation with a read and a write (`atomicAdd`, `fetch_add`) is atomic for both sides on software adapters,
+///   whose kernels run on the host's processors. No graphics interface promises such atomicity elsewhere: let a single
+///   side write a word.
 ///
-/// The host sees an allocation either through views or through a [`HostAccess`](crate::HostAccess): a
-/// view is refused while one is alive, and an access refuses to resolve pointers into an allocation of
-/// which a view exists ([`HeapError::AtomicView`]); other allocations are not affected. An allocation
-/// that is freed is not reused before its last view is dropped.
+/// The host sees an allocation either through views or through a [`HostAccess`](crate::HostAccess): a view is refused
+/// while one is alive, and an access refuses to resolve pointers into an allocation of which a view exists
+/// ([`HeapError::AtomicView`]); other allocations are not affected. A freed allocation is not reused before its last
+/// view is dropped.
 #[derive(Debug)]
 pub struct AtomicView<T: ?Sized = [AtomicU32]> {
     heap: SharedHeap,
@@ -50,14 +51,13 @@ unsafe impl<T: ?Sized + Sync> Sync for AtomicView<T> {}
 impl SharedHeap {
     /// The word at `ptr` as an atomic, whether or not kernels run.
     ///
-    /// While the view lives, launches that use the heap are refused on devices that keep a copy of it
-    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): nobody could tell what the host changes there.
+    /// While the view lives, launches using the heap are refused on devices with a copy
+    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): the host's changes there would go unnoticed.
     ///
     /// # Errors
-    /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::HostAccess), whereas that of another
-    /// thread is waited for; [`HeapError::Owned`] for what a [`HeapAllocator`](crate::HeapAllocator) has handed out;
-    /// [`HeapError::Null`], [`HeapError::NotAllocated`], [`HeapError::Misaligned`],
-    /// [`HeapError::DeviceMemory`].
+    /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::HostAccess), whereas another thread's is
+    /// waited for; [`HeapError::Owned`] for blocks of a [`HeapAllocator`](crate::HeapAllocator); [`HeapError::Null`],
+    /// [`HeapError::NotAllocated`], [`HeapError::Misaligned`], [`HeapError::DeviceMemory`].
     pub fn atomic_u32(&self, ptr: Ptr<u32>) -> Result<AtomicView<AtomicU32>, HeapError> {
         let allocation = self.hold(ptr, 1)?;
         Ok(AtomicView {
@@ -87,7 +87,7 @@ impl SharedHeap {
         })
     }
 
-    /// Counts one more view of the allocation that contains the words.
+    /// Counts another view of the allocation around the words.
     fn hold(&self, ptr: Ptr<u32>, len: usize) -> Result<AllocationId, HeapError> {
         const WHAT: &str = "an atomic view";
         let bytes = (len as u64).saturating_mul(size_of::<u32>() as u64);
@@ -190,7 +190,7 @@ impl<T: ?Sized> Drop for AtomicView<T> {
             *views -= 1;
             if *views == 0 {
                 state.holds.remove(&allocation);
-                // Mirrors have not seen what it changed.
+                // Mirrors have not seen its changes.
                 state.version += 1;
                 state.settle();
             }
@@ -269,7 +269,7 @@ mod tests {
         ] {
             assert!(matches!(refused, Err(HeapError::HostAccess { .. })));
         }
-        // One that exists may go on, and be cloned.
+        // An existing view may go on, and be cloned.
         let clone = view.clone();
         clone.store(5, Release);
         drop(view);
@@ -295,7 +295,7 @@ mod tests {
         let used = heap.statistics().in_use;
         drop(view);
         assert_eq!(heap.statistics().in_use, used);
-        // Room for what is allocated now is elsewhere.
+        // Room for new allocations is elsewhere.
         let others: Vec<_> = (0..64)
             .map(|_| heap.alloc_zeroed::<u8>(16).unwrap())
             .collect();
@@ -335,7 +335,7 @@ mod tests {
             ));
         }
         assert!(heap.atomic_u32_slice(Ptr::null(), 0).unwrap().is_empty());
-        // What was refused left nothing behind.
+        // A refusal left nothing behind.
         heap.write(words, &[1, 2, 3, 4]).unwrap();
     }
 }

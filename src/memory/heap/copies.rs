@@ -1,9 +1,9 @@
-//! Transfers that a device makes, in the order of its queue: within the heap and the device's own memory,
-//! and between these and device buffers.
+//! Transfers made by a device, in the order of its queue: within the heap and the device's own memory, and between
+//! these and device buffers.
 //!
-//! A device sees the heap as a few large buffers, and wgpu copies between different buffers only. Bytes
-//! that stay within one of them therefore go through a third one. It also copies whole words only: bytes that
-//! are none go through a third buffer too, and a kernel shifts them into place ([`crate::memory::shift`]).
+//! A device sees the heap as a few large buffers, and wgpu copies between different buffers only. Bytes staying within
+//! a buffer therefore go through another one. wgpu also copies whole words only: other bytes go through a further
+//! buffer, too, and a kernel shifts them into place ([`crate::memory::shift`]).
 
 pub(crate) mod direct;
 
@@ -24,15 +24,15 @@ use crate::memory::places::{Buffers, Place, copy, needed_of_target};
 use crate::memory::pointer::{PointerKind, Ptr};
 
 impl Device {
-    /// Copies `len` values from `from` to `to`, on this device and in the order of its queue: launches
-    /// recorded before have written what it reads, and launches recorded later read what it has written.
-    /// The pointers are to the context's heap or to this device's own memory ([`Device::malloc`]); the
-    /// values may be of any size, at any byte. No values are never an error.
+    /// Copies `len` values from `from` to `to`, on this device and in the order of its queue: the copy reads the writes
+    /// of launches recorded before, and launches recorded later read the copy. The pointers are to the context's heap
+    /// or to this device's own memory ([`Device::malloc`]); the values may be of any size, at any byte. No values are
+    /// never an error.
     ///
-    /// Bytes beside the target stay as they are. Where it starts or ends inside a word of 4 bytes, the others
-    /// of that word must not be written at the same time, by another device or by kernels that it runs, except
-    /// with atomics: the copy itself changes such a word with one. Whole words are faster: bytes that are none
-    /// are copied twice on their way.
+    /// Bytes beside the target are unchanged. Where the range starts or ends inside a word of 4 bytes, the other bytes
+    /// of that word must not be written at the same time, by another device or its kernels, except with atomics: the
+    /// copy itself changes such a word with an atomic. Whole words are faster: other bytes are copied twice on their
+    /// way.
     ///
     /// # Errors
     /// [`HeapError::Overlap`]; [`HeapError::HostAccess`]; [`HeapError::Unsupported`];
@@ -61,9 +61,9 @@ impl Device {
         Ok(event(queue, device))
     }
 
-    /// Sets `len` values from `ptr` on to `value`, on this device and in the order of its queue. The
-    /// pointer is to the context's heap or to this device's own memory; the value may be of any size, at
-    /// any alignment. No values are never an error.
+    /// Sets `len` values at `ptr` to `value`, on this device and in the order of its queue. The pointer is to the
+    /// context's heap or to this device's own memory; the value may be of any size, at any alignment. No values are
+    /// never an error.
     ///
     /// # Errors
     /// [`HeapError::HostAccess`], [`HeapError::Unsupported`], [`HeapError::Null`],
@@ -92,11 +92,11 @@ impl Device {
         Ok(event(queue, device))
     }
 
-    /// Announces that launches on this device will use `len` values from `ptr` on.
+    /// Announces the use of `len` values at `ptr` by launches on this device.
     ///
-    /// Where the device uses the host's memory in place nothing is moved, and the event is complete: a heap
-    /// that has grown since the last launch is imported now, which may wait for the device, and not by the
-    /// next launch. A device that keeps a copy is sent what it lacks of the whole heap.
+    /// Where the device uses the host's memory in place nothing is moved, and the event is complete: a heap that has
+    /// grown since the last launch is imported now, which may wait for the device, and not by the next launch. A device
+    /// with a copy is sent the missing parts of the whole heap.
     ///
     /// # Errors
     /// [`HeapError::Unsupported`], [`HeapError::Null`], [`HeapError::NotAllocated`],
@@ -108,7 +108,7 @@ impl Device {
             let heap = heap_of(device)?;
             let mut pointee = Pointee::find(device, WHAT, ptr, bytes)?;
             let policy = device.options.host_access;
-            let _turn = heap.visit(policy, || take_turn(&heap, device, [&mut pointee]))?;
+            let _turn = heap.retry_command(policy, || take_turn(&heap, device, [&mut pointee]))?;
             pointee.place(WHAT, bytes)?;
         }
         Ok(Event::complete(device))
@@ -116,12 +116,12 @@ impl Device {
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    /// Copies `count` values from `from` on into this buffer from element `start` on, on the device and
-    /// in the order of its queue. The pointer is to the context's heap or to the device's own memory. No
-    /// values are never an error. What [`Device::heap_copy`] says about parts of words holds here, too.
+    /// Copies `count` values at `from` into this buffer, beginning with element `start`, on the device and in the order
+    /// of its queue. The pointer is to the context's heap or to the device's own memory. No values are never an error.
+    /// The remarks of [`Device::heap_copy`] about parts of words hold here, too.
     ///
-    /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not
-    /// been told to a [`HostAccess`](crate::HostAccess): what was copied may be its doing.
+    /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not been reported
+    /// to a [`HostAccess`](crate::HostAccess): the failed launch may have written the copied bytes.
     ///
     /// # Errors
     /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`](crate::MemoryError::OutOfRange);
@@ -151,11 +151,11 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(event(queue, device))
     }
 
-    /// Copies `count` elements of this buffer from element `start` on to `to`, on the device and in the
-    /// order of its queue. The pointer is to the context's heap or to the device's own memory. No
-    /// elements are never an error. What [`Device::heap_copy`] says about parts of words holds here, too.
+    /// Copies `count` elements of this buffer, beginning with element `start`, to `to`, on the device and in the order
+    /// of its queue. The pointer is to the context's heap or to the device's own memory. No elements are never an
+    /// error. The remarks of [`Device::heap_copy`] about parts of words hold here, too.
     ///
-    /// The failure of a launch that should have written what is copied is told to the next
+    /// The failure of a launch among the writers of the copied bytes is reported to the next
     /// [`HostAccess`](crate::HostAccess).
     ///
     /// # Errors
@@ -194,9 +194,9 @@ fn bytes_of<T>(count: u64) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// Takes the device's turn with the heap and its queue, and notes that the open batch uses the heap; `outcomes` decide
-/// about what the transfer leaves there. Waits for another thread's access of the host, with nothing held, as the device
-/// was told to.
+/// Takes the device's turn with the heap and its queue, and notes the open batch's use of the heap; `outcomes` decide
+/// about the transfer's results. Waits for another thread's access of the host, with nothing held, as the device was
+/// told to.
 fn begin<'h, T, const N: usize>(
     heap: &'h SharedHeap,
     device: &'h Arc<DeviceShared>,
@@ -204,7 +204,7 @@ fn begin<'h, T, const N: usize>(
     mut pointees: [&mut Pointee<'_, T>; N],
     outcomes: impl Fn() -> Vec<Arc<Outcome>>,
 ) -> Result<(Option<Turn<'h>>, Recorder<'h>), HeapError> {
-    heap.visit(device.options.host_access, || {
+    heap.retry_command(device.options.host_access, || {
         let turn = take_turn(
             heap,
             device,
@@ -219,8 +219,8 @@ fn begin<'h, T, const N: usize>(
     })
 }
 
-/// Waits for the device's turn with the heap, if one of the pointers leads there; it lasts until the
-/// transfer is recorded.
+/// Waits for the device's turn with the heap, if either pointer leads there; the turn lasts until the transfer is
+/// recorded.
 fn take_turn<'h, T, const N: usize>(
     heap: &'h SharedHeap,
     device: &Arc<DeviceShared>,
@@ -240,7 +240,7 @@ fn take_turn<'h, T, const N: usize>(
     Ok(turn)
 }
 
-/// What a pointer of a transfer leads to.
+/// The target of a transfer's pointer.
 struct Pointee<'d, T> {
     device: &'d Arc<DeviceShared>,
     /// Without its tag where the device's own memory is memory of the heap.
@@ -250,12 +250,12 @@ struct Pointee<'d, T> {
 
 enum Memory {
     Shared(Arc<HeapShared>, DeviceView),
-    /// A buffer of the device, the offset in it, and the end of the allocation.
+    /// A buffer of the device, the offset inside, and the end of the allocation.
     Own(wgpu::Buffer, u64, u64),
 }
 
 impl<'d, T> Pointee<'d, T> {
-    /// Must not be called with the queue locked: importing what the heap has grown waits for it.
+    /// Must not be called with the queue locked: importing the heap's growth waits for the queue.
     fn find(
         device: &'d Arc<DeviceShared>,
         what: &'static str,
@@ -289,8 +289,8 @@ impl<'d, T> Pointee<'d, T> {
         })
     }
 
-    /// Notes that the open batch uses the heap, and `outcomes` decide about what it leaves there. From
-    /// here on nothing that the transfer touches is reused before it has ended.
+    /// Notes that the open batch uses the heap, with `outcomes` deciding about the contents it leaves. From here on
+    /// nothing touched by the transfer is reused before its end.
     fn enter(
         &self,
         queue: &Recorder<'_>,

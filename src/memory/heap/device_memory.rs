@@ -1,10 +1,9 @@
-//! A device's own memory behind pointers: allocations that only kernels of one device reach, named by
-//! pointers whose upper 16 bits are not zero.
+//! A device's own memory behind pointers: allocations reached only by kernels of that device, named by pointers with
+//! nonzero upper 16 bits.
 //!
-//! Where host and device share all memory this is memory of the shared heap, under pointers that carry a
-//! tag: kernels follow them with the same instructions as any other. Elsewhere it is buffers of the
-//! device, each a segment that the tag selects; no two devices have a tag in common, so that one does not take
-//! another's pointer for its own.
+//! Where host and device share all memory the device's own memory is part of the shared heap, under tagged pointers:
+//! kernels follow them with the same instructions as any other. Elsewhere the memory consists of buffers of the device,
+//! each a segment selected by the tag; no two devices share a tag, so no device takes another's pointer for its own.
 
 use std::collections::HashSet;
 use std::panic::Location;
@@ -18,21 +17,21 @@ use super::{BINDABLE, HeapAllocation, HeapError, SharedHeap, heap_of, segment_by
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture, unique_id};
 use crate::kernel::passes::pointers::DEVICE_GRANULE;
-use crate::memory::MemoryRoom;
+use crate::memory::MemoryExtension;
 use crate::memory::buffer::{BufferShared, BufferView};
 use crate::memory::pointer::{PointerKind, Ptr};
 use crate::memory::region::{Allocation, Region, RegionOptions};
 
 /// The upper 16 bits of pointers into a device's own memory where that is memory of the heap.
 const UNIFIED_TAG: u16 = 1;
-/// Tags of one device, and the most segments that it has; the tags of the next device follow. They begin again
-/// after a thousand devices of one process.
+/// Tags of a device, and its most segments; the tags of the next device follow. Tags begin again after a thousand
+/// devices of a process.
 const TAGS: u16 = 64;
 /// Bits of a pointer below the tag.
 const ADDRESS_BITS: u64 = 48;
 pub(crate) const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
-/// The least that a segment has, where the device binds as much at once. Each segment costs a kernel that
-/// follows pointers a binding and a test, so that they double.
+/// The least that a segment has, where the device binds as much at once. Each segment costs a pointer-following kernel
+/// a binding and a test, hence the doubling.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The segments of one device.
@@ -56,14 +55,14 @@ impl Default for DeviceMemory {
 struct Segments {
     region: Option<Region>,
     buffers: Vec<(u64, wgpu::Buffer)>,
-    /// Where memory is unified: the allocations of the shared heap that are this device's.
+    /// With unified memory: this device's allocations in the shared heap.
     unified: HashSet<u64>,
-    /// What checked kernels ask, once there are any: of all segments, one behind the other.
+    /// The table for checked kernels, once there are any: of all segments, in a row.
     table: Option<AllocationTable>,
 }
 
 impl Segments {
-    /// Where each segment begins in the bytes that the table is for, and how many those are.
+    /// The begin of each segment in the table's bytes, and the number of these bytes.
     fn starts(&self) -> (Vec<u64>, u64) {
         let mut end = 0;
         let starts = (self.buffers.iter())
@@ -76,7 +75,7 @@ impl Segments {
         (starts, end)
     }
 
-    /// An allocation as the table knows it, and where it ends in its segment.
+    /// An allocation as noted in the table, and its end in its segment.
     fn block(&self, allocation: &Allocation) -> (Block, u64) {
         let (segment, offset) = (allocation.address >> 32, allocation.address & 0xffff_ffff);
         let (starts, _) = self.starts();
@@ -130,9 +129,8 @@ pub(crate) enum DevicePlace {
     },
 }
 
-/// Segments of device memory that kernels on the device can bind: one binding is the shared heap's, and one
-/// the status record's. A kernel with storage arguments of its own may have less left, which is an error
-/// when it is made.
+/// Segments of device memory that kernels on the device can bind: a binding is the shared heap's, and another the
+/// status record's. A kernel with storage arguments of its own may have fewer left, an error when the kernel is made.
 fn most_segments(limits: &wgpu::Limits) -> usize {
     limits
         .max_storage_buffers_per_shader_stage
@@ -141,7 +139,10 @@ fn most_segments(limits: &wgpu::Limits) -> usize {
 }
 
 fn memory(device: &DeviceShared) -> &DeviceMemory {
-    &device.memory_room.get::<MemoryRoom>().device_memory
+    &device
+        .memory_extension
+        .get::<MemoryExtension>()
+        .device_memory
 }
 
 /// The upper 16 bits of pointers into the first segment of a device's own memory; those of the others follow.
@@ -152,11 +153,11 @@ pub(crate) fn first_tag(device: &DeviceShared) -> u16 {
     }
 }
 
-/// The one buffer of a device's table, and what has to be recorded before it holds all of it.
+/// The only buffer of a device's table, and the commands to record before the buffer holds all of the table.
 type OwnTable = (Option<(u64, wgpu::Buffer)>, Vec<Upload>);
 
 impl DeviceMemory {
-    /// The table of what is allocated in the device's own memory, which is kept from now on.
+    /// The table of allocations in the device's own memory, kept from now on.
     pub(super) fn table(device: &Arc<DeviceShared>) -> Result<OwnTable, HeapError> {
         let mut state = lock(&memory(device).segments);
         let (_, bytes) = state.starts();
@@ -186,7 +187,7 @@ impl DeviceMemory {
         }
     }
 
-    /// What lies at an address in the device's own memory, or lay there.
+    /// The allocation at an address in the device's own memory, now or before.
     pub(super) fn whereabouts(device: &DeviceShared, address: u64) -> Option<Whereabouts> {
         let state = lock(&memory(device).segments);
         let segment = (address >> ADDRESS_BITS).checked_sub(u64::from(first_tag(device)))?;
@@ -198,7 +199,7 @@ impl DeviceMemory {
         Some(state.table.as_ref()?.whereabouts(start + offset))
     }
 
-    /// The segments as kernels bind them, each with its identity for the bind-group cache.
+    /// The segments for kernels' bindings, each with an identity for the bind-group cache.
     pub(crate) fn segments(device: &DeviceShared) -> Vec<(u64, wgpu::Buffer)> {
         lock(&memory(device).segments).buffers.clone()
     }
@@ -247,7 +248,7 @@ impl DeviceMemory {
 
     #[track_caller]
     fn allocate(device: &DeviceShared, bytes: u64, align: u64) -> Result<u64, HeapError> {
-        // So that a word of the table is for one allocation.
+        // So a word of the table belongs to a single allocation.
         let align = align.max(DEVICE_GRANULE);
         let mut state = lock(&memory(device).segments);
         let state = &mut *state;
@@ -387,9 +388,9 @@ impl Device {
         Ok(Ptr::from_address(address))
     }
 
-    /// The live allocation that contains the address, in the shared heap or in this device's own memory,
-    /// whatever the pointer's kind says it to be; pointers into its middle are fine. `None` for every other
-    /// pointer. The base has the kind of the pointer.
+    /// The live allocation around the address, in the shared heap or in this device's own memory, whatever the
+    /// pointer's kind; pointers into its middle are fine. `None` for every other pointer. The base has the kind of the
+    /// pointer.
     pub fn find<T>(&self, ptr: Ptr<T>) -> Option<HeapAllocation> {
         let (shared, address) = (&self.shared, ptr.address());
         let tag = address & !ADDRESS_MASK;
@@ -429,7 +430,8 @@ impl Device {
         }
     }
 
-    /// Frees an allocation of [`Device::malloc`] or [`Device::malloc_bytes`]. Launches in flight may go on using it.
+    /// Frees an allocation of [`Device::malloc`] or [`Device::malloc_bytes`]. Launches in flight may go on using the
+    /// memory.
     ///
     /// # Errors
     /// [`HeapError::NotAllocated`], [`HeapError::Interior`], [`HeapError::Null`]; a pointer into the
@@ -455,8 +457,8 @@ impl Device {
                     return Err(missing);
                 };
                 let base = found.base.address();
-                // An allocation of the shared heap does not become the device's by its tag. Nothing else
-                // is locked while the heap is: it may ask this room for its segments.
+                // An allocation of the shared heap does not become the device's by its tag. No other lock is held
+                // together with the heap's: the heap may ask this module for its segments.
                 let mut state = lock(&memory(shared).segments);
                 match (state.unified.contains(&base), base == address) {
                     (false, _) => return Err(missing),
@@ -472,7 +474,7 @@ impl Device {
             }
             DevicePlace::Own { offset, .. } => {
                 let mut state = lock(&memory(shared).segments);
-                // It was resolved.
+                // The pointer was resolved.
                 let segment = (address >> ADDRESS_BITS) - u64::from(first_tag(shared));
                 let Some(region) = &state.region else {
                     return Err(missing);
@@ -491,7 +493,7 @@ impl Device {
                 let Some(region) = &mut state.region else {
                     return Err(missing);
                 };
-                // The queue is in order: whatever reuses the place comes after what used it.
+                // The queue is in order: the new user of the place comes after the old one.
                 region.free(found.id).map(|_| ()).map_err(|_| missing)
             }
         }

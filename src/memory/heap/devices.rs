@@ -1,4 +1,4 @@
-//! What a device sees of the heap: memory that it has imported, or its mirror.
+//! A device's view of the heap: imported memory, or its mirror.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::device::{DeviceShared, unique_id};
 use crate::memory::buffer::{BufferShared, BufferView};
 use crate::memory::pointer::{PointerKind, Ptr};
 
-/// The buffers through which one device sees the heap: segments of equal size, the last one shorter.
+/// The buffers through which a device sees the heap: segments of equal size, the last one shorter.
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceView {
     pub(super) owner: Weak<DeviceShared>,
@@ -28,19 +28,19 @@ pub(crate) struct DeviceView {
     pub(crate) segments: Vec<(u64, wgpu::Buffer)>,
     /// The segments of the device's own memory.
     pub(crate) own: Vec<(u64, wgpu::Buffer)>,
-    /// The parts of the allocation table, for kernels that ask it, and the table of the device's own memory.
+    /// The parts of the allocation table, for kernels with checks, and the table of the device's own memory.
     pub(crate) tables: Vec<(u64, wgpu::Buffer)>,
     pub(crate) own_table: Option<(u64, wgpu::Buffer)>,
 }
 
 impl DeviceView {
-    /// The device, if it is still there.
+    /// The device, if still there.
     pub(super) fn device(&self) -> Option<Arc<DeviceShared>> {
         self.owner.upgrade()
     }
 }
 
-/// Bytes of a whole segment on a device: the largest power of two that it can bind at once.
+/// Bytes of a whole segment on a device: the largest power of two within its binding limit.
 pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
     let most = limits
         .max_storage_buffer_binding_size
@@ -51,8 +51,8 @@ pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
 }
 
 impl HeapShared {
-    /// Makes sure that no allocation lies in two segments of the device, which would be possible only in
-    /// memory that the heap had laid out before it knew of such a device.
+    /// Makes sure that no allocation lies in two segments of the device, possible only in memory laid out by the heap
+    /// before such a device was known.
     pub(super) fn check_parts(&self, device: &DeviceShared) -> Result<(), HeapError> {
         let step = segment_bytes(&device.limits);
         let state = lock(&self.state);
@@ -72,11 +72,11 @@ impl HeapShared {
         }
     }
 
-    /// The device's view of everything that is backed by memory now.
+    /// The device's view of everything backed by memory now.
     ///
-    /// A heap that has grown since is imported anew from the start of its last segment, after the
-    /// device has finished what it was doing: two buffers over the same bytes are unrelated to wgpu,
-    /// and nothing else would order the commands that use them.
+    /// A heap that has grown since is imported anew from the start of its last segment, after the device has finished
+    /// its work: two buffers over the same bytes are unrelated to wgpu, and nothing else would order the commands using
+    /// them.
     pub(crate) fn view(&self, device: &Arc<DeviceShared>) -> Result<DeviceView, HeapError> {
         let unsupported = |why: String| HeapError::Unsupported {
             device: device.capabilities.name.clone(),
@@ -102,13 +102,13 @@ impl HeapShared {
         self.check_parts(device)?;
         let step = segment_bytes(&device.limits);
         let old = views.get(&device.id);
-        // Whole segments stay; the last one is imported again with its new length.
+        // Whole segments stay; the last is imported again with its new length.
         let kept = old.map_or(0, |view| (view.covered / step) as usize);
         let mut segments: Vec<(u64, wgpu::Buffer)> =
             old.map_or_else(Vec::new, |view| view.segments[..kept].to_vec());
         if let Some(old) = old {
-            // Before the device is asked to finish: whoever sees the old number with the queue in hand
-            // is waited for.
+            // Before the device is asked to finish: a thread that sees the old number with the queue in hand is waited
+            // for.
             self.imports.fetch_add(1, Ordering::SeqCst);
             let _held = Held::new("a heap that has grown").map_err(Arc::new)?;
             device.finish()?;
@@ -140,24 +140,24 @@ impl HeapShared {
         Ok(view)
     }
 
-    /// A number that has changed if there is memory that launches before it did not see.
+    /// A number that changes with memory not seen by earlier launches.
     pub(crate) fn grown(&self) -> u64 {
         self.grown.load(Ordering::SeqCst)
     }
 
-    /// A number that has changed if a view that was taken since may be out of date.
+    /// A number that has changed if a view taken since may be out of date.
     pub(crate) fn imports(&self) -> u64 {
         self.imports.load(Ordering::SeqCst)
     }
 
-    /// An argument that lies in a segment that the device has imported anew since, in the new one.
+    /// An argument in a segment imported anew since, in the new segment.
     pub(crate) fn imported_anew(&self, argument: &BufferView) -> Option<BufferView> {
         let device = &argument.shared.device;
         let views = lock(&self.views);
         self.moved(argument, &views.get(&device.id)?.segments)
     }
 
-    /// An argument that lies in none of a device's segments, in the one that has its address.
+    /// An argument outside of the device's segments, in the segment with its address.
     pub(super) fn moved(
         &self,
         argument: &BufferView,
@@ -167,7 +167,7 @@ impl HeapShared {
         if segments.iter().any(|(id, _)| *id == argument.shared.id) {
             return None;
         }
-        // What lies in the device's own memory stays where it is.
+        // Allocations in the device's own memory stay where they are.
         let offset = argument.address.checked_sub(self.base())?;
         let index = usize::try_from(offset / segment_bytes(&device.limits)).ok()?;
         let (id, segment) = segments.get(index)?;

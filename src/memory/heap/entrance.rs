@@ -1,16 +1,15 @@
-//! The entrance of a heap: commands of devices that another thread's [`HostAccess`](super::HostAccess) keeps out wait for
-//! it, and are let in before the next access.
+//! The entrance of a heap: commands of devices kept out by another thread's [`HostAccess`](super::HostAccess) wait for
+//! its end, and are let in before the next access.
 //!
 //! # How it works
-//! 1. A command that finds the host inside fails with [`HeapError::HostAccess`], with nothing recorded, and lets go of
-//!    every lock: whoever has the access may need them (the queue, to submit what it waits for; a buffer, to be asked
-//!    about).
-//! 2. It then waits here, with nothing held, and tries again when the access has ended.
-//! 3. As long as somebody waits, the next access lets those who wait have their try first, for at most [`COURTESY`]: two
-//!    threads that read one behind the other would keep launches out for ever. There is a bound because a command that is
-//!    trying may itself wait, and nobody must wait for somebody who waits for him.
+//! 1. A command that finds the host inside fails with [`HeapError::HostAccess`], with nothing recorded, and releases
+//!    every lock: the accessing thread may need them (the queue, to submit the awaited batch; a buffer, for questions).
+//! 2. The command then waits here, with nothing held, and tries again when the access has ended.
+//! 3. While commands wait, the next access lets the waiting commands try first, for at most [`COURTESY`]: two threads
+//!    reading in alternation would keep launches out for ever. The bound exists because a trying command may itself
+//!    wait, and no thread may wait for its own waiter.
 //!
-//! A thread that has the access itself would wait for itself: that is told at once, whatever the policy.
+//! A thread with the access would wait for itself: such a command is refused at once, whatever the policy.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use crate::device::HostAccessPolicy;
 use crate::device::outcome::Outcome;
 use crate::device::wait::lock;
 
-/// The longest that a new access of the host stands back behind commands that have waited for the last one.
+/// The longest time for a new access of the host to stand back behind commands that have waited for the last one.
 const COURTESY: Duration = Duration::from_millis(10);
 /// The longest uninterrupted sleep.
 const SLICE: Duration = Duration::from_millis(20);
@@ -36,12 +35,12 @@ pub(super) struct Entrance {
 struct Counts {
     /// Commands that wait, or have waited and are trying.
     waiting: u64,
-    /// Commands that have had their try.
+    /// Commands after their try.
     tried: u64,
 }
 
 impl Entrance {
-    /// Lets everybody who waits now have a try. For who is about to keep them out again.
+    /// Lets everybody who waits now have a try. For the next access about to keep them out again.
     pub(super) fn stand_back(&self) {
         let mut counts = lock(&self.counts);
         let enough = counts.tried + counts.waiting;
@@ -57,15 +56,15 @@ impl Entrance {
     }
 }
 
-/// A command that may have to wait at the entrance, until it is recorded or refused.
-pub(crate) struct Visitor {
+/// A command with a possible wait at the entrance, until recorded or refused.
+pub(crate) struct WaitingCommand {
     policy: HostAccessPolicy,
     deadline: Option<Instant>,
-    /// The heap at whose entrance it is.
+    /// The heap of the entrance.
     at: Option<Arc<HeapShared>>,
 }
 
-impl Visitor {
+impl WaitingCommand {
     pub(crate) fn new(policy: HostAccessPolicy) -> Self {
         Self {
             policy,
@@ -74,7 +73,7 @@ impl Visitor {
         }
     }
 
-    /// Waits for the access of another thread that has kept the command `what` out.
+    /// Waits for the end of another thread's access, which has kept the command `what` out.
     ///
     /// # Errors
     /// [`HeapError::HostAccess`] where this thread has the access, or the policy is to refuse; [`HeapError::Deadline`].
@@ -104,7 +103,7 @@ impl Visitor {
     }
 }
 
-impl Drop for Visitor {
+impl Drop for WaitingCommand {
     fn drop(&mut self) {
         if let Some(heap) = &self.at {
             let mut counts = lock(&heap.entrance.counts);
@@ -157,16 +156,16 @@ impl HeapShared {
 }
 
 impl SharedHeap {
-    /// Tries a command again as long as another thread's access keeps it out.
-    pub(crate) fn visit<R>(
+    /// Tries a command again as long as kept out by another thread's access.
+    pub(crate) fn retry_command<R>(
         &self,
         policy: HostAccessPolicy,
         mut attempt: impl FnMut() -> Result<R, HeapError>,
     ) -> Result<R, HeapError> {
-        let mut visitor = Visitor::new(policy);
+        let mut waiting = WaitingCommand::new(policy);
         loop {
             match attempt() {
-                Err(HeapError::HostAccess { what }) => visitor.wait(&self.shared, what)?,
+                Err(HeapError::HostAccess { what }) => waiting.wait(&self.shared, what)?,
                 other => return other,
             }
         }
@@ -188,7 +187,7 @@ mod tests {
     }
 
     fn enter(heap: &SharedHeap, policy: HostAccessPolicy) -> Result<(), HeapError> {
-        heap.visit(policy, || heap.shared.check_free(WHAT))
+        heap.retry_command(policy, || heap.shared.check_free(WHAT))
     }
 
     #[test]
@@ -222,9 +221,9 @@ mod tests {
             assert!(matches!(refused, Err(HeapError::HostAccess { .. })));
             let late = other(HostAccessPolicy::WaitAtMost(Duration::from_millis(1)));
             assert!(matches!(late.join().unwrap(), Err(HeapError::Deadline)));
-            // Whoever has given up is not waited for.
+            // Commands given up are not waited for.
             assert_eq!(lock(&heap.shared.entrance.counts).waiting, 0);
-            let patient = [
+            let waiting = [
                 HostAccessPolicy::Wait,
                 HostAccessPolicy::WaitAtMost(Duration::MAX),
             ]
@@ -232,9 +231,9 @@ mod tests {
             while lock(&heap.shared.entrance.counts).waiting < 2 {
                 thread::yield_now();
             }
-            assert!(patient.iter().all(|thread| !thread.is_finished()));
+            assert!(waiting.iter().all(|thread| !thread.is_finished()));
             drop(access);
-            for thread in patient {
+            for thread in waiting {
                 assert!(thread.join().unwrap().is_ok());
             }
         });

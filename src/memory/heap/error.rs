@@ -1,4 +1,4 @@
-//! What can be wrong with a request to the shared heap.
+//! Errors of a request to the shared heap.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub enum HeapError {
     /// The system cannot reserve address space for a heap.
     #[error("no address space for a shared heap: {0}; use device buffers instead")]
     NoWindow(String),
-    /// No heap can have the size that was asked for.
+    /// No heap can have the size asked for.
     #[error(transparent)]
     Size(#[from] HeapSizeError),
     /// The allocation could never fit this heap, even if everything else were freed.
@@ -23,9 +23,9 @@ pub enum HeapError {
     TooLarge {
         /// Bytes that were asked for.
         bytes: u64,
-        /// The most that one allocation may have, in bytes.
+        /// The most bytes of an allocation.
         limit: u64,
-        /// What to do instead.
+        /// The remedy.
         instead: &'static str,
     },
     /// There is no room now: the heap has reached its bound, and no gap is large enough.
@@ -46,7 +46,7 @@ pub enum HeapError {
     /// The system has no memory to put behind the heap, although its bound is not reached.
     #[error("the heap cannot grow: {0}")]
     System(#[from] WindowError),
-    /// The device has as many segments of memory of its own as its kernels can bind.
+    /// The device has as many segments of its own memory as its kernels can bind.
     #[error(
         "no room for {bytes} bytes now: {device} has {segments} segments of its own memory, and kernels bind \
          {bindings} storage buffers at most, one of which is the shared heap and one a status record (and 64 \
@@ -57,7 +57,7 @@ pub enum HeapError {
         bytes: u64,
         /// The device's name.
         device: String,
-        /// Segments that there are, the most that there may be.
+        /// Existing segments, the most possible.
         segments: usize,
         /// The adapter's limit of storage buffers in a kernel.
         bindings: u32,
@@ -71,21 +71,21 @@ pub enum HeapError {
     Layout {
         /// Bytes that were asked for.
         bytes: u64,
-        /// The alignment that was asked for.
+        /// The alignment asked for.
         align: u64,
     },
     /// The pointer is null.
     #[error("{what} of the null pointer")]
     Null {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
     },
-    /// The pointer's upper bits say that it is a device's own memory.
+    /// The pointer's upper bits are those of a device's own memory.
     #[error(
         "{what} of {address:#x}, which lies in a device's own memory: copy it to the host first"
     )]
     DeviceMemory {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -95,7 +95,7 @@ pub enum HeapError {
         "{what} of {bytes} bytes at {address:#x}, which is not within one live allocation of this heap"
     )]
     NotAllocated {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -105,7 +105,7 @@ pub enum HeapError {
     /// The address does not suit the type.
     #[error("{what} at {address:#x}, which is not aligned to {align} bytes as `{element}` needs")]
     Misaligned {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -125,7 +125,7 @@ pub enum HeapError {
     /// A [`HostAccess`](crate::HostAccess) is alive, on this thread or in the way of a launch.
     #[error("{what} while the host has access to the heap: drop the HostAccess first")]
     HostAccess {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
     },
     /// An [`AtomicView`](crate::AtomicView) shows the allocation, which the host may then see in no
@@ -134,7 +134,7 @@ pub enum HeapError {
         "{what} at {address:#x}, of which an AtomicView exists: use the view, or drop it first"
     )]
     AtomicView {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -145,7 +145,7 @@ pub enum HeapError {
         "{what} at {address:#x}, which a HeapAllocator has handed out: use the Rust value that owns it"
     )]
     Owned {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The pointer's bits.
         address: u64,
@@ -177,7 +177,7 @@ pub enum HeapError {
         /// Why not.
         why: String,
     },
-    /// A device that keeps a copy of the heap had no room for it, or refused to bring it up to date.
+    /// A device with a copy of the heap had no room for the copy, or refused to bring it up to date.
     #[error(
         "the mirror of the shared heap on {device} failed: {message}; free memory of the device, or \
          give the context a smaller HeapSize"
@@ -188,7 +188,7 @@ pub enum HeapError {
         /// wgpu's own words.
         message: String,
     },
-    /// A device was lost, and its driver does not say whether the kernels on it have ended.
+    /// A device was lost, and its driver does not report the end of the kernels there.
     #[error(
         "{device} was lost ({reason}), and nothing says whether its kernels still write the heap: drop all handles of the \
          device, which waits for its queue, and ask again"
@@ -196,10 +196,10 @@ pub enum HeapError {
     Unproven {
         /// The device's name.
         device: String,
-        /// Why it was lost.
+        /// Why the device was lost.
         reason: String,
     },
-    /// A launch that may have written the heap failed, or its device was lost.
+    /// A launch with possible writes to the heap failed, or its device was lost.
     #[error("a launch that used the heap failed: {0}")]
     Execution(#[from] Arc<ExecutionError>),
 }

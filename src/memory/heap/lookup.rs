@@ -1,4 +1,4 @@
-//! From pointers to allocations: what a pointer has to be before anybody follows it.
+//! From pointers to allocations: the conditions for following a pointer.
 
 use super::{HeapError, HeapShared, Hold, State};
 use crate::device::wait::lock;
@@ -6,8 +6,8 @@ use crate::memory::pointer::{PointerKind, Ptr};
 use crate::memory::region::Allocation;
 
 impl HeapShared {
-    /// Checks that `bytes` bytes at `ptr` lie in one live allocation and are aligned for a `T`; gives
-    /// their offset from the heap's base.
+    /// Checks that `bytes` bytes at `ptr` lie in a live allocation and are aligned for a `T`; gives their offset from
+    /// the heap's base.
     pub(crate) fn check_live<T>(
         &self,
         what: &'static str,
@@ -57,8 +57,8 @@ impl HeapShared {
         }
     }
 
-    /// Checks that the host may borrow `bytes` bytes at `ptr`, as [`Self::check_live`] does, and that
-    /// nobody else has a claim to them.
+    /// Checks that the host may borrow `bytes` bytes at `ptr`, as [`Self::check_live`] does, and that there is no other
+    /// claim to them.
     pub(super) fn check_host<T>(
         &self,
         what: &'static str,
@@ -78,7 +78,7 @@ impl HeapShared {
     pub(super) fn find_live(&self, state: &State, address: u64) -> Option<Allocation> {
         let offset = address.checked_sub(self.base())?;
         let found = state.region.find(offset)?;
-        // What waits to be freed is gone for everybody else.
+        // Memory waiting to be freed is gone for everybody else.
         let alive = !state.deferred.contains(&found.id);
         (alive && offset - found.address < found.requested).then_some(found)
     }

@@ -1,4 +1,4 @@
-//! Where a heap's memory is: pages of the host that devices import, or memory that one device has mapped.
+//! The memory of a heap: pages of the host imported by devices, or memory mapped by a single device.
 
 // Mapped memory is reached through pointers.
 #![allow(unsafe_code)]
@@ -12,26 +12,26 @@ use crate::device::live::{LiveBuffer, Reader};
 use crate::device::window::{Window, WindowError};
 use crate::device::{DeviceShared, unique_id};
 
-/// The heap's base in mapped memory is a multiple of this, and so no alignment beyond it can be had there.
+/// The heap's base in mapped memory is a multiple of this, and no larger alignment can be had there.
 const LIVE_ALIGNMENT: u64 = 2 << 20;
 
-/// The memory of a heap, in which it has offsets from its base.
+/// The memory of a heap, by offsets from its base.
 pub(super) enum Memory {
-    /// A span of address space at a multiple of 4 GiB; memory comes and goes in it.
+    /// A span of address space at a multiple of 4 GiB; memory comes and goes inside.
     Window(Arc<Window>),
-    /// What one device has mapped for good, all of it from the beginning.
+    /// Memory mapped for good by a device, all of it from the beginning.
     Live(LiveMemory),
 }
 
 /// Mapped memory of a device.
 ///
-/// The device, or whatever wgpu destroys with it, may go at any time: the mapping stays until this is
-/// dropped (`device/live.rs`), which is not before the last borrow of the heap.
+/// The device, or objects destroyed together with it by wgpu, may go at any time: the mapping stays until this value is
+/// dropped (`device/live.rs`), not before the last borrow of the heap.
 pub(super) struct LiveMemory {
     buffer: LiveBuffer,
     /// Identity of the buffer, for the bind-group cache.
     id: u64,
-    /// Identity of the device that sees it in place.
+    /// Identity of the device with access in place.
     device: u64,
     /// Bytes of the mapping in front of the heap's base.
     front: u64,
@@ -60,7 +60,7 @@ impl Memory {
         }
     }
 
-    /// What the base is a multiple of.
+    /// The alignment of the base.
     pub(super) fn alignment(&self) -> u64 {
         match self {
             Self::Window(_) => WINDOW_BYTES,
@@ -68,7 +68,7 @@ impl Memory {
         }
     }
 
-    /// The bytes that there are from the beginning, and that never go back.
+    /// The bytes present from the beginning, and never given back.
     pub(super) fn fixed(&self) -> Option<u64> {
         match self {
             Self::Window(_) => None,
@@ -76,11 +76,11 @@ impl Memory {
         }
     }
 
-    /// Puts memory behind a range, where none is; it holds zeros.
+    /// Puts zeroed memory behind a range without memory.
     pub(super) fn commit(&self, range: Range<u64>) -> Result<(), WindowError> {
         match self {
             Self::Window(window) => window.commit(range),
-            // It has them from the beginning, and since it was last taken away.
+            // The device has them from the beginning, and since they were last taken away.
             Self::Live(_) => Ok(()),
         }
     }
@@ -88,7 +88,7 @@ impl Memory {
     /// Takes memory away again, and says how many bytes the system has got back.
     ///
     /// # Safety
-    /// Nothing in the range is borrowed or allocated, and no kernel that may reach it runs.
+    /// The range is neither borrowed nor allocated, and no kernel with access runs.
     pub(super) unsafe fn decommit(&self, range: Range<u64>) -> Result<u64, WindowError> {
         let bytes = range.end - range.start;
         match self {
@@ -105,22 +105,21 @@ impl Memory {
 }
 
 impl LiveMemory {
-    /// Maps memory of `device` for a heap of up to `wanted` bytes: as much of that as one binding of the
-    /// device can have.
+    /// Maps memory of `device` for a heap of up to `wanted` bytes: as much as the device's binding limit allows.
     pub(super) fn new(device: &DeviceShared, wanted: u64) -> Result<Self, HeapError> {
         let unsupported = |why: String| HeapError::Unsupported {
             device: device.capabilities.name.clone(),
             why,
         };
-        // In front, because the base is aligned; behind, because kernels that are not checked and follow
-        // null arrive at the end, where they are kept within the binding.
+        // In front, because the base is aligned; behind, because unchecked kernels following null arrive at the end,
+        // where they are kept within the binding.
         let total = wanted + LIVE_ALIGNMENT + GUARD_BYTES;
         let total = total.min(segment_bytes(&device.limits));
         let backend = device.capabilities.backend;
         let buffer = LiveBuffer::new(&device.raw, backend, Reader::Host, total, "shared heap")
             .map_err(|error| unsupported(error.to_string()))?;
         let address = buffer.as_ptr().addr().get() as u64;
-        // The base, a multiple of all of these, has to be at an offset where it may be bound.
+        // The base, a multiple of all of these, has to be at a bindable offset.
         let limits = &device.limits;
         let aligned = [
             limits.min_storage_buffer_offset_alignment,
@@ -146,12 +145,12 @@ impl LiveMemory {
         })
     }
 
-    /// Whether the device sees it in place.
+    /// Whether the device sees the memory in place.
     pub(super) fn is_of(&self, device: &DeviceShared) -> bool {
         self.device == device.id
     }
 
-    /// What the device sees of it, for a heap that has grown to `covered` bytes.
+    /// The device's view of the memory, for a heap grown to `covered` bytes.
     pub(super) fn view(&self, device: &Arc<DeviceShared>, covered: u64) -> DeviceView {
         DeviceView {
             owner: Arc::downgrade(device),

@@ -1,25 +1,24 @@
 //! Devices that cannot use the host's memory in place: each keeps a copy of the heap, a *mirror*.
 //!
-//! Kernels on such a device see the mirror under the same addresses, so nothing else is different for
-//! them. What the host changed goes up before a launch that uses the heap; what the kernels changed
-//! comes down when somebody else wants to look: the host, or another device. Both ways only what
-//! changed travels. What that is, is found by comparing with a *shadow*, what host and device last
-//! agreed on: the host keeps one and compares page by page; the device keeps one and a kernel compares.
+//! Kernels on such a device see the mirror under the same addresses, so nothing else is different for them. The host's
+//! changes go up before a launch using the heap; the kernels' changes come down before another look: by the host, or
+//! another device. Both ways only changes travel. Changes are found by comparison with a *shadow*, the last state
+//! common to host and device: the host keeps a shadow and compares page by page; the device keeps another and a kernel
+//! compares.
 //!
-//! Nobody has to say what he writes. It takes two rules:
+//! No side has to declare its writes. This takes two rules:
 //!
-//! - Devices take turns. At most one mirror has changes that did not come down, and while it has, no
-//!   other device works on the heap. Devices that share the host's memory work together as if they were
-//!   one ([`Turn`]).
-//! - While a mirror has such changes, the host writes only memory that it has just allocated: for
-//!   everything else it needs a [`HostAccess`](super::HostAccess), which brings the changes down first.
-//!   There the host's words win, whatever a launch once wrote when the memory was somebody else's.
+//! - Devices take turns. At most one mirror has changes not yet brought down, and meanwhile no other device works on
+//!   the heap. Devices sharing the host's memory work together as a single one ([`Turn`]).
+//! - While a mirror has such changes, the host writes only freshly allocated memory: everything else needs a
+//!   [`HostAccess`](super::HostAccess), which brings the changes down first. There the host's words win over any
+//!   launch's earlier writes, from before the memory changed hands.
 //!
-//! Memory that the host changes at any time and without asking, behind an
-//! [`AtomicView`](super::AtomicView) or a [`HeapAllocator`](super::HeapAllocator), cannot be followed so:
-//! while there is some, launches on devices with mirrors that use the heap are refused.
+//! Memory changed by the host at any time and without asking, behind an [`AtomicView`](super::AtomicView) or a
+//! [`HeapAllocator`](super::HeapAllocator), cannot be followed in this way: while there is some, launches using the
+//! heap on devices with mirrors are refused.
 //!
-//! A heap that gives memory back has its mirrors give back as much ([`shrink`]).
+//! A heap giving memory back has its mirrors give back as much ([`shrink`]).
 //!
 //! Locks are taken in this order: the turn, a device's queue, the heap's state.
 
@@ -48,7 +47,7 @@ pub(super) use ranges::RangeSet;
 const PAGE: u64 = 4096;
 const PAGE_WORDS: usize = (PAGE / 4) as usize;
 
-/// What the mirrors of a [`SharedHeap`] have cost so far.
+/// The costs of a [`SharedHeap`]'s mirrors so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct MirrorStatistics {
@@ -56,14 +55,14 @@ pub struct MirrorStatistics {
     pub mirrors: usize,
     /// Bytes that went from the heap to mirrors.
     pub uploaded: u64,
-    /// Bytes that came from mirrors: changed pages, and a bit for each page that says so.
+    /// Bytes from mirrors: changed pages, and a bit for each page with the answer.
     pub downloaded: u64,
-    /// Bytes of the heap that mirrors hold now, all together; their devices hold as much again to compare
-    /// with, and so does the host for each.
+    /// Bytes of the heap in mirrors now, all together; their devices hold as much again for comparison, and so does the
+    /// host for each.
     pub held: u64,
 }
 
-/// The mirrors of a heap, and whose turn it is.
+/// The mirrors of a heap, and the holder of the turn.
 #[derive(Default)]
 pub(super) struct Mirrors {
     lock: RwLock<Table>,
@@ -81,25 +80,25 @@ pub(crate) struct Table {
 struct Mirror {
     owner: Weak<DeviceShared>,
     buffers: MirrorBuffers,
-    /// What the device had when host and device last agreed.
+    /// The device's bytes at the last agreement of host and device.
     shadow: Vec<u32>,
     /// The heap's version that the device has.
     version: Option<u64>,
 }
 
-/// What a device may lack.
+/// Parts possibly missing on a device.
 struct Wanted {
-    /// Whatever the host has changed; if not, nothing but what is fresh.
+    /// All of the host's changes; if false, only fresh memory.
     everywhere: bool,
     /// Pages may be sent as a whole: the device has no changes of its own.
     whole_pages: bool,
-    /// What is sent whatever the device has.
+    /// Sent regardless of the device's state.
     fresh: RangeSet,
 }
 
-/// The right to record launches that use the heap; it is kept until the launch is recorded.
+/// The right to record launches using the heap; kept until the launch is recorded.
 pub(crate) enum Turn<'h> {
-    /// Of a device that shares the host's memory, beside others of its kind.
+    /// Of a device sharing the host's memory, beside others of its kind.
     Together {
         /// Keeps devices with mirrors out.
         _table: RwLockReadGuard<'h, Table>,
@@ -121,7 +120,7 @@ impl Mirrors {
         self.lock.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` where somebody has it, possibly this very thread.
+    /// `None` while held, possibly by this very thread.
     pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, Table>> {
         match self.lock.try_write() {
             Ok(table) => Some(table),
@@ -132,7 +131,7 @@ impl Mirrors {
 }
 
 impl SharedHeap {
-    /// What has travelled between the heap and the devices that cannot use it in place.
+    /// Bytes moved between the heap and the devices that cannot use the heap in place.
     pub fn mirror_statistics(&self) -> MirrorStatistics {
         let table = self.shared.mirrors.read();
         MirrorStatistics {
@@ -155,8 +154,8 @@ impl HeapShared {
         }
     }
 
-    /// Waits until it is the device's turn, and makes it see what everybody else has written. The
-    /// launch is recorded while the turn is held.
+    /// Waits for the device's turn, and shows it all other writes. The launch is recorded while the
+    /// turn is held.
     pub(crate) fn turn(&self, device: &Arc<DeviceShared>) -> Result<Turn<'_>, HeapError> {
         let held = Held::new("a launch that uses the heap").map_err(Arc::new)?;
         self.contract();
@@ -182,7 +181,7 @@ impl HeapShared {
         }
         for batches in others {
             match batches.wait(None) {
-                // A device that was lost and runs nothing any more has left what it has left: the host is told when it asks.
+                // A lost device with nothing running any more keeps its results: the host is told when it asks.
                 Ok(()) => {}
                 Err(error) if error.is_loss() => {}
                 Err(error) => return Err(error),
@@ -192,7 +191,7 @@ impl HeapShared {
         Ok(Turn::Alone { table, _held: held })
     }
 
-    /// What the device sees of the heap, for one whose turn it is.
+    /// The device's view of the heap, during its turn.
     pub(crate) fn view_in(
         &self,
         turn: &Turn<'_>,
@@ -206,7 +205,7 @@ impl HeapShared {
         self.view(device)
     }
 
-    /// The argument as the heap is now, if its buffer was replaced since it was given.
+    /// The argument in the current heap, if its buffer was replaced meanwhile.
     pub(crate) fn renew(&self, turn: &Turn<'_>, argument: &BufferView) -> Option<BufferView> {
         let device = &argument.shared.device;
         let mirror = match turn {
@@ -226,7 +225,7 @@ impl HeapShared {
         Ok(mirror.view(self.base(), device))
     }
 
-    /// Brings down what a mirror has changed, for the host: nothing that uses the heap is in flight.
+    /// Brings down the changes of a mirror, for the host: no use of the heap is in flight.
     pub(super) fn bring_down_for_host(&self) -> Result<(), HeapError> {
         if self.mirrors.read().ahead.is_none() {
             return Ok(());
@@ -275,7 +274,7 @@ impl HeapShared {
         Ok(mirror)
     }
 
-    /// Sends what the device does not have yet.
+    /// Sends the missing parts to the device.
     fn bring_up(&self, table: &mut Table, device: &DeviceShared) -> Result<(), HeapError> {
         const WHAT: &str = "a launch on a device that keeps a copy of the heap";
         // While the device's own changes are not known, pages may have words of either side.
@@ -305,10 +304,11 @@ impl HeapShared {
                 return Ok(());
             }
             let mut fresh = std::mem::take(&mut state.fresh);
-            // Somebody may have allocated since the mirror was made to cover the heap: that goes up with the next launch.
+            // An allocation may have come since the mirror was made to cover the heap: such bytes go up with the next
+            // launch.
             state.fresh = fresh.split_off(mirror.buffers.covered);
             if !fresh.is_empty() {
-                // Other mirrors do not have it.
+                // Missing in other mirrors.
                 state.version += 1;
             }
             let wanted = Wanted {
@@ -348,8 +348,8 @@ impl HeapShared {
         Ok(())
     }
 
-    /// Collects what the device does not have, from byte `at` of the heap on, until a chunk is full.
-    /// The answer is where to go on.
+    /// Collects the parts missing on the device, from byte `at` of the heap on, until a chunk is full. The answer is
+    /// where to go on.
     fn gather(
         &self,
         mirror: &Mirror,
@@ -402,7 +402,7 @@ impl HeapShared {
         if at < end { at } else { mirror.buffers.covered }
     }
 
-    /// Brings down what the device whose turn it was has changed, once its launches are done.
+    /// Brings down the changes of the device whose turn it was, once its launches are done.
     fn bring_down(&self, table: &mut Table) -> Result<(), HeapError> {
         let Some(id) = table.ahead else {
             return Ok(());
@@ -419,7 +419,7 @@ impl HeapShared {
             }
             Err(error) => {
                 if matches!(error, HeapError::Execution(_)) {
-                    // The device is lost and its changes with it: the heap goes on without them.
+                    // The device is lost together with its changes: the heap goes on without them.
                     table.by_device.remove(&id);
                     table.ahead = None;
                     let mut state = lock(&self.state);

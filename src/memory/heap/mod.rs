@@ -1,16 +1,15 @@
-//! The shared heap: memory in which a value has one address, and Rust and WGSL both follow it.
+//! The shared heap: memory in which a value has a single address, followed by Rust and WGSL alike.
 //!
-//! The heap is a span of host address space. Usually its base is a multiple of 4 GiB, so that the low word of
-//! a pointer is its byte offset. Each device of the context *imports* the part that is in use, and
-//! kernels on all of them see the same bytes. Memory is added to the end of that part as it is needed,
-//! given back from there when it is not, and no address ever changes. Where no device can import, the heap
-//! lies in memory that one device has mapped ([`memory`]).
+//! The heap is a span of host address space. Usually its base is a multiple of 4 GiB: the low word of a pointer is its
+//! byte offset. Each device of the context *imports* the used part, and kernels on all devices see the same bytes.
+//! Memory is added to the end of that part when needed, given back from there when not, and no address ever changes.
+//! Where no device can import, the heap lies in memory mapped by a device ([`memory`]).
 //!
-//! Who may look when: a kernel that follows pointers may touch any byte of the heap, so the host looks
-//! through a [`HostAccess`], which waits for the launches in flight and keeps new ones out while it
-//! lives. New allocations are nobody else's yet, and are filled without waiting. Words that host and
-//! running kernels use at the same time are seen through an [`AtomicView`], and allocations whose
-//! values are ordinary Rust ones come from a [`HeapAllocator`]; a `HostAccess` stays out of both.
+//! Who may look when: a kernel following pointers may touch any byte of the heap, so the host looks through a
+//! [`HostAccess`], which waits for the launches in flight and keeps new launches out. New allocations are still
+//! private, and are filled without waiting. Words used by host and running kernels at the same time are seen through an
+//! [`AtomicView`], and allocations with ordinary Rust values come from a [`HeapAllocator`]; a `HostAccess` stays out of
+//! both.
 
 mod access;
 mod allocate;
@@ -45,7 +44,7 @@ use std::time::Instant;
 pub use access::HostAccess;
 pub use allocator::HeapAllocator;
 pub use atomics::AtomicView;
-pub(crate) use entrance::Visitor;
+pub(crate) use entrance::WaitingCommand;
 pub use error::HeapError;
 pub use mirror::MirrorStatistics;
 pub use size::{HeapBound, HeapSize};
@@ -62,11 +61,10 @@ pub(crate) use mirror::Turn;
 pub(crate) use size::{ContextHeap, heap_of};
 use state::{Hold, InFlight, State};
 
-/// Bytes at the start of the heap that are never handed out: null lies there, and so does whatever a
-/// null pointer to a structure would reach. Memory comes and goes in multiples of it, which are whole pages
-/// on every system.
+/// Bytes at the start of the heap never handed out: null lies there, and so does everything reached through a null
+/// pointer to a structure. Memory comes and goes in multiples of this, whole pages on every system.
 pub(crate) const GUARD_BYTES: u64 = 64 << 10;
-/// The first part of the heap that is backed by memory; it doubles when it is full.
+/// The first part of the heap backed by memory; doubled when full.
 const FIRST_BYTES: u64 = 16 << 20;
 /// The smallest segment in which a device binds the heap: the storage binding that WebGPU guarantees.
 const SEGMENT_BYTES: u64 = 128 << 20;
@@ -74,13 +72,12 @@ const SEGMENT_BYTES: u64 = 128 << 20;
 const BINDABLE: u64 = 256;
 /// The most that low words can address.
 const WINDOW_BYTES: u64 = 4 << 30;
-/// The most that a heap may have: so its size fits a word, and the address behind it has the upper word of
-/// the others.
+/// The most bytes of a heap: so the size fits a word, and the address behind the heap has the same upper word.
 const MOST_BYTES: u64 = WINDOW_BYTES - GUARD_BYTES;
 
 /// Memory shared by the host and every device of a context.
 ///
-/// Handles are cheap to clone; the memory goes with the last one and the last launch that uses it.
+/// Handles are cheap to clone; the memory goes with the last handle and the last launch using the heap.
 #[derive(Clone)]
 pub struct SharedHeap {
     pub(crate) shared: Arc<HeapShared>,
@@ -91,26 +88,26 @@ type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 pub(crate) struct HeapShared {
     memory: Memory,
     size: HeapSize,
-    /// What time it is; tests have a time of their own.
+    /// The current time; tests have a clock of their own.
     clock: Clock,
     state: Mutex<State>,
     /// Wakes who waits for another thread's [`HostAccess`].
     released: Condvar,
     /// Commands of devices that an access of the host keeps out.
     entrance: entrance::Entrance,
-    /// What each device has imported.
+    /// The imports of each device.
     views: Mutex<HashMap<u64, DeviceView>>,
-    /// Counts how often a device was about to import what it had imported already.
+    /// Counts how often a device was about to repeat an import.
     imports: AtomicU64,
-    /// Counts how often memory came: a kernel that runs sees what there was when it was launched.
+    /// Counts how often memory came: a running kernel sees the memory at its launch.
     grown: AtomicU64,
-    /// Copies of the heap on devices that cannot import it.
+    /// Copies of the heap on devices without imports.
     mirrors: mirror::Mirrors,
-    /// What checked kernels ask, once there are any. Nothing else is locked while it is.
+    /// The table for checked kernels, once there are any. No other lock is taken meanwhile.
     table: Mutex<Option<allocation_table::AllocationTable>>,
 }
 
-/// A live allocation, as [`SharedHeap::find`] reports it.
+/// A live allocation, from [`SharedHeap::find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapAllocation {
     /// The address of its first byte.
@@ -120,8 +117,8 @@ pub struct HeapAllocation {
 }
 
 impl SharedHeap {
-    /// Reserves address space for a heap; memory comes as it is needed. A process whose address space is limited gets a
-    /// heap of what is left, unless the size asks for more in bytes ([`SharedHeap::bound`]).
+    /// Reserves address space for a heap; memory comes as needed. A process whose address space is limited gets a heap
+    /// of what is left, unless the size asks for more in bytes ([`SharedHeap::bound`]).
     ///
     /// # Errors
     /// [`HeapError::NoWindow`] where the system has no room in its address space, or no way to ask; [`HeapError::Size`].
@@ -205,7 +202,7 @@ impl SharedHeap {
         }
     }
 
-    /// The live allocation that contains the address; pointers into its middle are fine.
+    /// The live allocation around the address; pointers into its middle are fine.
     pub fn find<T>(&self, ptr: Ptr<T>) -> Option<HeapAllocation> {
         let shared = &self.shared;
         let state = lock(&shared.state);
@@ -227,7 +224,7 @@ impl SharedHeap {
         lock(&self.shared.state).bound
     }
 
-    /// Bytes at the start of the heap that are backed by memory and seen by devices: what it has grown to.
+    /// Bytes at the start of the heap backed by memory and seen by devices: the current size.
     pub fn committed(&self) -> u64 {
         lock(&self.shared.state).committed
     }
@@ -249,9 +246,9 @@ impl SharedHeap {
             .collect()
     }
 
-    /// How the heap is used now: bytes in use, the largest gap, fragmentation, the peak. Gaps count whether
-    /// or not memory is behind them yet ([`SharedHeap::committed`]); the capacity is that of the segments
-    /// that have been begun, of 128 MiB or what the devices bind at once, if that is less.
+    /// How the heap is used now: bytes in use, the largest gap, fragmentation, the peak. Gaps count with or without
+    /// memory behind them ([`SharedHeap::committed`]); the capacity is that of the segments begun, of 128 MiB or the
+    /// devices' binding limit, if smaller.
     pub fn statistics(&self) -> RegionStats {
         let mut state = lock(&self.shared.state);
         state.settle();
@@ -264,7 +261,7 @@ impl HeapShared {
         self.memory.base()
     }
 
-    /// The address as a pointer of this process. It has to lie in the committed part.
+    /// The address as a pointer of this process. The range has to lie in the committed part.
     fn host_pointer(&self, address: u64) -> *mut u8 {
         self.memory.pointer(address - self.base())
     }

@@ -1,4 +1,4 @@
-//! Words of the heap that a service reads or writes for a kernel that waits for it.
+//! Words of the heap read or written by a service for a waiting kernel.
 
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -7,17 +7,18 @@ use super::{AtomicView, HeapError, Hold, SharedHeap, State};
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
-/// The longest that a service waits for a host that has the heap: it is about to have read or written some bytes, usually.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// The longest wait of a service for a host with access to the heap, which usually is about to have read or written
+/// some bytes.
+const HOST_WAIT: Duration = Duration::from_millis(50);
 
 impl SharedHeap {
     /// The words that hold the `bytes` bytes at `ptr`, as atomics: as [`SharedHeap::atomic_u32_slice`], but
     ///
-    /// - a host that has the heap is waited for a short time only: it may be waiting for the caller;
-    /// - a host that still waits for launches to get its access is no obstacle, since the caller is what it waits for;
-    /// - a device with a copy of the heap that has not come down is an error, since waiting for it could be waiting
-    ///   for the caller; so is one with memory of its own that may use the heap, whose caches keep what a running
-    ///   kernel has read (an H200's do);
+    /// - a host with access to the heap is waited for a short time only: the host may be waiting for the caller;
+    /// - a host still waiting for launches to get its access is no obstacle, since the host waits for the very caller;
+    /// - a device with changes in a copy of the heap is an error, since waiting could be waiting for the caller; so is
+    ///   a device with memory of its own that may use the heap, whose caches keep the reads of a running kernel (an
+    ///   H200's do);
     /// - the last word may have bytes beyond the allocation's, which belong to nobody: the region grants multiples of
     ///   16 bytes.
     pub(crate) fn serve(
@@ -27,7 +28,7 @@ impl SharedHeap {
     ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
         const WHAT: &str = "an access by a service";
         let is_apart = |state: &State| state.in_flight.values().any(|batches| batches.is_apart);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HOST_WAIT;
         let mut state = loop {
             let has_apart = is_apart(&lock(&self.shared.state));
             if has_apart {
@@ -50,7 +51,8 @@ impl SharedHeap {
             host_awaits,
             ..
         } = &mut *state;
-        // Not by asking the devices: whoever holds one may be the last to, and wait for what it runs, the caller.
+        // Not by asking the devices: the holder of a device may be the last one, and would then wait for the running
+        // kernel, the caller.
         let awaited = host_awaits.iter_mut().flatten();
         let mut running = in_flight.values_mut().chain(awaited);
         let is_apart = running.any(|batches| batches.is_apart && !batches.is_done());
@@ -109,7 +111,7 @@ mod tests {
         let refused = heap.serve(ptr, 4).map(|_| ());
         assert!(matches!(refused, Err(HeapError::HostAccess { .. })));
         drop(host);
-        // What was refused left nothing behind.
+        // A refusal left nothing behind.
         heap.write(ptr, &[1, 2]).unwrap();
         heap.free(ptr).unwrap();
         assert!(heap.serve(ptr, 4).is_err());

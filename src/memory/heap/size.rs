@@ -10,30 +10,30 @@ use crate::device::{Aspect, Capabilities, Device, DeviceShared, HeapSizeError};
 /// Less address space makes no heap worth its name.
 const LEAST_WINDOW: u64 = 64 << 20;
 
-/// How large a context's heap may grow: at most 4 GiB, less 64 KiB. Address space is reserved at once, memory
-/// comes as it is needed.
+/// How large a context's heap may grow: at most 4 GiB, less 64 KiB. Address space is reserved at once, memory comes as
+/// needed.
 ///
-/// Fractions are those of the *working set*: the smallest [`Capabilities::working_set_bytes`] among the
-/// devices of the context that have been opened and use the heap in place ([`Aspect::HostImport`]), and never more than the machine's memory. Where no such device tells, and for a heap of its own
-/// ([`SharedHeap::new`]), it is the machine's memory; where the system does not tell that (Windows), 8 GiB.
-/// A heap that lies in memory that a device has mapped ([`SharedHeap::tier`]) has that size, or one binding of
-/// the device if that is less, and all of its memory from the beginning.
-/// A device that is opened later may lower the bound, but not below what the heap has laid out already.
+/// Fractions are those of the *working set*: the smallest [`Capabilities::working_set_bytes`] among the opened devices
+/// of the context with use of the heap in place ([`Aspect::HostImport`]), and never more than the machine's memory.
+/// Where no such device reports a size, and for a heap outside of contexts ([`SharedHeap::new`]), this is the machine's
+/// memory; where the system does not report that (Windows), 8 GiB. A heap in memory mapped by a device
+/// ([`SharedHeap::tier`]) has that size, or the device's binding limit if smaller, and all of its memory from the
+/// beginning. A device opened later may lower the bound, but not below the part already laid out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum HeapSize {
     /// One eighth of the working set.
     Default,
-    /// This part of the working set, between 0 and 1; at most what a heap may have.
+    /// This part of the working set, between 0 and 1; at most the limit of a heap.
     Fraction(f64),
     /// This many bytes; rounded up to whole pages. More than a heap may have is an error.
     Bytes(u64),
-    /// Grows up to a bound, and gives memory back by itself: as soon as three quarters of what the heap has
-    /// have been free for `contract_after`, and no launch is in flight, the memory behind the last
-    /// allocation goes back to the system. That is looked after whenever something is allocated or freed,
-    /// the host has had access, or a launch is submitted. [`HeapSize::adaptive`] has the usual values.
+    /// Grows up to a bound, and gives memory back automatically: as soon as three quarters of the heap have been free
+    /// for `contract_after`, and no launch is in flight, the memory behind the last allocation goes back to the system.
+    /// That is looked after whenever something is allocated or freed, the host has had access, or a launch is
+    /// submitted. [`HeapSize::adaptive`] has the usual values.
     Adaptive {
-        /// What the heap may grow to; beyond, allocations are [`HeapError::OutOfMemory`].
+        /// The bound of the heap; beyond, allocations are [`HeapError::OutOfMemory`].
         bound: HeapBound,
         /// How long the heap must have been mostly free.
         contract_after: Duration,
@@ -43,15 +43,14 @@ pub enum HeapSize {
 /// The bound of a [`HeapSize::Adaptive`] heap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HeapBound {
-    /// This part of the working set, between 0 and 1; at most what a heap may have.
+    /// This part of the working set, between 0 and 1; at most the limit of a heap.
     Fraction(f64),
     /// This many bytes; rounded up to whole pages. More than a heap may have is an error.
     Bytes(u64),
 }
 
 impl HeapSize {
-    /// A heap that grows up to three quarters of the working set, and contracts when it has been mostly
-    /// free for ten seconds.
+    /// A heap growing up to three quarters of the working set, and contracting after ten seconds of being mostly free.
     pub const fn adaptive() -> Self {
         Self::Adaptive {
             bound: HeapBound::Fraction(0.75),
@@ -80,7 +79,7 @@ impl HeapSize {
         }
     }
 
-    /// The least address space for it: all of what was asked for in bytes, and some where it depends on the machine.
+    /// The least address space for the size: all of a size in bytes, and some for a size dependent on the machine.
     pub(super) fn least_window(self) -> u64 {
         match self {
             Self::Bytes(bytes)
@@ -92,7 +91,7 @@ impl HeapSize {
         }
     }
 
-    /// Bytes that a heap may grow to on a machine with this working set.
+    /// The largest heap on a machine with this working set.
     pub(super) fn bound(self, working_set: u64) -> u64 {
         let part = |part: f64| (working_set as f64 * part.clamp(0.0, 1.0)) as u64;
         let bytes = match self {
@@ -111,7 +110,7 @@ impl HeapSize {
 }
 
 impl HeapShared {
-    /// Keeps what is laid out from now on within segments of at most that many bytes, a power of two.
+    /// Keeps segments laid out from now on within at most that many bytes, a power of two.
     fn keep_within(&self, bytes: u64) {
         let mut state = lock(&self.state);
         state.part = state.part.min(bytes);
@@ -125,7 +124,7 @@ impl HeapShared {
     }
 }
 
-/// The heap of a context, made when it is first asked for.
+/// The heap of a context, made on first use.
 #[derive(Default)]
 pub(crate) struct ContextHeap {
     wishes: Mutex<Wishes>,
@@ -137,7 +136,7 @@ struct Wishes {
     size: Option<HeapSize>,
     /// A device can import the heap.
     imported: bool,
-    /// The first device that cannot, but maps memory of its own.
+    /// The first device without imports, but with mapped memory of its own.
     mapping: Option<Weak<DeviceShared>>,
     /// The smallest of the devices that share the heap.
     working_set: Option<u64>,
@@ -146,7 +145,7 @@ struct Wishes {
 }
 
 impl ContextHeap {
-    /// Decides how large the heap may grow; without effect once it exists.
+    /// Decides about the heap's bound; without effect once the heap exists.
     pub(crate) fn set_size(&self, size: HeapSize) {
         lock(&self.wishes).size = Some(size);
     }
@@ -176,7 +175,7 @@ impl ContextHeap {
         self.count(capabilities);
     }
 
-    /// Takes note of what a device can work with.
+    /// Takes note of a device's working set.
     pub(super) fn count(&self, device: &Capabilities) {
         let shares = device.has(Aspect::HostImport);
         let Some(bytes) = device.working_set_bytes.filter(|_| shares) else {
@@ -194,7 +193,7 @@ impl ContextHeap {
         if let Some(known) = self.heap.get() {
             return known.clone();
         }
-        // Held, so that no device joins between the question and the answer.
+        // Held, so no device joins between the question and the answer.
         let wishes = lock(&self.wishes);
         let size = wishes.size.unwrap_or(HeapSize::Default);
         let system = system_memory();
@@ -205,7 +204,7 @@ impl ContextHeap {
                 let told = device.capabilities.working_set_bytes.unwrap_or(system);
                 match SharedHeap::mapped(size, told.min(system), &device) {
                     Ok(heap) => return Ok(heap),
-                    // `SharedHeap::tier` tells of it, too.
+                    // `SharedHeap::tier` returns the tier, too.
                     Err(error) => log::warn!("the shared heap is not in mapped memory: {error}"),
                 }
             }
@@ -221,10 +220,10 @@ impl ContextHeap {
 }
 
 impl Device {
-    /// The heap that the host shares with the devices of this device's context.
+    /// The heap shared by the host and the devices of this device's context.
     ///
     /// # Errors
-    /// [`HeapError::NoWindow`] where the system has no address space for it.
+    /// [`HeapError::NoWindow`] where the system has no address space for a heap.
     pub fn heap(&self) -> Result<SharedHeap, HeapError> {
         heap_of(&self.shared)
     }
@@ -232,7 +231,7 @@ impl Device {
 
 /// The heap of the device's context.
 pub(crate) fn heap_of(device: &DeviceShared) -> Result<SharedHeap, HeapError> {
-    device.heap_room.get::<ContextHeap>().heap()
+    device.heap_extension.get::<ContextHeap>().heap()
 }
 
 /// Bytes of the machine's memory; 8 GiB where the system cannot be asked.

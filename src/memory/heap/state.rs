@@ -1,4 +1,4 @@
-//! What a heap knows at one moment, behind its lock.
+//! The state of a heap, behind its lock.
 
 use std::collections::{HashMap, HashSet, VecDeque, hash_map::Entry};
 use std::sync::{Arc, Weak};
@@ -25,52 +25,52 @@ pub(super) struct State {
     pub(super) part: u64,
     /// Bytes from the start that the region hands out: whole segments, or up to the bound.
     pub(super) laid_out: u64,
-    /// Bytes from the start that are backed by memory, and that devices see.
+    /// Bytes from the start backed by memory, and that devices see.
     pub(super) committed: u64,
-    /// Bytes from the start that the window has memory for: more than `committed` while somebody still holds
-    /// what should have been given back.
+    /// Bytes from the start with memory in the window: more than `committed` while pages to be given back are still
+    /// held.
     pub(super) backed: u64,
     /// Since when most of the heap is free.
     pub(super) roomy_since: Option<Instant>,
     /// The thread that holds a [`HostAccess`](super::HostAccess).
     pub(super) host: Option<ThreadId>,
-    /// What that thread still waits for, and so may not look yet.
+    /// The wait of that thread, which may not look before its end.
     pub(super) host_awaits: Option<Vec<InFlight>>,
-    /// What may still use the heap, by device.
+    /// Batches with possible uses of the heap, by device.
     pub(super) in_flight: HashMap<u64, InFlight>,
-    /// Freed while somebody might still look.
+    /// Freed during a possible look.
     pub(super) deferred: HashSet<AllocationId>,
-    /// Allocations to which somebody has a claim of their own.
+    /// Allocations with a separate claim.
     pub(super) holds: HashMap<AllocationId, Hold>,
     /// Launches that used the heap and may have failed: the next access of the host is told.
     pub(super) outcomes: Vec<Arc<Outcome>>,
-    /// Counts whatever may have changed the heap's bytes, but for kernels on mirrors and `fresh`.
+    /// Counts all possible changes of the heap's bytes, except by kernels on mirrors and in `fresh`.
     pub(super) version: u64,
     /// A mirror has changes that did not come down.
     pub(super) mirror_ahead: bool,
-    /// What was allocated since the mirror that is ahead was brought up to date.
+    /// Allocations made since the mirror ahead was brought up to date.
     pub(super) fresh: mirror::RangeSet,
 }
 
 /// Why the host may not simply borrow an allocation.
 pub(super) enum Hold {
-    /// This many [`AtomicView`](super::AtomicView)s exist: the bytes may be seen as atomics only, and stay where they are.
+    /// This many [`AtomicView`](super::AtomicView)s exist: the bytes may be seen as atomics only, and stay in place.
     Atomics(usize),
-    /// A [`HeapAllocator`](super::HeapAllocator) has handed it out: Rust's own borrows rule there.
+    /// From a [`HeapAllocator`](super::HeapAllocator): Rust's own borrows rule there.
     Owned,
 }
 
-/// The batches of a device that use the heap and are not known to be over, in the order of its queue.
+/// The batches of a device with uses of the heap and without a known end, in the order of its queue.
 #[derive(Clone)]
 pub(super) struct InFlight {
     pub(super) id: u64,
     /// Weak, since devices know the heap.
     pub(super) device: Weak<DeviceShared>,
-    /// It works on a copy of the heap, or has caches that do not follow what the host writes meanwhile.
+    /// The batch works on a copy of the heap, or its device has caches that do not follow the host's writes meanwhile.
     pub(super) is_apart: bool,
     /// The device's name.
     name: Arc<str>,
-    /// What its end can be seen by: launches go on when their device is dropped.
+    /// The witness of its end: launches go on when their device is dropped.
     submissions: Arc<Submissions>,
     end: Arc<QueueEnd>,
     batches: VecDeque<Arc<Batch>>,
@@ -97,7 +97,7 @@ impl InFlight {
         self.batches.push_back(Arc::clone(batch));
     }
 
-    /// Those of a device that was taken out of the books and comes back.
+    /// Those of a device taken out of the books and comes back.
     fn add_earlier(&mut self, earlier: Self) {
         for batch in earlier.batches.into_iter().rev() {
             if !self.batches.iter().any(|known| Arc::ptr_eq(known, &batch)) {
@@ -118,42 +118,42 @@ impl InFlight {
     /// Whether nothing of the batch runs, nor ever will.
     fn is_over(&self, batch: &Batch) -> bool {
         match self.submissions.standing(batch) {
-            // The device was dropped, and has submitted everything that it ever will.
+            // The device was dropped, after its last submission.
             Standing::Recorded => self.end.is_reached() && batch.submission().is_none(),
             standing => standing.is_over(),
         }
     }
 
-    /// Whether none of them runs any more, as far as is known. Asks wgpu nothing, so that any lock may be held.
+    /// Whether none of them runs any more, as far as is known. Asks wgpu nothing, so any lock may be held.
     pub(super) fn is_done(&mut self) -> bool {
         self.forget_ended();
         self.batches.is_empty()
     }
 
-    /// The first of them that was submitted, and where its end is seen.
+    /// The first submitted one, and the witness of its end.
     fn first(&self) -> Option<(Arc<Submissions>, Arc<Batch>)> {
         let sent = |batch: &&Arc<Batch>| batch.submission().is_some();
         let first = self.batches.iter().find(sent)?;
         Some((Arc::clone(&self.submissions), Arc::clone(first)))
     }
 
-    /// Sees to it that what was recorded is submitted.
+    /// Sees to the submission of recorded commands.
     pub(super) fn submit(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
         while let Some(unsent) = (self.batches.iter()).find(|batch| batch.submission().is_none()) {
             let Some(device) = self.device.upgrade() else {
-                // Another thread has dropped the last handle, and is about to submit what was recorded.
+                // Another thread has dropped the last handle, and is about to submit recorded commands.
                 return match self.end.wait(deadline) {
                     true => Ok(()),
                     false => Err(HeapError::Deadline),
                 };
             };
-            if !device.open_gates(deadline) {
+            if !device.complete_dependencies(deadline) {
                 return Err(HeapError::Deadline);
             }
-            // Failures are the events' to tell; what matters here is that nothing stays behind.
+            // Failures are reported by the events; here it only matters that nothing stays behind.
             device.submit(unsent);
             if !unsent.is_closed() {
-                // It has no commands: what should have been recorded was refused.
+                // The batch has no commands: their recording was refused.
                 return Ok(());
             }
             if self.submissions.is_submitting_here(unsent) {
@@ -166,17 +166,17 @@ impl InFlight {
         Ok(())
     }
 
-    /// Waits until none of them runs any more. A device that was lost meanwhile is an error only after that.
+    /// Waits until none of them runs any more. A device lost meanwhile is an error only after that.
     ///
     /// # Errors
     /// [`HeapError::Deadline`]; [`HeapError::Execution`] when the device was lost before all had come to their end;
-    /// [`HeapError::Unproven`] when nobody can tell whether its kernels still run.
+    /// [`HeapError::Unproven`] when the end of its kernels is unknown.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> Result<(), HeapError> {
         self.submit(deadline)?;
         let mut lost = None;
         for batch in &self.batches {
             if batch.submission().is_none() {
-                // It has no commands, or its device has ended without it.
+                // The batch has no commands, or its device has ended without it.
                 continue;
             }
             if let Some(device) = self.device.upgrade() {
@@ -208,8 +208,8 @@ impl InFlight {
 }
 
 impl State {
-    /// Notes that the host has written a range of the heap, given by its offsets, without having had
-    /// access to all of it: mirrors get it whatever they hold, and their own bytes there are void.
+    /// Notes that the host has written a range of the heap, given by its offsets, without access to all of the heap:
+    /// mirrors get the range in any case, and their own bytes there are void.
     pub(super) fn host_wrote(&mut self, range: std::ops::Range<u64>) {
         if self.mirror_ahead {
             self.fresh.insert(range);
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// Puts back what was taken out to be waited for, and may still run.
+    /// Puts the unfinished batches back.
     pub(super) fn still_in_flight(&mut self, waited: Vec<InFlight>) {
         for mut batches in waited {
             if batches.is_done() {
@@ -233,7 +233,7 @@ impl State {
         }
     }
 
-    /// Frees what was put off, once nobody can look any more, as far as is known ([`HeapShared::look`]).
+    /// Frees deferred allocations, once no reader is left, as far as known ([`HeapShared::look`]).
     pub(super) fn settle(&mut self) {
         if self.deferred.is_empty() {
             return;
@@ -244,7 +244,7 @@ impl State {
             self.deferred.retain(|&id| {
                 let stays = holds.contains_key(&id);
                 if !stays {
-                    // It was live when it was put off, and nobody else frees by id.
+                    // The allocation was live when put off, and nothing else frees by id.
                     let _ = region.free(id);
                 }
                 stays
@@ -254,7 +254,7 @@ impl State {
 }
 
 impl HeapShared {
-    /// Learns what of the launches that use the heap has ended. May run callbacks of the program: no lock may be held.
+    /// Learns the ends of launches using the heap. May run callbacks of the program: no lock may be held.
     pub(super) fn look(&self) {
         let first: SmallVec<[_; 4]> = {
             let state = lock(&self.state);
@@ -262,12 +262,12 @@ impl HeapShared {
             first.collect()
         };
         for (submissions, batch) in first {
-            // The first to end: what has ended behind it is learnt with it.
+            // The first to end: earlier ends are learnt along with it.
             let _ = submissions.wait_over(&batch, Some(Duration::ZERO));
         }
     }
 
-    /// As [`HeapShared::look`], if something that was freed waits for that.
+    /// As [`HeapShared::look`], if a freed allocation waits for an end.
     pub(super) fn look_for_freed(&self) {
         let waits = !lock(&self.state).deferred.is_empty();
         if waits {
@@ -275,7 +275,7 @@ impl HeapShared {
         }
     }
 
-    /// Notes that `batch` of `device`, whose turn it is, uses the heap.
+    /// Notes that `batch` of `device`, the holder of the turn, uses the heap.
     pub(crate) fn enter(
         &self,
         device: &Arc<DeviceShared>,
@@ -297,7 +297,7 @@ impl HeapShared {
         if state.host.is_some() {
             return Err(HeapError::HostAccess { what });
         }
-        // Where the device has memory of its own, its caches do not follow what the host writes meanwhile.
+        // Where the device has memory of its own, its caches do not follow the host's writes meanwhile.
         let is_apart = self.is_mirrored(device) || !device.capabilities.unified_memory;
         if !state.in_flight.contains_key(&device.id) {
             // Devices that come and go leave nothing behind.
@@ -311,7 +311,7 @@ impl HeapShared {
             state.version += 1;
         }
         if !outcomes.is_empty() {
-            // Now and then, so that a long batch does not look at all of them each time.
+            // Now and then, so a long batch does not look at all of them each time.
             if state.outcomes.len().is_power_of_two() {
                 state.outcomes.retain(|known| !known.succeeded());
             }

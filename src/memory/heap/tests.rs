@@ -61,7 +61,7 @@ fn every_pointer_is_checked() {
         host.get(node.byte_add(4)).unwrap_err(),
         HeapError::Misaligned { align: 8, .. }
     ));
-    // The last value that fits, and the first that does not.
+    // The last fitting value, and the first that does not fit.
     assert!(host.get(node.byte_add(8).cast::<u64>()).is_ok());
     assert!(matches!(
         host.get(node.byte_add(8)).unwrap_err(),
@@ -92,7 +92,7 @@ fn freed_memory_is_gone_and_reused_after_the_access() {
         let host = heap.host().unwrap();
         let seen = host.get(a).unwrap();
         heap.free(a).unwrap();
-        // The borrow stays good: nothing is put into the place while somebody looks.
+        // The borrow stays good: the place is not reused during a look.
         let b = heap.alloc([2u64; 32]).unwrap();
         assert_ne!(a, b);
         assert_eq!(*seen, [1; 32]);

@@ -1,4 +1,4 @@
-//! Devices that another thread drops while the host wants to look: one interleaving, held in place.
+//! Devices dropped by another thread while the host wants to look: an interleaving, held in place.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -47,8 +47,8 @@ fn devices() -> Vec<(Context, Device)> {
     devices
 }
 
-/// Records a launch, and drops the device's last handle on another thread. That thread is stopped before it
-/// submits anything, and goes on when somebody has begun to wait for it, which `look` has to do.
+/// Records a launch, and drops the device's last handle on another thread. That thread is stopped before it submits
+/// anything, and goes on when another thread has begun to wait, which `look` has to do.
 fn look_while_dropped<T: Send>(
     device: Device,
     data: Ptr<u32>,
@@ -103,7 +103,7 @@ fn memory_is_kept_until_a_device_that_is_being_dropped_has_ended() {
         let data = heap.alloc_slice(&[1u32; 64]).unwrap();
         look_while_dropped(device, data, || {
             heap.free(data).unwrap();
-            // The launch has not even been submitted: nobody else may have the place.
+            // The launch has not even been submitted: the place may have no other use.
             let other = heap.alloc_slice(&[5u32; 64]).unwrap();
             assert_ne!(other, data);
             assert_eq!(heap.read(other, 64).unwrap(), [5; 64]);
@@ -147,7 +147,7 @@ fn a_deadline_ends_the_wait_for_a_device_that_is_being_dropped() {
     look_while_dropped(device, data, || {
         let late = heap.host_timeout(Duration::ZERO).map(|_| ());
         assert!(matches!(late.unwrap_err(), HeapError::Deadline));
-        // What was not waited for is waited for by the next.
+        // The next wait covers the missing part.
         assert_eq!(heap.read(data, 64).unwrap(), [8; 64]);
     });
 }

@@ -20,8 +20,8 @@ fn with_clock(size: HeapSize) -> (SharedHeap, Arc<AtomicU64>) {
     (heap, now)
 }
 
-/// A heap of up to 256 MiB that contracts after ten seconds: it holds one value, has grown to 64 MiB or more,
-/// and has just become mostly free.
+/// A heap of up to 256 MiB that contracts after ten seconds, holding a single value, grown to 64 MiB or more, and just
+/// become mostly free.
 fn mostly_free() -> (SharedHeap, Arc<AtomicU64>, Ptr<u64>) {
     let (heap, now) = with_clock(HeapSize::Adaptive {
         bound: HeapBound::Bytes(256 * MIB),
@@ -44,7 +44,7 @@ fn the_end_of_the_heap_is_given_back() {
         .collect();
     let full = heap.committed();
     assert!(full >= 36 * MIB);
-    // What lies behind the last allocation goes; what was asked for stays.
+    // Memory behind the last allocation goes; the requested size stays.
     let ample = heap.trim();
     assert!(full - ample >= 36 * MIB && full - ample < 37 * MIB);
     assert_eq!(heap.trim(), 0);
@@ -55,7 +55,7 @@ fn the_end_of_the_heap_is_given_back() {
     assert_eq!(heap.committed(), full - ample - given);
     assert_eq!(heap.committed(), 16 * MIB);
     assert_eq!(*heap.host().unwrap().get(kept).unwrap(), 9);
-    // It comes back zeroed, at the same addresses.
+    // The memory comes back zeroed, at the same addresses.
     let again = heap.alloc_zeroed::<u8>(24 << 20).unwrap();
     let host = heap.host().unwrap();
     assert!(host.slice(again, 24 << 20).unwrap().iter().all(|&b| b == 0));
@@ -97,7 +97,7 @@ fn adaptive_heaps_contract_when_anything_touches_them_late_enough() {
         drop(heap.host().unwrap());
         assert_eq!(heap.committed(), full, "too early: {name}");
         now.fetch_add(1, Ordering::Relaxed);
-        // Nobody has touched it since.
+        // Untouched since.
         assert_eq!(heap.committed(), full, "{name}");
         touch(&heap, kept);
         assert_eq!(heap.committed(), 16 * MIB, "{name}");
@@ -195,7 +195,7 @@ fn one_segment_is_the_most_that_an_allocation_has() {
         heap.alloc_bytes(SEGMENT_BYTES, 16).unwrap_err(),
         HeapError::OutOfMemory { .. }
     ));
-    // An alignment can make it impossible, too.
+    // An alignment can be impossible, too.
     assert!(matches!(
         heap.alloc_bytes(MIB, 1 << 30).unwrap_err(),
         HeapError::TooLarge { limit: 0, .. }
@@ -281,7 +281,7 @@ fn sizes_that_are_none_are_refused() {
     }
 }
 
-/// What a process finds whose address space is limited to so many bytes; in a process of its own.
+/// The behaviour of a process with an address space limited to so many bytes; in a process of its own.
 #[cfg(target_os = "linux")]
 mod limited {
     use super::*;
@@ -320,7 +320,7 @@ mod limited {
         let bytes = std::env::var(KIBIBYTES).unwrap().parse::<u64>().unwrap() << 10;
         let heap = SharedHeap::new(HeapSize::Fraction(1.0)).unwrap();
         assert!(heap.base().address().is_multiple_of(4 << 30));
-        // Half of what there is, at least: windows are powers of two.
+        // Half of the total, at least: windows are powers of two.
         let most = (4u64 << 30) - (64 << 10);
         let left = bytes - (300 << 20);
         assert!(
@@ -336,7 +336,7 @@ mod limited {
         let small = SharedHeap::new(HeapSize::Bytes(asked)).unwrap();
         assert_eq!(small.bound(), asked);
         drop(small);
-        // What is asked for in bytes is had in full, or refused.
+        // A size in bytes is had in full, or refused.
         let large = SharedHeap::new(HeapSize::Bytes(3 << 30));
         match bytes > 4 << 30 {
             true => assert_eq!(large.unwrap().bound(), 3 << 30),
@@ -373,7 +373,7 @@ fn the_smallest_working_set_of_those_that_share_counts() {
     room.count(&device(true, Some(800 * MIB)));
     room.count(&device(true, Some(400 * MIB)));
     room.count(&device(true, None));
-    // It has a copy of its own.
+    // The device has a separate copy.
     room.count(&device(false, Some(MIB)));
     let heap = room.heap().unwrap();
     assert_eq!(heap.bound(), 200 * MIB);
@@ -392,7 +392,7 @@ fn the_smallest_working_set_of_those_that_share_counts() {
     assert_eq!(room.heap().unwrap().bound(), machine);
 }
 
-/// The most that one segment has free in one piece, by a plain walk over what is held.
+/// The largest free range of a segment, by a plain walk over the held ranges.
 fn largest_gap(held: &[(u64, u64)], bound: u64) -> u64 {
     let mut held = held.to_vec();
     held.sort_unstable();
@@ -413,8 +413,8 @@ fn largest_gap(held: &[(u64, u64)], bound: u64) -> u64 {
 }
 
 proptest! {
-    /// Against a model that knows no more than sizes: whatever fits is granted as long as there is plenty,
-    /// nothing crosses a segment, and memory is behind all of it.
+    /// Against a model of sizes alone: every fitting request is granted as long as there is plenty, nothing crosses a
+    /// segment, and memory is behind all allocations.
     #[test]
     fn allocations_lie_in_segments_and_memory(
         steps in prop::collection::vec((0u8..4, 1u64..100, 0usize..64), 1..60),
@@ -426,7 +426,7 @@ proptest! {
             match step {
                 0 | 1 => {
                     let bytes = size * MIB;
-                    // Nothing is written: memory that nobody touches costs nothing.
+                    // Nothing is written: untouched memory costs nothing.
                     match heap.allocate(bytes, 4096, Some(Hold::Owned), fill) {
                         Ok(ptr) => {
                             let start = ptr.address() - heap.base().address();

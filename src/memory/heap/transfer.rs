@@ -1,8 +1,8 @@
-//! Transfers within the heap, and between it and host slices, by the host.
+//! Transfers within the heap, and between heap and host slices, by the host.
 //!
-//! Those of a [`SharedHeap`] take a [`HostAccess`] for their own duration, and so wait for the launches
-//! in flight; several in a row are better made with one access. Transfers that a device makes in the order
-//! of its queue are [`Device::heap_copy`](crate::Device::heap_copy) and its like.
+//! Transfers of a [`SharedHeap`] take a [`HostAccess`] for their own duration, and so wait for the launches in flight;
+//! several in a row are better made with a single access. Transfers made by a device in the order of its queue are
+//! [`Device::heap_copy`](crate::Device::heap_copy) and its like.
 
 use bytemuck::Pod;
 

@@ -6,10 +6,11 @@ use crate::device::submissions::Held;
 use crate::device::wait::lock;
 
 impl SharedHeap {
-    /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no launch
-    /// is in flight and the host has no access. Returns the bytes given back: 0 also where something still
-    /// holds them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the
-    /// heap grows again when it has to. What a device has mapped stays with it. Devices that keep a copy of the heap give back as much of theirs.
+    /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no
+    /// launch is in flight and the host has no access. Returns the bytes given back: 0 also where something still holds
+    /// them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the heap grows
+    /// again when necessary. Mappings of a device stay with the device. Devices that keep a copy of the heap give back
+    /// as much of theirs.
     pub fn trim(&self) -> u64 {
         let shared = &self.shared;
         shared.look();
@@ -18,7 +19,7 @@ impl SharedHeap {
 }
 
 impl HeapShared {
-    /// Nobody records a launch meanwhile, since the turn is held. `None` while somebody uses the heap.
+    /// No launch is recorded meanwhile, since the turn is held. `None` during a use of the heap.
     fn trim(&self, table: &mut Table) -> Option<u64> {
         // Callbacks of the program may run below, with the turn in hand.
         let _held = Held::new("a trim of the heap").ok()?;
@@ -34,8 +35,8 @@ impl HeapShared {
             let needed = needed.max(state.first_bytes());
             let needed = needed.next_multiple_of(GUARD_BYTES);
             state.committed = old.min(needed);
-            // Empty segments at the end would only tempt allocations away from the start. Blocks lie one
-            // behind the other, so that only the last one may go.
+            // Empty segments at the end would only tempt allocations away from the start. Blocks lie in a row, so only
+            // the last one may go.
             loop {
                 let mut blocks: Vec<_> = state.region.blocks().collect();
                 let Some(last) = blocks.pop() else { break };
@@ -50,8 +51,8 @@ impl HeapShared {
         if new < old {
             self.let_go();
         }
-        // Polling may run callbacks that want the lock, so it was let go. Who allocated meanwhile has grown
-        // the heap again, and needs these bytes; nobody can while it is held here.
+        // Polling may run callbacks in need of the lock, so the lock was released. A thread that allocated meanwhile
+        // has grown the heap again, and needs these bytes; none can while the lock is held here.
         let mut state = lock(&self.state);
         let (from, to) = (state.committed, state.backed);
         if from >= to {
@@ -68,18 +69,17 @@ impl HeapShared {
                 Some(bytes)
             }
             Err(error) => {
-                // Somebody still holds an import: the memory stays, serves again later, or goes with the
-                // next trim.
+                // An import is still held: the memory stays, serves again later, or goes with the next trim.
                 log::debug!("the heap keeps {} bytes: {error}", to - from);
                 Some(0)
             }
         }
     }
 
-    /// Has the devices let go of what they have imported; what is left is imported anew when it is needed.
+    /// Has the devices release their imports; the rest is imported anew when needed.
     fn let_go(&self) {
-        // The views stay, empty: the device is made to finish what uses an old import, which arguments may
-        // hold, before there is a new one.
+        // The views stay, empty: the device is made to finish its uses of an old import, which arguments may hold,
+        // before a new import.
         let mut let_go = Vec::new();
         for view in lock(&self.views).values_mut() {
             view.covered = 0;
@@ -93,7 +93,7 @@ impl HeapShared {
                 }
             }
             drop(segments);
-            // wgpu frees what is no longer used when it is polled.
+            // wgpu frees unused memory on a poll.
             device.submissions.collect();
         }
     }
@@ -117,19 +117,19 @@ impl HeapShared {
                 return;
             }
         }
-        // Whoever frees may hold the turn himself; then the next who comes along contracts the heap.
+        // The freeing thread may hold the turn; then the next thread to come along contracts the heap.
         let Some(mut table) = self.mirrors.try_write() else {
             return;
         };
         if self.trim(&mut table).is_some() {
-            // What could not go now is not tried again at once.
+            // A failed trim is not tried again at once.
             lock(&self.state).roomy_since = Some(now);
         }
     }
 }
 
 impl State {
-    /// What stays: the first part, or a segment if that is less.
+    /// The remaining part: the first part, or a segment if smaller.
     fn first_bytes(&self) -> u64 {
         FIRST_BYTES.min(self.part)
     }

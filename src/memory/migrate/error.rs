@@ -21,7 +21,7 @@ pub enum MigrateError {
         /// The most places.
         limit: u32,
     },
-    /// The range does not lie in the buffer, or ends before it starts.
+    /// The range does not lie in the buffer, or ends before its start.
     #[error(
         "migrate: bytes {start}..{end} are not within the {len} bytes there are: shorten the range"
     )]
@@ -33,14 +33,14 @@ pub enum MigrateError {
         /// Bytes of the buffer.
         len: u64,
     },
-    /// Bytes that are wanted were only on a device that is gone.
+    /// Wanted bytes were only on a device that is gone.
     #[error(
         "migrate: the latest bytes {} were only at {place}, which was lost: overwrite or discard them before they \
          are read",
         Ranges(ranges)
     )]
     Lost {
-        /// The first place that they were lost with.
+        /// The first place of the loss.
         place: Place,
         /// All lost bytes among those wanted.
         ranges: Vec<Range<u64>>,
@@ -54,14 +54,14 @@ pub enum MigrateError {
         Ranges(ranges)
     )]
     OnlyCopy {
-        /// Where they are.
+        /// Their place.
         place: Place,
         /// Which.
         ranges: Vec<Range<u64>>,
     },
 }
 
-/// The most ranges that are written out.
+/// The most ranges written out.
 const SHOWN: usize = 4;
 
 /// Writes ranges for people.

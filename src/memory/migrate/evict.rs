@@ -7,20 +7,20 @@ use super::residency::{Residency, clip, push};
 use super::routes::Routes;
 use super::{MigrateError, Place, Places};
 
-/// What it takes to give up the memory that a buffer has at a place.
+/// The steps for giving up a buffer's memory at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Eviction {
-    /// What can be dropped at once: the place is current there and others are, too.
+    /// Ranges to drop at once: current at the place and elsewhere, too.
     pub clean: Vec<Range<u64>>,
     /// The copies to the host that must come first. Commit them before [`Residency::evicted`].
     pub plan: Plan,
-    /// What cannot be moved to the host, because it is the host's own memory already.
+    /// Bytes not movable to the host, being in the host's own memory already.
     pub kept: Vec<Range<u64>>,
 }
 
 impl Residency {
-    /// What it takes to give up the memory at `place`: older versions are dropped, the latest bytes that are nowhere
+    /// The steps for giving up the memory at `place`: older versions are dropped, and the latest bytes present nowhere
     /// else are copied to the host first.
     #[must_use]
     pub fn evictable(&self, place: Place, routes: &Routes) -> Eviction {
@@ -53,8 +53,8 @@ impl Residency {
         Eviction { clean, plan, kept }
     }
 
-    /// The memory that the buffer had for `range` at `place` was given up, older versions included, and with it that
-    /// of all places that are the same memory.
+    /// The buffer's memory for `range` at `place` was given up, older versions included, and with it the same memory
+    /// under the name of other places.
     ///
     /// # Errors
     ///

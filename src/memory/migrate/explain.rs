@@ -1,4 +1,4 @@
-//! What a plan does and why, for people.
+//! The steps of a plan and their reasons, for people.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,24 +12,24 @@ use super::{Access, Held, Place, Route};
 pub struct Movement {
     /// Where the bytes are read.
     pub from: Place,
-    /// Where they are written.
+    /// Their target.
     pub to: Place,
     /// Bytes of the root buffer.
     pub range: Range<u64>,
-    /// How they get there.
+    /// Their way.
     pub route: Route,
-    /// What for.
+    /// Their purpose.
     pub why: Why,
     /// In how many chunks.
     pub chunks: usize,
 }
 
-/// What a plan moves, from where to where and why, and what it avoids: as data and, with `Display`, as text of a
-/// line for each movement.
+/// The movements of a plan, from where to where and why, and the avoided ones: as data and, with `Display`, as text of
+/// a line for each movement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What moves, in order.
+    /// The movements, in order.
     pub movements: Vec<Movement>,
     /// Bytes that move, each hop counted.
     pub moved: u64,
@@ -37,12 +37,12 @@ pub struct Explanation {
     pub avoided: Avoided,
     /// Bytes that would move if buffers were always moved whole.
     pub whole_buffer: u64,
-    /// The places that are mentioned, with what the caller calls them.
+    /// The mentioned places, with the caller's names.
     names: Vec<(Place, String)>,
 }
 
 impl Plan {
-    /// Explains the plan; `name` says what to call a place.
+    /// Explains the plan; `name` gives the names of places.
     #[must_use]
     pub fn explain(&self, mut name: impl FnMut(Place) -> String) -> Explanation {
         let mut movements: Vec<Movement> = Vec::new();

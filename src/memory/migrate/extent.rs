@@ -1,14 +1,14 @@
-//! What is known of one range of bytes.
+//! The known state of a range of bytes.
 
 use super::{Place, Places};
 
-/// What a place has of a range.
+/// A place's state of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Held {
     /// Nothing that was ever part of the buffer.
     Nothing,
-    /// An older version, so many versions behind the latest; 15 stands for 15 or more. A version that only its
-    /// writer ever had does not count.
+    /// An older version, so many versions behind the latest; 15 stands for 15 or more. A version held only by its
+    /// writer does not count.
     Behind(u8),
     /// Partly nothing, and partly older versions, which are so many versions behind at most.
     Mixed(u8),
@@ -17,7 +17,7 @@ pub enum Held {
 }
 
 impl Held {
-    /// What is held of two ranges together.
+    /// The state of two ranges together.
     pub(super) fn and(self, other: Self) -> Self {
         use Held::{Behind, Current, Mixed, Nothing};
         match (self, other) {
@@ -35,22 +35,22 @@ impl Held {
     }
 }
 
-/// What a range contains.
+/// The contents of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content {
-    /// Nothing was ever written there, or it was discarded.
+    /// Never written, or discarded.
     Undefined,
     /// The latest bytes are at these places.
     At(Places),
-    /// The latest bytes were only at this place, and it was lost.
+    /// The latest bytes were only at this place, which was lost.
     Lost(Place),
 }
 
-/// What is known of a range that has content. Neighbours that are equal are one.
+/// The known state of a range with content. Equal neighbours are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The places with the latest version; empty if it was lost.
+    /// The places with the latest version; empty if lost.
     pub current: Places,
     /// Where the latest version was lost.
     pub lost: Option<Place>,
@@ -58,12 +58,12 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// The content that `writers`, which are one memory, wrote over `before`.
+    /// The content after `writers`, places with the same memory, wrote over `before`.
     pub fn written(before: Option<Self>, writers: Places) -> Self {
         let mut lags = Lags::default();
         if let Some(before) = before {
             lags = before.lags;
-            // Nobody else has ever seen the version that is replaced: no place falls behind.
+            // The replaced version has never been seen elsewhere: no place falls behind.
             if before.current != writers {
                 lags.fall_behind();
                 for place in before.current.iter() {
@@ -120,7 +120,7 @@ impl Extent {
     }
 }
 
-/// Four bits for each place: 0 where it holds no older version, else how many versions it is behind, 15 at most.
+/// Four bits for each place: 0 without an older version, else how many versions the place is behind, 15 at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Lags([u64; 4]);
 

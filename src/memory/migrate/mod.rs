@@ -1,9 +1,9 @@
-//! The migration planner: it knows where the latest bytes of a buffer are, and decides which copies a
-//! command needs. It touches no memory and no device.
+//! The migration planner: it knows where the latest bytes of a buffer are, and decides which copies a command needs.
+//! The planner touches no memory and no device.
 //!
-//! A buffer belongs to a context, and every [`Place`] (the host, and each device) may have memory for it.
-//! [`Residency`] remembers, for each range of bytes, which places hold the latest version, and how far the
-//! others are behind. Only writes make a version; a copy makes one more place current.
+//! A buffer belongs to a context, and every [`Place`] (the host, and each device) may have memory of the buffer.
+//! [`Residency`] remembers, for each range of bytes, which places hold the latest version, and how far the others are
+//! behind. Only writes make a version; a copy makes one more place current.
 //!
 //! ```text
 //!              0          256         512         768         1024
@@ -14,15 +14,15 @@
 //!   plan       | 1 -> 2    | current   | current   | undefined  |      256 bytes move
 //! ```
 //!
-//! - **[`Residency::plan`]** is pure: wants and [`Routes`] in, [`Plan`] out. What is copied is exactly what a want
-//!   reads, what was ever written, and what the place does not have; the source is the cheapest one.
+//! - **[`Residency::plan`]** is pure: wants and [`Routes`] in, [`Plan`] out. A copy consists of exactly the bytes read
+//!   by a want, ever written, and missing at the place; the source is the cheapest place.
 //! - **[`Residency::commit`]** is called when the copies are enqueued, [`Residency::wrote`] when the command is.
 //!   So decisions are made at enqueue time, and the order of enqueuing is the order of versions.
-//! - **Sub-buffers** are ranges of their root buffer and have no state: there is one residency for each root, so that
-//!   a parent and all its parts always agree.
-//! - **Hazards**: events of unfinished commands are remembered for each range ([`Residency::begin`]), so that the
-//!   runtime can ask what a copy or a command has to wait for. Memory of different places never conflicts: a
-//!   kernel may go on reading an old version on one device while another device writes the next one.
+//! - **Sub-buffers** are ranges of their root buffer and have no state: each root has a single residency, so a parent
+//!   and all its parts always agree.
+//! - **Hazards**: events of unfinished commands are remembered for each range ([`Residency::begin`]), so the runtime
+//!   can ask what a copy or a command has to wait for. Memory of different places never conflicts: a kernel may go on
+//!   reading an old version on a device while another device writes the next version.
 //!
 //! ```
 //! use tombolo::migrate::{Access, Place, Residency, Routes, Want};
@@ -77,16 +77,16 @@ pub use uses::{Hazard, HazardKind, Use};
 
 use std::ops::Range;
 
-/// What a command does with a range of a buffer.
+/// A command's access to a range of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// It reads. Makes no version.
+    /// Reads. Makes no version.
     Read,
-    /// It writes some of the range, nobody knows which part: the rest must be current.
+    /// The command writes some unknown part of the range: the rest must be current.
     Write,
-    /// It reads, and writes some of the range.
+    /// Reads, and writes some of the range.
     ReadWrite,
-    /// It writes every byte of the range and reads none that it has not written: the content before is undefined.
+    /// The command writes every byte of the range and reads none of the old ones: the content before is undefined.
     Overwrite,
 }
 
@@ -97,13 +97,13 @@ impl Access {
         self != Self::Overwrite
     }
 
-    /// Whether it makes a version.
+    /// Whether the access makes a version.
     #[must_use]
     pub fn writes(self) -> bool {
         self != Self::Read
     }
 
-    /// What both together do, where both need the content.
+    /// The joint effect of two accesses, both in need of the content.
     pub(crate) fn and(self, other: Self) -> Self {
         if self == other { self } else { Self::ReadWrite }
     }

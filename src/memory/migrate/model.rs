@@ -1,8 +1,8 @@
-//! A whole machine, simple-minded: an array of values for each memory, and plain loops over bytes. It runs what the
-//! planner decides and panics where that was wrong, or where more was copied than had to be.
+//! A whole machine, simple-minded: an array of values for each memory, and plain loops over bytes. The model runs the
+//! planner's decisions and panics on a wrong one, or on more copies than necessary.
 //!
-//! It shares no decision with the planner. Every value that is ever written is another one, so that no wrong byte can
-//! look right, and memory that nobody wrote holds values that appear nowhere else.
+//! The model shares no decision with the planner. Every written value is a new one, so no wrong byte can look right,
+//! and unwritten memory holds values that appear nowhere else.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::*;
 pub const LEN: usize = 48;
 pub const PLACES: usize = 5;
 
-/// A small generator (xorshift64*): what the machine does by chance is the same in every run.
+/// A small generator (xorshift64*): chance is the same in every run.
 #[derive(Debug, Clone)]
 pub struct Random(pub u64);
 
@@ -52,9 +52,9 @@ pub struct Machine {
     /// The memory of each place; places may have the same.
     memory: Vec<usize>,
     values: Vec<Vec<u32>>,
-    /// The latest content; `None` where it is undefined.
+    /// The latest content; `None` where undefined.
     truth: Vec<Option<u32>>,
-    /// Which memories have it.
+    /// The memories with the version.
     holds: Vec<Vec<bool>>,
     lost: Vec<bool>,
     /// The version of each byte, and that which each memory has.
@@ -67,7 +67,7 @@ pub struct Machine {
     latest: u64,
     versions: Vec<u64>,
     pub whole_moved: u64,
-    /// Bytes that came where they were wanted, and not only by.
+    /// Bytes that came to their goal, and not only by.
     pub arrived: u64,
     /// Whether something happened that schemes of whole buffers cannot be compared in.
     pub broken: bool,
@@ -137,7 +137,7 @@ impl Machine {
             .collect()
     }
 
-    /// Commands that use ranges, all at once: whatever they read, they read before they write.
+    /// Commands using ranges, all at once: all reads come before all writes.
     pub fn launch(&mut self, wants: &[Want]) {
         let before = self.residency.clone();
         let plan = self.residency.plan(wants, &self.routes);
@@ -169,7 +169,7 @@ impl Machine {
         self.whole_scheme(&plan, wants);
         let mut writers = wants.iter().filter(|want| want.access.writes());
         if let Some(first) = writers.next() {
-            // One version for each place cannot tell what each of several has written.
+            // A single version for each place cannot show the writes of several.
             self.broken |= writers.any(|other| other.place != first.place);
         }
         self.residency.commit(&plan).expect("a fresh plan");
@@ -181,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// What a command sees at a place is the latest version.
+    /// A command sees the latest version at a place.
     fn check_reads(&self, at: usize, range: Range<usize>) {
         for byte in range {
             if let Some(truth) = self.truth[byte] {
@@ -197,7 +197,7 @@ impl Machine {
         let mut told = want.range.clone();
         let all = want.access == Access::Overwrite;
         if at == 0 && !all {
-            // The host knows which part it touched, and tells no more.
+            // The host knows the touched part, and reports no more.
             let some = self
                 .random
                 .below(told.end as usize - told.start as usize + 1) as u64;
@@ -207,10 +207,10 @@ impl Machine {
             if all || self.random.below(2) == 0 {
                 self.values[memory][byte] = self.value();
             }
-            // What the command did not write is what was there: content, even where it was undefined.
+            // Bytes not written by the command stay: content, even where undefined.
             self.truth[byte] = Some(self.values[memory][byte]);
             self.lost[byte] = false;
-            // A version that nobody else had is as if it had never been.
+            // A version held nowhere else is as if never written.
             if !self.only_at(memory, byte) {
                 self.version[byte] += 1;
             }
@@ -228,7 +228,7 @@ impl Machine {
         }
     }
 
-    /// Runs the copies in any order that their dependencies leave.
+    /// Runs the copies in any order allowed by their dependencies.
     fn run(&mut self, plan: &Plan) {
         let mut left: Vec<usize> = (0..plan.steps.len()).collect();
         let mut done = vec![false; plan.steps.len()];
@@ -266,8 +266,8 @@ impl Machine {
         }
     }
 
-    /// No place gets a byte twice, none gets what nobody wants there but the host on the way, and what is wanted
-    /// costs what the cheapest way costs.
+    /// No place gets a byte twice, none but the host on the way gets an unwanted byte, and wanted bytes cost as much as
+    /// the cheapest way.
     fn check_minimal(&self, plan: &Plan, needs: impl Fn(usize, usize, &Self) -> bool) {
         for byte in 0..LEN {
             let here: Vec<&Step> = plan
@@ -329,7 +329,7 @@ impl Machine {
                     continue;
                 }
                 if self.lost[byte] {
-                    // Nobody reads it, or there were no plan.
+                    // Unread, or without a plan.
                     expected.overwritten += 1;
                 } else if self.truth[byte].is_none() {
                     expected.undefined += 1;
@@ -343,7 +343,7 @@ impl Machine {
         assert_eq!(plan.avoided, expected);
     }
 
-    /// One version for each place, and buffers that move whole.
+    /// A single version for each place, and buffers moving whole.
     fn whole_scheme(&mut self, plan: &Plan, wants: &[Want]) {
         let mut moved = 0;
         for want in wants.iter().filter(|want| !want.range.is_empty()) {

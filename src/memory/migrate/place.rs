@@ -32,7 +32,7 @@ impl Place {
         self.0 as u32
     }
 
-    /// Whether it is the host.
+    /// Whether this is the host.
     #[must_use]
     pub const fn is_host(self) -> bool {
         self.0 == 0
@@ -101,7 +101,7 @@ impl Places {
         Self(self.0 & other.0)
     }
 
-    /// Those that are not in `other`.
+    /// The places outside of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

@@ -13,13 +13,13 @@ use super::{Access, MigrateError, Place, Places, Want};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Why {
-    /// A command uses the bytes somewhere. That is where the copy goes, or where one goes that waits for it.
+    /// A command uses the bytes somewhere. The target of the copy, or of a copy waiting for it.
     Wanted {
         /// Where the command is.
         at: Place,
-        /// What it does with them.
+        /// The command's use of the bytes.
         access: Access,
-        /// What the place has instead of the latest version.
+        /// The place's version instead of the latest.
         held: Held,
     },
     /// The memory of a place is to be given up, and the bytes are nowhere else.
@@ -35,15 +35,15 @@ pub enum Why {
 pub struct Step {
     /// Where the bytes are read.
     pub from: Place,
-    /// Where they are written. Its memory is current there from then on, the host's too.
+    /// Their target. Its memory is current there from then on, the host's too.
     pub to: Place,
     /// Bytes of the root buffer, any that are needed: neither end need be aligned.
     pub range: Range<u64>,
-    /// How they get there. [`Route::ThroughHost`] is one hop here: one end is the host.
+    /// Their way. [`Route::ThroughHost`] is a single hop here: an end is the host.
     pub route: Route,
-    /// What for.
+    /// Their purpose.
     pub why: Why,
-    /// The earlier step of the plan, by its index, that brings these bytes to where this one reads them.
+    /// The earlier step of the plan, by its index, that brings these bytes to this step's source.
     pub after: Option<usize>,
 }
 
@@ -61,9 +61,9 @@ impl Step {
 pub struct Avoided {
     /// The place has them.
     pub current: u64,
-    /// They were never written, or were discarded.
+    /// Never written, or discarded.
     pub undefined: u64,
-    /// The command overwrites them, and they are not at the place.
+    /// The command overwrites the bytes, absent from the place.
     pub overwritten: u64,
 }
 
@@ -77,16 +77,16 @@ impl Avoided {
     }
 }
 
-/// The copies that commands need, in an order in which they can be made one by one.
+/// The copies needed by commands, in an order possible step by step.
 ///
 /// A plan that needs none allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The copies. Those through the host alternate by chunks.
     pub steps: Vec<Step>,
-    /// What need not be copied.
+    /// Bytes not to be copied.
     pub avoided: Avoided,
-    /// Bytes that would move if buffers were always moved whole, with one version for each place.
+    /// Bytes moved by a scheme that always moves whole buffers, with a single version for each place.
     pub whole_buffer: u64,
     /// Who would be current then.
     pub(super) whole: Places,
@@ -104,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// Bytes that its steps copy; on the way through the host each byte counts twice, once for each hop.
+    /// Bytes copied by its steps; on the way through the host each byte counts twice, once for each hop.
     #[must_use]
     pub fn moved(&self) -> u64 {
         let bytes = self.steps.iter().map(Step::bytes);
@@ -112,7 +112,7 @@ impl Plan {
     }
 }
 
-/// What was copied for one buffer and what was not, since it was made.
+/// Counts of copied and avoided bytes for a buffer, since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {
@@ -122,7 +122,7 @@ pub struct Counters {
     pub steps: u64,
     /// Bytes that needed no copy.
     pub avoided: Avoided,
-    /// Bytes that would have moved if buffers were always moved whole, with one version for each place.
+    /// Bytes that a scheme of whole buffers, with a single version for each place, would have moved.
     pub whole_buffer: u64,
 }
 
@@ -143,10 +143,10 @@ fn count(counter: &mut u64, bytes: u64, times: u32) {
 }
 
 impl Residency {
-    /// The copies that must come before commands that want these ranges. Nothing changes.
+    /// The copies that must come before commands using these ranges. Nothing changes.
     ///
-    /// Wants may overlap, and be at several places: all of them see the contents of now, so the writes of one are
-    /// not what another reads.
+    /// Wants may overlap, and be at several places: all see the current contents, so no want reads the writes of
+    /// another.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Residency {
     }
 }
 
-/// One copy of a solution for bytes that are at the same places and wanted at the same ones.
+/// A copy of a solution for bytes at the same places and wanted at the same places.
 #[derive(Debug, Clone, Copy)]
 struct Move {
     from: Place,
@@ -190,7 +190,7 @@ struct Move {
     route: Route,
     /// The place that wants the bytes.
     at: Place,
-    /// The move that brings them to `from`.
+    /// The move bringing the bytes to `from`.
     after: Option<usize>,
 }
 
@@ -205,7 +205,7 @@ pub(super) struct Planner<'a> {
     plan: Plan,
     lost: Vec<Range<u64>>,
     lost_with: Option<Place>,
-    /// Questions and answers: where bytes are, where they are missing, and the copies. Ranges often alternate between
+    /// Questions and answers: the places with bytes, the places without, and the copies. Ranges often alternate between
     /// few of them.
     solved: SmallVec<[(Places, Places, Moves); 2]>,
     /// The steps made for the bytes just before, which can be made longer.
@@ -281,7 +281,7 @@ impl<'a> Planner<'a> {
         count(&mut self.plan.avoided.undefined, undefined, wanted.len());
     }
 
-    /// Adds the steps that bring bytes from where they are to all places that miss them.
+    /// Adds the steps that bring bytes from their places to all places missing them.
     pub(super) fn copy(
         &mut self,
         range: Range<u64>,
@@ -304,7 +304,7 @@ impl<'a> Planner<'a> {
                 moves
             }
         };
-        // Copies that wait for one another go chunk by chunk, so that they can overlap.
+        // Copies waiting for each other go chunk by chunk, and so can overlap.
         let cut = moves.iter().any(|step| step.after.is_some()) && self.routes.chunk() > 0;
         let chunk = if cut { self.routes.chunk() } else { u64::MAX };
         let mut start = range.start;
@@ -315,13 +315,13 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The cheapest copies, one place after the other: each source is one that has the bytes by then.
+    /// The cheapest copies, place by place: each source has the bytes by then.
     fn solve(&self, have: Places, missing: Places) -> Moves {
         let mut moves = Moves::new();
         let mut have = have;
         let mut missing = missing;
         while !missing.is_empty() {
-            // A place gets what any place with the same memory gets.
+            // A place gets the bytes of any place with the same memory.
             let targets: Places = missing
                 .iter()
                 .map(|place| self.residency.memory_of(place))
@@ -414,7 +414,7 @@ impl<'a> Planner<'a> {
         self.previous_cut = cut;
     }
 
-    /// What a scheme that knows one version for each place and buffer would do.
+    /// The result of a scheme with a single version for each place and buffer.
     fn count_whole(&mut self, wants: &[Want]) {
         let len = self.residency.len();
         for want in wants.iter().filter(|want| !want.range.is_empty()) {
@@ -437,7 +437,7 @@ impl<'a> Planner<'a> {
 }
 
 impl Why {
-    /// The reason of two copies that become one, if they are made for the same place.
+    /// The joint reason of two copies that are joined, if made for the same place.
     pub(super) fn and(self, other: Self) -> Option<Self> {
         match (self, other) {
             (

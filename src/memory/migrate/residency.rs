@@ -13,14 +13,13 @@ use super::{MigrateError, Place, Places};
 
 /// For one root buffer: which places have the latest bytes of which ranges, and how far others are behind.
 ///
-/// A plain value without locks. A plan, its commit and the writes that follow belong together: hold a lock around
-/// them.
+/// A plain value without locks. A plan, its commit and the writes behind belong together: hold a lock around them.
 #[derive(Debug, Clone)]
 pub struct Residency {
     len: u64,
-    /// What was never written, or was discarded, is not in it.
+    /// Bytes never written, or discarded, are left out.
     pub(super) extents: RangeMap<u64, Extent>,
-    /// Sets of places that are one memory, of two places or more each, with no place in two of them.
+    /// Sets of places with the same memory, of two places or more each, with no place in two sets.
     memories: SmallVec<[Places; 1]>,
     /// The places that would be current if buffers were moved whole.
     pub(super) whole: Places,
@@ -30,7 +29,7 @@ pub struct Residency {
     pub(super) stamp: u64,
 }
 
-/// A number that nobody had before.
+/// A fresh number.
 fn stamp() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -57,13 +56,13 @@ impl Residency {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether the range is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The copies of a plan are enqueued: where they go to is current now, for all that is enqueued later.
+    /// The copies of a plan are enqueued: their targets are current now, for all that is enqueued later.
     ///
     /// # Errors
     ///
@@ -86,8 +85,8 @@ impl Residency {
         Ok(())
     }
 
-    /// A command that writes `range` at `place` is enqueued: a new version begins there, and only there. Call it for
-    /// the whole range that the command may write.
+    /// A command that writes `range` at `place` is enqueued: a new version begins there, and only there. Call for the
+    /// whole range of possible writes.
     ///
     /// # Errors
     ///
@@ -104,7 +103,7 @@ impl Residency {
         Ok(())
     }
 
-    /// Nobody needs the bytes any more: they are undefined until they are written.
+    /// The bytes are not needed any more: undefined until written.
     ///
     /// # Errors
     ///
@@ -122,12 +121,12 @@ impl Residency {
         Ok(())
     }
 
-    /// The place is gone, with its memory. Returns the ranges whose latest bytes were nowhere else; to read them is
-    /// [`MigrateError::Lost`] until they are overwritten or discarded.
+    /// The place is gone, with its memory. Returns the ranges whose latest bytes were nowhere else; reading them is
+    /// [`MigrateError::Lost`] until overwritten or discarded.
     ///
-    /// Copies from there that were enqueued count as made. Call [`failed`](Self::failed) for those that never were.
+    /// Copies from there that were enqueued count as made. Call [`failed`](Self::failed) for copies never made.
     pub fn lost(&mut self, place: Place) -> Vec<Range<u64>> {
-        // Memory that others see stays where they are.
+        // Memory visible to others stays in place.
         for memory in &mut self.memories {
             *memory = memory.without(Places::of(place));
         }
@@ -135,8 +134,8 @@ impl Residency {
         self.lose(place, Places::of(place), 0..self.len)
     }
 
-    /// A copy to `place`, or a command that wrote there, has failed, so that its bytes are not what was promised.
-    /// Returns the ranges whose latest bytes were to be there alone, which are lost as in [`lost`](Self::lost).
+    /// A copy to `place`, or a writing command there, has failed, so its bytes are not as promised. Returns the ranges
+    /// whose latest bytes were to be there alone, which are lost as in [`lost`](Self::lost).
     ///
     /// # Errors
     ///
@@ -182,8 +181,8 @@ impl Residency {
         self.stamp = stamp();
     }
 
-    /// From now on the two places are one memory for this buffer: what is current at one is at the other, and nothing
-    /// is copied between them. Say so when the memory is made, before anything is written to it.
+    /// From now on the two places are the same memory for this buffer: bytes current at either are current at the
+    /// other, and nothing is copied between them. Call this when the memory is made, before the first write.
     pub fn share(&mut self, a: Place, b: Place) {
         let both = self.memory_of(a).union(self.memory_of(b));
         self.memories
@@ -206,8 +205,8 @@ impl Residency {
         self.stamp = stamp();
     }
 
-    /// Whether the place has the latest bytes of the whole range. What was never written has no latest bytes, and
-    /// every place is current there; nobody is where they were lost, or beyond the end.
+    /// Whether the place has the latest bytes of the whole range. Bytes never written have no latest version, and every
+    /// place is current there; no place is where bytes were lost, or beyond the end.
     #[must_use]
     pub fn is_current(&self, place: Place, range: Range<u64>) -> bool {
         self.check(&range).is_ok()
@@ -218,7 +217,7 @@ impl Residency {
                     .all(|(_, extent)| extent.current.contains(place)))
     }
 
-    /// What a place has of a range, all of it taken together.
+    /// A place's state of a range, over all of the range.
     #[must_use]
     pub fn held(&self, place: Place, range: Range<u64>) -> Held {
         if range.is_empty() {
@@ -231,21 +230,21 @@ impl Residency {
             .unwrap_or(Held::Nothing)
     }
 
-    /// The ranges that have content, in order, and where it is. What lies between them is undefined.
+    /// The ranges with content, in order, and the places of the content. The bytes between them are undefined.
     pub fn contents(&self) -> impl Iterator<Item = (Range<u64>, Content)> + '_ {
         self.extents
             .iter()
             .map(|(range, extent)| (range.clone(), extent.content()))
     }
 
-    /// The places that are the same memory as `place`, itself included.
+    /// The places with the same memory as `place`, itself included.
     #[must_use]
     pub fn memory_of(&self, place: Place) -> Places {
         let shared = self.memories.iter().find(|memory| memory.contains(place));
         shared.copied().unwrap_or(Places::of(place))
     }
 
-    /// What was moved and avoided so far, by all plans that were committed.
+    /// Counts of moved and avoided bytes so far, by all committed plans.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
@@ -263,7 +262,7 @@ impl Residency {
         }
     }
 
-    /// Replaces what is known of each part of a range.
+    /// Replaces the known state of each part of a range.
     pub(super) fn update(
         &mut self,
         range: Range<u64>,
@@ -312,7 +311,7 @@ pub(super) fn clip(range: &Range<u64>, within: &Range<u64>) -> Range<u64> {
     range.start.max(within.start)..range.end.min(within.end)
 }
 
-/// Appends a range to a list in rising order; ranges that touch become one.
+/// Appends a range to a list in rising order; touching ranges are joined.
 pub(super) fn push(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     match ranges.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,

@@ -1,4 +1,4 @@
-//! How bytes get from one place to another, and what that costs.
+//! The ways of bytes from place to place, and their costs.
 
 use super::{Place, Places};
 
@@ -6,11 +6,11 @@ use super::{Place, Places};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Route {
-    /// A copy on one device: both places are devices of this crate that share one device of wgpu.
+    /// A copy on a single device: both places are devices of this crate sharing a device of wgpu.
     SameDevice,
-    /// One hop through host memory that both places see.
+    /// A hop through host memory visible to both places.
     SharedHost,
-    /// By an export to the host's memory, an import from it, or both, one behind the other.
+    /// By an export to the host's memory, an import from there, or both in a row.
     ThroughHost,
 }
 
@@ -23,8 +23,8 @@ struct Link {
 
 /// A table of routes between places.
 ///
-/// Every device can export to the host and import from it. Two devices with no direct route of their own, or with
-/// one that costs more, exchange bytes in these two hops.
+/// Every device can export to the host and import from there. Two devices without a direct route of their own, or with
+/// a more expensive one, exchange bytes in these two hops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routes {
     /// Places in the table; others have no direct route but to and from the host.
@@ -61,11 +61,11 @@ impl Default for Routes {
 }
 
 impl Routes {
-    /// What a hop between the host and a device costs unless something else is set.
+    /// The default cost of a hop between the host and a device.
     pub const HOST_COST: u32 = 4;
-    /// What a copy on one device usually costs.
+    /// The usual cost of a copy on a single device.
     pub const SAME_DEVICE_COST: u32 = 1;
-    /// What a copy through memory that both devices see usually costs.
+    /// The usual cost of a copy through memory visible to both devices.
     pub const SHARED_HOST_COST: u32 = 3;
     /// Bytes of a chunk unless something else is set.
     pub const CHUNK: u64 = 4 << 20;
@@ -80,8 +80,8 @@ impl Routes {
         }
     }
 
-    /// Sets the bytes of a chunk: copies that wait for one another, as the two hops through the host do, are cut at
-    /// multiples of it, so that one hop can begin while the other goes on. 0 cuts nowhere.
+    /// Sets the bytes of a chunk: dependent copies, such as the two hops through the host, are cut at multiples of a
+    /// chunk, so a hop can begin while the other goes on. 0 cuts nowhere.
     #[must_use]
     pub fn with_chunk(mut self, bytes: u64) -> Self {
         self.chunk = bytes;
@@ -94,9 +94,9 @@ impl Routes {
         self.chunk
     }
 
-    /// Sets the direct route from one place to another, and what a byte costs on it beside others.
+    /// Sets the direct route from a place to another, and its cost of a byte in relation to others.
     ///
-    /// Between two devices, [`Route::ThroughHost`] takes the direct route away; that costs what its two hops do.
+    /// Between two devices, [`Route::ThroughHost`] takes the direct route away; the cost is that of the two hops.
     pub fn set(&mut self, from: Place, to: Place, route: Route, cost: u32) {
         let (row, column) = (from.index() as usize, to.index() as usize);
         let needed = row.max(column) + 1;
@@ -119,7 +119,7 @@ impl Routes {
         self.set(b, a, route, cost);
     }
 
-    /// The cheapest route from one place to another, and its cost.
+    /// The cheapest route between two places, and its cost.
     #[must_use]
     pub fn route(&self, from: Place, to: Place) -> (Route, u64) {
         let through = u64::from(self.host_link(from, Place::HOST).cost)
@@ -137,7 +137,7 @@ impl Routes {
         self.host_link(from, to).route
     }
 
-    /// The cheapest way from any place that has the bytes to any that does not; the lowest places win.
+    /// The cheapest way from any place with the bytes to any place without; the lowest places win.
     pub(super) fn best(&self, have: Places, missing: Places) -> Option<Way> {
         let mut best: Option<Way> = None;
         for to in missing.iter() {

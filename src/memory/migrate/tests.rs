@@ -1,4 +1,4 @@
-//! What the planner promises, each promise on its own.
+//! The planner's promises, each by itself.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(super) fn want(at: usize, range: Range<u64>, access: Access) -> Want {
     }
 }
 
-/// Plans, commits, and writes: what an enqueue does. Returns the bytes moved.
+/// Plans, commits, and writes: the steps of an enqueue. Returns the bytes moved.
 fn launch(buffer: &mut Residency, routes: &Routes, wants: &[Want]) -> u64 {
     let plan = buffer.plan(wants, routes).expect("a plan");
     buffer.commit(&plan).expect("a fresh plan");
@@ -45,7 +45,7 @@ fn ping_pong_of_an_unchanged_buffer_moves_nothing() {
     for turn in 0..100 {
         assert_eq!(launch(&mut buffer, &routes, &read(turn % 3)), 0);
     }
-    // A write on either side moves it once more, and once only.
+    // A write on either side causes exactly one further movement.
     buffer.wrote(place(2), 0..LEN).expect("a range");
     assert_eq!(launch(&mut buffer, &routes, &read(1)), 2 * LEN);
     assert_eq!(launch(&mut buffer, &routes, &read(1)), 0);
@@ -66,7 +66,7 @@ fn the_host_keeps_what_goes_through_it() {
 fn disjoint_sub_buffers_are_processed_in_parallel_without_the_parent_bouncing() {
     let mut buffer = written(0);
     let routes = Routes::new();
-    // Four parts on four devices, the last one with an end that is aligned to nothing, and a rest that nobody uses.
+    // Four parts on four devices, the last with an unaligned end, and an unused rest.
     let ends = [0, 1000, 2000, 3000, 3999];
     let parts: Vec<Range<u64>> = ends.windows(2).map(|pair| pair[0]..pair[1]).collect();
     let mut moved = 0;
@@ -79,7 +79,7 @@ fn disjoint_sub_buffers_are_processed_in_parallel_without_the_parent_bouncing() 
         }
     }
     assert_eq!(moved, 3999);
-    // The parent collects what each has; what nobody touched was at the host all the time.
+    // The parent collects the parts; untouched bytes were at the host all the time.
     assert!(buffer.is_current(Place::HOST, 3999..LEN));
     let all = [want(0, 0..LEN, Access::Read)];
     let plan = buffer.plan(&all, &routes).expect("a plan");
@@ -118,7 +118,7 @@ fn overlapping_sub_buffers_and_the_parent_agree() {
 
 #[test]
 fn halo_rows_are_all_that_moves() {
-    // Two halves on two devices; each step reads one row beyond its half.
+    // Two halves on two devices; each step reads a row beyond its half.
     const ROW: u64 = 64;
     let mut buffer = written(0);
     let routes = Routes::new();
@@ -165,7 +165,7 @@ fn an_overwrite_copies_nothing_and_a_write_of_unknown_extent_copies_first() {
         let overwritten = if moved == 0 { 100 } else { 0 };
         assert_eq!(plan.avoided.overwritten, overwritten, "{access:?}");
     }
-    // Another binding of the same launch reads some of what one overwrites.
+    // Another binding of the same launch reads some of the overwritten bytes.
     let both = [
         want(2, 0..100, Access::Overwrite),
         want(2, 90..110, Access::Read),
@@ -218,7 +218,7 @@ fn the_cheapest_source_is_chosen() {
     routes.set_both(place(2), place(3), Route::SameDevice, 1);
     routes.set_both(place(1), place(4), Route::SharedHost, 100);
     launch(&mut buffer, &routes, &[want(2, 0..LEN, Access::Read)]);
-    // Devices 1 and 2 and the host have it.
+    // Devices 1 and 2 and the host have the bytes.
     let source = |to| {
         let plan = buffer.plan(&[want(to, 0..8, Access::Read)], &routes);
         let steps = plan.expect("a plan").steps;
@@ -251,7 +251,7 @@ fn memory_that_places_share_needs_no_copies() {
         let wants = [want(at, 3..LEN - 3, Access::ReadWrite)];
         assert_eq!(launch(&mut buffer, &routes, &wants), 0);
     }
-    // A device with memory of its own takes one hop, and gives back in one.
+    // A device with memory of its own takes one hop, and gives back in another.
     let third = [want(3, 3..LEN - 3, Access::ReadWrite)];
     assert_eq!(launch(&mut buffer, &routes, &third), LEN - 6);
     let plan = buffer.plan(&[want(2, 0..LEN, Access::Read)], &routes);
@@ -259,7 +259,7 @@ fn memory_that_places_share_needs_no_copies() {
     assert_eq!(plan.moved(), LEN - 6);
     buffer.commit(&plan).expect("a fresh plan");
     assert!(buffer.is_current(place(1), 0..LEN));
-    // A device that is lost takes nothing with it.
+    // A lost device takes nothing along.
     assert_eq!(buffer.lost(place(1)), []);
     assert!(buffer.is_current(place(2), 0..LEN));
     assert!(!buffer.is_current(place(1), 0..LEN));
@@ -281,7 +281,7 @@ fn a_lost_device_takes_only_what_was_nowhere_else() {
     assert_eq!(read(&buffer, 0..LEN), lost(vec![100..203, 1001..1002]));
     assert_eq!(read(&buffer, 202..300), lost(one(202..203)));
     assert!(read(&buffer, 203..1001).is_ok());
-    // To write some of it is to leave the rest.
+    // A partial write leaves the rest.
     assert!(
         buffer
             .plan(&[want(2, 100..203, Access::Write)], &routes)
@@ -304,7 +304,7 @@ fn a_copy_that_failed_leaves_what_is_elsewhere() {
     launch(&mut buffer, &routes, &[want(2, 0..LEN, Access::Read)]);
     assert_eq!(buffer.failed(place(2), 10..20), Ok(vec![]));
     assert!(!buffer.is_current(place(2), 9..11));
-    // The source is lost, and the copies that were enqueued from it never arrive.
+    // The source is lost, and the copies enqueued from there never arrive.
     assert_eq!(buffer.lost(place(1)), []);
     assert_eq!(buffer.failed(place(2), 0..LEN), Ok(vec![]));
     assert_eq!(buffer.failed(place(0), 5..LEN), Ok(one(5..LEN)));

@@ -67,7 +67,7 @@ fn commands(devices: usize) -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Several places read, and one of them may write.
+/// Several places read, and a single place may write.
 fn one_writer(devices: usize) -> impl Strategy<Value = Operation> {
     let reads = prop::collection::vec(wanted(devices, Just(Access::Read)), 1..4);
     (reads, wanted(devices, access())).prop_map(|(mut wants, one)| {
@@ -95,7 +95,7 @@ fn wires() -> impl Strategy<Value = Wires> {
         .prop_map(|(cost, chunk)| Wires { cost, chunk })
 }
 
-/// As devices really are: some are one device of wgpu, some of these see one memory of the host, and a kind of hop
+/// Like real devices: some are the same device of wgpu, some of these share a memory of the host, and a kind of hop
 /// costs the same everywhere.
 fn real_wires() -> impl Strategy<Value = Wires> {
     let groups = prop::array::uniform5((0..3usize, 0..2usize));
@@ -106,7 +106,7 @@ fn real_wires() -> impl Strategy<Value = Wires> {
         for from in 0..PLACES {
             for to in 0..PLACES {
                 let (a, b) = (groups[from], groups[to]);
-                // A device of wgpu is in one group of those that share memory.
+                // A device of wgpu is in a single group sharing memory.
                 cost[from][to] = match (from, to) {
                     (0, _) | (_, 0) => Some(host),
                     _ if a == b => Some(same),
@@ -156,7 +156,7 @@ fn apply_all(
 }
 
 proptest! {
-    /// Nothing goes wrong here, so that whole buffers can be compared with, too.
+    /// Nothing goes wrong here, so whole buffers can be compared with, too.
     #[test]
     fn the_right_bytes_and_never_more_than_whole_buffers(
         wires in real_wires(),
@@ -167,8 +167,8 @@ proptest! {
         apply_all(&mut machine, &operations, |machine| machine.moved)?;
     }
 
-    /// Where going around by a third device would be cheaper, whole buffers may have gone there by chance, and one
-    /// hop more through the host is possible; but never do more bytes arrive where they are wanted.
+    /// Where going around by a third device would be cheaper, whole buffers may have gone there by chance, and a
+    /// further hop through the host is possible; but never do more bytes arrive at their goal.
     #[test]
     fn no_more_arrives_than_whole_buffers_move_whatever_hops_cost(
         wires in wires(),

@@ -1,4 +1,4 @@
-//! What explanations and errors say, word for word.
+//! The texts of explanations and errors, word for word.
 
 use super::model::place;
 use super::tests::want;
@@ -57,7 +57,7 @@ fn direct_routes_accesses_and_versions_behind_are_told() {
          SwiftShader writes some of them and is 1 version behind\n\
          moves 9 bytes, avoids 0; buffers moved whole would take 1024 bytes"
     );
-    // One more version that somebody had, by whom it was wanted.
+    // Another version held somewhere, and the place that wanted it.
     let plan = buffer.plan(&wants(0, 0..768, Access::Read), &routes);
     buffer.commit(&plan.expect("a plan")).expect("a fresh plan");
     buffer.wrote(place(1), 0..768).expect("a range");

@@ -1,4 +1,4 @@
-//! What commands wait for: a machine in which everything that may overlap does, and single cases.
+//! Dependencies of commands: a machine with all possible overlap, and single cases.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::*;
 
 enum Action {
     Copy(usize, usize, Range<usize>),
-    /// Where, the bytes that it must find, and those that it writes.
+    /// The place, the bytes it must find, and the bytes it writes.
     Kernel(usize, Vec<(usize, u32)>, Vec<(usize, u32)>),
 }
 
@@ -20,7 +20,7 @@ struct Command {
     action: Action,
 }
 
-/// Commands are enqueued in order and run in any order that they do not wait for.
+/// Commands are enqueued in order and run in any order allowed by their dependencies.
 struct Queues {
     residency: Residency,
     routes: Routes,
@@ -117,7 +117,7 @@ impl Queues {
         }
     }
 
-    /// Runs one command that waits for nothing any more, and sometimes tells that it has finished.
+    /// Runs a command without pending dependencies, and sometimes reports its end.
     fn run_one(&mut self) {
         let ready: Vec<usize> = (0..self.pending.len())
             .filter(|&i| {
@@ -204,7 +204,7 @@ fn buffer() -> Residency {
     Residency::new(LEN as u64)
 }
 
-/// What a query finds: kinds, tokens and bytes.
+/// The results of a query: kinds, tokens and bytes.
 fn found(hazards: impl Iterator<Item = Hazard>) -> Vec<(HazardKind, u64, Range<u64>)> {
     hazards
         .map(|hazard| (hazard.kind, hazard.earlier.token, hazard.range))
@@ -260,7 +260,7 @@ fn writers_on_two_devices_without_order_are_told() {
     };
     let both = (HazardKind::WriteAfterWrite, 1, 16..24);
     assert_eq!(conflicts(2, 16..32, Access::Write, |_| false), [both]);
-    // Behind it, beside it, and on the same device, where the queue orders them.
+    // Behind it, beside it, and on the same device, in the queue's order.
     assert_eq!(conflicts(2, 16..32, Access::Write, |token| token == 1), []);
     assert_eq!(conflicts(2, 24..40, Access::Write, |_| false), []);
     assert_eq!(conflicts(1, 16..32, Access::Write, |_| false), []);

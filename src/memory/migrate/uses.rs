@@ -1,40 +1,40 @@
-//! Which unfinished commands use which bytes: what a new one has to wait for, and who disagrees with it.
+//! The bytes used by unfinished commands: dependencies of a new command, and conflicts with it.
 
 use std::ops::Range;
 
 use super::residency::Residency;
 use super::{Access, MigrateError, Place, Places};
 
-/// A command that has not ended yet, as far as anybody said, and bytes that it uses.
+/// A command without a reported end, and its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Use {
-    /// What the runtime calls the command's event.
+    /// The runtime's token for the command's event.
     pub token: u64,
-    /// Whose memory it uses.
+    /// The owner of the used memory.
     pub place: Place,
     /// Bytes of the root buffer.
     pub range: Range<u64>,
-    /// Whether it writes them.
+    /// Whether the command writes the bytes.
     pub writes: bool,
 }
 
 /// How two commands that use the same bytes meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HazardKind {
-    /// The new one reads what the earlier one writes.
+    /// The new command reads the earlier command's writes.
     ReadAfterWrite,
-    /// The new one writes what the earlier one reads.
+    /// The new command writes the earlier command's reads.
     WriteAfterRead,
     /// Both write.
     WriteAfterWrite,
 }
 
-/// Bytes that an unfinished command and a new one both use, one of them writing.
+/// Bytes used by both an unfinished command and a new one, with a write among the uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hazard {
-    /// How they meet.
+    /// The kind of conflict.
     pub kind: HazardKind,
     /// The unfinished command, with its whole range.
     pub earlier: Use,
@@ -42,21 +42,21 @@ pub struct Hazard {
     pub range: Range<u64>,
 }
 
-/// The unfinished commands of a buffer. There are few: those that are finished are forgotten, and those that a later
-/// writer waits for are represented by it.
+/// The unfinished commands of a buffer. There are few: finished commands are forgotten, and commands that a later
+/// writer waits for are represented by that writer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Uses(Vec<Use>);
 
 impl Uses {
     fn begin(&mut self, new: Use, memory: Places) {
         if new.writes {
-            // Whoever waits for the new one waits for these, too.
+            // A command waiting for the new one waits for these, too.
             self.0.retain(|old| {
                 let within = new.range.start <= old.range.start && old.range.end <= new.range.end;
                 !(within && memory.contains(old.place))
             });
         } else {
-            // A command often reads neighbours one by one.
+            // A command often reads neighbours in turn.
             let same = |old: &&mut Use| {
                 old.token == new.token
                     && old.place == new.place
@@ -100,10 +100,11 @@ impl Uses {
 }
 
 impl Residency {
-    /// Remembers that a command uses bytes of the memory at a place until it is finished. It must wait for what
-    /// [`hazards`](Self::hazards) names: a writer stands for those whose ranges it covers from then on.
+    /// Remembers a command's use of bytes of the memory at a place until the command is finished. The new command must
+    /// wait for the commands named by [`hazards`](Self::hazards): a writer stands for those whose ranges it covers from
+    /// then on.
     ///
-    /// A copy of a plan is two: it reads where it comes from, and overwrites where it goes to.
+    /// A copy of a plan is two uses: a read at its source, and an overwrite at its target.
     ///
     /// # Errors
     ///
@@ -131,8 +132,8 @@ impl Residency {
         Ok(())
     }
 
-    /// The unfinished commands that a new one at `place` has to wait for, because they use the same bytes of the
-    /// same memory, and one of the two writes. Other places' memory is no hazard: versions there are their own.
+    /// The unfinished commands that a new one at `place` has to wait for, because both use the same bytes of the same
+    /// memory, and at least one of the two writes. Other places' memory is no hazard: versions there are their own.
     pub fn hazards(
         &self,
         place: Place,
@@ -142,11 +143,11 @@ impl Residency {
         self.uses.meeting(range, access, self.memory_of(place))
     }
 
-    /// The unfinished commands at *other* places that use the same bytes, one of the two writing, without an order
-    /// between them: `ordered` says of a token whether the new command comes behind it.
+    /// The unfinished commands at *other* places with the same bytes, at least one of the two writing, without an order
+    /// between them: `ordered` says of a token whether the new command comes behind.
     ///
-    /// The residency takes commands in the order in which it is told of them, so that the last writer has the latest
-    /// version. Where nobody asked for that order, such a pair is a mistake of the program, above all if both write.
+    /// The residency takes commands in the order of the reports, so the last writer has the latest version. Without a
+    /// requested order, such a pair is a mistake of the program, above all with two writers.
     pub fn conflicts<'a>(
         &'a self,
         place: Place,
@@ -165,7 +166,7 @@ impl Residency {
         self.uses.0.retain(|old| old.token != token);
     }
 
-    /// Forgets all commands that are finished, as `is_finished` says of their tokens.
+    /// Forgets all commands whose tokens count as finished by `is_finished`.
     pub fn forget_finished(&mut self, mut is_finished: impl FnMut(u64) -> bool) {
         self.uses.0.retain(|old| !is_finished(old.token));
     }

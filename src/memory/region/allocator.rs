@@ -1,4 +1,4 @@
-//! The allocator itself: what joins bins, ranges, blocks and handles.
+//! The allocator itself: bins, ranges, blocks and handles together.
 
 mod queries;
 
@@ -67,8 +67,8 @@ impl Region {
         &mut self.options
     }
 
-    /// Adds the addresses `base..base + size`. Blocks are never merged, even if they touch: no
-    /// allocation crosses from one into the other.
+    /// Adds the addresses `base..base + size`. Blocks are never merged, even if touching: no
+    /// allocation crosses from a block into another.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Region {
         if start >= end {
             return Err(invalid);
         }
-        // What granules leave of a block at either end still belongs to it.
+        // The rest of a block beside its granules, at either end, still belongs to the block.
         let earlier = self
             .by_address
             .range(..base.saturating_add(size))
@@ -146,7 +146,7 @@ impl Region {
             let bin = bin_of(size);
             self.by_address.remove(&entry.base);
             self.counters.capacity -= size;
-            // An empty block is one free range, in the bin of its size.
+            // An empty block is a single free range, in the bin of its size.
             let mut list = self.bins.ranges(bin).iter();
             if let Some(&index) = list.find(|&&index| self.ranges[index].block == slot) {
                 let mut ranges = self.ranges.table();
@@ -186,8 +186,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`RegionError::ZeroSize`], [`RegionError::InvalidAlignment`], [`RegionError::TooLargeEver`] if
-    /// no block could hold it when empty, [`RegionError::NoRoom`] if no free range can hold it now,
+    /// [`RegionError::ZeroSize`], [`RegionError::InvalidAlignment`], [`RegionError::TooLargeEver`] if no empty block
+    /// could hold the allocation, [`RegionError::NoRoom`] if no free range can hold the allocation now,
     /// [`RegionError::TooManyRanges`].
     #[inline]
     pub fn allocate(&mut self, size: u64, align: u64) -> Result<Allocation, RegionError> {
@@ -209,11 +209,11 @@ impl Region {
             .ok_or_else(|| self.refusal(size, align))
     }
 
-    /// Frees an allocation, and returns the bytes that it had been granted.
+    /// Frees an allocation, and returns its granted bytes.
     ///
     /// # Errors
     ///
-    /// [`RegionError::UnknownAllocation`] if it is not live (it was freed before).
+    /// [`RegionError::UnknownAllocation`] for a handle no longer live (freed before).
     #[inline]
     pub fn free(&mut self, id: AllocationId) -> Result<u64, RegionError> {
         let (index, range) = self
@@ -249,8 +249,8 @@ impl Region {
         self.search(size, align)
     }
 
-    /// A fitting range of the lowest bin that has one, and the smallest there if placement is tight:
-    /// exact, and linear in what it visits.
+    /// A fitting range of the lowest non-empty bin, and the smallest there if placement is tight: exact, and linear in
+    /// the visited ranges.
     #[cold]
     #[inline(never)]
     fn search(&self, size: u64, align: u64) -> Option<Place> {
@@ -331,7 +331,7 @@ impl Region {
         })
     }
 
-    /// Makes the used range at `index` free, and one with the free ranges on both its sides.
+    /// Makes the used range at `index` free, joined with the free ranges on both sides.
     #[inline(always)]
     fn coalesce(&mut self, index: Index, range: Range) {
         let ranges = &mut self.ranges.table();
@@ -364,7 +364,7 @@ impl Region {
         bins.insert(ranges, kept);
     }
 
-    /// The used range that a handle names, if it is live.
+    /// The used range of a handle, if live.
     #[inline]
     fn resolve(&self, id: AllocationId) -> Option<(Index, Range)> {
         let key = id.data().as_ffi();

@@ -1,9 +1,8 @@
 //! Size classes of free ranges: two levels of bitmaps over arrays.
 //!
-//! A size, counted in granules, becomes a small floating-point number with three bits of mantissa, and
-//! that is the number of its bin. Sizes below 8 granules have a bin each; the sizes of any other bin
-//! differ by less than 1/8. The first bin at or above a number that is not empty is found by two bit
-//! scans.
+//! A size, counted in granules, becomes a small floating-point number with three bits of mantissa, the number of its
+//! bin. Sizes below 8 granules have a bin each; the sizes of any other bin differ by less than 1/8. The first bin at or
+//! above a number that is not empty is found by two bit scans.
 
 use super::GRANULE;
 use super::ranges::{Index, Table};
@@ -45,8 +44,8 @@ pub(super) fn bin_above(size: u64) -> usize {
 /// `(59 - MANTISSA) * SMALL + 2 * SMALL`, and positions are what [`Bins::insert`] noted. This is why
 /// no index into the tables can be out of range.
 ///
-/// A bin is an array, and each of its ranges knows its position: unlike in a linked list, putting a
-/// range in touches no other range, and taking one out touches one at most.
+/// A bin is an array, and each of its ranges knows its position: unlike in a linked list, inserting
+/// a range touches no other range, and removing a range touches at most a single other.
 #[derive(Debug)]
 pub(super) struct Bins {
     /// A bit for each bin: whether it holds ranges.
@@ -113,8 +112,8 @@ impl Bins {
     pub fn remove(&mut self, ranges: &mut Table, index: Index, bin: usize) {
         let position = ranges[index].detail;
         let list = &mut self.bins[bin];
-        // The last takes its position. No branches here and below: which bins empty, and where in them
-        // a range lies, is chance, and a branch that cannot be foreseen costs more than the work.
+        // The last takes its position. No branches here and below: the bin to become empty, and a range's place there,
+        // are chance, and an unpredictable branch costs more than the work.
         let Some(&last) = list.last() else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Blocks: the stretches of address space that a region manages, and their index of allocations.
+//! Blocks: the stretches of address space managed by a region, and their index of allocations.
 
 use super::BlockId;
 use super::ranges::{Index, NONE, Ranges};
@@ -12,7 +12,7 @@ pub struct Block {
     pub base: u64,
     /// Its size in bytes, as given.
     pub size: u64,
-    /// Bytes of it that allocations have been granted.
+    /// Its bytes granted to allocations.
     pub in_use: u64,
 }
 
@@ -48,17 +48,17 @@ const LEAST_PAGE: u32 = 12;
 /// Most pages of the index, as a power of two. Larger blocks have larger pages.
 const MOST_PAGES: u32 = 20;
 
-/// An index from addresses to allocations: for each page of a block, the last allocation that starts
-/// in it, and a tree of bitmaps over the pages that have one.
+/// An index from addresses to allocations: for each page of a block, the last allocation starting there, and a tree of
+/// bitmaps over the pages with such an allocation.
 ///
 /// A balanced tree would cost as much as the allocation itself. Here, allocating and freeing touch
-/// one entry, and looking up walks back over at most the allocations that start in one page.
+/// a single entry, and a look-up walks back over at most the allocations starting in a page.
 #[derive(Debug)]
 pub(super) struct Starts {
     base: u64,
     shift: u32,
-    /// The last allocation that starts in each page, plus one; 0 if none does. Zero, since memory
-    /// that the system hands out zeroed costs nothing until it is touched.
+    /// The last allocation starting in each page, plus 1; 0 if none does. Zero, since zeroed memory
+    /// of the system costs nothing until touched.
     pages: Box<[Index]>,
     /// Level 0 has a bit for each page; each further level a bit for each word of the one below.
     levels: Vec<Box<[u64]>>,
@@ -87,7 +87,7 @@ impl Starts {
         }
     }
 
-    /// The page of an address of the block. Callers pass no others, so that it indexes `pages`, and
+    /// The page of an address of the block. Callers pass no others: the number indexes `pages`, and
     /// its quotients by 64 index the levels.
     #[inline]
     fn page(&self, address: u64) -> usize {
@@ -118,7 +118,7 @@ impl Starts {
         }
         let mut before = range.before;
         if before != NONE && !ranges[before].is_used() {
-            // Free ranges are coalesced: what lies before one is an allocation.
+            // Free ranges are coalesced: an allocation lies before each.
             before = ranges[before].before;
         }
         if before != NONE && self.page(ranges[before].start()) == page {
@@ -170,7 +170,7 @@ impl Starts {
     /// The last marked page that is not above `page`.
     fn marked_up_to(&self, page: usize) -> Option<usize> {
         let mut at = page;
-        // At the level of the pages the bit itself counts; further up only those below it.
+        // At the level of the pages the bit itself counts; further up only lower bits.
         let mut mask = u64::MAX >> (63 - page % 64);
         for (depth, level) in self.levels.iter().enumerate() {
             let below = level[at / 64] & mask;

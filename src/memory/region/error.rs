@@ -25,7 +25,7 @@ pub enum RegionError {
         size: u64,
         /// The alignment asked for, in bytes.
         align: u64,
-        /// The largest block that there is, or that may be added, in bytes.
+        /// The largest block existing, or possible, in bytes.
         largest_block: u64,
     },
     /// No free range can hold the allocation now.
@@ -82,7 +82,7 @@ pub enum RegionError {
         /// Size in bytes.
         size: u64,
     },
-    /// The block shares addresses with one that the region has.
+    /// The block shares addresses with a block of the region.
     #[error(
         "region: the block of {size} bytes at {base:#x} overlaps that at {other_base:#x}: an \
          address belongs to one block"

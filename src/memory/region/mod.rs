@@ -1,8 +1,8 @@
 //! The region allocator: it hands out ranges of addresses and touches no memory.
 //!
-//! A [`Region`] manages any number of [`Block`]s of address space (a mapped heap, the bytes of a GPU
-//! buffer, whatever has addresses or offsets). All it knows about them is kept here on the host, so
-//! the memory itself may be out of reach, and nothing that a kernel writes can harm the allocator.
+//! A [`Region`] manages any number of [`Block`]s of address space (a mapped heap, the bytes of a GPU buffer, whatever
+//! has addresses or offsets). All knowledge about blocks is kept here on the host: the memory itself may be out of
+//! reach, and no write of a kernel can harm the allocator.
 //!
 //! ```text
 //!  block 0                                                                    block 1 (growth)
@@ -27,13 +27,13 @@
 //! - **Allocation** looks for the first non-empty bin all of whose ranges are large enough: two bit
 //!   scans. What is left of the range before (because of the alignment) and behind stays free; nothing
 //!   is lost but the rounding to [`GRANULE`]. O(1).
-//! - When no such bin is left, the bins that *may* hold a fitting range are searched one by one, so
-//!   that an allocation fails only if no free range fits. That costs as much as those bins have
-//!   ranges, and only happens where the allocation would have failed else.
+//! - When no such bin is left, the bins that *may* hold a fitting range are searched in turn: an
+//!   allocation fails only if no free range fits. This costs as much as those bins have ranges, and
+//!   only happens where the allocation would otherwise have failed.
 //! - **Freeing** joins the range with both neighbours. O(1).
 //! - **Look-up** by any address inside an allocation ([`Region::find`]) goes through the pages, if
-//!   [`RegionOptions::lookup`] is on. It walks over at most the allocations that start in one page of
-//!   4 KiB (of a 2^20th of the block, if that is more).
+//!   [`RegionOptions::lookup`] is on. The walk covers at most the allocations starting in a page of 4 KiB (or of a
+//!   2^20th of the block, if larger).
 //!
 //! A region is a plain value without locks: share it behind a mutex.
 //!
@@ -67,14 +67,14 @@ pub use blocks::Block;
 pub use error::RegionError;
 pub use statistics::RegionStats;
 
-/// The unit of a region, in bytes: every allocation starts at a multiple of it and is granted a
-/// multiple of it. 16 is the alignment of WGSL's `vec4`.
+/// The unit of a region, in bytes: every allocation starts at a multiple of the unit and is granted
+/// a multiple of the unit. 16 is the alignment of WGSL's `vec4`.
 pub const GRANULE: u64 = 16;
 
 slotmap::new_key_type! {
-    /// Handle of a live allocation. Once the allocation was freed it is not valid again, until 2^31
-    /// allocations later at the earliest. Being a slotmap key, it can index a `slotmap::SecondaryMap`
-    /// with what the owner knows about the allocation.
+    /// Handle of a live allocation. Once the allocation was freed it is not valid again, until 2^31 allocations later
+    /// at the earliest. Being a slotmap key, the handle can index a `slotmap::SecondaryMap` with the owner's data about
+    /// the allocation.
     pub struct AllocationId;
 
     /// Handle of a block of a [`Region`].
@@ -88,9 +88,9 @@ pub enum Placement {
     /// Some range of the first bin all of whose ranges are large enough: O(1).
     #[default]
     GoodFit,
-    /// The smallest range that fits in the lowest bin that has one: takes as long as the bins around
-    /// the size have ranges. In a region that is 95 % full it costs about twice the time, and refuses
-    /// about a third less for want of a large enough range.
+    /// The smallest fitting range in the lowest non-empty bin: takes time linear in the ranges of the bins around the
+    /// size. In a region 95 % full tight placement costs about twice the time, and refuses about a third less for want
+    /// of a large enough range.
     TightFit,
 }
 
@@ -100,14 +100,13 @@ pub enum Placement {
 pub struct RegionOptions {
     /// Where allocations are placed.
     pub placement: Placement,
-    /// The largest block, in bytes, that the owner may add later. What fits it is
-    /// [`RegionError::NoRoom`] and not [`RegionError::TooLargeEver`]. 0 if the region will not grow.
+    /// The largest block, in bytes, that the owner may add later. A fitting request is [`RegionError::NoRoom`] and not
+    /// [`RegionError::TooLargeEver`]. 0 if the region will not grow.
     pub growth: u64,
     /// The capacity, in bytes, that [`Region::trim`] leaves.
     pub keep: u64,
-    /// Whether blocks added from now on are indexed, so that [`Region::find`] is fast in them. Costs a
-    /// few nanoseconds in each operation and one byte in a thousand; without it, `find` goes through
-    /// all allocations.
+    /// Whether blocks added from now on are indexed, so [`Region::find`] is fast in them. Costs a few nanoseconds in
+    /// each operation and a byte in a thousand; without the index, `find` goes through all allocations.
     pub lookup: bool,
 }
 
@@ -144,7 +143,7 @@ impl RegionOptions {
 /// A live allocation of a [`Region`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
-    /// The handle that frees it.
+    /// The handle for freeing.
     pub id: AllocationId,
     /// Its first address: a multiple of the alignment and of [`GRANULE`].
     pub address: u64,
@@ -152,7 +151,7 @@ pub struct Allocation {
     pub size: u64,
     /// The bytes asked for.
     pub requested: u64,
-    /// The block that holds it.
+    /// The block of the allocation.
     pub block: BlockId,
 }
 

@@ -11,18 +11,18 @@ pub(super) const NONE: Index = Index::MAX;
 /// Ranges that may exist: far more than fit a host's memory, and places stay below [`NONE`].
 pub(super) const MOST_RANGES: usize = 1 << 31;
 
-/// A range of one block. 32 bytes, so that none straddles two cache lines: what an operation costs
-/// is mostly the lines that it touches.
+/// A range of a block. 32 bytes, so none straddles two cache lines: the touched lines are most of
+/// the cost of an operation.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 pub(super) struct Range {
-    /// First address. It is a multiple of the granule, so that bit 0 is vacant: it says *used*.
+    /// First address. The value is a multiple of the granule, so bit 0 is vacant: set for *used*.
     start: u64,
     /// Bytes asked for, if used; else bytes. Rounded up to granules, it is the size in both cases.
     requested: u64,
-    /// The range that ends where this one starts, in the same block.
+    /// The range ending at this range's start, in the same block.
     pub before: Index,
-    /// The range that starts where this one ends, in the same block.
+    /// The range starting at this range's end, in the same block.
     pub after: Index,
     /// The version of the handle, if used; else the position in its bin.
     pub detail: u32,
@@ -79,15 +79,15 @@ impl Range {
         self.start & USED != 0
     }
 
-    /// Makes it a free range with these bounds.
+    /// Makes the range free, with these bounds.
     #[inline]
     pub fn set_free(&mut self, start: u64, size: u64) {
         self.start = start;
         self.requested = size;
     }
 
-    /// Where an allocation of `size` bytes at a multiple of `align` would start in this free range,
-    /// if it fits.
+    /// The start of an allocation of `size` bytes at a multiple of `align` in this free range, if
+    /// fitting.
     #[inline]
     pub fn fit(&self, size: u64, align: u64) -> Option<u64> {
         let start = self.start.checked_add(align - 1)? & !(align - 1);
@@ -152,8 +152,7 @@ impl Ranges {
     }
 }
 
-/// Places are only handed out where they exist, and the table never shrinks: indexing with one cannot
-/// fail.
+/// Only existing places are handed out, and the table never shrinks: indexing by a place cannot fail.
 impl ops::Index<Index> for Ranges {
     type Output = Range;
 
@@ -163,8 +162,8 @@ impl ops::Index<Index> for Ranges {
     }
 }
 
-/// The table during an operation. As a slice, its address stays in a register however much is written
-/// through it; that of a vector would be loaded again each time.
+/// The table during an operation. For a slice, the address stays in a register however much is written through it; for
+/// a vector the address would be loaded again each time.
 pub(super) struct Table<'a> {
     ranges: &'a mut [Range],
     vacant: &'a mut Vec<Index>,

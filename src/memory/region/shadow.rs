@@ -1,7 +1,7 @@
-//! A second, simple-minded allocator that checks the real one: sorted vectors and plain loops.
+//! A second, simple-minded allocator as a check of the real one: sorted vectors and plain loops.
 //!
-//! It decides nothing. It is told what the region did and panics if that was wrong, or if the region
-//! refused what a free range could have held. Property tests and the fuzzer drive it from bytes.
+//! It decides nothing. The shadow is told the region's results and panics on a wrong one, or on a refusal despite a
+//! large enough free range. Property tests and the fuzzer drive it from bytes.
 
 use super::{
     Allocation, AllocationId, BlockId, Placement, Region, RegionError, RegionOptions, RegionStats,
@@ -45,7 +45,7 @@ fn fits(gap: (u128, u128), size: u64, align: u64) -> bool {
     ((gap.0 + align - 1) & !(align - 1)) + size <= gap.1
 }
 
-/// The model, with the region that it checks.
+/// The model, with the region under test.
 pub(crate) struct Shadow {
     pub region: Region,
     options: RegionOptions,
@@ -193,7 +193,7 @@ impl Shadow {
         }
     }
 
-    /// Frees a handle that was freed before.
+    /// Frees a handle freed before.
     pub fn free_stale(&mut self, n: usize) {
         if !self.stale.is_empty() {
             let id = self.stale[n % self.stale.len()];

@@ -1,4 +1,4 @@
-//! What a region tells about itself.
+//! A region's figures about itself.
 
 /// Figures of a [`Region`](super::Region) at one moment. All sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -6,7 +6,7 @@
 pub struct RegionStats {
     /// What all blocks together can hold.
     pub capacity: u64,
-    /// What allocations were granted: what they asked for, rounded up to
+    /// Bytes granted to allocations: the requested bytes, rounded up to
     /// [`GRANULE`](super::GRANULE).
     pub in_use: u64,
     /// What allocations asked for.
@@ -17,8 +17,8 @@ pub struct RegionStats {
     pub largest_free: u64,
     /// Free ranges. Each has an allocation or the end of its block on both sides.
     pub free_ranges: usize,
-    /// `1 - largest_free / free`, where `free` is all that is free: 0 if one range has it all (or
-    /// nothing is free), close to 1 if no range has much of it.
+    /// `1 - largest_free / free`, where `free` is all free bytes: 0 for a single free range (or
+    /// none), close to 1 for many small ones.
     pub fragmentation: f64,
     /// The most that `in_use` has been.
     pub peak: u64,

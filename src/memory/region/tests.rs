@@ -1,4 +1,4 @@
-//! What the region promises, each promise on its own, and all of them against the shadow.
+//! The promises of the region, each by itself, and all against the shadow.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn region(base: u64, size: u64) -> (Region, BlockId) {
     (region, block)
 }
 
-/// A small generator (xorshift64*), so that a trace is the same everywhere.
+/// A small generator (xorshift64*), so a trace is the same everywhere.
 struct Random(u64);
 
 impl Random {

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use self::shelf::{Readiness, Shelf, size_class};
 use super::buffers::End;
-use super::{MemoryError, MemoryRoom};
+use super::{MemoryError, MemoryExtension};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture};
 
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Upload {
 
 /// The staging memory of a device.
 pub(crate) fn of(device: &DeviceShared) -> &Staging {
-    &device.memory_room.get::<MemoryRoom>().staging
+    &device.memory_extension.get::<MemoryExtension>().staging
 }
 
 /// Makes a buffer of the runtime's own.

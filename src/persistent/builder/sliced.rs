@@ -18,7 +18,7 @@ use crate::persistent::sliced::{Answering, Slices, Slot};
 use crate::persistent::{PersistentKernel, Runner, State, spawn};
 use crate::rpc::port::layout::PortLayout;
 
-/// Slices on their way at once: one that runs, and one that is gathered.
+/// Slices on their way at once: a running one, and a gathered one.
 const SLOTS: usize = 2;
 
 impl PersistentKernelBuilder {

@@ -5,17 +5,17 @@ use super::steps::seal;
 use crate::rpc::port::model::{ANSWER, HEAD, MAILBOX, PAYLOAD, SEAL};
 use crate::rpc::port::protocol::Side;
 
-/// A lease: what the kernel does next, and what its lane knows.
+/// A lease: the kernel's next step, and its lane's knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lease {
     pub granted: u32,
     pub seen: u32,
     leaving: bool,
-    /// It has reached its ration of turns.
-    rationed: bool,
+    /// The lease has reached its loop budget.
+    out_of_budget: bool,
     /// It has yet to read the bell for the first time.
     pub unread: bool,
-    /// Steps that it has taken since it was told to leave.
+    /// Steps taken since the request to leave.
     overdue: u8,
     pub next: Next,
 }
@@ -42,8 +42,8 @@ pub(super) struct Call {
     request: u32,
 }
 
-/// The words of the server beside its ports are those of a port behind them: the bell, and the word that says who has
-/// asked for the queue.
+/// The words of the server beside its ports are those of a port behind them: the bell, and the word for requests of the
+/// queue.
 pub(super) const BELL: usize = MAILBOX;
 /// See [`BELL`].
 pub(super) const YIELD: usize = PAYLOAD;
@@ -57,7 +57,7 @@ impl Lease {
             granted,
             seen: 0,
             leaving: false,
-            rationed: false,
+            out_of_budget: false,
             unread: true,
             overdue: 0,
             next: match setup.flaw {
@@ -67,7 +67,7 @@ impl Lease {
         }
     }
 
-    /// What the lease is next, with what it has done in `state`; a second way where there are two. Nothing while it waits.
+    /// The lease's next state, after its step in `state`; a second way where there are two. Nothing while it waits.
     pub fn steps(self, setup: &Setup, state: &State) -> Result<Vec<(Self, State)>, String> {
         let ports = setup.ports;
         let words = state.shared.memory.ports[ports].client_seen;
@@ -166,15 +166,15 @@ impl Lease {
                     lease.next = Next::Compare { bell: words[BELL] };
                     found.push((lease, then.clone()));
                 }
-                if setup.rations {
-                    lease.rationed = true;
+                if setup.has_loop_budget {
+                    lease.out_of_budget = true;
                     lease.next = Next::Compare { bell: words[BELL] };
                     found.push((lease, then));
                 }
                 return Ok(found);
             }
             Next::Compare { bell } => {
-                lease.leaving = self.rationed || is_asked;
+                lease.leaving = self.out_of_budget || is_asked;
                 // Of the counts alone: the ports below would borrow from them.
                 let rings = match setup.flaw {
                     Flaw::PortsInDifference => bell.wrapping_sub(self.seen) >> 16,
@@ -202,7 +202,7 @@ impl Lease {
             },
             next => next,
         };
-        if lease.leaving && !self.leaving && !lease.rationed && !state.was_asked(setup) {
+        if lease.leaving && !self.leaving && !lease.out_of_budget && !state.was_asked(setup) {
             return Err("a lease leaves that nobody has asked to".to_owned());
         }
         Ok(vec![(lease, then)])

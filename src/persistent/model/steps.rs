@@ -1,8 +1,8 @@
 //! The host's own code, one access of memory at a time.
 //!
-//! What such code does depends on what it reads alone. So for each step it runs anew: what it has done before is not
-//! done again, and gives what it read then; one more access is made that somebody could notice; what comes behind that is
-//! for later steps.
+//! The behaviour of such code depends on its reads alone. So each step runs the code anew: earlier accesses are not
+//! repeated, and return the values read then; a single further access visible to others is made; later accesses are for
+//! later steps.
 
 use std::cell::{Cell, RefCell};
 
@@ -13,7 +13,7 @@ use crate::rpc::port::protocol::Side;
 use crate::rpc::port::seal::{mixed, mixed_all};
 use crate::rpc::port::words::{ClientWords, Words};
 
-/// What host and kernel share. What the kernel has taken is its own while it runs, and the host's else.
+/// What host and kernel share. Calls taken by the kernel belong to the kernel while it runs, and to the host otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shared {
     pub memory: Memory,
@@ -25,7 +25,7 @@ pub(super) struct Shared {
 pub(super) enum Pace {
     /// Every look at what the other side writes.
     Looks,
-    /// All looks at an answer together: none of its words is still on its way when its mailbox has come.
+    /// All looks at an answer together: no word of the answer is still on its way when its mailbox has come.
     Answers,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Kind {
     pub pace: Pace,
 }
 
-/// The words of a server as its host's code finds them.
+/// The words of a server as seen by its host's code.
 struct Steps<'m> {
     kind: Kind,
     shared: RefCell<&'m mut Shared>,
@@ -50,8 +50,8 @@ struct Steps<'m> {
     beyond: Cell<bool>,
 }
 
-/// Runs `code`, which has read what `known` tells, by one more step. What it came to if it is through; what it has read
-/// goes into `known`.
+/// Runs `code`, whose earlier reads are in `known`, by another step. The result of the finished code; values read go
+/// into `known`.
 pub(super) fn step<T>(
     kind: Kind,
     shared: &mut Shared,
@@ -104,7 +104,7 @@ impl StepWords<'_> {
         Place::None
     }
 
-    /// One access. Code that has gone beyond the step gets `past`, which leads it to its end.
+    /// One access. Code beyond the step gets `past`, which leads to its end.
     fn access(&self, notice: bool, past: u32, act: impl FnOnce(&mut Shared) -> u32) -> u32 {
         let steps = &self.0;
         let at = steps.at.replace(steps.at.get() + 1);
@@ -148,7 +148,7 @@ impl Words for StepWords<'_> {
         self.access(notice, 0, |shared| {
             match place {
                 Place::Lock(port) => shared.memory.ports[port].client_lock = value != 0,
-                // Arguments are seen by nobody before their mailbox.
+                // Arguments stay unread before their mailbox.
                 Place::Word(side, port, PAYLOAD) => shared.memory.write(side, port, PAYLOAD, value),
                 // `Frame::store`.
                 Place::Word(side, port, word) => shared.write_fenced(side, port, word, value),
@@ -180,7 +180,7 @@ impl Calls for StepWords<'_> {
     }
 
     fn request(&self, port: usize) -> u32 {
-        // With the look at the reply: what changes in between are calls that were answered before it.
+        // With the look at the reply: changes in between are calls answered before.
         self.access(false, 0, |shared| shared.memory.ports[port].client[MAILBOX])
     }
 
@@ -219,7 +219,7 @@ impl Calls for StepWords<'_> {
 }
 
 impl Shared {
-    /// Orders what was written before in front of a word, and that in front of what follows.
+    /// Orders earlier writes in front of a word, and that word in front of later writes.
     pub fn write_fenced(&mut self, side: Side, port: usize, word: usize, value: u32) {
         self.memory.fence(side);
         self.memory.write(side, port, word, value);

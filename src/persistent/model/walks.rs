@@ -1,5 +1,5 @@
-//! The hand-over from lease to lease, step by step in random order: a kernel that does what `shaders/server_lane.wgsl`
-//! does, one access of memory at a time; callers; a relay that interrupts, and leases that die anywhere.
+//! The hand-over from lease to lease, step by step in random order: a kernel like `shaders/server_lane.wgsl`, access by
+//! access; callers; a relay that interrupts, and leases dying anywhere.
 
 use crate::kernel::server::FAILED;
 use crate::persistent::frame::{Frame, places};
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// A lease: what the kernel does next, and what its lane knows.
+/// A lease: the kernel's next step, and its lane's knowledge.
 #[derive(Debug, Clone, Copy)]
 struct Lease {
     granted: u32,
@@ -60,11 +60,11 @@ struct Device<'f> {
     frame: &'f Frame,
     lease: Option<Lease>,
     served: Vec<u32>,
-    /// Steps that the lease has taken since it was asked to end.
+    /// Steps taken by the lease since the request to end.
     overdue: u32,
 }
 
-/// The most of these: what stands in front of the next look at the word, and two looks at all ports.
+/// The most of these: the steps before the next look at the word, and two looks at all ports.
 const OVERDUE: u32 = 8 * PORTS as u32 + 8;
 
 impl Device<'_> {

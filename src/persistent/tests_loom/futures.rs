@@ -1,6 +1,6 @@
-//! Futures that come while the thread that wakes them ends, since nobody has come for so long.
+//! Futures arriving while the waker thread ends for lack of futures.
 
-/// As loom's, but that every wait ends by the time, after others have had the lock if they wanted it.
+/// As loom's, but every wait ends by its time limit, after other threads have had the lock if wanted.
 mod sync {
     use std::ops::{Deref, DerefMut};
     use std::sync::LockResult;
@@ -69,16 +69,16 @@ mod sync {
     }
 }
 
-#[path = "../roster.rs"]
+#[path = "../waker_set.rs"]
 #[allow(clippy::duplicate_mod)]
-mod roster;
+mod waker_set;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 
 use loom::sync::Arc;
 use loom::thread;
-use roster::Roster;
+use waker_set::WakerSet;
 
 /// Counts how often it was woken; of no interest to loom.
 #[derive(Default)]
@@ -91,28 +91,28 @@ impl Wake for Count {
 }
 
 /// The thread, whose looks find whatever it is asked for.
-fn run(roster: &Roster<u32>, wait: fn(&Roster<u32>) -> bool) {
-    while wait(roster) {
-        roster.take(|_| true).into_iter().for_each(Waker::wake);
+fn run(wakers: &WakerSet<u32>, wait: fn(&WakerSet<u32>) -> bool) {
+    while wait(wakers) {
+        wakers.take(|_| true).into_iter().for_each(Waker::wake);
     }
 }
 
-fn two_come(wait: fn(&Roster<u32>) -> bool) {
+fn two_come(wait: fn(&WakerSet<u32>) -> bool) {
     loom::model(move || {
-        let roster = Arc::new(Roster::default());
-        let come = move |roster: &Roster<u32>, key: u32| {
+        let wakers = Arc::new(WakerSet::default());
+        let come = move |wakers: &WakerSet<u32>, key: u32| {
             let count = std::sync::Arc::new(Count::default());
             let waker = Waker::from(std::sync::Arc::clone(&count));
-            if roster.join(key, &waker, |known, _| *known == key) {
-                run(roster, wait);
+            if wakers.register(key, &waker, |known, _| *known == key) {
+                run(wakers, wait);
             }
             count
         };
         let other = {
-            let roster = Arc::clone(&roster);
-            thread::spawn(move || come(&roster, 1))
+            let wakers = Arc::clone(&wakers);
+            thread::spawn(move || come(&wakers, 1))
         };
-        let counts = [come(&roster, 0), other.join().unwrap()];
+        let counts = [come(&wakers, 0), other.join().unwrap()];
         for count in counts {
             assert_eq!(count.0.load(Ordering::Relaxed), 1, "a future sleeps on");
         }
@@ -121,21 +121,21 @@ fn two_come(wait: fn(&Roster<u32>) -> bool) {
 
 #[test]
 fn every_future_is_woken_by_the_thread_that_ends_or_by_another_one() {
-    two_come(|roster| roster.wait(super::HOUR));
+    two_come(|wakers| wakers.wait(super::HOUR));
 }
 
 #[test]
 #[should_panic(expected = "a future sleeps on")]
 fn a_thread_that_ends_by_an_older_look_leaves_one() {
-    two_come(|roster| {
+    two_come(|wakers| {
         let is_empty = std::cell::Cell::new(true);
         // A look that takes nobody.
-        let _ = roster.take(|_| {
+        let _ = wakers.take(|_| {
             is_empty.set(false);
             false
         });
         if is_empty.get() {
-            drop(roster.disband());
+            drop(wakers.drain());
             return false;
         }
         true
@@ -145,16 +145,16 @@ fn a_thread_that_ends_by_an_older_look_leaves_one() {
 #[test]
 fn no_thread_leaves_nobody() {
     loom::model(|| {
-        let roster = Roster::default();
+        let wakers = WakerSet::default();
         let count = std::sync::Arc::new(Count::default());
         let waker = Waker::from(std::sync::Arc::clone(&count));
-        assert!(roster.join(0, &waker, |_, _| false));
-        // A second one counts on the thread that the first one was to start.
-        assert!(!roster.join(1, &waker, |_, _| false));
-        let waiting = roster.disband().into_iter();
+        assert!(wakers.register(0, &waker, |_, _| false));
+        // The second future relies on the thread to be started by the first.
+        assert!(!wakers.register(1, &waker, |_, _| false));
+        let waiting = wakers.drain().into_iter();
         waiting.for_each(|(_, waker)| waker.wake());
         assert_eq!(count.0.load(Ordering::Relaxed), 2);
-        roster.look();
-        assert!(roster.join(2, &waker, |_, _| false));
+        wakers.look();
+        assert!(wakers.register(2, &waker, |_, _| false));
     });
 }

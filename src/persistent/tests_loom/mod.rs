@@ -1,5 +1,5 @@
-//! What threads of the host do beside each other, under loom: the files that decide it, compiled once more with loom's
-//! atomics, locks and condition variables, whose waits never end by the time. With each, what goes wrong otherwise.
+//! Interleavings of host threads, under loom: the deciding files, compiled once more with loom's atomics, locks and
+//! condition variables, whose waits never end by their time limit. With each, what goes wrong otherwise.
 
 // What the files find in their parent.
 use loom::sync;
@@ -7,12 +7,12 @@ use loom::sync;
 #[path = "../../rpc/bell.rs"]
 #[allow(dead_code, clippy::duplicate_mod)]
 mod bell;
-#[path = "../doze.rs"]
-#[allow(clippy::duplicate_mod)]
-mod doze;
 #[path = "../interrupts.rs"]
 #[allow(clippy::duplicate_mod)]
 mod interrupts;
+#[path = "../parker.rs"]
+#[allow(clippy::duplicate_mod)]
+mod parker;
 #[path = "../stage.rs"]
 #[allow(dead_code, clippy::duplicate_mod)]
 mod stage;
@@ -28,13 +28,13 @@ use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 
 use bell::Bell;
-use doze::Doze;
 use interrupts::Interrupts;
+use parker::Parker;
 use stage::{Stage, StageWord};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A word that one thread writes and another one sees.
+/// A word written by a thread and seen by another.
 #[derive(Debug, Default)]
 struct Word(AtomicU32);
 
@@ -50,12 +50,12 @@ impl Word {
 
 /// A relay that sleeps until there is a call, and a caller.
 fn sleep_and_call(
-    sleep: impl Fn(&Doze, &Word) + Sync + Send + 'static,
-    call: impl Fn(&Doze, &Word) + Sync + Send + 'static,
+    sleep: impl Fn(&Parker, &Word) + Sync + Send + 'static,
+    call: impl Fn(&Parker, &Word) + Sync + Send + 'static,
 ) {
     let (sleep, call) = (Arc::new(sleep), Arc::new(call));
     loom::model(move || {
-        let shared = Arc::new((Doze::default(), Word::default()));
+        let shared = Arc::new((Parker::default(), Word::default()));
         let caller = {
             let (shared, call) = (Arc::clone(&shared), Arc::clone(&call));
             thread::spawn(move || call(&shared.0, &shared.1))
@@ -67,13 +67,13 @@ fn sleep_and_call(
     });
 }
 
-fn sleep(doze: &Doze, posted: &Word) {
-    doze.sleep(|| (posted.get() == 0).then_some(HOUR));
+fn sleep(parker: &Parker, posted: &Word) {
+    parker.sleep(|| (posted.get() == 0).then_some(HOUR));
 }
 
-fn call(doze: &Doze, posted: &Word) {
+fn call(parker: &Parker, posted: &Word) {
     posted.set(1);
-    doze.wake();
+    parker.wake();
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn a_call_wakes_a_relay_that_goes_to_sleep() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_relay_that_looks_before_it_says_that_it_sleeps_misses_a_call() {
-    let hasty = |doze: &Doze, posted: &Word| {
+    let hasty = |parker: &Parker, posted: &Word| {
         let idle = posted.get() == 0;
-        doze.sleep(|| idle.then_some(HOUR));
+        parker.sleep(|| idle.then_some(HOUR));
     };
     sleep_and_call(hasty, call);
 }
@@ -94,8 +94,8 @@ fn a_relay_that_looks_before_it_says_that_it_sleeps_misses_a_call() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_caller_who_looks_at_the_relay_before_he_posts_does_not_wake_it() {
-    sleep_and_call(sleep, |doze, posted| {
-        doze.wake();
+    sleep_and_call(sleep, |parker, posted| {
+        parker.wake();
         posted.set(1);
     });
 }
@@ -125,17 +125,17 @@ fn without_fences_neither_sees_the_other() {
     });
 }
 
-/// A relay that sleeps until the server is to stop, and whoever stops it.
-fn sleep_and_stop(stop: fn(&Doze, &StageWord)) {
+/// A relay that sleeps until the server is to stop, and the stopping thread.
+fn sleep_and_stop(stop: fn(&Parker, &StageWord)) {
     loom::model(move || {
-        let shared = Arc::new((Doze::default(), StageWord::default()));
+        let shared = Arc::new((Parker::default(), StageWord::default()));
         let stopper = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || stop(&shared.0, &shared.1))
         };
-        let (doze, stage) = &*shared;
+        let (parker, stage) = &*shared;
         while stage.get() == Stage::Running {
-            doze.sleep(|| (stage.get() == Stage::Running).then_some(HOUR));
+            parker.sleep(|| (stage.get() == Stage::Running).then_some(HOUR));
         }
         stopper.join().unwrap();
     });
@@ -143,17 +143,17 @@ fn sleep_and_stop(stop: fn(&Doze, &StageWord)) {
 
 #[test]
 fn a_stop_wakes_a_relay_that_goes_to_sleep() {
-    sleep_and_stop(|doze, stage| {
+    sleep_and_stop(|parker, stage| {
         assert!(stage.begin_stop());
-        doze.bell.ring();
+        parker.bell.ring();
     });
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_stop_that_rings_first_does_not() {
-    sleep_and_stop(|doze, stage| {
-        doze.bell.ring();
+    sleep_and_stop(|parker, stage| {
+        parker.bell.ring();
         stage.begin_stop();
     });
 }

@@ -18,7 +18,7 @@ fn layout() -> PortLayout {
     PortLayout::new(1, 1)
 }
 
-/// The memory of a server with one port, and what its kernel has taken.
+/// The memory of a server with a single port, and the calls taken by its kernel.
 struct Server {
     words: Arc<LoomWords>,
     taken: AtomicU32,
@@ -89,7 +89,7 @@ impl Calls for Server {
     }
 }
 
-/// One turn of a caller who waits: the answer, or that there will be none.
+/// A single turn of a waiting caller: the answer, or the news that none will come.
 type Turn = fn(&Server, Posted, &mut [u32; 1]) -> Option<Result<[u32; 2], ()>>;
 
 /// `PortClient::wait`.

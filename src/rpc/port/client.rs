@@ -6,7 +6,7 @@ use super::protocol::{CallStatus, Side, next};
 use super::seal::{mixed, mixed_all};
 use super::words::ClientWords;
 
-/// A call that is on its way: its port is locked until it is collected or left.
+/// A call on its way: the port is locked until the call is collected or left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub port: usize,
@@ -102,13 +102,13 @@ impl<W: ClientWords> Client<W> {
         .is_some()
     }
 
-    /// Whether a call is over: answered, or left, answered and followed by another one at its port.
+    /// Whether a call is over: answered, or left, answered and followed by another call at its port.
     pub fn is_over(&self, posted: Posted) -> bool {
         let outbox = self.words.load(self.layout.request(posted.port));
         outbox != posted.request || self.is_answered(posted)
     }
 
-    /// Leaves a call alone: nobody will ask for its answer, and its port is free when it has been served.
+    /// Leaves a call alone: the answer will not be asked for, and the port is free once the call is served.
     pub fn leave(&self, posted: Posted) {
         self.words.store(self.layout.lock(posted.port), 0);
     }

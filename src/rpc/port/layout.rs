@@ -1,7 +1,7 @@
 //! Where ports lie in the shared words.
 //!
 //! ```text
-//!      0  ports | patience | budget | calm | closed | … | payload words | … | ticket     one cache line
+//!      0  ports | wait_budget | budget | backoff_after | closed | … | payload words | … | ticket     one cache line
 //!     16  locks      one word for each port                             client's own
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
 //!         arguments  { opcode, length, ticket, seal, arguments … }      client writes
@@ -9,11 +9,11 @@
 //!         results    { status, length, 0, seal, results … }             server writes
 //! ```
 //!
-//! Each table and each port begins on a cache line, so that nothing that one side writes shares a line with
-//! what the other writes. Mailboxes of one side lie together: one line tells the server of sixteen ports. All that
-//! a side writes is one range, so that one copy carries it where the two sides share no memory. Lengths are in words;
-//! `ticket` is that of a call that was begun, or 0, and the clients' own; `seal` is the sum of the packet where words may
-//! arrive in any order ([`super::seal`]), and else the arguments' one is a word that nobody reads.
+//! Each table and each port begins on a cache line, so no line is written by both sides. Mailboxes of a side lie
+//! together: a single line tells the server of sixteen ports. All writes of a side are in a single range, for a single
+//! copy where the two sides share no memory. Lengths are in words; `ticket` is that of a begun call, or 0, and the
+//! clients' own; `seal` is the sum of the packet where words may arrive in any order ([`super::seal`]), and else a word
+//! of the arguments without readers.
 //!
 //! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
@@ -29,20 +29,20 @@ pub(crate) const SEAL: usize = 3;
 
 /// Words of the header.
 pub(crate) const PORTS: usize = 0;
-/// Turns that a client waits for one call.
-pub(crate) const PATIENCE: usize = 1;
-/// Turns that one invocation may wait in all its calls; 0 for no limit.
+/// Turns a client waits for a call.
+pub(crate) const WAIT_BUDGET: usize = 1;
+/// Turns an invocation may wait in all its calls together; 0 for no limit.
 pub(crate) const BUDGET: usize = 2;
 /// Turns after which a waiting invocation takes its time between two looks.
-pub(crate) const CALM: usize = 3;
+pub(crate) const BACKOFF_AFTER: usize = 3;
 /// Not 0 once the services have been stopped.
 pub(crate) const CLOSED: usize = 4;
-/// Counts the invocations that have called, to spread them over the ports: of kernels alone, and 32 bytes away from what
-/// the host writes, since processors make atomics on a copy of so much.
+/// Counts the invocations with calls, to spread them over the ports: used by kernels alone, and 32 bytes away from the
+/// host's writes, since processors make atomics on a copy of that size.
 pub(crate) const TICKET: usize = 13;
 /// Words of payload in each direction.
 pub(crate) const PAYLOAD: usize = 6;
-/// Words from the arguments, or the results, of one port to those of the next.
+/// Words from the arguments, or the results, of a port to those of the next.
 pub(crate) const STRIDE: usize = 7;
 /// First words of the tables.
 pub(crate) const LOCKS: usize = 8;
@@ -82,7 +82,7 @@ impl PortLayout {
         self.ports.next_multiple_of(LINE)
     }
 
-    /// Words of one direction of one port.
+    /// Words of a port in a single direction.
     fn half(self) -> usize {
         (PREFIX + self.payload).next_multiple_of(LINE)
     }
@@ -122,7 +122,7 @@ impl PortLayout {
         self.request(0)..self.reply(0)
     }
 
-    /// Words that servers write and clients read, beside those of the header.
+    /// Words written by servers and read by clients, beside those of the header.
     pub fn servers(self) -> std::ops::Range<usize> {
         self.reply(0)..self.words()
     }
@@ -132,7 +132,7 @@ impl PortLayout {
         self.words() as u64 * 4
     }
 
-    /// The words of the header that say where things lie, by their index.
+    /// The words of the header with places, by their index.
     pub fn header(self) -> [(usize, u32); 8] {
         [
             (PORTS, self.ports as u32),

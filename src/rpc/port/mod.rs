@@ -1,13 +1,13 @@
-//! Ports: pairs of mailboxes in memory that two sides share, through which one side calls and the other answers.
+//! Ports: pairs of mailboxes in memory shared by two sides, a calling side and an answering side.
 //!
 //! - [`protocol`]: whose turn it is, as a pure function. Its page is the specification.
-//! - [`layout`]: where everything lies in the shared words, and what it costs.
-//! - [`words`]: the shared words, whatever memory they are.
-//! - [`seal`]: what tells that all words of a call have arrived, where they may come in any order.
+//! - [`layout`]: the places in the shared words, and their cost.
+//! - [`words`]: the shared words, in any memory.
+//! - [`seal`]: proves that all words of a call have arrived, where words may come in any order.
 //! - [`client`]: the calling side, for threads of the host. `shaders/rpc.wgsl` is the same for kernels.
-//! - [`server`]: the answering side, which trusts nothing that it reads.
+//! - [`server`]: the answering side, without trust in its reads.
 //!
-//! The room needs nothing of the rest of the crate, so that model, fuzzer and loom run it alone.
+//! The room needs nothing of the rest of the crate, so model, fuzzer and loom run it alone.
 
 pub(crate) mod client;
 pub(crate) mod layout;

@@ -1,8 +1,8 @@
-//! The protocol of one port: one client, one server, and for each of them a mailbox that it alone writes.
+//! The protocol of a port: a client, a server, and for each a mailbox with a single writer.
 //!
-//! A side's own mailbox is its *outbox*, the other side's is its *inbox*. Seen from both sides, with two bits a
-//! state, a call goes through the states of the seed (specification: "Shared memory remote procedure calls", table
-//! "If the mailbox delay is made explicit"):
+//! A side's own mailbox is its *outbox*, the other's is the *inbox*. Seen from both sides, with two bits a state, a
+//! call goes through the states of the seed (specification: "Shared memory remote procedure calls", table "If the
+//! mailbox delay is made explicit"):
 //!
 //! | name | client in, out | server in, out |
 //! | --- | --- | --- |
@@ -19,26 +19,24 @@
 //! | | 0 0 | 0 0 |
 //! | client return | 0 0 | 0 0 |
 //!
-//! Every move in that table follows one rule, [`next`]: *the client may move when its mailboxes agree, and then
-//! flips its own; the server may move when they differ, and then makes its own agree.* Whoever may move owns the
+//! Every move in that table follows one rule, [`next`]: *the client may move when its mailboxes agree, and then flips
+//! its own; the server may move when they differ, and then makes its own agree.* The side that may move owns the
 //! payload.
 //!
 //! # Two calls in one round
 //!
-//! The second half of the table, from "work received" to "client return", carries nothing. Since the rule does not
-//! tell the halves apart, the client may just as well post its next call there: the state in which a result has
-//! been received *is* quiescent, with the other polarity. That halves the writes
-//! and the waits of a call, so this is what is used
-//! ([`MOVES_PER_CALL`]). It also frees the client from coming back: a call that nobody waits for is over when the
-//! server has answered it.
+//! The second half of the table, from "work received" to "client return", carries nothing. Since the rule does not tell
+//! the halves apart, the client may just as well post its next call there: the state in which a result has been
+//! received *is* quiescent, with the other polarity. That halves the writes and the waits of a call, and is used here
+//! ([`MOVES_PER_CALL`]). The client also need not come back: an unawaited call is over with the server's answer.
 //!
 //! # Counters instead of bits
 //!
-//! A mailbox is a word of its own, and the client's counts its moves rather than flipping between 0 and 1; the
-//! server copies what it answered. The bit of the table is the lowest of the count. Counting closes a gap: a client
-//! that read its inbox *before* it took the lock, because a kernel can load a polled word at one place only, could
-//! with bits take a port for free on which two calls were posted meanwhile and one of them answered. With counters
-//! an old inbox never equals a newer outbox, unless 2^32 calls lie between.
+//! A mailbox is a separate word, and the client's counts its moves rather than flipping between 0 and 1; the server
+//! copies the answered number. The bit of the table is the lowest of the count. Counting closes a gap: a client that
+//! read its inbox *before* taking the lock, because a kernel can load a polled word at a single place only, could with
+//! bits take a port for free on which two calls were posted meanwhile and only the first was answered. With counters an
+//! old inbox never equals a newer outbox, unless 2^32 calls lie between.
 
 /// One of the two ends of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,8 +51,8 @@ pub(crate) enum Side {
 #[cfg(test)]
 pub(crate) const MOVES_PER_CALL: u32 = 1;
 
-/// The rule: what `side` writes into its outbox when it moves, given what it sees in its inbox and what it wrote
-/// last; `None` while the other side owns the port.
+/// The rule: the value `side` writes into its outbox to move, given its inbox and its last write; `None` while the
+/// other side owns the port.
 ///
 /// What the other side wrote is not trusted: any two words lead to a move or to none.
 pub(crate) const fn next(side: Side, inbox: u32, outbox: u32) -> Option<u32> {

@@ -1,13 +1,13 @@
-//! Seals: what tells that all words of a call, or of an answer, have arrived.
+//! Seals: proofs that all words of a call, or of an answer, have arrived.
 //!
 //! Where a kernel writes memory of the host over a bus, a fence orders its writes for other invocations, and not for
-//! the host: on an NVIDIA H200 about one call in five million was seen posted while its arguments were still those of
-//! the call before it at that port. So there each packet carries a sum of its words and of its request's number, and
-//! whoever reads it looks again until the sum is right. `shaders/rpc.wgsl` and `server_seal.wgsl` make the same sum.
+//! the host: on an NVIDIA H200 about one call in five million was seen posted with the arguments of the previous call
+//! at that port. So there each packet carries a sum of its words and of its request's number, and the reader looks
+//! again until the sum is right. `shaders/rpc.wgsl` and `server_seal.wgsl` make the same sum.
 //!
-//! A word counts with its place, so that the order of the terms does not matter: several invocations may write parts
-//! of one packet. For one place the term of each value is another one, so that a single word that has not arrived is
-//! always seen; several at a time go unseen once in 2^32 such cases.
+//! A word counts with its place, so the order of the terms does not matter: several invocations may write parts of a
+//! packet. At each place the term differs for each value, so a single missing word is always seen; several at a time go
+//! unseen once in 2^32 such cases.
 
 /// What the word at a place adds to the seal.
 pub(crate) const fn mixed(at: usize, word: u32) -> u32 {

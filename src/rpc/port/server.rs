@@ -1,6 +1,6 @@
-//! The answering side. It trusts nothing: everything that decides where it reads and writes is its own (the sizes,
-//! its locks, what it answered last); of what the other side wrote it copies the header once, checks the copy and
-//! uses the copy. A word that makes no sense is answered with a status, and costs one look at one port.
+//! The answering side. The server trusts nothing: everything that decides its reads and writes is its own (the sizes,
+//! its locks, its last answers); of the other side's writes the server copies the header once, checks the copy and uses
+//! the copy. A senseless word is answered with a status, at the cost of a single look at a single port.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,13 +23,13 @@ pub(crate) trait Dispatch {
         results: &mut Vec<u32>,
     ) -> CallStatus;
 
-    /// Whether answers to other calls may wait while this one is served.
+    /// Whether answers to other calls may wait during this call.
     fn is_quick(&self, opcode: u32) -> bool {
         let _ = opcode;
         false
     }
 
-    /// Hears of a call that claims to be longer than its port.
+    /// Receives calls claiming to be longer than their port.
     fn oversize(&self) {}
 
     /// Hears of a call whose words have not all arrived, and at which the server looks again.
@@ -42,7 +42,7 @@ pub(crate) trait Private {
     fn try_lock(&self, port: usize) -> bool;
     /// Gives it back.
     fn unlock(&self, port: usize);
-    /// What was answered last at a port. Only with its lock, or for a look that decides nothing.
+    /// What was answered last at a port. Only with the lock, or for a look without consequences.
     fn answered(&self, port: usize) -> u32;
     /// Remembers what was answered. Only with its lock.
     fn set_answered(&self, port: usize, request: u32);
@@ -99,7 +99,7 @@ impl Private for HostPrivate {
     }
 }
 
-/// The server's end of a set of ports. Any number of threads may sweep one, unless it was made for one alone.
+/// The server's end of a set of ports. Any number of threads may sweep a server, except one made for a single thread.
 #[derive(Debug)]
 pub(crate) struct Server<W, P = HostPrivate> {
     words: W,
@@ -107,16 +107,16 @@ pub(crate) struct Server<W, P = HostPrivate> {
     layout: PortLayout,
 }
 
-/// Lines of ports that are looked at more often than the others.
+/// Lines of ports looked at more often than the others.
 const BUSY: usize = 8;
 
-/// How long the words of a call may take to arrive. They take microseconds; what is not whole by then is no call.
+/// How long the words of a call may take to arrive. Words take microseconds; a packet incomplete by then is no call.
 const LATEST: Duration = Duration::from_secs(1);
 
-/// What a sweeping thread keeps from one sweep to the next.
+/// State kept by a sweeping thread between sweeps.
 #[derive(Debug)]
 pub(crate) struct Sweeper {
-    /// The port served last; the next sweep begins behind it, so that no port starves.
+    /// The port served last; the next sweep begins behind it, so no port starves.
     last: usize,
     /// The lines in which calls were found last.
     busy: Vec<usize>,
@@ -134,7 +134,7 @@ impl Default for Sweeper {
 }
 
 impl Sweeper {
-    /// One that waits so long for calls to be whole.
+    /// A server waiting so long for calls to be whole.
     pub fn waiting(latest: Duration) -> Self {
         Self {
             last: 0,
@@ -161,15 +161,15 @@ impl Sweeper {
     }
 }
 
-/// Calls of one line that were served, and whose mailboxes do not say so yet.
+/// Calls of a line already served, with mailboxes still silent.
 struct Answers {
     requests: [u32; LINE],
     served: u32,
 }
 
 impl<W: Words> Server<W> {
-    /// The server of ports that nobody has used yet, and whose words are zero; writes their header. `is_alone`: one
-    /// thread at most will ever serve them.
+    /// The server of unused ports with zeroed words; writes their header. `is_alone`: a single thread at most will ever
+    /// serve them.
     pub fn new(words: W, layout: PortLayout, is_alone: bool) -> Self {
         for (index, value) in layout.header() {
             words.store(index, value);
@@ -239,7 +239,7 @@ impl<W: Words, P: Private> Server<W, P> {
         served
     }
 
-    /// Serves what is posted at those ports of a line that have a bit in `among`.
+    /// Serves the posts at the ports of a line with a bit in `among`.
     fn sweep_line(
         &self,
         line: usize,
@@ -278,7 +278,7 @@ impl<W: Words, P: Private> Server<W, P> {
         count
     }
 
-    /// Serves the call at a port, if there is one and no other thread is at it.
+    /// Serves the call at a port, if there is a call and no other thread is serving.
     #[cfg(test)]
     pub fn serve(&self, port: usize, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> bool {
         let mut answers = Answers {
@@ -290,7 +290,7 @@ impl<W: Words, P: Private> Server<W, P> {
         served
     }
 
-    /// Serves the call at port `first + index`, and notes it in `answers`, from which the client has yet to learn it.
+    /// Serves the call at port `first + index`, and notes the call in `answers`, for the client to learn later.
     fn work(
         &self,
         first: usize,
@@ -337,7 +337,7 @@ impl<W: Words, P: Private> Server<W, P> {
         }
         let is_quick = dispatch.is_quick(opcode);
         if !is_quick {
-            // Whoever waits for the others is not to wait for this one.
+            // A waiter for the others must not wait for this one.
             self.publish(first, answers);
         }
         sweeper.results.clear();

@@ -134,7 +134,7 @@ fn calls_in_flight_fill_the_ports_and_no_more() {
     let mut sweeper = Sweeper::default();
     assert_eq!(server.sweep(&mut sweeper, &sums), 5);
     assert_eq!(server.sweep(&mut sweeper, &sums), 0);
-    // A call that is left frees its port without being collected.
+    // A left call frees its port without being collected.
     client.leave(posted[4]);
     assert!(client.try_post(7, &[10]).is_some());
     for (index, call) in posted.iter().enumerate().take(4) {
@@ -254,7 +254,7 @@ fn busy_ports_are_looked_at_between_sweeps() {
     call(40, 0);
     call(99, 1);
     assert_eq!(server.sweep(&mut sweeper, &sums), 2);
-    // Neighbours of those that called, and somebody else.
+    // Neighbours of the callers, and an outsider.
     call(41, 2);
     call(96, 3);
     call(70, 4);

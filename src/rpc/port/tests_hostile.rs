@@ -26,8 +26,8 @@ impl Dispatch for Generous {
     }
 }
 
-/// Lets the bytes write words anywhere, between sweeps, while an honest client goes on calling through the last
-/// port. The words of that port alone are left to it.
+/// Lets the bytes write words anywhere, between sweeps, while an honest client goes on calling through the last port.
+/// Only the words of that port are left to the attacker.
 pub(crate) fn drive(bytes: &[u8]) {
     let layout = PortLayout::new(4, 8);
     let honest = layout.ports - 1;
@@ -43,7 +43,7 @@ pub(crate) fn drive(bytes: &[u8]) {
         let ends = [layout.arguments(honest), layout.results(honest)];
         own.contains(&index) || ends.iter().any(|&end| (end..end + 16).contains(&index))
     };
-    // What the server must never touch: everything but its own tables and results.
+    // Words a server must never touch: everything but its own tables and results.
     let is_servers = |index: usize| {
         (0..layout.ports).any(|port| {
             let results = layout.results(port);
@@ -79,12 +79,12 @@ pub(crate) fn drive(bytes: &[u8]) {
                 "word {index}"
             );
         }
-        // Whatever was written, one look settles each port.
+        // Whatever was written, a single look settles each port.
         assert_eq!(server.sweep(&mut sweeper, &Generous), 0);
         number += 1;
         let mut client = Client::new(Arc::clone(&words), layout, honest);
         let posted = client.try_post(number, &[0, 1, 2]);
-        // The honest client only ever uses its own port when that is free.
+        // The honest client only ever uses a free port of its own.
         let Some(posted) = posted else {
             panic!("the honest port is not free")
         };

@@ -9,7 +9,7 @@ use super::protocol::CallStatus;
 use super::server::{Dispatch, Private, Server, Sweeper};
 use super::words::{ClientWords, Words};
 
-/// Words of which loom knows; only those that the test uses, by their index.
+/// Words known to loom; only the words of the test, by their index.
 pub(crate) struct LoomWords(Vec<(usize, AtomicU32)>);
 
 impl LoomWords {

@@ -1,5 +1,5 @@
-//! Memory in which each word arrives by itself: what one side writes the other one sees later, every word in its own
-//! order and no two in the order of each other, as host memory was seen to behave that a device writes over a bus.
+//! Memory in which each word arrives separately: the writes of a side reach the other side later, every word in its own
+//! order and no two in a common order, as was seen of host memory written by a device over a bus.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::seal::{mixed, mixed_all};
 use super::server::{Dispatch, Server, Sweeper};
 use super::words::{ClientWords, Words};
 
-/// Words with what was written to each, the first of which may not have been passed by whoever reads.
+/// Words with the values written to each, the first of which may not have been passed by the reader.
 struct Late {
     written: RefCell<Vec<Vec<u32>>>,
     seen: RefCell<Vec<usize>>,
@@ -80,7 +80,7 @@ impl ClientWords for Late {
     }
 }
 
-/// Notes what it serves.
+/// Notes served calls.
 #[derive(Default)]
 struct Notes(RefCell<Vec<(u32, Vec<u32>)>>);
 
@@ -95,7 +95,7 @@ const PAYLOAD: usize = 6;
 /// Looks after which everything must have arrived.
 const LOOKS: usize = 10_000;
 
-/// Calls as a kernel makes them, one after the other through one port; what was served.
+/// Calls like a kernel's, in a row through a single port; returns the calls served.
 fn served(calls: &[(u32, Vec<u32>)], seed: u64, sealed: bool) -> Vec<(u32, Vec<u32>)> {
     let layout = PortLayout::new(1, PAYLOAD);
     let words = Late::new(layout.words(), layout.clients(), seed, sealed);
@@ -115,7 +115,7 @@ fn served(calls: &[(u32, Vec<u32>)], seed: u64, sealed: bool) -> Vec<(u32, Vec<u
     notes.0.into_inner()
 }
 
-/// Calls as a thread makes them of a kernel that answers with `answers`; what the thread got.
+/// Calls like a thread's to a kernel answering with `answers`; returns the thread's results.
 fn taken(answers: &[(u32, [u32; PAYLOAD])], seed: u64, sealed: bool) -> Vec<(u32, [u32; PAYLOAD])> {
     let layout = PortLayout::new(1, PAYLOAD);
     let words = Late::new(layout.words(), layout.servers(), seed, sealed);
@@ -143,7 +143,7 @@ fn taken(answers: &[(u32, [u32; PAYLOAD])], seed: u64, sealed: bool) -> Vec<(u32
     got
 }
 
-/// Many calls that differ, with words that come back.
+/// Many different calls, with recurring words.
 fn many(seed: u32) -> Vec<(u32, Vec<u32>)> {
     let call = |i: u32| {
         let word = |k: u32| (i * 31 + k * 7 + seed) % 5;
@@ -195,7 +195,7 @@ fn every_single_word_counts() {
             for b in words {
                 assert_eq!(mixed(at, a) == mixed(at, b), a == b);
             }
-            // Exchanged with its neighbour it is another packet.
+            // Exchanged with its neighbour the word makes another packet.
             let b = a ^ 1;
             assert_ne!(mixed_all(at, &[a, b]), mixed_all(at, &[b, a]));
         }
@@ -221,7 +221,7 @@ fn packets_that_are_never_whole_are_no_calls() {
     assert_eq!(server.sweep(&mut sweeper, &notes), 1);
     assert_eq!(notes.0.take(), [(7, vec![42])]);
     assert_eq!(words.load(layout.reply(0)), 0);
-    // After a while what is not whole is no call, and its port is free again.
+    // After a while an incomplete packet is no call, and its port is free again.
     let mut sweeper = Sweeper::waiting(Duration::ZERO);
     assert_eq!(server.sweep(&mut sweeper, &notes), 1);
     assert!(notes.0.take().is_empty());

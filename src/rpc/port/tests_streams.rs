@@ -1,8 +1,7 @@
-//! Packets of streams that nobody should send: in any order, of any length, at any port. The driver is shared with the
-//! fuzz target `streams`.
+//! Packets of streams in any order, of any length, at any port. The driver is shared with the fuzz target `streams`.
 //!
-//! What is served must be what a model of the streams says, port by port, and an honest client at the last port gets
-//! on with its own stream and calls between every two of them.
+//! The served calls must match a model of the streams, port by port, and an honest client at the last port gets on with
+//! its own stream and calls between every two of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,13 +12,13 @@ use super::port::server::{Dispatch, Server, Sweeper};
 use super::port::words::{HostWords, Words, host_words};
 use super::stream::CallStream;
 
-/// Words that make a stream do what streams should not.
+/// Words that make a stream misbehave.
 const PANICS: u32 = 13;
 /// See [`PANICS`]: gives more than there is room for, and than it was ever given.
 const FLOODS: u32 = 14;
 /// See [`PANICS`]: panics when it is dropped.
 const PANICS_LATE: u32 = 15;
-/// See [`PANICS`]: panics with words that it has given.
+/// See [`PANICS`]: panics with given words.
 const PANICS_GIVING: u32 = 16;
 
 const PORTS: usize = 4;
@@ -31,7 +30,7 @@ const PAYLOAD: usize = 8;
 pub(crate) struct Numbers {
     /// Of a function of two words, which gives their sum.
     pub call: u32,
-    /// Of two streams that open [`Tape`]s with one word.
+    /// The streams that open [`Tape`]s with a word.
     pub streams: [u32; 2],
 }
 
@@ -40,11 +39,11 @@ pub(crate) struct Numbers {
 pub(crate) struct Tapes {
     opened: AtomicU32,
     dropped: AtomicU32,
-    /// The longest packet that one was given.
+    /// The longest packet received.
     longest: AtomicU32,
 }
 
-/// Keeps the words that are put, and gives the last of them first.
+/// Keeps the words put, and gives the last word first.
 pub(crate) struct Tape {
     words: Vec<u32>,
     tapes: Arc<Tapes>,
@@ -106,7 +105,7 @@ impl Drop for Tape {
     }
 }
 
-/// The open streams as they should be: the function of each, and its words.
+/// The open streams in the model: the function of each, and its words.
 struct Model {
     numbers: Numbers,
     open: [Option<(u32, Vec<u32>)>; PORTS],
@@ -249,7 +248,7 @@ fn honest(numbers: Numbers, turn: u32) -> (u32, Vec<u32>) {
 }
 
 /// Lets the bytes post packets and write words, between sweeps. `dispatch` is made for ports of [`PORTS`] and payloads
-/// of [`PAYLOAD`]; what it opens counts in `tapes`. `abandon` drops what is open at a port.
+/// of [`PAYLOAD`]; streams opened there count in `tapes`. `abandon` drops what is open at a port.
 pub(crate) fn drive(
     bytes: &[u8],
     numbers: Numbers,
@@ -325,7 +324,7 @@ pub(crate) fn drive(
                 continue;
             }
             let (opcode, length, words) = match port {
-                // By what it meant to post.
+                // By the intended post.
                 HONEST => {
                     let mut padded = [0; PAYLOAD];
                     padded[..words.len()].copy_from_slice(&words);
@@ -342,7 +341,7 @@ pub(crate) fn drive(
             let reply = ports.words.load(layout.reply(port));
             assert_eq!(reply, answered[port], "port {port}, turn {turn}");
         }
-        // What is kept is what is open: nothing piles up, and nothing is forgotten.
+        // Kept streams are the open ones: nothing piles up, and nothing is forgotten.
         let kept = |tapes: &Tapes| {
             tapes.opened.load(Ordering::Relaxed) - tapes.dropped.load(Ordering::Relaxed)
         };

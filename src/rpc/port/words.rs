@@ -1,4 +1,4 @@
-//! The shared words, whatever memory they are: live memory that a kernel sees, or memory of the host.
+//! The shared words, in any memory: live memory seen by a kernel, or memory of the host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,12 +7,12 @@ use super::layout::LINE;
 
 /// Words that both sides of a port see.
 ///
-/// Words beyond the end read as 0 and are not written: indices are computed from sizes that this side keeps to
-/// itself, so that none is beyond it, and nothing that the other side writes can change that.
+/// Words beyond the end read as 0 and are not written: indices are computed from sizes private to this side, so none is
+/// beyond the end, whatever the other side writes.
 pub(crate) trait Words {
-    /// Reads a word, and acquires what its writer wrote before it.
+    /// Reads a word, and acquires its writer's earlier writes.
     fn load(&self, index: usize) -> u32;
-    /// Writes a word, and releases what this thread wrote before.
+    /// Writes a word, and releases this thread's earlier writes.
     fn store(&self, index: usize, value: u32);
 
     /// Whether what the other side writes may arrive in any order, and is sealed ([`super::seal`]).
@@ -34,7 +34,7 @@ pub(crate) trait Words {
         }
     }
 
-    /// Which words of the cache line at `index` differ from those of `known`, as bits: a look that decides nothing.
+    /// The words of the cache line at `index` differing from those of `known`, as bits: a look without consequences.
     fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
         let differs = |(word, known): (usize, &AtomicU32)| {
             let differs = self.load(index + word) != known.load(Ordering::Relaxed);
@@ -46,7 +46,7 @@ pub(crate) trait Words {
 
 /// Words whose memory the clients share, for their locks.
 pub(crate) trait ClientWords: Words {
-    /// Writes a word and tells what it was. Only for words of the clients: never across the bus.
+    /// Writes a word and returns the old value. Only for words of the clients: never across the bus.
     fn swap(&self, index: usize, value: u32) -> u32;
 }
 

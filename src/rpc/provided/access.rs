@@ -1,4 +1,4 @@
-//! What a program grants of its files.
+//! A program's grants of its files.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -21,11 +21,11 @@ pub enum RootMode {
 /// The files and streams that kernels may use, for [`HostServicesBuilder::files`](crate::HostServicesBuilder::files). Nothing is granted unless
 /// it is named here.
 ///
-/// Folders are opened when they are granted, and everything below is reached through them (by the crate cap-std), so
-/// that no name leads out: not by `..`, not by a symbolic link, not while somebody moves folders about. A hard link is none
-/// of these but one more name of a file, and the system does not say which came first: what has a name below a granted folder
-/// is granted, wherever else it has one. Grant for writing only folders in which nobody makes such names whom the program
-/// would not let write the files.
+/// Folders are opened when granted, and everything below is reached through them (by the crate cap-std), so no name
+/// leads out: not by `..`, not by a symbolic link, not during moves of folders. A hard link is none of these but
+/// another name of a file, and the system does not say which came first: a file with a name below a granted folder is
+/// granted, wherever its other names are. Grant for writing only folders in which nobody makes such names whom the
+/// program would not let write the files.
 ///
 /// ```
 /// # use tombolo::FileAccess;
@@ -78,8 +78,8 @@ impl FileAccess {
         self.root("", folder, RootMode::ReadWrite)
     }
 
-    /// Grants a folder under a name: kernels know its file `a/b` as `<name>/a/b`. With an empty name it is the one that
-    /// names lead into that begin with no other's name.
+    /// Grants a folder under a name: kernels know its file `a/b` as `<name>/a/b`. With an empty name this is the folder
+    /// for all names that begin with no other folder's name.
     ///
     /// # Errors
     /// [`ServiceError::Root`] when the folder cannot be opened, or the name is taken or has a `/` or `\` in it.
@@ -143,9 +143,9 @@ impl FileAccess {
         self
     }
 
-    /// How many bytes may be written to files, all together and for as long as the services live (default: no limit); then
-    /// the status is [`FileStatus::Full`](crate::FileStatus::Full). What is written over counts, too, and nothing is given
-    /// back for what is truncated. Streams do not count.
+    /// How many bytes may be written to files, all together and for as long as the services live (default: no limit);
+    /// then the status is [`FileStatus::Full`](crate::FileStatus::Full). Overwriting counts, too, and truncation gives
+    /// nothing back. Streams do not count.
     pub fn quota(mut self, bytes: u64) -> Self {
         self.quota = bytes;
         self

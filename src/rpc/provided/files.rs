@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use bytemuck::{Pod, Zeroable};
 
 use super::access::{FileAccess, Root, RootMode};
-use super::door::{CHUNK, Door, Place};
 use super::folder::OpenOptions;
+use super::heap_accessor::{CHUNK, HeapAccessor, Place};
 use super::open_file::{
     APPEND, CREATE, Handle, NEW, Open, READ, Reply, TRUNCATE, WRITE, advanced, reply,
 };
@@ -33,7 +33,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Of up to [`BLOCK`] bytes; what is beyond them is left out.
+    /// Of up to [`BLOCK`] bytes; further bytes are left out.
     pub fn new(status: u32, bytes: &[u8]) -> Self {
         let bytes = &bytes[..bytes.len().min(BLOCK)];
         let mut block = Self {
@@ -59,7 +59,7 @@ pub(super) struct Files {
     streams: [Option<Stream>; 3],
     open: Mutex<Slab<Arc<Open>>>,
     quota: Arc<Quota>,
-    door: Arc<Door>,
+    heap_accessor: Arc<HeapAccessor>,
     texts: Arc<Texts>,
 }
 
@@ -81,15 +81,15 @@ impl HostServicesBuilder {
     /// | `file_next_block(file: u32) -> FileBlock` | from the cursor on |
     /// | `file_put_block(file: u32, block: FileBlock) -> FileReply` | at the cursor |
     ///
-    /// The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an argument or
-    /// one that the kernel has made ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard streams,
-    /// where they are granted; they have no positions, and reads of them may give less than was wanted.
-    /// A read that ends early, at the end of the file, is no error.
+    /// The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an
+    /// argument or a text made by the kernel ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard
+    /// streams, where granted; standard streams have no positions, and reads may give less than asked for. A read that
+    /// ends early, at the end of the file, is no error.
     ///
-    /// Functions with a pointer need [`HostServicesBuilder::heap`], and a device that uses the heap in place and has no
-    /// memory of its own: the caches of others do not follow what the host writes while kernels run, and such a call
-    /// gets [`FileStatus::NoPointers`]. Blocks go everywhere. What was written is there when the call returns, but
-    /// drivers may give a kernel what an earlier load of the same place gave: load each place once, or as an atomic.
+    /// Functions with a pointer need [`HostServicesBuilder::heap`], and a device using the heap in place without memory
+    /// of its own: the caches of other devices do not follow the host's writes during launches, and such a call gets
+    /// [`FileStatus::NoPointers`]. Blocks go everywhere. The read bytes are there when the call returns, but drivers
+    /// may repeat an earlier load of the same place for a kernel: load each place once, or as an atomic.
     ///
     /// Files that are still open when the services end are closed then.
     pub fn files(self, access: FileAccess) -> Self {
@@ -97,7 +97,7 @@ impl HostServicesBuilder {
         let provided = &builder.provided;
         let files = Arc::new(Files::new(
             access,
-            Arc::clone(&provided.door),
+            Arc::clone(&provided.heap_accessor),
             Arc::clone(&provided.texts),
         ));
         files.register(builder)
@@ -113,13 +113,13 @@ fn place(found: Result<u64, FileStatus>) -> FilePlace {
 }
 
 impl Files {
-    pub fn new(access: FileAccess, door: Arc<Door>, texts: Arc<Texts>) -> Self {
+    pub fn new(access: FileAccess, heap_accessor: Arc<HeapAccessor>, texts: Arc<Texts>) -> Self {
         Self {
             roots: access.roots,
             streams: access.streams,
             open: Mutex::new(Slab::new(access.open_files)),
             quota: Arc::new(Quota::new(access.quota)),
-            door,
+            heap_accessor,
             texts,
         }
     }
@@ -250,7 +250,7 @@ impl Files {
         #[cfg(unix)]
         {
             use cap_std::fs::OpenOptionsExt;
-            // A pipe that somebody has put there would keep the server thread until its other end is opened.
+            // A pipe put there would keep the server thread until its other end is opened.
             options.custom_flags(libc::O_NONBLOCK);
         }
         let failed = |error: std::io::Error| FileStatus::of(&error);
@@ -313,7 +313,7 @@ impl Files {
     pub fn read_to(&self, file: u32, at: Option<u64>, to: Ptr<u32>, bytes: u32) -> Reply {
         let found = self
             .handle(file)
-            .and_then(|handle| Ok((handle, self.door.place(to, bytes)?)));
+            .and_then(|handle| Ok((handle, self.heap_accessor.place(to, bytes)?)));
         match found {
             Ok((handle, place)) => handle.read(at, place.bytes, |start, bytes| {
                 place.write(start, bytes);
@@ -338,7 +338,7 @@ impl Files {
     pub fn write_from(&self, file: u32, at: Option<u64>, from: Ptr<u32>, bytes: u32) -> Reply {
         let found = self
             .handle(file)
-            .and_then(|handle| Ok((handle, self.door.place(from, bytes)?)));
+            .and_then(|handle| Ok((handle, self.heap_accessor.place(from, bytes)?)));
         match found {
             Ok((handle, place)) => handle.write(at, chunks(&place)),
             Err(status) => reply(status, 0),

@@ -7,7 +7,7 @@ use super::narrow;
 use crate::device::wait::lock;
 use crate::rpc::{HostServices, HostServicesBuilder};
 
-/// What kernels have said that the program should exit with.
+/// The exit codes given by kernels for the program.
 #[derive(Default)]
 pub(crate) struct Exit(Mutex<Option<u32>>);
 
@@ -49,7 +49,7 @@ impl HostServicesBuilder {
 }
 
 impl HostServices {
-    /// What the first kernel that called `exit` ([`HostServicesBuilder::exit`]) has said, if there was one.
+    /// The code of the first kernel that called `exit` ([`HostServicesBuilder::exit`]), if any.
     pub fn exit_status(&self) -> Option<u32> {
         *lock(&self.shared.provided.exit.0)
     }

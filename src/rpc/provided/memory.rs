@@ -1,8 +1,7 @@
 //! `malloc` and `free` for kernels.
 //!
-//! A launch sees the part of the heap that it was bound to when it was made. What kernels allocate comes therefore
-//! from one allocation that the services make when they are put together: whoever can call them was launched later,
-//! and sees it.
+//! A launch sees the part of the heap bound at its creation. So memory for kernels comes from a single allocation, made
+//! when the services are built: every kernel able to call them was launched later, and sees the allocation.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,9 +23,12 @@ pub(super) struct Arena {
 impl HostServicesBuilder {
     /// Gives kernels pointers to hand over: into this heap. [`HostServicesBuilder::files`] and
     /// [`HostServicesBuilder::texts`] read and write there, in live allocations alone, where
-    /// [`HostServicesBuilder::files`] says that they can. The first heap counts.
+    /// [`HostServicesBuilder::files`] allows. The first heap counts.
     pub fn heap(self, heap: &SharedHeap) -> Self {
-        self.provided.door.heap.get_or_init(|| heap.clone());
+        self.provided
+            .heap_accessor
+            .heap
+            .get_or_init(|| heap.clone());
         self
     }
 
@@ -34,14 +36,14 @@ impl HostServicesBuilder {
     /// null where there is no room, and `free(p: usm_ptr) -> u32`, whose statuses are those of
     /// [`FreeStatus`](crate::FreeStatus).
     ///
-    /// All of it is one allocation of `heap`, made now: what kernels that run could not see would be of no use to them.
-    /// The host finds in it what it gets pointers to. What kernels leave there when they end is there for the next one,
-    /// and lives until the services, and launches that have them, are dropped. What
-    /// `malloc` gives is not zeroed, and what was freed may be given to others at once, as in C.
+    /// All of this is a single allocation of `heap`, made now: memory invisible to running kernels would be of no use
+    /// to them. The host finds the targets of received pointers there. Memory left allocated by a kernel is there for
+    /// the next kernel, and lives until the services, and launches using them, are dropped. Memory from `malloc` is not
+    /// zeroed, and freed memory may be given out again at once, as in C.
     ///
-    /// That is so on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
-    /// pointer are refused while kernels run ([`FileStatus::NoPointers`](crate::FileStatus::NoPointers)), what was
-    /// allocated is for kernels to read and write, and for the host once they have ended, and not to read files into.
+    /// This holds on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
+    /// pointer are refused during launches ([`FileStatus::NoPointers`](crate::FileStatus::NoPointers)), allocated
+    /// memory is for kernels to read and write, and for the host after their end, and not for reading files.
     ///
     /// Implies [`HostServicesBuilder::heap`].
     pub fn memory(mut self, heap: &SharedHeap, bytes: u64) -> Self {
@@ -53,16 +55,16 @@ impl HostServicesBuilder {
                 return self;
             }
         };
-        let door = Arc::clone(&self.provided.door);
-        if door.arena.set(arena).is_err() {
+        let heap_accessor = Arc::clone(&self.provided.heap_accessor);
+        if heap_accessor.arena.set(arena).is_err() {
             let message = "kernels have been given memory before".to_owned();
             self.mistake.get_or_insert(ServiceError::Memory { message });
             return self;
         }
-        let freeing = Arc::clone(&door);
+        let freeing = Arc::clone(&heap_accessor);
         self.heap(heap)
             .call("fn malloc(bytes: u32) -> usm_ptr", move |bytes: u32| {
-                let arena = door.arena.get();
+                let arena = heap_accessor.arena.get();
                 arena.map_or(Ptr::null(), |arena| arena.allocate(bytes.into()))
             })
             .call("fn free(p: usm_ptr) -> u32", move |p: Ptr<u8>| {
@@ -116,7 +118,7 @@ impl Arena {
         (offset < self.bytes).then_some(offset)
     }
 
-    /// Whether bytes may be touched: they lie elsewhere, or in what was allocated here.
+    /// Whether bytes may be touched: outside of the arena, or allocated here.
     pub fn allows(&self, address: u64, bytes: u64) -> bool {
         let Some(at) = self.offset(address) else {
             // From elsewhere into here would be across two allocations of the heap.

@@ -1,20 +1,20 @@
 //! Services that come with the runtime: files, texts, arguments, the clock, random seeds, the exit status, and memory
-//! that kernels allocate. They are registered functions like a program's own; what is special about them is that
-//! the constants and structures that they need are appended to programs (`kernel::calls::prelude`), and that
-//! string literals stand for texts (`kernel::calls::texts`).
+//! for kernels to allocate. Provided services are registered functions like a program's own; their specialty is that
+//! their constants and structures are appended to programs (`kernel::calls::prelude`), and that string literals stand
+//! for texts (`kernel::calls::texts`).
 //!
-//! - [`door`]: the one way from services into the shared heap.
-//! - [`slab`]: handles that are not valid again once they were given back.
-//! - [`files`], the [`streams`] beside them, and what [`open_file`] does with either; [`access`] is what the program grants,
-//!   [`quota`] how much of it, and [`folder`] what the system has of folders.
+//! - [`heap_accessor`]: the one way from services into the shared heap.
+//! - [`slab`]: handles, invalid after their return.
+//! - [`files`], the [`streams`] beside them, and the operations of [`open_file`] on either; [`access`] is the program's
+//!   grants, [`quota`] their amount, and [`folder`] the system's view of folders.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
-//! Everything that a kernel gives is checked, whatever it is, and answered with a status.
+//! Every input from a kernel is checked, and answered with a status.
 
 mod access;
-mod door;
 mod files;
 mod folder;
+mod heap_accessor;
 mod machine;
 mod memory;
 mod open_file;
@@ -32,7 +32,7 @@ mod texts;
 
 use std::sync::{Arc, OnceLock};
 
-use self::door::Door;
+use self::heap_accessor::HeapAccessor;
 use self::machine::Exit;
 use self::texts::Texts;
 
@@ -41,10 +41,10 @@ pub(super) use self::quota::outlive_file_size_limit;
 pub use self::access::{FileAccess, RootMode};
 pub use self::status::{FileStatus, FreeStatus};
 
-/// What these services share.
+/// State shared by these services.
 #[derive(Default)]
 pub(crate) struct Provided {
-    pub(super) door: Arc<Door>,
+    pub(super) heap_accessor: Arc<HeapAccessor>,
     pub(super) texts: Arc<Texts>,
     pub(super) exit: Arc<Exit>,
     /// Set by the first service that takes or gives texts.

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::sync::{Arc, Mutex};
 
-use super::door::CHUNK;
 use super::folder::{read_at, write_at};
+use super::heap_accessor::CHUNK;
 use super::quota::Quota;
 use super::status::FileStatus;
 use super::streams::Stream;
@@ -48,7 +48,7 @@ pub(super) fn advanced(at: u64, by: usize) -> Result<u64, FileStatus> {
 }
 
 impl Handle<'_> {
-    /// Reads up to `bytes` bytes and gives them to `sink`, with their places, which are multiples of [`CHUNK`].
+    /// Reads up to `bytes` bytes and gives them to `sink`, with their places, multiples of [`CHUNK`].
     pub fn read(&self, at: Option<u64>, bytes: usize, mut sink: impl FnMut(usize, &[u8])) -> Reply {
         let open = match self {
             Self::Stream(_) if at.is_some() => return reply(FileStatus::NotSeekable, 0),
@@ -73,7 +73,7 @@ impl Handle<'_> {
                 return (status, 0);
             }
             let mut chunk = vec![0; bytes.min(CHUNK)];
-            // Filled as far as this chunk goes, so that the places of chunks are whole words.
+            // Filled as far as this chunk goes, so the places of chunks are whole words.
             let mut filled = 0;
             while done + filled < bytes {
                 let end = chunk.len().min(bytes - done);
@@ -106,7 +106,7 @@ impl Handle<'_> {
         reply(status, done)
     }
 
-    /// Writes what `next` gives until it gives nothing.
+    /// Writes the chunks of `next` until there are no more.
     pub fn write(&self, at: Option<u64>, mut next: impl FnMut() -> Option<Vec<u8>>) -> Reply {
         let open = match self {
             Self::Stream(_) if at.is_some() => return reply(FileStatus::NotSeekable, 0),
@@ -165,7 +165,7 @@ impl Open {
         metadata.map(|m| m.len()).map_err(|e| FileStatus::of(&e))
     }
 
-    /// Has `work` start at a position, or at the cursor, which it moves by what was done.
+    /// Has `work` start at a position, or at the cursor, which then moves by the bytes done.
     fn with_cursor(
         &self,
         at: Option<u64>,

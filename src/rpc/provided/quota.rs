@@ -17,7 +17,7 @@ impl Quota {
         let left = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             Some(left - left.min(most))
         });
-        // The update never refuses; it gives what was there before. No more than `wanted`, which is a `usize`.
+        // The update never refuses, and returns the earlier value. No more than `wanted`, which is a `usize`.
         left.unwrap_or_default().min(most) as usize
     }
 
@@ -27,8 +27,8 @@ impl Quota {
     }
 }
 
-/// Has this thread be told by an error when a file reaches the size that the system allows (`RLIMIT_FSIZE`), and not end the
-/// process: the signal waits for the thread, and goes with it.
+/// Has this thread get an error when a file reaches the system's size limit (`RLIMIT_FSIZE`), instead of ending the
+/// process: the signal waits for the thread, and goes with the thread.
 pub(in crate::rpc) fn outlive_file_size_limit() {
     #[cfg(unix)]
     #[allow(unsafe_code)]

@@ -3,15 +3,14 @@
 use std::collections::VecDeque;
 
 const INDEX_BITS: u32 = 12;
-/// Handles have 31 bits, so that literals can have the other half of the numbers.
+/// Handles have 31 bits, so literals can have the other half of the numbers.
 const GENERATIONS: u32 = 1 << (31 - INDEX_BITS);
 
 /// The most things that a slab holds.
 pub(super) const MOST: usize = 1 << INDEX_BITS;
 
-/// Things with handles. A handle is a place and its generation: once a thing is removed its handle leads nowhere,
-/// for 2^19 - 2 more uses of its place, and places take turns. Handles are at least [`MOST`], so
-/// that small numbers are none.
+/// Things with handles. A handle is a place and its generation: after a removal the handle leads nowhere, for 2^19 - 2
+/// more uses of its place, and places take turns. Handles are at least [`MOST`], so small numbers are none.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is asked in whatever order: handles lead to what they were given for, or nowhere.
+        /// In any order of operations: handles lead to their own object, or nowhere.
         #[test]
         fn agrees_with_a_map(steps in prop::collection::vec((0u8..4, any::<u32>()), 0..200)) {
             let mut slab = Slab::new(8);

@@ -28,22 +28,22 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// How a function for files or texts fared: the `status` of its reply, and in WGSL one of the constants
-    /// that are named here. 0 is no status: that is what a call gives that was never answered.
+    /// The result of a function for files or texts: the `status` of its reply, and in WGSL a constant with the name
+    /// given here. 0 is no status, but the value of a call never answered.
     FileStatus {
         /// It was done, as far as the reply says: fewer bytes than wanted were read where the file ends.
         Ok = 1, "FILE_OK";
         /// The handle was never given out, or its file is closed.
         UnknownHandle = 2, "FILE_UNKNOWN_HANDLE";
-        /// The number stands for no text, or for one that was dropped.
+        /// The number of no text, or of a dropped one.
         UnknownText = 3, "FILE_UNKNOWN_TEXT";
-        /// The text is no file name: it is empty, has a zero in it, or is no UTF-8.
+        /// The text is no file name: empty, with a zero inside, or not UTF-8.
         BadName = 4, "FILE_BAD_NAME";
         /// There is no such file.
         NotFound = 5, "FILE_NOT_FOUND";
-        /// There is one, and a new one was wanted.
+        /// The file exists, and a new file was wanted.
         Exists = 6, "FILE_EXISTS";
-        /// The name leads out of the granted folder: it is absolute, or goes up too far, or is a link that does.
+        /// The name leads out of the granted folder: an absolute name, too many steps up, or a link leading out.
         Outside = 7, "FILE_OUTSIDE";
         /// No folder was granted for that name, or none for writing.
         NotGranted = 8, "FILE_NOT_GRANTED";
@@ -59,10 +59,10 @@ statuses! {
         BadLength = 13, "FILE_BAD_LENGTH";
         /// The pointer is not aligned to four bytes, or the bytes do not lie in one live allocation.
         BadPointer = 14, "FILE_BAD_POINTER";
-        /// The services have no heap, or the host is looking at it, or a kernel that uses it runs on a device that
-        /// has a copy of it, or memory of its own: blocks go there.
+        /// The services have no heap, or the host is looking at the heap, or a kernel using the heap runs on a device
+        /// with a copy, or with memory of its own: blocks go there.
         NoPointers = 15, "FILE_NO_POINTERS";
-        /// A stream, or a file that is appended to, has no positions.
+        /// A stream, or a file appended to, has no positions.
         NotSeekable = 16, "FILE_NOT_SEEKABLE";
         /// The position is before the file's beginning or beyond 2^63.
         BadPosition = 17, "FILE_BAD_POSITION";
@@ -78,9 +78,9 @@ statuses! {
     FreeStatus {
         /// It is free, or the pointer was null.
         Done = 1, "FREE_DONE";
-        /// `malloc` has not given it, or it was freed before. Nothing was done.
+        /// The pointer is not from `malloc`, or was freed before. Nothing was done.
         Unknown = 2, "FREE_UNKNOWN";
-        /// It leads into the middle of something that `malloc` has given. Nothing was done.
+        /// The pointer leads into the middle of a block from `malloc`. Nothing was done.
         Interior = 3, "FREE_INTERIOR";
     }
 }

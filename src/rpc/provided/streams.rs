@@ -1,4 +1,4 @@
-//! Standard streams, or what stands in for them.
+//! Standard streams, or their replacements.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ impl Stream {
         }
     }
 
-    /// Writes all of what `next` gives, chunk by chunk until it gives nothing, with nobody else's bytes between.
+    /// Writes all chunks of `next`, until there are no more, with no other writer's bytes between.
     pub fn write(&self, mut next: impl FnMut() -> Option<Vec<u8>>) -> (FileStatus, usize) {
         let Self::Output(output) = self else {
             return (FileStatus::BadMode, 0);

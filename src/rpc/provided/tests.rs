@@ -349,7 +349,7 @@ fn no_name_leads_out() {
             ("loop", FileStatus::Failed),
         ]);
         assert!(b.open("inside", READ).is_ok());
-        // A pipe that nobody writes must not keep the server.
+        // A pipe without a writer must not keep the server.
         mkfifo(&b.path("pipe"));
         cases.push(("pipe", FileStatus::NotAFile));
     }
@@ -461,7 +461,7 @@ fn handles_end_with_their_file_and_there_are_only_so_many() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Any call with any words: answered with a status, and whatever happens stays within what was granted.
+    /// Any call with any words: answered with a status, and without effects outside of the grants.
     #[test]
     fn any_words_are_answered(calls in prop::collection::vec((0usize..64, prop::collection::vec(any::<u32>(), 70), 0u32..40), 1..40)) {
         let mut b = Bench::new(RootMode::ReadWrite);

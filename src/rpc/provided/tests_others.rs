@@ -229,7 +229,7 @@ fn texts_are_read_made_and_dropped() {
     assert_eq!(b.call("text_new", &[]), [FileStatus::TooMany.code(), 0]);
 }
 
-/// Writes into a vector that others see, and fails when it is full.
+/// Writes into a shared vector, and fails when full.
 struct Sink(Arc<Mutex<Vec<u8>>>, usize);
 
 impl Write for Sink {

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::door::Door;
 use super::files::Block;
+use super::heap_accessor::HeapAccessor;
 use super::slab::Slab;
 use super::status::FileStatus;
 use crate::device::wait::lock;
@@ -47,9 +47,9 @@ impl HostServicesBuilder {
     /// Lets kernels look into texts and put some together. Comes with [`HostServicesBuilder::files`] and
     /// [`HostServicesBuilder::arguments`].
     ///
-    /// WGSL has no strings. In programs made by [`Program::with_services`](crate::Program::with_services) a literal such as `"a.txt"` is a `u32`
-    /// that stands for the text, which stays on the host; so do arguments and texts that a kernel makes. 0 stands
-    /// for none.
+    /// WGSL has no strings. In programs made by [`Program::with_services`](crate::Program::with_services) a literal
+    /// such as `"a.txt"` is a `u32` for the text, which stays on the host; so are arguments and texts made by a kernel.
+    /// 0 stands for no text.
     ///
     /// | in WGSL | |
     /// | --- | --- |
@@ -68,14 +68,14 @@ impl HostServicesBuilder {
             return self;
         }
         let texts = Arc::clone(&self.provided.texts);
-        let door = Arc::clone(&self.provided.door);
+        let heap_accessor = Arc::clone(&self.provided.heap_accessor);
         macro_rules! with {
             ($texts:ident, $call:expr) => {{
                 let $texts = Arc::clone(&texts);
                 $call
             }};
         }
-        let from = Arc::clone(&door);
+        let from = Arc::clone(&heap_accessor);
         self.call(
             "fn text_from(data: usm_ptr, bytes: u32) -> TextReply",
             with!(t, move |at: Ptr<u32>, bytes: u32| reply(
@@ -120,9 +120,12 @@ impl HostServicesBuilder {
         )
         .call(
             "fn text_read(text: u32, to: usm_ptr, bytes: u32) -> FileReply",
-            with!(t, move |text: u32, to: Ptr<u32>, bytes: u32| reply(
-                t.read(&door, text, to, bytes)
-            )),
+            with!(t, move |text: u32, to: Ptr<u32>, bytes: u32| reply(t.read(
+                &heap_accessor,
+                text,
+                to,
+                bytes
+            ))),
         )
     }
 
@@ -151,9 +154,8 @@ impl HostServices {
         intern(text)
     }
 
-    /// The text of a literal, or of what [`HostServices::text`] gave a number: for functions of the program's own that
-    /// kernels call with texts, `note("done", 3u)`. `None` for other numbers, also those of texts that kernels have
-    /// put together.
+    /// The text of a literal, or of a number from [`HostServices::text`]: for the program's own functions called with
+    /// texts by kernels, `note("done", 3u)`. `None` for other numbers, also those of texts put together by kernels.
     pub fn text_of(number: u32) -> Option<Arc<str>> {
         literal(number)
     }
@@ -172,11 +174,16 @@ impl Texts {
         lock(&self.made).insert(text).ok_or(FileStatus::TooMany)
     }
 
-    fn make_from(&self, door: &Door, at: Ptr<u32>, bytes: u32) -> Result<u32, FileStatus> {
+    fn make_from(
+        &self,
+        heap_accessor: &HeapAccessor,
+        at: Ptr<u32>,
+        bytes: u32,
+    ) -> Result<u32, FileStatus> {
         if bytes as usize > LENGTH {
             return Err(FileStatus::BadLength);
         }
-        let place = door.place(at, bytes)?;
+        let place = heap_accessor.place(at, bytes)?;
         let mut text = vec![0; place.bytes];
         place.read(0, &mut text);
         self.make(text)
@@ -201,9 +208,15 @@ impl Texts {
         Block::new(FileStatus::Ok.code(), bytes)
     }
 
-    fn read(&self, door: &Door, id: u32, to: Ptr<u32>, bytes: u32) -> Result<u32, FileStatus> {
+    fn read(
+        &self,
+        heap_accessor: &HeapAccessor,
+        id: u32,
+        to: Ptr<u32>,
+        bytes: u32,
+    ) -> Result<u32, FileStatus> {
         let text = self.get(id).ok_or(FileStatus::UnknownText)?;
-        let place = door.place(to, bytes)?;
+        let place = heap_accessor.place(to, bytes)?;
         let len = text.len().min(place.bytes);
         place.write(0, &text[..len]);
         Ok(len as u32)

@@ -259,7 +259,7 @@ impl From<Problem> for Called {
 }
 
 fn call(w: &mut Worker<'_>, gear: &Gear) -> Result<(), Called> {
-    const PATIENCE: Duration = Duration::from_secs(100);
+    const TIMEOUT: Duration = Duration::from_secs(100);
     w.note("server");
     let server = gear.server(&w.world.programs)?;
     let answer: DeviceFunction<(u32, u32), u32> =
@@ -285,7 +285,7 @@ fn call(w: &mut Worker<'_>, gear: &Gear) -> Result<(), Called> {
             let pending: Vec<_> = calls.iter().map(|call| answer.begin(call)).collect();
             pending
                 .into_iter()
-                .map(|call| call.wait_timeout(PATIENCE))
+                .map(|call| call.wait_timeout(TIMEOUT))
                 .collect::<Result<_, _>>()?
         }
         3 => {
@@ -305,7 +305,7 @@ fn call(w: &mut Worker<'_>, gear: &Gear) -> Result<(), Called> {
             w.note("call");
             calls
                 .iter()
-                .map(|call| answer.call_timeout(call, PATIENCE))
+                .map(|call| answer.call_timeout(call, TIMEOUT))
                 .collect::<Result<_, _>>()?
         }
     };

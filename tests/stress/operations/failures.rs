@@ -1,4 +1,4 @@
-//! Launches that fail: who reads what they would have written is told, until it is overwritten or forgiven.
+//! Launches that fail: who reads what they would have written is told, until it is overwritten or cleared.
 
 use tombolo::{Constants, ExecutionError, ReadError, WaitError};
 
@@ -52,7 +52,7 @@ pub fn assertion(w: &mut Worker<'_>) -> Outcome {
         }
     }
     if w.random.below(2) == 0 {
-        data.forgive();
+        data.clear_error();
         data.read()?;
         return Ok(());
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: everything a change must pass on the machine at hand. `.ci/run` is this command.
 //!
-//! What would multiply its time is left to jobs of their own, beside it: `cargo xtask cross`, which builds the standard
+//! What would multiply its time is left to jobs of their own, beside it: `cargo xtask features`, for each set of which the
+//! dependencies are compiled anew; `cargo xtask cross`, which builds the standard
 //! library of five systems; `cargo xtask deny`, which builds cargo-deny; `cargo package`, which builds all dependencies
 //! once more; the program that a panic ends, for which everything is compiled to abort; and the long and the instrumented
 //! runs of `cargo xtask stress`.
@@ -92,29 +93,6 @@ const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// Features that the library is built with one at a time; what else it has is for other systems.
-const FEATURES: &[&str] = &["", "vulkan", "gles", "embedded"];
-
-/// Looks the library over as a program builds it that wants only these features.
-fn with_features(workspace: &Workspace, features: &str) -> Command {
-    let mut clippy = workspace.cargo();
-    clippy.args(["clippy", "--package", "tombolo", "--no-default-features"]);
-    clippy.args(["--features", features, "--", "-D", "warnings"]);
-    clippy
-}
-
-/// Looks the fuzz targets over, with what their own lock file pins. They run with a nightly compiler alone, and are
-/// checked with this one: nothing is linked, so that the fuzzer itself, for which a C++ compiler is needed, is not built.
-fn fuzz_targets(workspace: &Workspace) -> Command {
-    let mut check = workspace.cargo();
-    check.args(["check", "--quiet", "--locked", "--bins", "--manifest-path"]);
-    check.arg(workspace.fuzz_manifest());
-    check.env("CARGO_TARGET_DIR", workspace.fuzz_dir());
-    check.env("CUSTOM_LIBFUZZER_PATH", "none/libnone.a");
-    check.env("RUSTFLAGS", "-D warnings");
-    check
-}
-
 /// How long every operation is tried from eight threads: enough for each to meet each, since the long runs and the
 /// sanitizers are `cargo xtask stress`.
 const STRESS_MINUTES: f64 = 0.5;
@@ -142,21 +120,6 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             doc.args(["doc", "--workspace", "--no-deps"])
                 .env("RUSTDOCFLAGS", "-D warnings"),
         )
-    })?;
-    for features in FEATURES {
-        let title = match *features {
-            "" => "lints without a backend".to_owned(),
-            backend => format!("lints with {backend} alone"),
-        };
-        step(&title, || {
-            process::run(&mut with_features(workspace, features))
-        })?;
-    }
-    step("fuzz targets", || {
-        let mut fmt = workspace.cargo();
-        fmt.args(["fmt", "--check", "--manifest-path"]);
-        process::run(fmt.arg(workspace.fuzz_manifest()))?;
-        process::run(&mut fuzz_targets(workspace))
     })?;
     let provided = step("adapters", || {
         test::provide_for_tests(workspace, &args.switches)
@@ -283,38 +246,6 @@ mod tests {
         let runs = runs(None);
         assert_eq!(runs.len(), EXAMPLES.len());
         assert!(runs.iter().all(|run| run.adapter.is_none()));
-    }
-
-    #[test]
-    fn every_backend_of_this_system_is_built_alone() {
-        let root = Workspace::find().unwrap();
-        let manifest = fs::read_to_string(root.manifest()).unwrap();
-        for features in FEATURES {
-            let line = process::display(&with_features(&root, features));
-            assert!(line.ends_with("-- -D warnings"), "{line}");
-            assert!(line.contains("--no-default-features"), "{line}");
-            let declared = manifest.contains(&format!("\n{features} = ["));
-            assert!(features.is_empty() || declared, "{features}");
-        }
-    }
-
-    #[test]
-    fn every_fuzz_target_is_declared_and_checked() {
-        let root = Workspace::find().unwrap();
-        let manifest = fs::read_to_string(root.fuzz_manifest()).unwrap();
-        let targets = root.fuzz_manifest().with_file_name("fuzz_targets");
-        let mut files = 0;
-        for file in fs::read_dir(targets).unwrap() {
-            let name = file.unwrap().file_name().into_string().unwrap();
-            assert!(
-                manifest.contains(&format!("\"fuzz_targets/{name}\"")),
-                "{name}"
-            );
-            files += 1;
-        }
-        assert_eq!(manifest.matches("[[bin]]").count(), files);
-        let line = process::display(&fuzz_targets(&root));
-        assert!(line.contains("--locked --bins"), "{line}");
     }
 
     #[test]

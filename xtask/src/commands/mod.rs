@@ -5,5 +5,6 @@ pub mod ci;
 pub mod cross;
 pub mod demo;
 pub mod deny;
+pub mod features;
 pub mod stress;
 pub mod test;

@@ -113,19 +113,19 @@ pub fn execute(
     command
         .args(["--minutes", &minutes.to_string()])
         .args(program);
-    if sanitizer.is_some() && !names_patience(program) {
+    if sanitizer.is_some() && !names_timeout(program) {
         // Everything takes several times as long.
-        command.args(["--patience", "600"]);
+        command.args(["--timeout", "600"]);
     }
     env.apply(&mut command);
     say(format!("running `{}`", process::display(&command)));
     process::run(&mut command)
 }
 
-fn names_patience(program: &[OsString]) -> bool {
+fn names_timeout(program: &[OsString]) -> bool {
     program
         .iter()
-        .any(|word| word.to_string_lossy().starts_with("--patience"))
+        .any(|word| word.to_string_lossy().starts_with("--timeout"))
 }
 
 /// A call of `cargo test` that builds for this machine with a sanitizer, without what to build.
@@ -187,9 +187,9 @@ mod tests {
     }
 
     #[test]
-    fn patience_may_be_named_in_both_forms() {
-        assert!(names_patience(&["--patience".into(), "9".into()]));
-        assert!(names_patience(&["--patience=9".into()]));
-        assert!(!names_patience(&["--seed".into(), "9".into()]));
+    fn timeout_may_be_named_in_both_forms() {
+        assert!(names_timeout(&["--timeout".into(), "9".into()]));
+        assert!(names_timeout(&["--timeout=9".into()]));
+        assert!(!names_timeout(&["--seed".into(), "9".into()]));
     }
 }

@@ -34,7 +34,7 @@ pub enum RunError {
 }
 
 /// How long a batch may take. Nothing that is run here comes near it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs a batch. For each job the contents of its buffers afterwards, or why there are none: a kernel
 /// that is refused does not keep others from running.
@@ -110,14 +110,14 @@ fn submit_and_read(
     });
     let polled = opened.device.poll(wgpu::PollType::Wait {
         submission_index: None,
-        timeout: Some(PATIENCE),
+        timeout: Some(TIMEOUT),
     });
     match polled {
         Ok(_) => {}
-        Err(wgpu::PollError::Timeout) => return Err(RunError::Timeout(PATIENCE)),
+        Err(wgpu::PollError::Timeout) => return Err(RunError::Timeout(TIMEOUT)),
         Err(error) => return Err(RunError::Device(error.to_string())),
     }
-    match receiver.recv_timeout(PATIENCE) {
+    match receiver.recv_timeout(TIMEOUT) {
         Ok(Ok(())) => {
             let bytes = staging
                 .get_mapped_range(..)
@@ -127,7 +127,7 @@ fn submit_and_read(
             Ok(bytes)
         }
         Ok(Err(error)) => Err(RunError::Device(error.to_string())),
-        Err(_) => Err(RunError::Timeout(PATIENCE)),
+        Err(_) => Err(RunError::Timeout(TIMEOUT)),
     }
 }
 

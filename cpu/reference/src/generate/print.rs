@@ -196,35 +196,14 @@ impl Printer<'_> {
     }
 
     fn statement(&mut self, statement: &Statement) {
+        match self.simple(statement) {
+            Some(text) => self.line(&text),
+            None => self.several_lines(statement),
+        }
+    }
+
+    fn several_lines(&mut self, statement: &Statement) {
         match statement {
-            Statement::Let { name, value } => {
-                self.line(&format!("let {name} = {};", expression(value)))
-            }
-            Statement::Var { name, ty, value } => {
-                let initial = value
-                    .as_ref()
-                    .map(|value| format!(" = {}", expression(value)))
-                    .unwrap_or_default();
-                self.line(&format!("var {name}: {}{initial};", self.ty(ty)));
-            }
-            Statement::LetPointer { name, place } => {
-                self.line(&format!("let {name} = {};", pointer(place)))
-            }
-            Statement::Assign { place, value } => {
-                self.line(&format!("{} = {};", self::place(place), expression(value)));
-            }
-            Statement::Compound {
-                place,
-                operator,
-                value,
-            } => {
-                let value = if matches!(*operator, "/" | "%") {
-                    at_run_time(value)
-                } else {
-                    expression(value)
-                };
-                self.line(&format!("{} {operator}= {value};", self::place(place)));
-            }
             Statement::If {
                 condition,
                 accept,
@@ -283,24 +262,7 @@ impl Printer<'_> {
             } => {
                 self.looped(counter, *count, body, continuing, break_if.as_ref());
             }
-            Statement::Break => self.line("break;"),
-            Statement::Continue => self.line("continue;"),
-            Statement::Return(None) => self.line("return;"),
-            Statement::Return(Some(value)) => self.line(&format!("return {};", expression(value))),
-            Statement::Call { name, arguments } => {
-                self.line(&format!("{name}({});", self::arguments(arguments)))
-            }
-            Statement::Mix(value) => self.line(&format!("mix_in({});", expression(value))),
-            Statement::Atomic {
-                function,
-                cell,
-                value,
-            } => {
-                self.line(&format!(
-                    "{function}(&cells[{cell}], {});",
-                    expression(value)
-                ));
-            }
+            Statement::Nested(block) => self.braced("", block, ""),
             Statement::Barrier(barrier) => {
                 if *barrier != Barrier::Storage {
                     self.line("workgroupBarrier();");
@@ -322,14 +284,64 @@ impl Printer<'_> {
                     "let {name} = workgroupUniformLoad(&uniform_word);"
                 ));
             }
-            Statement::Nested(block) => self.braced("", block, ""),
-            Statement::Approximate { slot, value } => {
-                self.line(&format!(
-                    "approximate[gid.x * {APPROXIMATE}u + {slot}u] = {};",
-                    expression(value)
-                ));
-            }
+            // Of one line.
+            _ => {}
         }
+    }
+
+    /// A statement of one line, or nothing for those of several.
+    fn simple(&self, statement: &Statement) -> Option<String> {
+        Some(match statement {
+            Statement::Let { name, value } => format!("let {name} = {};", expression(value)),
+            Statement::Var { name, ty, value } => {
+                let initial = value
+                    .as_ref()
+                    .map(|value| format!(" = {}", expression(value)))
+                    .unwrap_or_default();
+                format!("var {name}: {}{initial};", self.ty(ty))
+            }
+            Statement::LetPointer { name, place } => format!("let {name} = {};", pointer(place)),
+            Statement::Assign { place, value } => {
+                format!("{} = {};", self::place(place), expression(value))
+            }
+            Statement::Compound {
+                place,
+                operator,
+                value,
+            } => {
+                let value = if matches!(*operator, "/" | "%") {
+                    at_run_time(value)
+                } else {
+                    expression(value)
+                };
+                format!("{} {operator}= {value};", self::place(place))
+            }
+            Statement::Break => "break;".to_owned(),
+            Statement::Continue => "continue;".to_owned(),
+            Statement::Return(None) => "return;".to_owned(),
+            Statement::Return(Some(value)) => format!("return {};", expression(value)),
+            Statement::Call { name, arguments } => {
+                format!("{name}({});", self::arguments(arguments))
+            }
+            Statement::Mix(value) => format!("mix_in({});", expression(value)),
+            Statement::Atomic {
+                function,
+                cell,
+                value,
+            } => format!("{function}(&cells[{cell}], {});", expression(value)),
+            Statement::Approximate { slot, value } => format!(
+                "approximate[gid.x * {APPROXIMATE}u + {slot}u] = {};",
+                expression(value)
+            ),
+            Statement::If { .. }
+            | Statement::Switch { .. }
+            | Statement::For { .. }
+            | Statement::While { .. }
+            | Statement::Loop { .. }
+            | Statement::Nested(_)
+            | Statement::Barrier(_)
+            | Statement::UniformLoad { .. } => return None,
+        })
     }
 
     fn switch(

@@ -160,13 +160,7 @@ impl Generator {
         }
         if self.one_in(3) {
             let value = self.stored(&ty, DEPTH);
-            let name = self.fresh("c");
-            self.scope.named.push(Named {
-                name: name.clone(),
-                ty,
-                kind: NamedKind::Value,
-            });
-            block.push(Statement::Let { name, value });
+            self.name_value(value, block);
             return;
         }
         let value = if self.one_in(4) {
@@ -441,23 +435,28 @@ impl Generator {
                 let exactness = (ty.scalar() == Some(ScalarType::F32)).then_some(Exactness::STORED);
                 let kind = ExpressionKind::Call(signature.name, arguments);
                 let value = Expression {
-                    ty: ty.clone(),
+                    ty,
                     exactness,
                     kind,
                 };
-                let name = self.fresh("c");
-                self.scope.named.push(Named {
-                    name: name.clone(),
-                    ty,
-                    kind: NamedKind::Value,
-                });
-                block.push(Statement::Let { name, value });
+                self.name_value(value, block);
             }
             None => block.push(Statement::Call {
                 name: signature.name,
                 arguments,
             }),
         }
+    }
+
+    /// Gives a value a name that later statements may use.
+    fn name_value(&mut self, value: Expression, block: &mut Block) {
+        let name = self.fresh("c");
+        self.scope.named.push(Named {
+            name: name.clone(),
+            ty: value.ty.clone(),
+            kind: NamedKind::Value,
+        });
+        block.push(Statement::Let { name, value });
     }
 
     /// A barrier, behind which shared arrays may be read that were written before, or a uniform load.

@@ -1,4 +1,4 @@
-//! Every access of memory: which bytes a pointer means, what the bounds policy says, and the books.
+//! Every access of memory: which bytes a pointer means, what the bounds policy says, and the shadow state.
 
 use naga::proc::BoundsCheckPolicy;
 use naga::{AddressSpace, Handle, TypeInner, VectorSize};
@@ -11,7 +11,7 @@ use crate::memory::{self, OutOfRange, Place, Pointee, Pointer};
 use crate::report::{FindingKind, RaceSide, Site};
 use crate::value::{Scalar, Value};
 
-/// Bytes of a variable, with their books.
+/// Bytes of a variable, with their shadow state.
 pub(super) struct Variable {
     pub bytes: Vec<u8>,
     pub shadow: Shadow,
@@ -167,7 +167,7 @@ impl World<'_, '_> {
         self.read_unnoted(invocation, pointer)
     }
 
-    /// Reads without an entry in the books: the first half of an atomic operation.
+    /// Reads without a record in the shadow state: the first half of an atomic operation.
     pub fn read_unnoted(
         &self,
         invocation: &Invocation<'_>,
@@ -213,7 +213,7 @@ impl World<'_, '_> {
         self.overwrite(invocation, pointer, value)
     }
 
-    /// Writes without an entry in the books: the second half of an atomic operation.
+    /// Writes without a record in the shadow state: the second half of an atomic operation.
     pub fn overwrite(
         &mut self,
         invocation: &mut Invocation<'_>,
@@ -318,7 +318,7 @@ impl World<'_, '_> {
         ))
     }
 
-    /// Enters an access into the books, and reports what is wrong with it.
+    /// Records an access in the shadow state, and reports what is wrong with it.
     pub fn note(
         &mut self,
         invocation: &mut Invocation<'_>,
@@ -338,7 +338,14 @@ impl World<'_, '_> {
                 site,
             );
         }
-        if !pointer.valid || !(detect.uninitialized || detect.races) {
+        // Nobody else accesses an invocation's memory, and buffers come written.
+        let (uninitialized, races) = match pointer.place {
+            Place::WorkGroup(_) => (detect.uninitialized, detect.races),
+            Place::Invocation(_) => (detect.uninitialized, false),
+            Place::Buffer(_) => (false, detect.races),
+            Place::Immediate | Place::BindingArray(_) => (false, false),
+        };
+        if !pointer.valid || !(uninitialized || races) {
             return Ok(());
         }
         let mut leaves = Vec::new();
@@ -353,10 +360,10 @@ impl World<'_, '_> {
                 Ok(())
             },
         )?;
-        if detect.uninitialized {
+        if uninitialized {
             self.note_initialization(invocation, pointer, kind, &leaves, site);
         }
-        if detect.races {
+        if races {
             self.note_race(invocation, pointer, kind, &leaves, site);
         }
         Ok(())

@@ -61,8 +61,20 @@ impl Pending {
         }
     }
 
+    /// What a statement waits for, which has to be one that waits.
+    pub fn of(invocation: &Invocation<'_>, statement: &Statement) -> Result<Pending, Fault> {
+        match *statement {
+            Statement::ControlBarrier(barrier) => Ok(Pending::Barrier(barrier)),
+            Statement::WorkGroupUniformLoad { pointer, result } => {
+                let pointer = invocation.pointer(pointer)?;
+                Ok(Pending::UniformLoad { pointer, result })
+            }
+            _ => Pending::subgroup(invocation, statement),
+        }
+    }
+
     /// The subgroup operation of a statement.
-    pub fn subgroup(invocation: &Invocation<'_>, statement: &Statement) -> Result<Pending, Fault> {
+    fn subgroup(invocation: &Invocation<'_>, statement: &Statement) -> Result<Pending, Fault> {
         let (operation, result) = match *statement {
             Statement::SubgroupBallot { predicate, result } => {
                 let predicate = match predicate {

@@ -11,7 +11,7 @@
 //!    at which somebody waits.
 //!
 //! Nothing here is fast. Every access goes through one function, which knows the policy and keeps the
-//! books of `shadow`.
+//! shadow state (`shadow`).
 
 mod access;
 mod atomic;

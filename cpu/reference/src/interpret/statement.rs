@@ -1,6 +1,6 @@
 //! The execution of statements, one at a time.
 
-use naga::{Expression, Handle, Statement, SwitchValue};
+use naga::{Block, Expression, Handle, Statement, SwitchValue};
 
 use super::collective::Pending;
 use super::dispatch::World;
@@ -84,10 +84,7 @@ impl<'m> World<'_, 'm> {
             Statement::Emit(ref range) => range
                 .clone()
                 .try_for_each(|handle| self.emit(invocation, handle)),
-            Statement::Block(ref block) => {
-                invocation.frame_mut()?.enter(block, ControlKind::Plain);
-                Ok(())
-            }
+            Statement::Block(ref block) => enter(invocation, block, ControlKind::Plain),
             Statement::If {
                 condition,
                 ref accept,
@@ -95,10 +92,7 @@ impl<'m> World<'_, 'm> {
             } => {
                 let holds = truth(invocation.value(condition)?)?;
                 let (block, branch) = if holds { (accept, 0) } else { (reject, 1) };
-                invocation
-                    .frame_mut()?
-                    .enter(block, ControlKind::Branch(branch));
-                Ok(())
+                enter(invocation, block, ControlKind::Branch(branch))
             }
             Statement::Switch {
                 selector,
@@ -114,14 +108,8 @@ impl<'m> World<'_, 'm> {
                     continuing,
                     break_if,
                 };
-                invocation.frame_mut()?.enter(
-                    body,
-                    ControlKind::LoopBody {
-                        parts,
-                        iteration: 0,
-                    },
-                );
-                Ok(())
+                let iteration = 0;
+                enter(invocation, body, ControlKind::LoopBody { parts, iteration })
             }
             Statement::Break => leave(invocation, true),
             Statement::Continue => leave(invocation, false),
@@ -170,19 +158,12 @@ impl<'m> World<'_, 'm> {
                 value,
             } => self.image_atomic(invocation, image, coordinate, array_index, fun, value),
             Statement::MemoryBarrier(_) => Ok(()),
-            Statement::ControlBarrier(barrier) => {
-                invocation.pending = Some(Pending::Barrier(barrier));
-                Ok(())
-            }
-            Statement::WorkGroupUniformLoad { pointer, result } => {
-                let pointer = invocation.pointer(pointer)?;
-                invocation.pending = Some(Pending::UniformLoad { pointer, result });
-                Ok(())
-            }
-            Statement::SubgroupBallot { .. }
+            Statement::ControlBarrier(_)
+            | Statement::WorkGroupUniformLoad { .. }
+            | Statement::SubgroupBallot { .. }
             | Statement::SubgroupGather { .. }
             | Statement::SubgroupCollectiveOperation { .. } => {
-                invocation.pending = Some(Pending::subgroup(invocation, statement)?);
+                invocation.pending = Some(Pending::of(invocation, statement)?);
                 Ok(())
             }
             Statement::Kill => Err(Fault::Unsupported(
@@ -373,6 +354,15 @@ fn evaluate_place<'m>(
         _ if fixed => Ok(None),
         base => world.value_element(invocation, base, index, site).map(Some),
     }
+}
+
+fn enter<'m>(
+    invocation: &mut Invocation<'m>,
+    block: &'m Block,
+    kind: ControlKind<'m>,
+) -> Result<(), Fault> {
+    invocation.frame_mut()?.enter(block, kind);
+    Ok(())
 }
 
 fn truth(value: &Value) -> Result<bool, Fault> {

@@ -152,18 +152,25 @@ fn integer(operator: BinaryOperator, left: i128, right: i128) -> Option<i128> {
     })
 }
 
+/// An operator on floats of one type, in the arithmetic of that type; `%` by WGSL's definition.
+macro_rules! arithmetic {
+    ($operator:expr, $a:expr, $b:expr) => {
+        match $operator {
+            BinaryOperator::Add => $a + $b,
+            BinaryOperator::Subtract => $a - $b,
+            BinaryOperator::Multiply => $a * $b,
+            BinaryOperator::Divide => $a / $b,
+            BinaryOperator::Modulo => $a - $b * ($a / $b).trunc(),
+            _ => return None,
+        }
+    };
+}
+
 fn float(operator: BinaryOperator, left: Scalar, right: Scalar) -> Option<Scalar> {
     Some(match (left, right) {
-        (Scalar::F32(a), Scalar::F32(b)) => Scalar::F32(match operator {
-            BinaryOperator::Add => a + b,
-            BinaryOperator::Subtract => a - b,
-            BinaryOperator::Multiply => a * b,
-            BinaryOperator::Divide => a / b,
-            // By WGSL's definition, each step of which rounds.
-            BinaryOperator::Modulo => a - b * (a / b).trunc(),
-            _ => return None,
-        }),
-        (Scalar::F64(a), Scalar::F64(b)) => Scalar::F64(double(operator, a, b)?),
+        // Each step of `%` rounds.
+        (Scalar::F32(a), Scalar::F32(b)) => Scalar::F32(arithmetic!(operator, a, b)),
+        (Scalar::F64(a), Scalar::F64(b)) => Scalar::F64(arithmetic!(operator, a, b)),
         (Scalar::F16(a), Scalar::F16(b)) if operator == BinaryOperator::Modulo => {
             let (a, b) = (a.to_f64(), b.to_f64());
             let round = half::f16::from_f64;
@@ -179,14 +186,7 @@ fn float(operator: BinaryOperator, left: Scalar, right: Scalar) -> Option<Scalar
 }
 
 fn double(operator: BinaryOperator, a: f64, b: f64) -> Option<f64> {
-    Some(match operator {
-        BinaryOperator::Add => a + b,
-        BinaryOperator::Subtract => a - b,
-        BinaryOperator::Multiply => a * b,
-        BinaryOperator::Divide => a / b,
-        BinaryOperator::Modulo => a - b * (a / b).trunc(),
-        _ => return None,
-    })
+    Some(arithmetic!(operator, a, b))
 }
 
 /// A NaN is equal to nothing, and neither less nor greater.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use naga::{Expression as E, Handle, TypeInner};
 
-use super::{Front, Node, Pointer, image::Sampling, scalars};
+use super::{Front, Node, Pointer, scalars};
 use crate::compile::{
     error::{Result, internal, unsupported},
     ir::{Base, BindingAt, Op, Place, Type, Value},
@@ -125,27 +125,7 @@ impl Front<'_> {
                 level,
             } => self.image_load(image, coordinate, array_index, level),
             E::ImageQuery { image, query } => self.image_query(image, query),
-            E::ImageSample {
-                image,
-                sampler,
-                gather,
-                coordinate,
-                array_index,
-                offset,
-                level,
-                depth_ref,
-                clamp_to_edge,
-            } => self.image_sample(&Sampling {
-                image,
-                sampler,
-                gather,
-                coordinate,
-                array_index,
-                offset,
-                level,
-                depth_ref,
-                clamp_to_edge,
-            }),
+            ref sample @ E::ImageSample { .. } => self.image_sample(sample),
             ref other => Err(unsupported(describe(other))),
         }
     }

@@ -11,7 +11,7 @@ use crate::compile::{
     host::HostFunction,
     image::{ImageAtomic, ImageQuery, Sampled},
     ir::{Access, BindingAt, BindingUse, Call, Conversion, Statement, Type, Value},
-    layout::{self, array_count},
+    layout,
 };
 
 /// A texture variable's type.
@@ -22,33 +22,13 @@ struct Kind {
     cube: bool,
 }
 
-/// The parts of a sampling expression of naga.
-pub(super) struct Sampling {
-    pub(super) image: Handle<E>,
-    pub(super) sampler: Handle<E>,
-    pub(super) gather: Option<naga::SwizzleComponent>,
-    pub(super) coordinate: Handle<E>,
-    pub(super) array_index: Option<Handle<E>>,
-    pub(super) offset: Option<Handle<E>>,
-    pub(super) level: SampleLevel,
-    pub(super) depth_ref: Option<Handle<E>>,
-    pub(super) clamp_to_edge: bool,
-}
-
 impl Front<'_> {
     /// A texture or sampler of the module, or an array of them.
     pub(super) fn handle(&mut self, variable: &naga::GlobalVariable) -> Result<Node> {
         let at = variable
             .binding
             .ok_or_else(|| internal("a texture or sampler without a binding"))?;
-        let (ty, count) = match self.module.types[variable.ty].inner {
-            TypeInner::BindingArray { base, size } => {
-                let count = array_count(size)?
-                    .ok_or_else(|| unsupported("an array of bindings without a size"))?;
-                (base, Some(count))
-            }
-            _ => (variable.ty, None),
-        };
+        let (ty, count) = self.bound_type(variable)?;
         match self.module.types[ty].inner {
             TypeInner::Image {
                 class: ImageClass::External,
@@ -62,20 +42,16 @@ impl Front<'_> {
             TypeInner::Image { .. } | TypeInner::Sampler { .. } => {}
             ref other => return Err(unsupported(format!("a resource of {other:?}"))),
         }
-        let mut first = None;
-        for element in 0..count.unwrap_or(1) {
-            let binding = self.b.program.bindings.push(BindingUse {
-                group: at.group,
-                binding: at.binding,
-                element,
-                array: None,
-                least: 0,
-                uniform: false,
-                constant: false,
-            });
-            first = first.or(Some(binding));
-        }
-        let first = first.ok_or_else(|| internal("an empty array of bindings"))?;
+        let resource = BindingUse {
+            group: at.group,
+            binding: at.binding,
+            element: 0,
+            array: None,
+            least: 0,
+            uniform: false,
+            constant: false,
+        };
+        let first = self.enter_bindings(resource, count)?;
         Ok(match count {
             Some(count) => Node::Bindings {
                 first,
@@ -238,25 +214,39 @@ impl Front<'_> {
         Ok(scalars(numbers))
     }
 
-    pub(super) fn image_sample(&mut self, sampling: &Sampling) -> Result<Node> {
-        let texture = self.resource(sampling.image)?;
-        let sampler = self.resource(sampling.sampler)?;
-        let kind = self.image_kind(sampling.image)?;
+    pub(super) fn image_sample(&mut self, sample: &E) -> Result<Node> {
+        let E::ImageSample {
+            image,
+            sampler,
+            gather,
+            coordinate,
+            array_index,
+            offset,
+            level,
+            depth_ref,
+            clamp_to_edge,
+        } = *sample
+        else {
+            return Err(internal("a sample of a texture was expected"));
+        };
+        let texture = self.resource(image)?;
+        let sampler = self.resource(sampler)?;
+        let kind = self.image_kind(image)?;
         let mut way = Sampled {
-            gather: sampling.gather.map(|component| component as u8),
-            compares: sampling.depth_ref.is_some(),
+            gather: gather.map(|component| component as u8),
+            compares: depth_ref.is_some(),
             gradient: false,
-            clamps: sampling.clamp_to_edge,
+            clamps: clamp_to_edge,
         };
         let (zero, nothing) = (self.b.u32(0), self.b.f32(0.0));
-        let mut operands = self.values(sampling.coordinate)?.to_vec();
+        let mut operands = self.values(coordinate)?.to_vec();
         operands.resize(3, nothing);
-        operands.push(match sampling.array_index {
+        operands.push(match array_index {
             Some(index) => self.scalar(index)?,
             None => zero,
         });
-        self.three(&mut operands, sampling.offset, zero)?;
-        match sampling.level {
+        self.three(&mut operands, offset, zero)?;
+        match level {
             SampleLevel::Zero => operands.resize(14, nothing),
             SampleLevel::Exact(level) => {
                 let level = self.level(level)?;
@@ -270,14 +260,14 @@ impl Front<'_> {
                 self.three(&mut operands, Some(y), nothing)?;
             }
             // The base level, where there are no derivatives.
-            SampleLevel::Auto if sampling.clamp_to_edge || sampling.gather.is_some() => {
+            SampleLevel::Auto if clamp_to_edge || gather.is_some() => {
                 operands.resize(14, nothing);
             }
             SampleLevel::Auto | SampleLevel::Bias(_) => {
                 return Err(unsupported("sampling by derivatives"));
             }
         }
-        operands.push(match sampling.depth_ref {
+        operands.push(match depth_ref {
             Some(reference) => self.scalar(reference)?,
             None => nothing,
         });

@@ -202,14 +202,7 @@ impl<'a> Front<'a> {
         let at = variable
             .binding
             .ok_or_else(|| internal("a buffer without a binding"))?;
-        let (inner, elements) = match self.module.types[variable.ty].inner {
-            TypeInner::BindingArray { base, size } => {
-                let count = array_count(size)?
-                    .ok_or_else(|| unsupported("an array of bindings without a size"))?;
-                (base, Some(count))
-            }
-            _ => (variable.ty, None),
-        };
+        let (inner, count) = self.bound_type(variable)?;
         let ty = Ty::Handle(inner);
         let uniform = variable.space == AddressSpace::Uniform;
         // Decorated memory is shared with somebody who writes while the kernel runs.
@@ -221,21 +214,17 @@ impl<'a> Front<'a> {
         } else {
             Access::Plain
         };
-        let mut first = None;
-        for element in 0..elements.unwrap_or(1) {
-            let binding = self.b.program.bindings.push(BindingUse {
-                group: at.group,
-                binding: at.binding,
-                element,
-                array: self.layouts.run_time_array(ty)?,
-                least: self.layouts.bytes(ty, Space::Host)?.into(),
-                uniform,
-                constant: uniform || !writes && !decorated,
-            });
-            first = first.or(Some(binding));
-        }
-        let first = first.ok_or_else(|| internal("an empty array of bindings"))?;
-        Ok(match elements {
+        let buffer = BindingUse {
+            group: at.group,
+            binding: at.binding,
+            element: 0,
+            array: self.layouts.run_time_array(ty)?,
+            least: self.layouts.bytes(ty, Space::Host)?.into(),
+            uniform,
+            constant: uniform || !writes && !decorated,
+        };
+        let first = self.enter_bindings(buffer, count)?;
+        Ok(match count {
             Some(count) => Node::Bindings {
                 first,
                 count,
@@ -248,6 +237,35 @@ impl<'a> Front<'a> {
                 access,
             })),
         })
+    }
+
+    /// The type of a binding of a variable, and how many bindings there are if the variable is an array of them.
+    fn bound_type(
+        &self,
+        variable: &naga::GlobalVariable,
+    ) -> Result<(Handle<naga::Type>, Option<u32>)> {
+        match self.module.types[variable.ty].inner {
+            TypeInner::BindingArray { base, size } => {
+                let count = array_count(size)?
+                    .ok_or_else(|| unsupported("an array of bindings without a size"))?;
+                Ok((base, Some(count)))
+            }
+            _ => Ok((variable.ty, None)),
+        }
+    }
+
+    /// Makes the kernel use a binding, or the elements of an array of bindings. Returns the first.
+    fn enter_bindings(&mut self, binding: BindingUse, count: Option<u32>) -> Result<Binding> {
+        let mut first = None;
+        for element in 0..count.unwrap_or(1) {
+            let entered = self
+                .b
+                .program
+                .bindings
+                .push(BindingUse { element, ..binding });
+            first = first.or(Some(entered));
+        }
+        first.ok_or_else(|| internal("an empty array of bindings"))
     }
 
     /// Gives private variables of the module their initial values.

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write};
 
 use super::{
-    Access, Base, BindingAt, Block, Count, Leaf, Op, Place, Program, Statement, Value, visit,
+    Access, Atomic, Base, BindingAt, Block, Call, Count, Leaf, Op, Place, Program, Statement,
+    Value, visit,
 };
 
 impl fmt::Display for Program {
@@ -138,6 +139,33 @@ impl Printer<'_, '_, '_> {
         text
     }
 
+    fn atomic(&mut self, atomic: &Atomic) -> fmt::Result {
+        let (place, value) = (self.place(&atomic.place), self.value(atomic.value));
+        let compare = atomic.compare.map(|v| format!(" if {}", self.value(v)));
+        let compare = compare.unwrap_or_default();
+        writeln!(
+            self.out,
+            "{} = atomic {:?} {place} <- {value}{compare}",
+            atomic.result, atomic.function
+        )
+    }
+
+    fn call(&mut self, call: &Call) -> fmt::Result {
+        let list = |values: &[Value]| {
+            let texts: Vec<String> = values.iter().map(|&v| self.value(v)).collect();
+            texts.join(", ")
+        };
+        let resources = call.resources.iter().map(|&at| self.binding(at));
+        let resources: Vec<String> = resources.collect();
+        let (results, operands) = (list(&call.results), list(&call.operands));
+        writeln!(
+            self.out,
+            "{results} = call {:?} [{}] ({operands})",
+            call.function,
+            resources.join(", ")
+        )
+    }
+
     fn statement(&mut self, statement: &Statement, depth: usize) -> fmt::Result {
         match statement {
             Statement::Let(value) => {
@@ -165,31 +193,8 @@ impl Printer<'_, '_, '_> {
                 let (leaves, place) = (self.leaves(leaves, false), self.place(place));
                 writeln!(self.out, "store{} {place} <- {leaves}", atomic(*access))
             }
-            Statement::Atomic(a) => {
-                let (place, value) = (self.place(&a.place), self.value(a.value));
-                let compare = a.compare.map(|v| format!(" if {}", self.value(v)));
-                let compare = compare.unwrap_or_default();
-                writeln!(
-                    self.out,
-                    "{} = atomic {:?} {place} <- {value}{compare}",
-                    a.result, a.function
-                )
-            }
-            Statement::Call(call) => {
-                let list = |values: &[Value]| {
-                    let texts: Vec<String> = values.iter().map(|&v| self.value(v)).collect();
-                    texts.join(", ")
-                };
-                let resources = call.resources.iter().map(|&at| self.binding(at));
-                let resources: Vec<String> = resources.collect();
-                let (results, operands) = (list(&call.results), list(&call.operands));
-                writeln!(
-                    self.out,
-                    "{results} = call {:?} [{}] ({operands})",
-                    call.function,
-                    resources.join(", ")
-                )
-            }
+            Statement::Atomic(atomic) => self.atomic(atomic),
+            Statement::Call(call) => self.call(call),
             Statement::If {
                 condition,
                 accept,

@@ -1,6 +1,6 @@
 //! Walks over statements, for passes that ask the same question of each.
 
-use super::{Base, BindingAt, Block, Count, Op, Place, Program, Statement, Value, Variable};
+use super::{Base, BindingAt, Block, Case, Count, Op, Place, Program, Statement, Value, Variable};
 
 /// Calls `f` with each operand of an operation.
 pub(crate) fn operands(op: &Op, mut f: impl FnMut(Value)) {
@@ -186,28 +186,40 @@ pub(crate) fn definitions(statement: &Statement, mut f: impl FnMut(Value)) {
     }
 }
 
+/// Calls `$f` with references to the blocks directly inside a statement, of the kind that `$statement` is.
+macro_rules! each_block {
+    ($statement:expr, $f:ident) => {
+        match $statement {
+            Statement::If { accept, reject, .. } => {
+                $f(accept);
+                $f(reject);
+            }
+            Statement::Loop {
+                body, continuing, ..
+            } => {
+                $f(body);
+                $f(continuing);
+            }
+            Statement::Scope { body, .. } => $f(body),
+            Statement::Switch { cases, default, .. } => {
+                for Case { body, .. } in cases {
+                    $f(body);
+                }
+                $f(default);
+            }
+            _ => {}
+        }
+    };
+}
+
 /// Calls `f` with each block directly inside a statement, in the order of the text.
 pub(crate) fn blocks<'a>(statement: &'a Statement, mut f: impl FnMut(&'a Block)) {
-    match statement {
-        Statement::If { accept, reject, .. } => {
-            f(accept);
-            f(reject);
-        }
-        Statement::Loop {
-            body, continuing, ..
-        } => {
-            f(body);
-            f(continuing);
-        }
-        Statement::Scope { body, .. } => f(body),
-        Statement::Switch { cases, default, .. } => {
-            for case in cases {
-                f(&case.body);
-            }
-            f(default);
-        }
-        _ => {}
-    }
+    each_block!(statement, f);
+}
+
+/// As [`blocks`], to change them.
+pub(crate) fn blocks_mut(statement: &mut Statement, mut f: impl FnMut(&mut Block)) {
+    each_block!(statement, f);
 }
 
 /// Calls `f` with each statement of a block and of the blocks inside, outer ones first.

@@ -8,7 +8,6 @@ mod promote;
 mod prune;
 mod simplify;
 pub(crate) mod trips;
-mod unroll;
 
 use super::error::{Result, internal};
 use super::ir::{Program, verify::verify};

@@ -131,55 +131,16 @@ impl Promoter {
                     }
                 }
             }
-            other => out.push(self.inside(other)),
+            mut other => {
+                visit::blocks_mut(&mut other, |block| {
+                    *block = self.block(std::mem::take(block));
+                });
+                out.push(other);
+            }
         }
     }
 
     fn is_promoted(&self, place: &Place) -> bool {
         matches!(place.base, Base::Slot(slot) if self.slots.contains(&slot))
-    }
-
-    fn inside(&mut self, statement: Statement) -> Statement {
-        match statement {
-            Statement::If {
-                condition,
-                accept,
-                reject,
-            } => Statement::If {
-                condition,
-                accept: self.block(accept),
-                reject: self.block(reject),
-            },
-            Statement::Loop {
-                scope,
-                starts,
-                body,
-                continuing,
-            } => Statement::Loop {
-                scope,
-                starts,
-                body: self.block(body),
-                continuing: self.block(continuing),
-            },
-            Statement::Scope { scope, body } => Statement::Scope {
-                scope,
-                body: self.block(body),
-            },
-            Statement::Switch {
-                selector,
-                mut cases,
-                default,
-            } => {
-                for case in &mut cases {
-                    case.body = self.block(std::mem::take(&mut case.body));
-                }
-                Statement::Switch {
-                    selector,
-                    cases,
-                    default: self.block(default),
-                }
-            }
-            other => other,
-        }
     }
 }

@@ -152,58 +152,25 @@ impl Sweeper {
             {
                 return None;
             }
-            Statement::If {
-                condition,
-                accept,
-                reject,
-            } => {
-                let (accept, reject) = (self.block(accept), self.block(reject));
-                if accept.is_empty() && reject.is_empty() {
+            mut other => {
+                visit::blocks_mut(&mut other, |block| {
+                    *block = self.block(std::mem::take(block));
+                });
+                if is_hollow(&other) {
                     return None;
                 }
-                Statement::If {
-                    condition,
-                    accept,
-                    reject,
-                }
+                other
             }
-            Statement::Loop {
-                scope,
-                starts,
-                body,
-                continuing,
-            } => Statement::Loop {
-                scope,
-                starts,
-                body: self.block(body),
-                continuing: self.block(continuing),
-            },
-            Statement::Scope { scope, body } => {
-                let body = self.block(body);
-                if body.is_empty() {
-                    return None;
-                }
-                Statement::Scope { scope, body }
-            }
-            Statement::Switch {
-                selector,
-                mut cases,
-                default,
-            } => {
-                for case in &mut cases {
-                    case.body = self.block(std::mem::take(&mut case.body));
-                }
-                let default = self.block(default);
-                if default.is_empty() && cases.iter().all(|case| case.body.is_empty()) {
-                    return None;
-                }
-                Statement::Switch {
-                    selector,
-                    cases,
-                    default,
-                }
-            }
-            other => other,
         })
     }
+}
+
+/// Whether a statement does nothing but choose between blocks that are empty. A loop without a body may go on for ever.
+fn is_hollow(statement: &Statement) -> bool {
+    let mut hollow = matches!(
+        statement,
+        Statement::If { .. } | Statement::Switch { .. } | Statement::Scope { .. }
+    );
+    visit::blocks(statement, |block| hollow &= block.is_empty());
+    hollow
 }

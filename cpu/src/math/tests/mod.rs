@@ -13,6 +13,7 @@ mod integers;
 mod tables;
 
 use super::{F, I, Scalar32, Scalar64};
+use crate::random::word;
 
 fn f(x: f32) -> F<'static, Scalar32> {
     F::new(&Scalar32, x)
@@ -28,14 +29,6 @@ fn i(x: i32) -> I<'static, Scalar32> {
 
 fn l(x: i64) -> I<'static, Scalar64> {
     I::new(&Scalar64, x)
-}
-
-/// Pseudo-random words from an index (splitmix64).
-fn word(index: u64) -> u64 {
-    let z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Floats where functions change course: both sides of every power of 2, whole and half numbers,

@@ -1,4 +1,4 @@
-//! The devices that the tests run on, and a kernel for them.
+//! The devices of the tests, and a kernel for them.
 
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
@@ -32,7 +32,7 @@ impl Machine {
         }
     }
 
-    /// A device on each adapter that can import; the software drivers must be among them.
+    /// A device on each adapter with imports; the software drivers must be among them.
     pub(super) fn ports(&self) -> Vec<Port> {
         let opened = self
             .adapters
@@ -110,7 +110,7 @@ impl Port {
         self.commands(&self.add, buffer, offset, words * 4, by, groups)
     }
 
-    /// One launch on `bytes` at `offset` of a buffer, with `value` as its uniform.
+    /// A launch on `bytes` at `offset` of a buffer, with `value` as its uniform.
     pub(super) fn commands(
         &self,
         pipeline: &wgpu::ComputePipeline,
@@ -182,7 +182,7 @@ pub(super) fn pipeline(device: &wgpu::Device, source: &str) -> wgpu::ComputePipe
     })
 }
 
-/// A window with memory in its first `bytes`, and a hold on it for looking inside.
+/// A window with memory in its first `bytes`, and a hold on the bytes for looking inside.
 pub(super) fn window(bytes: u64) -> (Arc<Window>, Pinned) {
     let window = Window::reserve(Window::ALIGNMENT).unwrap();
     window.commit(0..bytes).unwrap();

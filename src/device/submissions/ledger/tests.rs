@@ -1,19 +1,19 @@
-//! The ledger against a model of a queue in which everything that may go wrong does: submissions that are refused,
-//! callbacks that submit, threads that ask in between, wgpu calling a device lost whose kernels run on, and drivers that
-//! give devices up. Every sequence of steps up to a length is tried, and long ones at random.
+//! The ledger against a model of a queue in which everything that may go wrong does: refused submissions, callbacks
+//! that submit, threads asking in between, wgpu calling a device lost whose kernels run on, and drivers giving devices
+//! up. Every sequence of steps up to a length is tried, and long ones at random.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{End, Ledger};
 
-/// What a ledger would be told by a runtime that takes something else for an end. Each has to be caught.
+/// The reports to a ledger from a runtime with a wrong notion of an end. Each has to be caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mutant {
     /// A refused submission is over at once.
     RefusedIsOver,
     /// wgpu's word that the device is lost is taken for the driver's.
     LostIsDead,
-    /// A marker stands for what is about to be submitted.
+    /// A marker stands for the submission about to be made.
     ClaimsGiven,
     /// The marker is registered in front of its submission.
     MarksBefore,
@@ -29,7 +29,7 @@ const MUTANTS: [Mutant; 5] = [
     Mutant::LeavesRefused,
 ];
 
-/// A step of somebody.
+/// A step of a participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// The submitter gives a number, and calls wgpu.
@@ -40,7 +40,7 @@ enum Step {
     Refuse,
     /// A callback in the call submits, in one go.
     Nested,
-    /// The call returns, and the submitter notes it.
+    /// The call returns, and the submitter notes the return.
     Return,
     /// Another thread registers a marker.
     Prove,
@@ -50,7 +50,7 @@ enum Step {
     Poll,
     /// wgpu calls the device lost, while kernels run on.
     Lose,
-    /// The driver gives the device up, and a thread sees it.
+    /// The driver gives the device up, and a thread notices.
     Die,
 }
 
@@ -83,7 +83,7 @@ struct Model {
     /// How many of them have ended by themselves.
     ended: usize,
     call: Option<Call>,
-    /// What each marker claims, and how many accepted submissions lie before it.
+    /// The number claimed by each marker, and the accepted submissions before.
     markers: Vec<(u64, usize)>,
     /// Numbers whose calls have returned.
     returned: Vec<u64>,
@@ -106,7 +106,7 @@ impl Model {
         }
     }
 
-    /// Takes a step; false if it makes no sense now.
+    /// Takes a step; false for a senseless one.
     fn step(&mut self, step: Step, mutant: Option<Mutant>) -> bool {
         match (step, self.call) {
             (Step::Begin, None) => {
@@ -181,7 +181,7 @@ impl Model {
         !self.is_dead && (undecided || running.iter().any(|&one| one <= number))
     }
 
-    /// The numbers of which the ledger says what is not so.
+    /// The numbers with a wrong answer of the ledger.
     fn wrong(&self) -> Option<u64> {
         let has_ended_well = |number: u64| {
             let running = &self.accepted[self.ended..];
@@ -210,7 +210,7 @@ impl Model {
     }
 }
 
-/// What is wrong in a sequence of steps; `None` also where one makes no sense.
+/// The fault in a sequence of steps; `None` also where one makes no sense.
 fn fault(steps: &[Step], mutant: Option<Mutant>) -> Option<u64> {
     let mut model = Model::default();
     for &step in steps {
@@ -289,14 +289,14 @@ fn what_was_never_given_a_number_is_not_over() {
     assert_eq!([ledger.end(0), ledger.end(1)], [None, Some(End::Lost)]);
 }
 
-/// What ends while somebody asks has not been lost: the answer is one look, not two.
+/// A submission ending during a question has not been lost: the answer is a single look, not two.
 #[test]
 fn what_ends_while_others_ask_is_not_lost() {
     const SUBMISSIONS: u64 = 20_000;
     let (ledger, asked) = (Ledger::default(), AtomicU64::new(0));
     let mut lost = 0;
     std::thread::scope(|scope| {
-        // Each ends when it is being asked for, wherever in the question that is.
+        // Each ends at some point during a question, whichever point that is.
         scope.spawn(|| {
             for number in 1..=SUBMISSIONS {
                 while asked.load(Ordering::Acquire) < number {

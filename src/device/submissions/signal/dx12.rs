@@ -23,7 +23,7 @@ impl SignalApi for Dx12 {
     fn reached(device: &Device, fence: &Fence) -> Result<u64, hal::DeviceError> {
         // SAFETY: the fence was created by this device and is not destroyed before its owner is dropped.
         match unsafe { device.get_fence_value(fence) } {
-            // What `ID3D12Fence::GetCompletedValue` says of a device that was removed.
+            // The value of `ID3D12Fence::GetCompletedValue` for a removed device.
             Ok(u64::MAX) => Err(hal::DeviceError::Lost),
             answer => answer,
         }

@@ -1,6 +1,6 @@
 //! A fence of wgpu-hal as a signal: the same for every backend whose submissions can signal one beside wgpu's own.
 
-// wgpu-hal is unsafe throughout; every block says why it is sound.
+// wgpu-hal is unsafe throughout; every block gives its soundness argument.
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
@@ -19,7 +19,7 @@ pub(super) trait SignalApi: Api {
     /// Has the next submission signal the fence.
     fn stage(queue: &Self::Queue, fence: &Self::Fence, number: u64);
 
-    /// Takes that back; true if no submission has taken it.
+    /// Takes the staged signal back; true if no submission has taken it.
     fn take_back(queue: &Self::Queue, fence: &Self::Fence) -> bool;
 
     /// The highest number that was signalled.
@@ -45,7 +45,7 @@ pub(super) trait SignalApi: Api {
     }
 }
 
-/// The hal device, kept alive together with the wgpu device that it belongs to.
+/// The hal device, kept alive together with its wgpu device.
 type HalDevice<A> = Box<dyn Deref<Target = <A as Api>::Device> + Send + Sync>;
 
 /// A fence of wgpu-hal.
@@ -55,7 +55,7 @@ struct HalSignal<A: SignalApi> {
     fence: Option<A::Fence>,
 }
 
-/// A signal of the device, where the backend is `A` and the driver has what it takes.
+/// A signal of the device, where the backend is `A` and the driver has the needed functions.
 pub(super) fn open<A: SignalApi>(device: &wgpu::Device) -> Option<Arc<dyn Signal>> {
     // SAFETY: the hal device makes, asks and destroys a fence that is ours, from any thread as wgpu-hal allows; it is
     // not destroyed.
@@ -96,7 +96,7 @@ impl<A: SignalApi> HalSignal<A> {
         match call(&self.device, fence) {
             Ok(answer) => Ok(answer),
             Err(hal::DeviceError::Lost) => Err(Gone),
-            // Want of memory for the question: it is asked again.
+            // Want of memory for the question: another question follows.
             Err(error) => {
                 log::debug!("a signal could not be asked: {error}");
                 Ok(otherwise)

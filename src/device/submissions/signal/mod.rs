@@ -1,9 +1,10 @@
-//! Signals: how a backend tells a thread, cheaply and without wgpu's locks, that it is worth asking wgpu.
+//! Signals: a backend's cheap hint to a thread, without wgpu's locks, for asking wgpu.
 //!
-//! wgpu has one way to wait, `Device::poll` with `PollType::Wait`. That holds a lock of the device while it blocks, and
-//! asserts in a race with other polls and submissions (wgpu-core 30.0.1, `Device::maintain`: the value of the fence is
-//! read before the queue is found empty). So the runtime never waits that way. Where wgpu-hal lets a submission signal
-//! something beside wgpu's own fence, it signals a fence of the runtime's own with the number of the submission:
+//! wgpu has one way to wait, `Device::poll` with `PollType::Wait`. wgpu's wait holds a lock of the device while
+//! blocking, and asserts in a race with other polls and submissions (wgpu-core 30.0.1, `Device::maintain`: the value of
+//! the fence is read before the queue is found empty). So the runtime never waits that way. Where wgpu-hal lets a
+//! submission signal another object beside wgpu's own fence, the submission signals a fence of the runtime's own with
+//! its number:
 //!
 //! | backend | what a submission signals | how a thread waits |
 //! | --- | --- | --- |
@@ -13,11 +14,11 @@
 //! | embedded | a fence of the adapter | on the fence |
 //! | others | nothing | by polling wgpu, at growing distances |
 //!
-//! A signal proves nothing. What is staged is taken by whichever submission reaches the driver next, which may be one of
-//! the program's own, made on another thread: then the signal comes too early, and the thread goes on to ask wgpu. So a
-//! signal that is wrong, or not there, costs time and nothing else. It is a witness of three other things: that a
-//! submission has *not* reached the driver (what was staged is still there); that the device is gone as its driver sees
-//! it; and, by that, that wgpu may be polled without a panic.
+//! A signal proves nothing. A staged signal is taken by the next submission to reach the driver, possibly one of the
+//! program's own, made on another thread: then the signal comes too early, and the thread goes on to ask wgpu. So a
+//! signal that is wrong, or not there, costs time and nothing else. The signal is a witness of three other things: a
+//! submission has *not* reached the driver (its staged data is still there); the device is gone in its driver's eyes;
+//! and, by the latter, wgpu may be polled without a panic.
 //!
 //! Another backend of wgpu-hal plugs in by implementing `fence::SignalApi`, and with a line in [`open`].
 
@@ -35,17 +36,17 @@ mod metal;
 #[cfg(vulkan)]
 mod vulkan;
 
-/// The driver says that the device is gone: nothing of it runs any more.
+/// The driver reports the device as gone: no part of it runs any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
 /// A fence of the runtime's own that submissions signal.
 pub(super) trait Signal: Send + Sync {
-    /// Has the next submission of the queue signal `number`, which is more than what was staged before. False where
-    /// that is not to be had.
+    /// Has the next submission of the queue signal `number`, larger than any staged before. False where that is not to
+    /// be had.
     fn stage(&self, queue: &wgpu::Queue, number: u64) -> bool;
 
-    /// Takes back what was staged; true if no submission has taken it.
+    /// Takes the staged signal back; true if no submission has taken it.
     fn take_back(&self, queue: &wgpu::Queue) -> bool;
 
     /// The highest number that was signalled.
@@ -58,7 +59,7 @@ pub(super) trait Signal: Send + Sync {
     fn loss(&self) -> Option<String>;
 }
 
-/// The signal of a device, where its backend has one.
+/// The signal of a device, where the backend has one.
 pub(super) fn open(device: &wgpu::Device) -> Option<Arc<dyn Signal>> {
     match device.adapter_info().backend {
         #[cfg(vulkan)]

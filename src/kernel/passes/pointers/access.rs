@@ -7,7 +7,7 @@ use super::place::{Base, Place};
 use super::shape::{Shape, Ty};
 
 impl Builder<'_> {
-    /// The element that the byte `offset` behind the place belongs to, and the word in it.
+    /// The element of the byte `offset` behind the place, and the word inside.
     fn position(&mut self, place: &Place, offset: u32) -> (Value, u32) {
         let bytes = self.heap.element.bytes();
         let at = place.constant.wrapping_add(offset);
@@ -18,7 +18,7 @@ impl Builder<'_> {
         (self.plus(base, at / bytes), (at % bytes) / 4)
     }
 
-    /// The word that holds the half at `offset`, and the number of its lowest bit (0 or 16).
+    /// The word with the half at `offset`, and the number of its lowest bit (0 or 16).
     pub fn half_position(&mut self, place: &Place, offset: u32) -> (Value, Value) {
         let at = place.constant.wrapping_add(offset);
         match place.base {
@@ -37,7 +37,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Runs `access` for the binding that the place lies in, with the pointer to that binding's array.
+    /// Runs `access` for the binding of the place, with the pointer to that binding's array.
     pub fn in_binding(&mut self, place: &Place, access: &mut dyn FnMut(&mut Self, Value)) {
         match place.array {
             Some(array) => access(self, array),
@@ -77,8 +77,8 @@ impl Builder<'_> {
         });
     }
 
-    /// Loads `count` words (1 to 4) at `offset` behind the place, as `u32` or a vector of it. Zeros where
-    /// the place is not valid.
+    /// Loads `count` words (1 to 4) at `offset` behind the place, as `u32` or a vector of `u32`. Zeros where the place
+    /// is not valid.
     pub fn load_words(&mut self, place: &Place, offset: u32, count: u32) -> Value {
         let loaded = self.load_parts(&[(place.member(offset), count)]);
         match loaded.as_slice() {
@@ -87,7 +87,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Loads values of one node: scalars and vectors of 32 bits a component, at places that differ in their
+    /// Loads values of a single node: scalars and vectors of 32 bits a component, at places that differ in their
     /// constants alone.
     pub fn load_values(&mut self, values: &[(Place, Ty)]) -> Vec<Value> {
         let shapes = values.iter().map(|(_, ty)| match ty.shape(self.types) {
@@ -131,7 +131,7 @@ impl Builder<'_> {
             loaded.extend(found.into_iter().map(|found| self.load(found)));
         }
         if let Some(valid) = first.valid {
-            // They are parts of one node, which is valid or is not.
+            // Parts of a node are valid together or not at all.
             let kept = self.all_or_nothing(valid);
             for ((_, count), value) in parts.iter().zip(&mut loaded) {
                 *value = self.masked(*value, *count, kept);
@@ -146,10 +146,9 @@ impl Builder<'_> {
         self.select(condition, all, nothing)
     }
 
-    /// The bits of `count` words that are in `mask`. In checked mode what a place holds is loaded before it is
-    /// known whether it may be: an address that waits for the test makes every step along a chain of nodes
-    /// wait for it. Where it may not be, the load is one of the binding's bytes, wherever the address leads,
-    /// and nobody sees them.
+    /// The bits of `count` words that are in `mask`. In checked mode the contents of a place are loaded before the
+    /// verdict on the place: an address waiting for the test makes every step along a chain of nodes wait. At a
+    /// forbidden place, the load is of the binding's bytes, wherever the address leads, and no code sees them.
     fn masked(&mut self, words: Value, count: u32, mask: Value) -> Value {
         let mask = match super::heap::vector_size(count) {
             Some(size) => self.add(naga::Expression::Splat { size, value: mask }),
@@ -186,7 +185,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Stores `count` words (a `u32` or a vector of it) at `offset` behind the place, unless it is not valid.
+    /// Stores `count` words (a `u32` or a vector of `u32`) at `offset` behind the place, unless the place is invalid.
     pub fn store_words(&mut self, place: &Place, offset: u32, count: u32, words: Value) {
         self.if_valid(place, &mut |b| {
             b.in_binding(place, &mut |b, array| {

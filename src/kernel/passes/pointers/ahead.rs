@@ -1,9 +1,9 @@
-//! Loads that can be made together: those of one node that follow each other with nothing in between that
-//! could change what they read. Together they take one choice of the binding, and one test.
+//! Loads made together: consecutive loads of a node with nothing in between able to change their values. Such loads
+//! share a single choice of the binding, and a single test.
 //!
-//! Pointers that are only followed come first, wherever the kernel reads them: the next node waits for them, and for
-//! nothing else. Where that pays ([`super::options::PointerOptions::pointers_apart`]) they also have a choice of their
-//! own.
+//! Pointers only to be followed come first, wherever the kernel reads them: the next node waits for such a pointer, and
+//! for nothing else. Where worthwhile ([`super::options::PointerOptions::pointers_apart`]) pointers also have a choice
+//! of their own.
 
 use naga::{Expression, Handle, Scalar, Statement};
 
@@ -15,7 +15,7 @@ use super::shape::{Shape, Ty};
 /// Words that are loaded together: more would keep many registers busy.
 const WORDS_TOGETHER: u32 = 16;
 
-/// A load that is made with others.
+/// A load made with others.
 struct Load {
     handle: Handle<Expression>,
     place: Place,
@@ -23,7 +23,7 @@ struct Load {
 }
 
 impl Rewriter<'_> {
-    /// The type of what is loaded through a pointer into the heap.
+    /// The type of a load through a pointer into the heap.
     fn loaded_type(&self, handle: Handle<Expression>, pointer: Handle<Expression>) -> Option<Ty> {
         match self.is_narrow(handle) {
             true => Some(Ty::Scalar(Scalar::U32)),
@@ -31,7 +31,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Loads from the heap, and what can be loaded with it.
+    /// Loads from the heap, and their grouping.
     pub(super) fn load(
         &mut self,
         handle: Handle<Expression>,
@@ -61,7 +61,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Makes loads of one node, with one choice of the binding.
+    /// Makes loads of a node, with a single choice of the binding.
     fn load_at_once(&mut self, loads: &[Load]) {
         let parts: Vec<_> = loads.iter().map(|load| (load.place, load.ty)).collect();
         let values = self.builder.load_values(&parts);
@@ -70,12 +70,12 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Whether a value is a pointer that is only followed: its low word alone.
+    /// Whether a pointer value is only followed: its low word alone.
     fn is_narrow(&self, handle: Handle<Expression>) -> bool {
         self.scan.narrow.values.contains(&handle)
     }
 
-    /// The load `first` from `place`, and those behind it that can be made with it. None, if there are no others.
+    /// The load `first` from `place`, and later loads to be made together with the first. None, if there are no others.
     fn together(&self, first: Handle<Expression>, place: Place) -> Vec<Load> {
         let mut words = 0;
         let mut found = Vec::new();
@@ -107,7 +107,7 @@ impl Rewriter<'_> {
                 }
                 _ => break,
             }
-            // The load is made by another statement than the one at hand: what lies between is not known.
+            // The load is made by a later statement: the effects in between are unknown.
             if is_first && !begun {
                 break;
             }
@@ -139,7 +139,7 @@ impl Rewriter<'_> {
         Some(Load { handle, place, ty })
     }
 
-    /// Words of a value that is loaded in one piece.
+    /// Words of a value loaded in one piece.
     fn words(&self, ty: Ty) -> Option<u32> {
         match ty.shape(self.builder.types) {
             Shape::Scalar(scalar) if scalar.width == 4 => Some(1),
@@ -148,7 +148,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Where a pointer points that was not reached yet, if it is a member of something that was.
+    /// The target of a pointer not yet reached, if the pointer is a member of a reached node.
     fn place_ahead(&self, pointer: Handle<Expression>) -> Option<Place> {
         if let Some(place) = self.place_of(pointer) {
             return Some(place);

@@ -5,18 +5,18 @@ use naga::{AtomicFunction, Expression, Scalar, ScalarKind, Statement};
 use super::builder::{Builder, Value};
 use super::place::{Base, Place};
 
-/// What an atomic operation gives back.
+/// The result of an atomic operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
-    /// The value before it.
+    /// The value before the operation.
     Before(Value),
-    /// The value before an exchange that compares, and whether it took place.
+    /// The value before a comparing exchange, and whether the exchange took place.
     Exchange(Value, Value),
 }
 
 impl Builder<'_> {
-    /// Performs `fun` on the atomic of kind `scalar` at the place. Where the place is not valid nothing
-    /// happens, and what is given back is zero.
+    /// Performs `fun` on the atomic of kind `scalar` at the place. Where the place is not valid nothing happens, and
+    /// the result is zero.
     pub fn atomic(
         &mut self,
         place: &Place,

@@ -1,4 +1,4 @@
-//! Builds the new body of one function: an arena of expressions that only grows, with the `Emit`
+//! Builds the new body of a function: an arena of expressions that only grows, with the `Emit`
 //! statements kept in step, and a few short cuts for the arithmetic of addresses.
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use super::visit::operands;
 
 pub(super) type Value = Handle<Expression>;
 
-/// A function while it is made.
+/// A function in the making.
 pub(super) struct Builder<'a> {
     pub types: &'a mut UniqueArena<Type>,
     pub heap: &'a Heap,
@@ -29,11 +29,11 @@ pub(super) struct Builder<'a> {
     variables: HashMap<Handle<naga::GlobalVariable>, Value>,
     /// Sums of a value and a constant, for each open block: an outer block's are in scope in an inner one.
     sums: Vec<HashMap<(Value, u32), Value>>,
-    /// What was reported, for each open block: the conditions that were found to hold.
+    /// Reported conditions, for each open block: those found to hold.
     reported: Vec<HashSet<Value>>,
-    /// Words of the uniform that describes the heap, as far as the function loaded them at its start.
+    /// Words of the heap's uniform, as far as loaded by the function at its start.
     pub info_words: HashMap<u32, Value>,
-    /// Per condition, what it means that it does not hold.
+    /// Per condition, the meaning of its failure.
     pub causes: HashMap<Value, Cause>,
     /// Variables in which checked mode notes the function's first fault: code (0 for none), low and high word of
     /// the address.
@@ -67,7 +67,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds an expression, to be emitted before the next statement where it needs that.
+    /// Adds an expression, to be emitted before the next statement where needed.
     pub fn add(&mut self, expression: Expression) -> Value {
         if is_not_emitted(&expression) {
             self.flush();
@@ -104,7 +104,7 @@ impl<'a> Builder<'a> {
         std::mem::take(&mut self.out)
     }
 
-    /// Ends the block that [`open`](Self::open) began, and goes on with the one around it.
+    /// Ends the block begun by [`open`](Self::open), and goes on with the block around.
     pub fn close(&mut self, outer: Block) -> Block {
         self.flush();
         self.sums.pop();
@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
         self.out.append(&mut block);
     }
 
-    /// Notes that `condition` is about to be reported; `false` if that was done in this block or around it.
+    /// Notes that `condition` is about to be reported; `false` if already done in this block or around this block.
     pub fn first_report(&mut self, condition: Value) -> bool {
         if self.reported.iter().any(|r| r.contains(&condition)) {
             return false;
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
         value
     }
 
-    /// A new variable of the function; returns the pointer to it.
+    /// A new variable of the function; returns its pointer.
     pub fn local(&mut self, ty: Handle<Type>) -> Value {
         let variable = LocalVariable {
             name: None,

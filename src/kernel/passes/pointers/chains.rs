@@ -1,5 +1,4 @@
-//! Rewrites what has to do with pointers: roots, steps behind them, atomics, and calls that take or give
-//! them.
+//! Rewrites uses of pointers: roots, steps behind them, atomics, and calls that take or return pointers.
 
 use naga::{Expression, Function, Handle, Span, Statement, Type, UniqueArena};
 
@@ -14,7 +13,7 @@ use super::scan::{Role, stride};
 use super::shape::{Shape, Ty, is_unsized};
 
 impl Parameter {
-    /// Whether the bytes behind it, to which indices are limited, are passed with it.
+    /// Whether the number of bytes behind the place, a limit for indices, is passed along.
     pub fn brings_bytes(self, types: &UniqueArena<Type>) -> bool {
         self.source.table && is_unsized(self.pointee, types)
     }
@@ -80,7 +79,7 @@ impl Rewriter<'_> {
         Some(self.builder.place(root))
     }
 
-    /// An index as `u32`: a negative one becomes a large one.
+    /// An index as `u32`: a negative index becomes a large one.
     pub(super) fn index(&mut self, index: Handle<Expression>) -> Outcomes<Value> {
         let value = self.value(index)?;
         let kind = match self.scan.signed.contains(&index) {
@@ -141,7 +140,7 @@ impl Rewriter<'_> {
                 stride,
                 ..
             } if place.valid.is_some() => {
-                // Nobody knows whether the element exists: it is tested like any other index.
+                // The existence of the element is unknown: the index is tested like any other.
                 let index = self.builder.word(index);
                 let site = self.site(ty, None);
                 let valid = self
@@ -163,7 +162,7 @@ impl Rewriter<'_> {
         Ok(place.member(offset))
     }
 
-    /// The length of an array, where the argument table tells it.
+    /// The length of an array, where known from the argument table.
     pub(super) fn array_length(&mut self, array: Handle<Expression>) -> Outcomes<Option<Value>> {
         let stride = stride(self.pointee(array)?, self.builder.types);
         let place = self.place_of(array);
@@ -245,7 +244,7 @@ impl Rewriter<'_> {
                 Expression::CallResult(_) | Expression::FunctionArgument(_)
             )
         {
-            // Whoever gets it tests it for the same type, and can tell its address if it is wrong.
+            // The receiver tests the pointer for the same type, and can report a wrong address.
             return Ok(match brings_bytes {
                 true => self.builder.with_bytes(raw, &place),
                 false => raw,

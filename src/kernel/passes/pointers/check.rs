@@ -1,10 +1,9 @@
-//! Checked mode: what a pointer must satisfy, and how a kernel tells that one does not.
+//! Checked mode: the conditions for a pointer, and a kernel's report of a violation.
 //!
-//! A pointer is tested where it is translated, an index where it is applied; both tests are plain
-//! arithmetic. What failed is noted where memory is touched, for a pointer may be formed and then, being
-//! null, not be followed. In a block that touches it several times, and in the blocks inside that one,
-//! the first of them notes it for all. The host tells the reasons apart: it has the address and the
-//! alignment.
+//! A pointer is tested at its translation, an index at its application; both tests are plain arithmetic. What failed is
+//! noted where memory is touched, for a pointer may be formed and then, being null, not be followed. In a block with
+//! several touches, and in the blocks inside, the first touch notes the pointer for all. The host tells the reasons
+//! apart, by the address and the alignment.
 
 use naga::{
     AtomicFunction, BinaryOperator as Op, Block, BuiltIn, Expression, Function, FunctionArgument,
@@ -23,7 +22,7 @@ use super::place::{Checked, Place};
 pub(super) enum Cause {
     /// The pointer itself.
     Pointer { raw: Value, site: usize },
-    /// An index behind it, with the address that it leads to.
+    /// An index behind the pointer, with the resulting address.
     Index {
         parent: Value,
         address: (Value, Value),
@@ -31,7 +30,7 @@ pub(super) enum Cause {
     },
 }
 
-/// What a pointer is taken to point to.
+/// The assumed target of a pointer.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub align: u32,
@@ -72,7 +71,7 @@ impl Builder<'_> {
         self.rest(size, last)
     }
 
-    /// Computes limits for values of `bytes` bytes that all of the function can use: it is at its start.
+    /// Computes limits for values of `bytes` bytes at the start of the function, for use in all of the function.
     pub fn keep_limits(&mut self, bytes: u32) {
         if self.heap.status.is_none() || !self.heap.allocations.is_empty() {
             return;
@@ -85,7 +84,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Tests a pointer. A null one is found out by its address like any other: no heap begins at 0.
+    /// Tests a pointer. A null pointer is found out by its address like any other: no heap begins at 0.
     pub fn checked_pointer(&mut self, raw: Value, target: Target, site: usize) -> Option<Checked> {
         self.heap.status?;
         let translation = self.heap.translation;
@@ -178,14 +177,14 @@ impl Builder<'_> {
         Some((strange, fits, size))
     }
 
-    /// Whether what ends at `end` has room for the target at `offset`. It is no allocation where the end is 0.
+    /// Whether memory ending at `end` has room for the target at `offset`. An end of 0 means no allocation.
     fn reaches(&mut self, end: Value, offset: Value, target: Target) -> Value {
         let rest = self.rest(end, offset);
         self.with(Op::GreaterEqual, rest, target.bytes.max(1))
     }
 
-    /// Where the allocation at `offset` in the shared heap ends. What is beyond the table reads as some word of it,
-    /// or as zero: an end in front of the offset.
+    /// Where the allocation at `offset` in the shared heap ends. Reads beyond the table give some word of the table, or
+    /// zero: an end in front of the offset.
     fn allocation_end(&mut self, offset: Value) -> Value {
         let tables = self.heap.allocations.clone();
         let index = self.shifted(offset, HEAP_GRANULE.trailing_zeros());
@@ -266,7 +265,7 @@ impl Builder<'_> {
             let last = self.word(translation.device - 1);
             let segment = self.lesser(segment, last);
             let end = self.device_allocation_end(table, low, segment)?;
-            // What is beyond the segment may find the word of another one, whose end is an offset in that.
+            // An address beyond the segment may find the word of another segment, whose end is an offset there.
             let in_segment = self.binary(Op::Less, low, size);
             let fits = self.reaches(end, low, target);
             let fits = self.all(fits, in_segment);
@@ -279,8 +278,8 @@ impl Builder<'_> {
         Some((strange, fits, size))
     }
 
-    /// Tests an index: below `count`, or, for an array without a length that begins at the place, within the
-    /// heap. Returns what the validity of the element is; nothing outside checked mode.
+    /// Tests an index: below `count`, or, for an array without a length that begins at the place, within the heap.
+    /// Returns the validity of the element; nothing outside checked mode.
     pub fn checked_index(
         &mut self,
         place: &Place,
@@ -315,7 +314,7 @@ impl Builder<'_> {
         Some(valid)
     }
 
-    /// Makes the variables that faults are noted in: the function is at its start.
+    /// Makes the variables for noting faults: the function is at its start.
     pub fn begin_notes(&mut self) {
         if self.heap.notes.is_some() {
             self.notes = Some(["note", "note_low", "note_high"].map(|name| {
@@ -330,10 +329,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Notes a place that is about to be touched and may not be, unless that was done before on every way here.
+    /// Notes a place that is about to be touched and may not be, unless done before on every way here.
     ///
-    /// The note is kept in variables of the function, which drivers keep in registers. It is taken without a
-    /// branch: drivers that run several invocations at once on a CPU execute both sides of each.
+    /// The note is kept in variables of the function, which drivers keep in registers. The choice is made without a
+    /// branch: drivers running several invocations at once on a CPU execute both sides of each branch.
     pub fn report(&mut self, place: &Place) {
         let Some((valid, variables)) = place.valid.zip(self.notes) else {
             return;
@@ -349,9 +348,8 @@ impl Builder<'_> {
         self.note(first, new, variables);
     }
 
-    /// Whether nothing was noted in `variables`: the code is zero. It is compared with a zero that is loaded:
-    /// Mesa takes time that triples with each note in a row where one value is chosen and compared with a
-    /// constant again and again.
+    /// Whether nothing was noted in `variables`: the code is zero. The comparison is with a loaded zero: The time of
+    /// Mesa triples with each note in a row where a value is chosen and compared with a constant again and again.
     fn is_unnoted(&mut self, variables: [Value; 3]) -> Option<Value> {
         let zero = self.info(ZERO_WORD)?;
         let code = self.load(variables[0]);
@@ -367,8 +365,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Hands what the function noted to the invocation's own notes, which its callers and callees share:
-    /// before it ends, and before it calls another, so that the first fault stays the first.
+    /// Hands the function's notes to the invocation's own notes, shared with callers and callees: before the function
+    /// ends, and before it calls another, so the first fault stays the first.
     pub fn hand_over_notes(&mut self) {
         let Some((own, shared)) = self.notes.zip(self.heap.notes) else {
             return;
@@ -387,7 +385,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Code and address for a place that is known to be invalid.
+    /// Code and address for a place known to be invalid.
     fn cause(&mut self, valid: Value) -> Option<[Value; 3]> {
         match *self.causes.get(&valid)? {
             Cause::Pointer { raw, site } => {
@@ -411,7 +409,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Writes what was noted to the status record: the entry point is about to end.
+    /// Writes the notes to the status record: the entry point is about to end.
     pub fn write_notes(&mut self) {
         if let Some(function) = self.heap.fault {
             self.push(Statement::Call {
@@ -422,7 +420,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Has the entry point keep the number of its invocation: its position in the grid, x fastest.
+    /// Has the entry point keep the number of its invocation: the position in the grid, x fastest.
     pub fn keep_invocation(&mut self, ids: Value, groups: Value, workgroup: [Value; 2]) {
         let Some(variable) = self.heap.invocation else {
             return;
@@ -441,7 +439,7 @@ impl Builder<'_> {
     }
 }
 
-/// Finds built-in `wanted` among the arguments of an entry point, or adds it.
+/// Finds or adds built-in `wanted` among the arguments of an entry point.
 pub(in super::super) fn built_in(
     module: &mut Module,
     arguments: &mut Vec<FunctionArgument>,
@@ -473,8 +471,8 @@ pub(in super::super) fn built_in(
     (arguments.len() as u32 - 1, None)
 }
 
-/// The function that writes what an invocation noted to the status record. The first invocation to claim
-/// the record writes all of it, so that its words belong together.
+/// The function that writes an invocation's notes to the status record. The first invocation to claim the record writes
+/// all of the record, so its words belong together.
 pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
     let (status, invocation) = heap.status.zip(heap.invocation)?;
     let notes = heap.notes?;
@@ -529,8 +527,8 @@ pub(super) fn fault_function(heap: &Heap, name: String) -> Option<Function> {
     noted.push(Statement::Emit(e.range_from(start)), span);
     noted.push(only_if(is_first, write), span);
 
-    // Mesa looks for uniforms behind every condition, again for each way through the choices that made the code,
-    // unless the first thing it finds is none: this zero is loaded from storage, and comes first.
+    // Mesa looks for uniforms behind every condition, again for each way through the choices leading there, unless the
+    // first operand is not a uniform: this zero is loaded from storage, and comes first.
     let pointer = e.append(Expression::GlobalVariable(notes[0]), span);
     let start = e.len();
     let none = word(e, status::ALWAYS_ZERO);

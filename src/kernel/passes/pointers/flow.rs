@@ -12,7 +12,7 @@ use super::super::reachable;
 use super::super::trip_count::each_statement;
 use super::scan::{Role, role};
 
-/// What a pointer may come from.
+/// Possible sources of a pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Source {
     /// A variable in the argument table.
@@ -30,7 +30,7 @@ impl Source {
     }
 }
 
-/// What the pointers that functions take and return come from.
+/// The sources of pointers taken and returned by functions.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Flow {
     arguments: BTreeMap<(Handle<Function>, usize), Source>,
@@ -54,7 +54,7 @@ impl Flow {
                 let body = &module.functions[*function];
                 flow.follow(module, Some(*function), body, in_table, &mut next);
             }
-            // What is known only grows, so that this ends.
+            // Knowledge only grows, so the loop ends.
             if next == flow {
                 return flow;
             }
@@ -71,7 +71,7 @@ impl Flow {
         self.results.get(&function).copied().unwrap_or_default()
     }
 
-    /// Notes in `next` what `body` passes on.
+    /// Notes in `next` the pointers passed on by `body`.
     fn follow(
         &self,
         module: &Module,
@@ -133,8 +133,8 @@ impl Flow {
     }
 }
 
-/// The storage variables of which `entry`, or a function that it reaches, passes or returns pointers: no
-/// binding can be reached that way, so that they have to be in the argument table.
+/// The storage variables to which `entry`, or a reached function, passes or returns pointers: no binding can be reached
+/// in this way, so these have to be in the argument table.
 pub fn passed(module: &Module, entry: &Function) -> Vec<ResourceBinding> {
     let reached = reachable(module, entry);
     let mut found = BTreeSet::new();

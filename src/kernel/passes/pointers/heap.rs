@@ -1,4 +1,4 @@
-//! The variables that the pass adds to a module, and the types that its expressions need.
+//! The variables added to a module by the pass, and the types of its expressions.
 
 use naga::{
     AddressSpace, ArraySize, Expression, GlobalVariable, Handle, MemoryDecorations, Module,
@@ -7,7 +7,8 @@ use naga::{
 
 use super::super::{status, type_of, unique_name};
 use super::options::{
-    HeapElement, HeapInfo, HeapMemory, PointerErrorKind, PointerOptions, TranslationMode,
+    ArgumentTable, HeapElement, HeapInfo, HeapMemory, PointerErrorKind, PointerOptions,
+    TranslationMode,
 };
 use super::scan::{Scan, row_of};
 
@@ -62,7 +63,7 @@ pub(super) struct Heap {
     pub types: Types,
 }
 
-/// Handles of types that are needed again and again.
+/// Handles of types needed again and again.
 #[derive(Clone, Copy)]
 pub(super) struct Types {
     pub u32: Handle<Type>,
@@ -95,10 +96,8 @@ pub(super) fn vector_size(count: u32) -> Option<VectorSize> {
 }
 
 fn check(options: &PointerOptions) -> Result<(), PointerErrorKind> {
-    let (shared, device) = match &options.memory {
-        HeapMemory::Unified { segments } => (segments.len(), 0),
-        HeapMemory::Split { shared, device, .. } => (shared.len(), device.len()),
-    };
+    let segments = Segments::of(&options.memory);
+    let (shared, device) = (segments.shared.len(), segments.device.len());
     let problem = if shared == 0 {
         "the shared heap has no binding; give it at least one segment"
     } else if matches!(options.memory, HeapMemory::Split { .. }) && device == 0 {
@@ -115,6 +114,148 @@ fn check(options: &PointerOptions) -> Result<(), PointerErrorKind> {
     Err(PointerErrorKind::Options(problem))
 }
 
+/// The bindings of a heap, by where their memory is.
+struct Segments<'o> {
+    shared: &'o [ResourceBinding],
+    device: &'o [ResourceBinding],
+    /// The tag in addresses of the first segment of device memory.
+    first_tag: u32,
+}
+
+impl<'o> Segments<'o> {
+    fn of(memory: &'o HeapMemory) -> Self {
+        match memory {
+            HeapMemory::Unified { segments } => Self {
+                shared: segments,
+                device: &[],
+                first_tag: 0,
+            },
+            HeapMemory::Split {
+                shared,
+                device,
+                first_tag,
+            } => Self {
+                shared,
+                device,
+                first_tag: (*first_tag).into(),
+            },
+        }
+    }
+
+    fn translation(&self, options: &PointerOptions) -> Translation {
+        Translation {
+            shared: self.shared.len() as u32,
+            device: self.device.len() as u32,
+            first_tag: self.first_tag,
+            segment_shift: options.segment_bytes.trailing_zeros().min(31),
+            window_aligned: options.window_aligned,
+            shared_first: self.device.is_empty() || options.mode == TranslationMode::SharedFavored,
+        }
+    }
+
+    /// The bindings, the favoured ones first.
+    fn in_order(&self, shared_first: bool) -> Vec<ResourceBinding> {
+        match shared_first {
+            true => self.shared.iter().chain(self.device).copied().collect(),
+            false => self.device.iter().chain(self.shared).copied().collect(),
+        }
+    }
+}
+
+const READ_ONLY: AddressSpace = AddressSpace::Storage {
+    access: StorageAccess::LOAD,
+};
+
+/// The arrays that the heap's segments are to the kernel.
+fn segment_variables(
+    module: &mut Module,
+    options: &PointerOptions,
+    element: HeapElement,
+    order: Vec<ResourceBinding>,
+) -> Vec<Handle<GlobalVariable>> {
+    let base = element_type(module, element);
+    let array = TypeInner::Array {
+        base,
+        size: ArraySize::Dynamic,
+        stride: element.bytes(),
+    };
+    let array = type_of(module, array);
+    let space = AddressSpace::Storage {
+        access: StorageAccess::LOAD | StorageAccess::STORE,
+    };
+    let variables: Vec<_> = (order.into_iter())
+        .map(|binding| variable(module, "tombolo_heap", space, Some(binding), array))
+        .collect();
+    // The program's decorations of its variables hold for the memory in their place.
+    let decorations = (module.global_variables.iter())
+        .filter(|(handle, _)| row_of(module, *handle, options).is_some())
+        .fold(MemoryDecorations::empty(), |all, (_, variable)| {
+            all | variable.memory_decorations
+        });
+    for &variable in &variables {
+        module.global_variables[variable].memory_decorations = decorations;
+    }
+    variables
+}
+
+/// The uniform that says where the heap lies.
+fn info_variable(
+    module: &mut Module,
+    binding: ResourceBinding,
+    device_segments: u32,
+) -> Handle<GlobalVariable> {
+    let quad = vector_type(&mut module.types, 4, Scalar::U32);
+    let ty = uniform_rows(module, quad, HeapInfo::len(device_segments) / 4);
+    let space = AddressSpace::Uniform;
+    variable(module, "tombolo_heap_info", space, Some(binding), ty)
+}
+
+/// A part of an allocation table.
+fn allocations_variable(module: &mut Module, binding: ResourceBinding) -> Handle<GlobalVariable> {
+    let base = vector_type(&mut module.types, 1, Scalar::U32);
+    let words = TypeInner::Array {
+        base,
+        size: ArraySize::Dynamic,
+        stride: 4,
+    };
+    let ty = type_of(module, words);
+    variable(module, "tombolo_allocations", READ_ONLY, Some(binding), ty)
+}
+
+/// The argument table. No uniform: lavapipe folds uniforms into the conditions of branches, the use of lengths, and
+/// ends the process for more than a few of them.
+fn table_variable(module: &mut Module, table: &ArgumentTable) -> Handle<GlobalVariable> {
+    let quad = vector_type(&mut module.types, 4, Scalar::U32);
+    let length = u32::try_from(table.rows.len()).unwrap_or(u32::MAX);
+    let ty = uniform_rows(module, quad, length);
+    let binding = Some(table.binding);
+    variable(module, "tombolo_arguments", READ_ONLY, binding, ty)
+}
+
+/// A word private to each invocation.
+fn private_word(module: &mut Module, name: &str) -> Handle<GlobalVariable> {
+    let u32 = vector_type(&mut module.types, 1, Scalar::U32);
+    variable(module, name, AddressSpace::Private, None, u32)
+}
+
+impl Types {
+    fn add(module: &mut Module, element: HeapElement) -> Self {
+        let u32 = vector_type(&mut module.types, 1, Scalar::U32);
+        let exchange = element.is_atomic().then(|| {
+            module.generate_predeclared_type(
+                naga::PredeclaredType::AtomicCompareExchangeWeakResult(element_scalar(element)),
+            )
+        });
+        Self {
+            u32,
+            vec2: vector_type(&mut module.types, 2, Scalar::U32),
+            vec3: vector_type(&mut module.types, 3, Scalar::U32),
+            bool: vector_type(&mut module.types, 1, Scalar::BOOL),
+            exchange,
+        }
+    }
+}
+
 impl Heap {
     /// Adds the bindings to `module`.
     pub fn add(
@@ -123,133 +264,35 @@ impl Heap {
         scan: &Scan,
     ) -> Result<Self, PointerErrorKind> {
         check(options)?;
-        let (shared, device, first_tag) = match &options.memory {
-            HeapMemory::Unified { segments } => (segments.as_slice(), &[][..], 0),
-            HeapMemory::Split {
-                shared,
-                device,
-                first_tag,
-            } => (shared.as_slice(), device.as_slice(), *first_tag),
-        };
-        let shared_first = device.is_empty() || options.mode == TranslationMode::SharedFavored;
-        let order: Vec<ResourceBinding> = match shared_first {
-            true => shared.iter().chain(device).copied().collect(),
-            false => device.iter().chain(shared).copied().collect(),
-        };
-        let element = element_type(module, scan.element);
-        let array = type_of(
-            module,
-            TypeInner::Array {
-                base: element,
-                size: ArraySize::Dynamic,
-                stride: scan.element.bytes(),
-            },
-        );
-        let variables = order
-            .into_iter()
-            .map(|binding| {
-                let space = AddressSpace::Storage {
-                    access: StorageAccess::LOAD | StorageAccess::STORE,
-                };
-                variable(module, "tombolo_heap", space, Some(binding), array)
-            })
-            .collect::<Vec<_>>();
-        // What the program says of its variables holds for the memory that they have become.
-        let decorations = (module.global_variables.iter())
-            .filter(|(handle, _)| row_of(module, *handle, options).is_some())
-            .fold(MemoryDecorations::empty(), |all, (_, variable)| {
-                all | variable.memory_decorations
-            });
-        for &variable in &variables {
-            module.global_variables[variable].memory_decorations = decorations;
-        }
+        let segments = Segments::of(&options.memory);
+        let translation = segments.translation(options);
+        let order = segments.in_order(translation.shared_first);
+        let variables = segment_variables(module, options, scan.element, order);
         let checked = options.checked.is_some();
-        let translation = Translation {
-            shared: shared.len() as u32,
-            device: device.len() as u32,
-            first_tag: first_tag.into(),
-            segment_shift: options.segment_bytes.trailing_zeros().min(31),
-            window_aligned: options.window_aligned,
-            shared_first,
-        };
-        let wants_info = !options.window_aligned || checked;
-        let info = options.info.filter(|_| wants_info).map(|binding| {
-            let quad = vector_type(&mut module.types, 4, Scalar::U32);
-            let length = HeapInfo::len(translation.device) / 4;
-            let ty = uniform_rows(module, quad, length);
-            variable(
-                module,
-                "tombolo_heap_info",
-                AddressSpace::Uniform,
-                Some(binding),
-                ty,
-            )
-        });
-        let word = vector_type(&mut module.types, 1, Scalar::U32);
-        let words = TypeInner::Array {
-            base: word,
-            size: ArraySize::Dynamic,
-            stride: 4,
-        };
-        let allocations = |module: &mut Module, binding: ResourceBinding| {
-            let ty = type_of(module, words.clone());
-            let space = AddressSpace::Storage {
-                access: StorageAccess::LOAD,
-            };
-            variable(module, "tombolo_allocations", space, Some(binding), ty)
-        };
+        let unified = segments.device.is_empty();
+        let info = (options.info)
+            .filter(|_| !options.window_aligned || checked)
+            .map(|binding| info_variable(module, binding, translation.device));
         let asked = options.allocations.iter().filter(|_| checked);
-        let asked: Vec<_> = asked.map(|&binding| allocations(module, binding)).collect();
-        let device_asked = options
-            .device_allocations
-            .filter(|_| checked && !device.is_empty());
-        let device_asked = device_asked.map(|binding| allocations(module, binding));
-        let table = options.arguments.as_ref().filter(|_| scan.uses_table);
-        let table = table.map(|table| {
-            let quad = vector_type(&mut module.types, 4, Scalar::U32);
-            let length = u32::try_from(table.rows.len()).unwrap_or(u32::MAX);
-            let ty = uniform_rows(module, quad, length);
-            let binding = Some(table.binding);
-            // No uniform: lavapipe folds uniforms into the conditions of branches, as which lengths are used, and
-            // ends the process where that concerns more than a few of them.
-            variable(
-                module,
-                "tombolo_arguments",
-                AddressSpace::Storage {
-                    access: StorageAccess::LOAD,
-                },
-                binding,
-                ty,
-            )
-        });
-        let u32 = vector_type(&mut module.types, 1, Scalar::U32);
-        let invocation = checked.then(|| {
-            variable(
-                module,
-                "tombolo_invocation",
-                AddressSpace::Private,
-                None,
-                u32,
-            )
-        });
+        let allocations = asked
+            .map(|&binding| allocations_variable(module, binding))
+            .collect();
+        let device_allocations = (options.device_allocations)
+            .filter(|_| checked && !unified)
+            .map(|binding| allocations_variable(module, binding));
+        let table = (options.arguments.as_ref())
+            .filter(|_| scan.uses_table)
+            .map(|table| table_variable(module, table));
+        let invocation = checked.then(|| private_word(module, "tombolo_invocation"));
         let notes = checked.then(|| {
             ["tombolo_fault", "tombolo_fault_low", "tombolo_fault_high"]
-                .map(|name| variable(module, name, AddressSpace::Private, None, u32))
+                .map(|name| private_word(module, name))
         });
-        let status = options
-            .checked
-            .map(|binding| status::status_global(module, binding));
-        let unified = device.is_empty();
+        let status = (options.checked).map(|binding| status::status_global(module, binding));
         let boundary = match unified && !checked && !scan.takes_addresses {
             true => Boundary::Offset,
             false => Boundary::Pointer,
         };
-        let exchange = scan.element.is_atomic().then(|| {
-            let scalar = element_scalar(scan.element);
-            module.generate_predeclared_type(
-                naga::PredeclaredType::AtomicCompareExchangeWeakResult(scalar),
-            )
-        });
         Ok(Self {
             variables,
             element: scan.element,
@@ -257,20 +300,14 @@ impl Heap {
             translation,
             boundary,
             info,
-            allocations: asked,
-            device_allocations: device_asked,
+            allocations,
+            device_allocations,
             table,
             status,
             invocation,
             notes,
             fault: None,
-            types: Types {
-                u32,
-                vec2: vector_type(&mut module.types, 2, Scalar::U32),
-                vec3: vector_type(&mut module.types, 3, Scalar::U32),
-                bool: vector_type(&mut module.types, 1, Scalar::BOOL),
-                exchange,
-            },
+            types: Types::add(module, scan.element),
         })
     }
 
@@ -348,8 +385,7 @@ fn variable(
     module.global_variables.append(variable, Span::UNDEFINED)
 }
 
-/// Whether naga evaluates an expression by itself or with the statement whose result it is, and not in an
-/// `Emit`.
+/// Whether naga evaluates an expression without a statement or with the statement of its result, and not in an `Emit`.
 pub(super) fn is_not_emitted(expression: &Expression) -> bool {
     expression.needs_pre_emit()
         || matches!(

@@ -1,26 +1,26 @@
-//! Pointers: lowers what lies behind `usm_<Type>(p)` to loads, stores and atomics on the heap binding.
+//! Pointers: lowers accesses behind `usm_<Type>(p)` to loads, stores and atomics on the heap binding.
 //!
-//! The text side (`kernel::usm`) declares a function without a body for each type that pointers are
-//! followed to. Its calls are the *roots*; everything reached from one, through members, indices, `let`,
-//! arguments and results of functions, is a *place* in the heap. A place is an element index and a
-//! constant offset, so that a pointer is translated once and a member costs nothing but its load.
+//! The text side (`kernel::usm`) declares a function without a body for each type that pointers are followed to. Its
+//! calls are the *roots*; everything reached from a root, through members, indices, `let`, arguments and results of
+//! functions, is a *place* in the heap. A place is an element index and a constant offset, so a pointer is translated
+//! once and a member costs nothing but its load.
 //!
 //! # What a pointer is
 //!
-//! A `vec2<u32>`: the address, low word first, as the host knows it. Nothing translates pointers in
-//! memory; they are translated where they are followed. In a heap that begins at a multiple of 4 GiB the
-//! low word is the offset, and there is nothing to translate.
+//! A `vec2<u32>`: the address, low word first, equal to the host's. Pointers in memory are not translated; the
+//! translation is at each following. In a heap that begins at a multiple of 4 GiB the low word is the offset, and there
+//! is nothing to translate.
 //!
 //! # What the heap is
 //!
-//! One array per binding, whose element type the kernel's accesses decide: pairs or quadruples of words
-//! where every access is aligned for them, words otherwise, atomic words as soon as one operation is
-//! atomic (one buffer may be bound only once where it is written).
+//! One array per binding, with an element type decided by the kernel's accesses: pairs or quadruples of words where
+//! every access is aligned for them, words otherwise, atomic words as soon as an operation is atomic (a buffer may be
+//! bound only once where written).
 //!
 //! # What is not the same as with a bound buffer
 //!
-//! - Outside checked mode an index beyond a fixed-size array reaches what lies behind that array, inside the
-//!   heap: there is nothing that could tell where an allocation ends.
+//! - Outside checked mode an index beyond a fixed-size array reaches the memory behind that array, inside the heap:
+//!   nothing there marks the end of an allocation.
 //! - A lone `f16` is stored by two atomic operations; its neighbour in the word is not disturbed.
 
 mod access;
@@ -32,11 +32,13 @@ mod check;
 mod flow;
 mod heap;
 mod narrow;
+mod needs;
 mod options;
 mod place;
 mod rewrite;
 mod scan;
 mod shape;
+mod statements;
 mod values;
 pub(in crate::kernel) mod visit;
 
@@ -65,7 +67,7 @@ use heap::Heap;
 use rewrite::{Callee, Invocation, Parameter, Plan};
 use scan::{Role, Scan};
 
-/// Whether entry point `entry` reaches a stub, so that [`run`] has to lower it.
+/// Whether entry point `entry` reaches a stub, and needs lowering by [`run`].
 pub fn reaches_stubs(module: &Module, entry: usize) -> bool {
     let Some(point) = module.entry_points.get(entry) else {
         return false;
@@ -77,9 +79,9 @@ pub fn reaches_stubs(module: &Module, entry: usize) -> bool {
 
 /// Lowers the pointers of entry point `entry` (its index in `module.entry_points`).
 ///
-/// `None`, and an untouched module, where the entry point is not there or reaches no stub. Otherwise the
-/// module is for this entry point alone: the others, and all functions that it does not reach, are removed,
-/// because those that use stubs could not be validated.
+/// `None`, and an untouched module, where the entry point is not there or reaches no stub. Otherwise the module is for
+/// this entry point alone: other entry points, and all unreached functions, are removed, because functions with stubs
+/// could not be validated.
 ///
 /// # Errors
 /// [`PointerError`], with the place in the source. The module is then no longer of use.
@@ -173,7 +175,7 @@ pub fn run(
     }))
 }
 
-/// What calls of the module's functions become.
+/// The new form of calls of the module's functions.
 fn callees(module: &Module, scan: &Scan) -> BTreeMap<Handle<Function>, Callee> {
     let pointee = |ty| scan::pointee(module, ty);
     (module.functions.iter())

@@ -1,11 +1,11 @@
 //! Finds the pointers of which only the low word matters.
 //!
-//! Where a kernel translates pointers by their low word alone, a pointer that is only followed, or kept to
-//! be followed, needs no high word: not in a variable, and not from memory. Drivers cannot find that out
-//! where a pointer goes round a loop as one vector, and each word that is loaded costs.
+//! Where a kernel translates pointers by their low word alone, a pointer only followed, or kept for following, needs no
+//! high word: not in a variable, and not from memory. Drivers cannot find this out where a pointer goes round a loop as
+//! a vector, and each loaded word costs.
 //!
-//! The analysis is a demand for high words, followed from where they are used (a comparison, a store, a
-//! call) back to where they come from, over the variables of one function.
+//! The analysis is a demand for high words, followed from each use (a comparison, a store, a call) back to the origin,
+//! over the variables of a single function.
 
 use std::collections::BTreeSet;
 
@@ -17,18 +17,18 @@ use super::rewrite::{Outcomes, Rewriter};
 use super::scan::{Role, role};
 use super::visit::{operands, used_by};
 
-/// What may be a low word alone.
+/// Values with a low word alone.
 #[derive(Default)]
 pub(super) struct Narrow {
-    /// Pointers are translated by their low words alone; the rest is empty where they are not.
+    /// Pointers are translated by their low words alone; otherwise the rest is empty.
     pub low_words: bool,
-    /// Expressions that are pointers, and become their low words.
+    /// Pointer expressions to be replaced by their low words.
     pub values: BTreeSet<Handle<Expression>>,
-    /// Variables of the function that hold pointers, and will hold their low words.
+    /// Variables of the function with pointers, to be replaced by their low words.
     pub locals: BTreeSet<Handle<LocalVariable>>,
 }
 
-/// What a need for a high word concerns.
+/// The subject of a need for a high word.
 #[derive(Clone, Copy)]
 enum Use {
     Value(Handle<Expression>),
@@ -38,7 +38,7 @@ enum Use {
 /// The expressions whose types matter here.
 #[derive(Default)]
 pub(super) struct Types {
-    /// Pointers as they lie in memory: `vec2<u32>`.
+    /// Pointers in their memory form: `vec2<u32>`.
     pub pairs: BTreeSet<Handle<Expression>>,
     /// `bool`.
     pub flags: BTreeSet<Handle<Expression>>,
@@ -50,11 +50,11 @@ struct Analysis<'a> {
     /// Expressions and variables whose high words are needed.
     wanted: BTreeSet<Handle<Expression>>,
     wanted_locals: BTreeSet<Handle<LocalVariable>>,
-    /// What passes a need on: if the first is needed whole, so is the second.
+    /// Edges of the analysis: if the first is needed whole, so is the second.
     flows: Vec<(Use, Use)>,
 }
 
-/// Whether `ty` is that of a pointer as it lies in memory.
+/// Whether `ty` is that of a pointer in memory.
 pub(super) fn is_pair(inner: &TypeInner) -> bool {
     *inner
         == TypeInner::Vector {
@@ -105,7 +105,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Whatever `operand` is, all of it is needed.
+    /// All of `operand` is needed, whatever its kind.
     fn want(&mut self, operand: Handle<Expression>) {
         if self.types.pairs.contains(&operand) {
             self.wanted.insert(operand);
@@ -221,7 +221,7 @@ impl Rewriter<'_> {
             Expression::LocalVariable(local) if self.scan.narrow.locals.contains(&local))
     }
 
-    /// The low word of an expression that is a pointer as it lies in memory.
+    /// The low word of a pointer expression in its memory form.
     pub(super) fn low(&mut self, handle: Handle<Expression>) -> Outcomes<Value> {
         let value = self.value(handle)?;
         Ok(match self.scan.narrow.values.contains(&handle) {

@@ -1,4 +1,4 @@
-//! What the pass is told, what it tells, and what can be wrong with a kernel that uses pointers.
+//! Options and results of the pass, and its errors for kernels with pointers.
 
 use naga::valid::Capabilities;
 use naga::{ResourceBinding, Span};
@@ -16,7 +16,7 @@ pub enum TranslationMode {
 }
 
 /// Where the heap is bound. All bindings are in the storage space and read-write; the pass declares
-/// them, and the user's program must use none of them.
+/// them, and the user's program must not use any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HeapMemory {
     /// Shared and device memory are the same memory: every pointer is one into the shared heap.
@@ -36,22 +36,22 @@ pub enum HeapMemory {
     },
 }
 
-/// What the pass needs to know.
+/// The pass's inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PointerOptions {
     /// Which side is reached first.
     pub mode: TranslationMode,
     /// Where the heap is bound.
     pub memory: HeapMemory,
-    /// Bytes of each segment of the shared heap but the last: a power of two. One allocation lies
-    /// within one segment. Without meaning for a single segment.
+    /// Bytes of each segment of the shared heap but the last: a power of two. An allocation lies
+    /// within a single segment. Without meaning for a single segment.
     pub segment_bytes: u32,
-    /// The shared heap begins at a multiple of 4 GiB, so that the low word of a pointer is its offset.
+    /// The shared heap begins at a multiple of 4 GiB, so the low word of a pointer is its offset.
     pub window_aligned: bool,
     /// The uniform that tells where the heap lies ([`HeapInfo`]). Needed where the heap is not
     /// window-aligned, and in checked mode.
     pub info: Option<ResourceBinding>,
-    /// Checked mode: every dereference is tested, and the first that fails is written to the status
+    /// Checked mode: every dereference is tested, and the first failure is written to the status
     /// record at this binding (words [`super::super::status::POINTER`]).
     pub checked: Option<ResourceBinding>,
     /// In checked mode: the table of what is allocated in the shared heap, in parts of as many bytes as the heap's segments
@@ -60,20 +60,20 @@ pub struct PointerOptions {
     pub allocations: Vec<ResourceBinding>,
     /// The same for device memory, with a word for each [`DEVICE_GRANULE`] bytes of all its segments.
     pub device_allocations: Option<ResourceBinding>,
-    /// Storage variables that are reached through the heap, because the adapter has no bindings left for them.
+    /// Storage variables reached through the heap, because the adapter has no bindings left for them.
     pub arguments: Option<ArgumentTable>,
-    /// Where a pointer chooses its binding, the pointers in a node have a choice of their own, apart from the rest
-    /// of the node. Faster where every branch is executed on both sides, and loads are what a step waits for
-    /// (lavapipe); slower elsewhere.
+    /// Where a pointer chooses its binding, the pointers in a node have a separate choice, apart from the rest of the
+    /// node. Faster where every branch is executed on both sides, and loads are what a step waits for (lavapipe);
+    /// slower elsewhere.
     pub pointers_apart: bool,
-    /// What the device can do, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on it.
+    /// The device's features, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on them.
     pub capabilities: u64,
 }
 
 /// Storage variables of the program whose memory lies in the heap, and the variable that tells where.
 ///
-/// An index behind such a variable is limited to the last element, as wgpu limits it behind a bound one, also
-/// in functions that are given a pointer to it; nothing else is tested, because the runtime itself fills the
+/// An index behind such a variable is limited to the last element, as wgpu limits an index behind a bound variable,
+/// also in functions given a pointer to the variable; nothing else is tested, because the runtime itself fills the
 /// table. In checked mode an index is tested and reported instead, as behind any other pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArgumentTable {
@@ -87,15 +87,15 @@ pub struct ArgumentTable {
 /// A variable in the argument table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableRow {
-    /// The binding that the program gives it.
+    /// The binding given by the program.
     pub variable: ResourceBinding,
-    /// A power of two that its address is known to be a multiple of: 4 or more. Where its type asks for a larger
-    /// one, it is read and written in smaller pieces.
+    /// A power of two that divides its address: 4 or more. Where the type asks for a larger alignment, values are read
+    /// and written in smaller pieces.
     pub align: u32,
 }
 
 impl ArgumentTable {
-    /// What all addresses in the table are multiples of.
+    /// A common divisor of all addresses in the table.
     pub(super) fn align(&self) -> u32 {
         self.rows.iter().map(|row| row.align).min().unwrap_or(16)
     }
@@ -107,7 +107,7 @@ impl PointerOptions {
     }
 }
 
-/// Bytes of the shared heap, and of device memory, that one word of the allocation tables is for.
+/// Bytes of the shared heap, and of device memory, for each word of the allocation tables.
 pub const HEAP_GRANULE: u64 = 16;
 /// See [`HEAP_GRANULE`].
 pub const DEVICE_GRANULE: u64 = 256;
@@ -117,8 +117,8 @@ pub(super) const ZERO_WORD: u32 = 3;
 
 /// The contents of the uniform at [`PointerOptions::info`]: `array<vec4<u32>>` as words.
 ///
-/// Word 0 and 1: the address of the shared heap, low word first; not 0, so that null lies outside. Word 2: its size in bytes. Word 3:
-/// zero. From word 4: the size in bytes of each segment of device memory, padded to a multiple of four
+/// Word 0 and 1: the address of the shared heap, low word first; not 0, so null lies outside. Word 2: its size in
+/// bytes. Word 3: zero. From word 4: the size in bytes of each segment of device memory, padded to a multiple of four
 /// words; then, padded the same way, the word of the allocation table with which each segment begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapInfo {
@@ -151,7 +151,7 @@ impl HeapInfo {
         words
     }
 
-    /// Words of it for so many segments of device memory.
+    /// Words of the uniform for so many segments of device memory.
     pub fn len(device_segments: u32) -> u32 {
         4 + 2 * device_segments.next_multiple_of(4)
     }
@@ -187,7 +187,7 @@ impl HeapElement {
     }
 }
 
-/// What was done to a module.
+/// The pass's changes to a module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointerFacts {
     /// The index of the entry point now: the others were removed.
@@ -202,7 +202,7 @@ pub struct PointerFacts {
     pub follows: bool,
     /// The places that are checked, in checked mode.
     pub sites: Vec<PointerSite>,
-    /// Parts of the allocation table that the kernel asks, and whether it asks that of device memory.
+    /// Parts of the allocation table read by the kernel, and whether device memory's table is read, too.
     pub tables: (u32, bool),
 }
 
@@ -211,34 +211,34 @@ pub struct PointerFacts {
 pub struct PointerSite {
     /// The expression, in the source that the module was parsed from.
     pub span: Span,
-    /// The function that it is in, by its name in the module.
+    /// The function around it, by its name in the module.
     pub function: Option<String>,
     /// The type that the pointer was taken to point to.
     pub pointee: String,
-    /// The alignment that its address must have, in bytes; `None` where the place is an index.
+    /// The required alignment of the address, in bytes; `None` where the place is an index.
     pub align: Option<u32>,
 }
 
-/// What was wrong with a pointer.
+/// The fault of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultReason {
-    /// It was null.
+    /// The pointer was null.
     Null,
     /// Its address is no multiple of the type's alignment.
     Misaligned,
-    /// The value that it points to does not lie in the heap; or, where the kernel asks what is allocated, not in one
-    /// live allocation.
+    /// The pointed-to value does not lie in the heap; or, where the kernel asks for allocations, not in a live
+    /// allocation.
     Outside,
-    /// An index behind it was beyond the array, or beyond the heap for an array without a length.
+    /// An index behind the pointer was beyond the array, or beyond the heap for an array without a length.
     Index,
 }
 
 /// A failed dereference, read from a status record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointerFault<'a> {
-    /// Where it happened; `None` for a code that this kernel cannot have written.
+    /// The place of the fault; `None` for a code impossible for this kernel.
     pub site: Option<&'a PointerSite>,
-    /// What was wrong.
+    /// The fault.
     pub reason: FaultReason,
     /// The address.
     pub address: u64,
@@ -281,15 +281,15 @@ impl PointerFacts {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{kind}")]
 pub struct PointerError {
-    /// What is wrong.
+    /// The fault.
     pub kind: PointerErrorKind,
     /// Where, in the source that the module was parsed from.
     pub span: Span,
-    /// The function that it is in, by its name in the module.
+    /// The function around it, by its name in the module.
     pub function: Option<String>,
 }
 
-/// What is wrong with a kernel that uses pointers.
+/// Errors of a kernel with pointers.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PointerErrorKind {
@@ -298,14 +298,14 @@ pub enum PointerErrorKind {
         "the kernel dereferences pointers, and its translation mode is Disabled; choose DeviceFavored or SharedFavored"
     )]
     Disabled,
-    /// A member has a type that cannot lie in shared memory, or not on this device.
+    /// A member has a type impossible in shared memory, or on this device.
     #[error("`{place}` of type {ty} cannot be reached through a pointer: {why}")]
     UnsupportedType {
         /// The type or member.
         place: String,
-        /// Its type as WGSL writes it.
+        /// The type in WGSL's spelling.
         ty: String,
-        /// Why, and what to do instead.
+        /// The reason, and the remedy.
         why: String,
     },
     /// `arrayLength` of an array behind a pointer.
@@ -331,12 +331,12 @@ pub enum PointerErrorKind {
         /// The pointee that was given.
         given: String,
     },
-    /// A write through a pointer that only reads, or such a pointer where one that writes is declared.
+    /// A write through a read-only pointer, or such a pointer where a writable one is declared.
     #[error(
         "this pointer to {pointee} only reads; declare the variable, and every pointer to it on the way here, read_write"
     )]
     ReadOnly {
-        /// What it points to.
+        /// The pointee.
         pointee: String,
     },
     /// A constant index beyond the end.
@@ -365,12 +365,12 @@ pub enum PointerErrorKind {
          one of them; use one kind, or a loop of atomicCompareExchangeWeak for the other"
     )]
     MixedAtomics,
-    /// An expression that takes a pointer in a way that has no meaning for the heap.
+    /// An expression using a pointer in a way without meaning for the heap.
     #[error("{what} cannot be used with a pointer from a `usm_` function; {instead}")]
     Unsupported {
-        /// What was used.
+        /// The unsupported use.
         what: &'static str,
-        /// What to do instead.
+        /// The remedy.
         instead: &'static str,
     },
     /// The options contradict themselves or the kernel.

@@ -1,5 +1,5 @@
-//! Places in the heap: what a pointer expression becomes. A pointer is translated once, where it
-//! appears; every step behind it (a member, an index) only adds to an element index.
+//! Places in the heap: the new form of a pointer expression. A pointer is translated once, at its
+//! appearance; every step behind it (a member, an index) only adds to an element index.
 
 use naga::BinaryOperator as Op;
 
@@ -10,7 +10,7 @@ use super::options::ZERO_WORD;
 /// A translated pointer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root {
-    /// The pointer itself, where it is at hand.
+    /// The pointer itself, where available.
     pub raw: Option<Value>,
     /// Byte offset in the shared heap, before the segment is split off.
     pub global: Value,
@@ -22,10 +22,9 @@ pub(super) struct Root {
     pub remaining: Option<Value>,
     /// In checked mode, whether the pointer may be dereferenced.
     pub valid: Option<Value>,
-    /// Indices behind it are limited to the last there is: it comes from the argument table.
+    /// Indices behind it are limited to the last element: the pointer comes from the argument table.
     pub is_limited: bool,
-    /// Bytes from the pointer to the end of what it points to, where that has no fixed size and comes from the
-    /// argument table.
+    /// Bytes from the pointer to the end of its target, for targets without fixed size from the argument table.
     pub bytes: Option<Value>,
     /// Those bytes tell the length of an array.
     pub tells_length: bool,
@@ -47,9 +46,9 @@ pub(super) struct Place {
     pub base: Base,
     /// Bytes behind the base, known here and now.
     pub constant: u32,
-    /// In checked mode, whether it may be touched.
+    /// In checked mode, whether the place may be touched.
     pub valid: Option<Value>,
-    /// The array of its binding, inside code that was made for one binding.
+    /// The array of its binding, inside code made for a single binding.
     pub array: Option<Value>,
 }
 
@@ -67,7 +66,7 @@ impl Place {
     }
 }
 
-/// What the tests of checked mode find out about a pointer before it is split.
+/// The findings of checked mode about a pointer before the split.
 #[derive(Clone, Copy)]
 pub(super) struct Checked {
     pub valid: Value,
@@ -75,7 +74,7 @@ pub(super) struct Checked {
 }
 
 impl Builder<'_> {
-    /// Loads the words of the uniform that a function needs, before anything else in it.
+    /// Loads the needed words of the uniform, before anything else in the function.
     pub fn read_info(&mut self) {
         let translation = self.heap.translation;
         let mut wanted = Vec::new();
@@ -118,7 +117,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Translates a pointer that is given as it lies in memory.
+    /// Translates a pointer from its memory form.
     pub fn root_of_pointer(&mut self, raw: Value, align: u32, checked: Option<Checked>) -> Root {
         let translation = self.heap.translation;
         let low = self.member(raw, 0);
@@ -180,7 +179,7 @@ impl Builder<'_> {
         self.root(raw, global, offset, selector, align, checked)
     }
 
-    /// Segment of the shared heap (where there are several, and it is `wanted`) and offset in it.
+    /// Segment of the shared heap (where there are several, and the segment is `wanted`) and offset inside.
     fn split(&mut self, global: Value, wanted: bool) -> (Option<Value>, Value) {
         let translation = self.heap.translation;
         if translation.shared < 2 {
@@ -228,7 +227,7 @@ impl Builder<'_> {
         Some((self.pair(low, high), bytes))
     }
 
-    /// The root as one from the argument table, which ends after `bytes` bytes if it has no fixed size.
+    /// The root as a root from the argument table, ending after `bytes` bytes unless of fixed size.
     pub fn limited_to(&mut self, root: Root, bytes: Option<Value>, tells_length: bool) -> Root {
         let remaining = match (root.remaining, bytes) {
             (Some(remaining), Some(bytes)) => Some(self.lesser(remaining, bytes)),
@@ -267,7 +266,7 @@ impl Builder<'_> {
         Some(self.divided(bytes, stride))
     }
 
-    /// `index`, or the last one there is if it is less, behind a variable from the table.
+    /// `index`, or the last index if smaller, behind a variable from the table.
     pub fn limited(
         &mut self,
         place: &Place,
@@ -310,7 +309,7 @@ impl Builder<'_> {
                 )
             }
             _ => {
-                // Only halves have a stride that is no multiple of the element, and then it is a word.
+                // Only halves have a stride that is no multiple of the element, a word then.
                 let at = self.halves(place.base);
                 let steps = self.times(index, stride / 2);
                 (
@@ -335,7 +334,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Bytes from the root to the place, as far as they are not constant.
+    /// Bytes from the root to the place, the variable part.
     fn moved(&mut self, place: &Place) -> Option<Value> {
         if place.base == place.root.base {
             return None;
@@ -348,7 +347,7 @@ impl Builder<'_> {
         Some(self.times(distance, unit))
     }
 
-    /// The place as it crosses the boundary of a function.
+    /// The place in its boundary form.
     pub fn boundary(&mut self, place: &Place) -> Value {
         match self.heap.boundary {
             Boundary::Pointer => self.address(place),
@@ -362,8 +361,8 @@ impl Builder<'_> {
         }
     }
 
-    /// `at`, a place as it crosses a boundary, with the bytes that follow in its variable; for memory that is
-    /// no variable, as many as a number can tell.
+    /// `at`, a place in its boundary form, with the bytes that follow in its variable; for memory outside of variables,
+    /// the largest number.
     pub fn with_bytes(&mut self, at: Value, place: &Place) -> Value {
         let bytes = match self.rest_of_variable(place) {
             Some(bytes) => bytes,
@@ -373,7 +372,7 @@ impl Builder<'_> {
         self.compose(ty, vec![at, bytes])
     }
 
-    /// Takes apart what [`Self::with_bytes`] has put together.
+    /// Takes the result of [`Self::with_bytes`] apart.
     pub fn parted(&mut self, value: Value) -> (Value, Option<Value>) {
         match self.heap.boundary {
             Boundary::Offset => {
@@ -387,11 +386,11 @@ impl Builder<'_> {
         }
     }
 
-    /// The address of the place; null for one that may not be touched.
+    /// The address of the place; null for a forbidden place.
     pub fn address(&mut self, place: &Place) -> Value {
         let zero = self.word(0);
         let Some(raw) = place.root.raw else {
-            // Without the pointer there is only its offset; that form is not chosen where addresses are wanted.
+            // Without the pointer there is only an offset; that form is not chosen where addresses are wanted.
             let low = self.boundary(place);
             return self.pair(low, zero);
         };

@@ -1,11 +1,10 @@
-//! Rewrites one function: every expression and statement is copied into a new body, and those that
-//! have to do with pointers into the heap become arithmetic, loads and stores on the way.
+//! Rewrites a function: every expression and statement (`statements`) is copied into a new body, where uses of pointers
+//! into the heap become arithmetic, loads and stores.
 
 use std::collections::{BTreeMap, HashMap};
 
 use naga::{
-    Arena, Block, Expression, Function, Handle, LocalVariable, Span, Statement, SwitchCase, Type,
-    UniqueArena,
+    Arena, Expression, Function, Handle, LocalVariable, Span, Statement, Type, UniqueArena,
 };
 
 use super::atomics::Outcome;
@@ -16,12 +15,12 @@ use super::options::{PointerError, PointerErrorKind, PointerSite};
 use super::place::Place;
 use super::scan::{FunctionScan, Role};
 use super::shape::{Layouts, Ty};
-use super::visit::{operands, used_by};
+use super::visit::operands;
 
-/// What a call of a function becomes.
+/// The new form of a call of a function.
 pub(super) struct Callee {
     pub role: Role,
-    /// The function in the new module, for one that the user wrote.
+    /// The function in the new module, for a user's function.
     pub new: Option<Handle<Function>>,
     pub arguments: Vec<Option<Parameter>>,
     pub result: Option<Parameter>,
@@ -36,7 +35,7 @@ pub(super) struct Parameter {
 }
 
 impl FunctionScan {
-    /// The function's arguments, as far as they are pointers.
+    /// The function's pointer arguments.
     pub fn parameters(&self) -> impl Iterator<Item = Option<Parameter>> {
         let of = |((pointee, source), writable): ((&Option<Ty>, &Source), &bool)| {
             let (source, writable) = (*source, *writable);
@@ -52,8 +51,8 @@ impl FunctionScan {
             .map(of)
     }
 
-    /// Its result, if that is a pointer.
-    fn result_parameter(&self) -> Option<Parameter> {
+    /// The result, if a pointer.
+    pub(super) fn result_parameter(&self) -> Option<Parameter> {
         let (source, writable) = (self.result_source, self.writable_result);
         self.result.map(|pointee| Parameter {
             pointee,
@@ -63,16 +62,16 @@ impl FunctionScan {
     }
 }
 
-/// What the rewriting of every function needs.
+/// Common inputs of every function's rewriting.
 pub(super) struct Plan<'a> {
     pub heap: &'a Heap,
     pub layouts: &'a Layouts,
-    /// What the addresses in the argument table are multiples of.
+    /// A common divisor of the addresses in the argument table.
     pub table_align: u32,
     pub callees: &'a BTreeMap<Handle<Function>, Callee>,
 }
 
-/// What an expression of the old function became.
+/// The new form of an expression of the old function.
 #[derive(Clone, Copy)]
 pub(super) enum Mapped {
     Value(Value),
@@ -97,9 +96,9 @@ pub(super) struct Rewriter<'a> {
     pub scan: &'a FunctionScan,
     pub map: HashMap<Handle<Expression>, Mapped>,
     pub sites: &'a mut Vec<PointerSite>,
-    /// The statement at hand, and those behind it in its block.
+    /// The current statement, and the statements behind it in its block.
     pub rest: &'a [Statement],
-    is_entry: bool,
+    pub is_entry: bool,
 }
 
 pub(super) type Outcomes<T> = Result<T, PointerError>;
@@ -230,7 +229,7 @@ impl<'a> Rewriter<'a> {
         copy
     }
 
-    /// What stands before everything else: the pointers among the arguments are translated.
+    /// The prologue: the pointers among the arguments are translated.
     fn prologue(&mut self, invocation: Option<&Invocation>) {
         if let Some(invocation) = invocation {
             let mut read = |(argument, member): (u32, Option<u32>)| {
@@ -295,186 +294,6 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    fn block(&mut self, block: &'a Block) -> Outcomes<Block> {
-        // The closure borrows all of the rewriter, and the builder is a part of it: the block is opened and
-        // closed by hand.
-        let opened = self.builder.open();
-        let mut result = Ok(());
-        let around = self.rest;
-        for ((statement, span), at) in block.span_iter().zip(0..) {
-            self.builder.span = *span;
-            self.rest = block.get(at..).unwrap_or_default();
-            result = self.statement(statement, *span);
-            if result.is_err() {
-                break;
-            }
-        }
-        self.rest = around;
-        let made = self.builder.close(opened);
-        result.map(|()| made)
-    }
-
-    fn statement(&mut self, statement: &'a Statement, span: Span) -> Outcomes<()> {
-        match statement {
-            Statement::Emit(range) => {
-                for handle in range.clone() {
-                    self.builder.span = self.span_of(handle);
-                    self.expression(handle)?;
-                }
-                return Ok(());
-            }
-            Statement::Block(inner) => {
-                let inner = self.block(inner)?;
-                self.builder.span = span;
-                self.builder.push(Statement::Block(inner));
-                return Ok(());
-            }
-            Statement::If {
-                condition,
-                accept,
-                reject,
-            } => {
-                let condition = self.value(*condition)?;
-                let accept = self.block(accept)?;
-                let reject = self.block(reject)?;
-                self.builder.span = span;
-                self.builder.push(Statement::If {
-                    condition,
-                    accept,
-                    reject,
-                });
-                return Ok(());
-            }
-            Statement::Switch { selector, cases } => {
-                let selector = self.value(*selector)?;
-                let mut new = Vec::with_capacity(cases.len());
-                for case in cases {
-                    new.push(SwitchCase {
-                        value: case.value,
-                        body: self.block(&case.body)?,
-                        fall_through: case.fall_through,
-                    });
-                }
-                self.builder.span = span;
-                self.builder.push(Statement::Switch {
-                    selector,
-                    cases: new,
-                });
-                return Ok(());
-            }
-            Statement::Loop {
-                body,
-                continuing,
-                break_if,
-            } => {
-                let body = self.block(body)?;
-                let continuing = self.block(continuing)?;
-                let break_if = break_if.map(|c| self.value(c)).transpose()?;
-                self.builder.span = span;
-                self.builder.push(Statement::Loop {
-                    body,
-                    continuing,
-                    break_if,
-                });
-                return Ok(());
-            }
-            Statement::Return { value: Some(value) } if self.scan.result.is_some() => {
-                let expected = self.scan.result_parameter();
-                let value = self.boundary(*value, expected)?;
-                self.builder.hand_over_notes();
-                self.builder.push(Statement::Return { value: Some(value) });
-                return Ok(());
-            }
-            Statement::Return { value } => {
-                if let Some(value) = value {
-                    self.value(*value)?;
-                }
-                self.builder.hand_over_notes();
-                if self.is_entry {
-                    self.builder.write_notes();
-                }
-            }
-            Statement::Store { pointer, value } => {
-                if let Some(place) = self.place_of(*pointer) {
-                    self.check_writable(*pointer, span)?;
-                    let value = self.value(*value)?;
-                    let ty = self.pointee(*pointer)?;
-                    self.builder.span = span;
-                    self.builder.report(&place);
-                    return self
-                        .builder
-                        .store_value(&place, ty, value)
-                        .map_err(self.error(span));
-                }
-                if self.is_narrow_local(*pointer) {
-                    let value = self.low(*value)?;
-                    let pointer = self.value(*pointer)?;
-                    self.builder.span = span;
-                    self.builder.store(pointer, value);
-                    return Ok(());
-                }
-            }
-            Statement::Atomic {
-                pointer,
-                fun,
-                value,
-                result,
-            } => {
-                if let Some(place) = self.place_of(*pointer) {
-                    self.check_writable(*pointer, span)?;
-                    return self.atomic(&place, *pointer, *fun, *value, *result);
-                }
-            }
-            Statement::Call {
-                function,
-                arguments,
-                result,
-            } => return self.call(*function, arguments, *result, span),
-            _ => {}
-        }
-        self.plain_statement(statement)
-    }
-
-    /// Copies a statement that has nothing to do with pointers into the heap.
-    fn plain_statement(&mut self, statement: &Statement) -> Outcomes<()> {
-        let mut copy = statement.clone();
-        let mut results = Vec::new();
-        let mut uses = Vec::new();
-        used_by::<PointerError>(
-            &mut copy,
-            &mut |handle| {
-                uses.push(*handle);
-                Ok(())
-            },
-            &mut |_| Ok(()),
-        )?;
-        // Operands come first: making one may add to the arena. Results of atomics are put together anew
-        // wherever they are used as a whole.
-        let mut made = HashMap::new();
-        for used in uses {
-            made.insert(used, self.value(used)?);
-        }
-        used_by::<PointerError>(&mut copy, &mut |_| Ok(()), &mut |handle| {
-            results.push(*handle);
-            Ok(())
-        })?;
-        for result in results {
-            self.builder.span = self.span_of(result);
-            let copied = self.builder.add(self.old.expressions[result].clone());
-            self.map.insert(result, Mapped::Value(copied));
-            made.insert(result, copied);
-        }
-        let find = |handle: &mut Handle<Expression>| {
-            if let Some(value) = made.get(handle) {
-                *handle = *value;
-            }
-            Ok::<(), PointerError>(())
-        };
-        used_by(&mut copy, &mut { find }, &mut { find })?;
-        self.builder.push(copy);
-        Ok(())
-    }
-
     pub(super) fn place_of(&self, handle: Handle<Expression>) -> Option<Place> {
         match self.map.get(&handle) {
             Some(Mapped::Place(place)) => Some(*place),
@@ -482,7 +301,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// naga sees no more whether a place may be written, once it is one in the heap.
+    /// For a place in the heap naga cannot check any more whether writing is allowed.
     pub(super) fn check_writable(&self, handle: Handle<Expression>, span: Span) -> Outcomes<()> {
         match self.scan.pointers.get(&handle) {
             Some(pointer) if !pointer.writable => {
@@ -536,7 +355,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Makes the new form of an expression.
-    fn expression(&mut self, handle: Handle<Expression>) -> Outcomes<()> {
+    pub(super) fn expression(&mut self, handle: Handle<Expression>) -> Outcomes<()> {
         if self.map.contains_key(&handle) {
             return Ok(());
         }

@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use naga::proc::ResolveContext;
 use naga::{
-    Arena, AtomicFunction, Block, Expression, Function, GlobalVariable, Handle, Module, Scalar,
-    ScalarKind, Span, Statement, Type, TypeInner,
+    Expression, Function, GlobalVariable, Handle, Module, Scalar, Span, Statement, Type, TypeInner,
 };
 
 use super::super::reachable;
-use super::super::trip_count::each_statement;
 use super::super::typified;
 use super::flow::{Flow, Source};
 use super::narrow::{self, Narrow, is_pair};
+use super::needs::Needs;
 use super::options::{
     HeapElement, HeapMemory, PointerError, PointerErrorKind, PointerOptions, TableRow,
     TranslationMode,
@@ -22,51 +21,51 @@ use super::shape::{
     Layouts, Shape, Ty, check_shareable, is_writable, resolved_pointee, storage_pointee,
 };
 
-/// What a function of the module is to the pass.
+/// A function's part in the pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Role {
     /// `usm_<Type>`: its calls are the roots.
     Root,
     /// `usm_address`: gives a pointer back as its address.
     Address,
-    /// One that the user wrote.
+    /// A user's function.
     User,
 }
 
-/// A pointer expression into the heap, as far as it matters before the element type is known.
+/// A pointer expression into the heap, with properties known before the element type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeapPointer {
     pub pointee: Ty,
-    /// A power of two that divides its address, constant offsets aside.
+    /// A power of two that divides the address, constant offsets aside.
     pub align: u32,
     /// The program may write there.
     pub writable: bool,
 }
 
-/// What is known of one function.
+/// The known properties of a function.
 #[derive(Default)]
 pub(super) struct FunctionScan {
-    /// Which of the function's arguments may be written behind, if they are pointers.
+    /// The function's pointer arguments with writing allowed.
     pub writable: Vec<bool>,
     pub writable_result: bool,
     /// The pointers into the heap among its expressions.
     pub pointers: BTreeMap<Handle<Expression>, HeapPointer>,
-    /// The pointees of its pointer arguments and of its result.
+    /// The pointees of pointer arguments and of the result.
     pub arguments: Vec<Option<Ty>>,
     pub result: Option<Ty>,
-    /// What those come from.
+    /// The sources of those pointers.
     pub sources: Vec<Source>,
     pub result_source: Source,
-    /// The variables that it reaches through the argument table.
+    /// The variables reached through the argument table.
     pub tabled: BTreeMap<Handle<Expression>, u32>,
     /// Its expressions of type `i32`.
     pub signed: BTreeSet<Handle<Expression>>,
-    /// The expressions that `narrow` asks for, and what it found: nothing where whole pointers are needed.
+    /// The expressions of interest to `narrow`, and its findings: none where whole pointers are needed.
     seen: narrow::Types,
     pub narrow: Narrow,
 }
 
-/// What is known of a kernel.
+/// The known properties of a kernel.
 pub(super) struct Scan {
     /// The functions that the entry point reaches, callees first, without stubs.
     pub functions: BTreeMap<Handle<Function>, FunctionScan>,
@@ -77,14 +76,14 @@ pub(super) struct Scan {
     pub uses_table: bool,
     /// Pointers are followed, or addresses taken.
     pub follows: bool,
-    /// What the addresses in the argument table are multiples of.
+    /// A common divisor of the addresses in the argument table.
     pub table_align: u32,
     pub writes: bool,
     pub layouts: Layouts,
 }
 
-/// What `function` is. The stubs are the functions without a body that the text side appended: one
-/// written by a user cannot be without, for it would have to return something.
+/// The role of `function`. The stubs are the functions without a body appended by the text side: a
+/// user's function of that type cannot be without a body, having to return something.
 pub(super) fn role(function: &Function, types: &naga::UniqueArena<Type>) -> Role {
     let name = function.name.as_deref().unwrap_or("");
     let empty = function
@@ -106,19 +105,7 @@ pub(super) fn role(function: &Function, types: &naga::UniqueArena<Type>) -> Role
     }
 }
 
-/// Needs gathered over all functions.
-struct Needs {
-    /// The least alignment of what is loaded or stored, and the widest vector, in bytes.
-    align: u32,
-    widest: u32,
-    atomics: bool,
-    signed_order: bool,
-    unsigned_order: bool,
-    writes: bool,
-    addresses: bool,
-}
-
-/// Scans the kernel; `None` where it uses no stub.
+/// Scans the kernel; `None` without any stub.
 pub(super) fn scan(
     module: &Module,
     entry: &Function,
@@ -146,15 +133,7 @@ pub(super) fn scan(
         });
     }
     let layouts = Layouts::new(module).map_err(nowhere)?;
-    let mut needs = Needs {
-        align: 16,
-        widest: 4,
-        atomics: false,
-        signed_order: false,
-        unsigned_order: false,
-        writes: false,
-        addresses: false,
-    };
+    let mut needs = Needs::new();
     let table_align = match (&options.arguments, uses_table) {
         (Some(table), true) => table.align(),
         _ => 16,
@@ -184,16 +163,7 @@ pub(super) fn scan(
             scan.narrow = narrow::find(module, &module.functions[*handle], &scan.seen);
         }
     }
-    let element = match (needs.atomics, needs.signed_order, needs.unsigned_order) {
-        (_, true, true) => return Err(nowhere(PointerErrorKind::MixedAtomics)),
-        (true, true, _) => HeapElement::AtomicSigned,
-        (true, ..) => HeapElement::AtomicWord,
-        _ => match needs.align.min(needs.widest) {
-            16.. => HeapElement::Quad,
-            8..16 => HeapElement::Pair,
-            _ => HeapElement::Word,
-        },
-    };
+    let element = needs.element().map_err(nowhere)?;
     Ok(Some(Scan {
         functions,
         entry,
@@ -207,15 +177,15 @@ pub(super) fn scan(
     }))
 }
 
-/// Whether pointers are translated by their low words alone: all of memory is the shared heap, nothing tests
-/// them, and no address is asked back.
+/// Whether pointers are translated by their low words alone: all of memory is the shared heap, no pointer is tested,
+/// and no address is asked back.
 fn low_words_suffice(options: &PointerOptions, needs: &Needs) -> bool {
     matches!(options.memory, HeapMemory::Unified { .. })
         && options.checked.is_none()
         && !needs.addresses
 }
 
-/// The row of the argument table for an expression that is a variable in it.
+/// The row of the argument table for an expression naming a variable there.
 fn table_row(
     module: &Module,
     expression: &Expression,
@@ -257,7 +227,7 @@ fn first_root(module: &Module, entry: &Function, reached: &BTreeSet<Handle<Funct
     found.unwrap_or(Span::UNDEFINED)
 }
 
-/// What the scan of a function needs to know of its kernel.
+/// The kernel's properties needed for scanning a function.
 struct Kernel<'a> {
     module: &'a Module,
     options: &'a PointerOptions,
@@ -266,134 +236,141 @@ struct Kernel<'a> {
     table_align: u32,
 }
 
+/// Where a pointer into the heap comes from.
+enum Origin {
+    /// An argument, a result or the argument table: its address is a multiple of `align`.
+    Outside { align: u32 },
+    /// An access to a part of another pointer's target.
+    Part { of: HeapPointer },
+}
+
+impl FunctionScan {
+    /// The facts in the head of a function; `handle` is `None` for the entry point.
+    fn of_head(kernel: &Kernel<'_>, function: &Function, handle: Option<Handle<Function>>) -> Self {
+        let (types, flow) = (&kernel.module.types, kernel.flow);
+        let pointee_of = |ty: Handle<Type>| storage_pointee(&types[ty].inner);
+        let arguments = function.arguments.iter();
+        let result = function.result.as_ref();
+        Self {
+            arguments: arguments.clone().map(|a| pointee_of(a.ty)).collect(),
+            result: result.and_then(|r| pointee_of(r.ty)),
+            sources: handle.map_or_else(Vec::new, |handle| {
+                let indices = 0..function.arguments.len();
+                indices.map(|index| flow.argument(handle, index)).collect()
+            }),
+            result_source: handle.map_or_else(Source::default, |handle| flow.result(handle)),
+            writable: arguments.map(|a| is_writable(&types[a.ty].inner)).collect(),
+            writable_result: result.is_some_and(|r| is_writable(&types[r.ty].inner)),
+            ..Self::default()
+        }
+    }
+
+    /// The origin of the expression, if possibly a pointer into the heap. Notes variables of the argument table.
+    fn origin(
+        &mut self,
+        kernel: &Kernel<'_>,
+        handle: Handle<Expression>,
+        expression: &Expression,
+    ) -> Option<Origin> {
+        let passed = |is_tabled: bool| Origin::Outside {
+            align: match is_tabled {
+                true => kernel.table_align,
+                false => 16,
+            },
+        };
+        match *expression {
+            Expression::CallResult(callee) => Some(passed(kernel.flow.result(callee).table)),
+            Expression::FunctionArgument(index) => {
+                let source = self.sources.get(index as usize);
+                Some(passed(source.is_some_and(|source| source.table)))
+            }
+            Expression::GlobalVariable(_) => {
+                let (row, TableRow { align, .. }) =
+                    table_row(kernel.module, expression, kernel.options)?;
+                self.tabled.insert(handle, row);
+                Some(Origin::Outside { align })
+            }
+            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {
+                let of = *self.pointers.get(&base)?;
+                Some(Origin::Part { of })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A power of two that divides the address of a pointer to `pointee`, constant offsets aside.
+fn pointer_align(
+    kernel: &Kernel<'_>,
+    origin: &Origin,
+    expression: &Expression,
+    pointee: Ty,
+    needs: &mut Needs,
+) -> Result<u32, PointerErrorKind> {
+    let module = kernel.module;
+    match (origin, expression) {
+        (Origin::Outside { align }, _) => {
+            check_shareable(module, pointee, kernel.options.capabilities())?;
+            Ok(kernel.layouts.align(pointee).min(*align))
+        }
+        (Origin::Part { of: base }, Expression::Access { .. }) => {
+            let stride = stride(base.pointee, &module.types);
+            let align = base.align.min(1 << stride.trailing_zeros().min(4));
+            // Also where nothing is loaded here: addresses count in elements from now on.
+            needs.align = needs.align.min(align);
+            Ok(align)
+        }
+        (Origin::Part { of: base }, Expression::AccessIndex { index, .. }) => {
+            check_index(module, base.pointee, *index)?;
+            Ok(base.align)
+        }
+        (Origin::Part { of: base }, _) => Ok(base.align),
+    }
+}
+
 fn scan_function(
     kernel: &Kernel<'_>,
     function: &Function,
     handle: Option<Handle<Function>>,
     needs: &mut Needs,
 ) -> Result<FunctionScan, PointerError> {
-    let Kernel {
-        module,
-        options,
-        layouts,
-        flow,
-        ..
-    } = *kernel;
+    let module = kernel.module;
     let types = &module.types;
-    let at = |expressions: &Arena<Expression>, handle| {
-        let span = expressions.get_span(handle);
+    let at = |handle| {
+        let span = function.expressions.get_span(handle);
         move |kind| PointerError {
             kind,
             span,
             function: function.name.clone(),
         }
     };
-    let pointee_of = |ty: Handle<Type>| storage_pointee(&types[ty].inner);
-    let mut scan = FunctionScan {
-        pointers: BTreeMap::new(),
-        arguments: function
-            .arguments
-            .iter()
-            .map(|a| pointee_of(a.ty))
-            .collect(),
-        result: function.result.as_ref().and_then(|r| pointee_of(r.ty)),
-        sources: handle.map_or_else(Vec::new, |handle| {
-            let indices = 0..function.arguments.len();
-            indices.map(|index| flow.argument(handle, index)).collect()
-        }),
-        result_source: handle.map_or_else(Source::default, |handle| flow.result(handle)),
-        writable: (function.arguments.iter())
-            .map(|a| is_writable(&types[a.ty].inner))
-            .collect(),
-        writable_result: (function.result.as_ref())
-            .is_some_and(|r| is_writable(&types[r.ty].inner)),
-        tabled: BTreeMap::new(),
-        signed: BTreeSet::new(),
-        seen: narrow::Types::default(),
-        narrow: Narrow::default(),
-    };
-    let mut seen = narrow::Types::default();
+    let mut scan = FunctionScan::of_head(kernel, function, handle);
     let context =
         ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
-    let typifier = typified(function, &context).map_err(|(handle, e)| {
-        let error = at(&function.expressions, handle);
-        error(PointerErrorKind::Type(e.to_string()))
-    })?;
+    let typifier = typified(function, &context)
+        .map_err(|(handle, e)| at(handle)(PointerErrorKind::Type(e.to_string())))?;
     for (handle, expression) in function.expressions.iter() {
-        let error = at(&function.expressions, handle);
         match typifier[handle].inner_with(types) {
             TypeInner::Scalar(Scalar::I32) => scan.signed.insert(handle),
-            TypeInner::Scalar(Scalar::BOOL) => seen.flags.insert(handle),
-            inner if is_pair(inner) => seen.pairs.insert(handle),
+            TypeInner::Scalar(Scalar::BOOL) => scan.seen.flags.insert(handle),
+            inner if is_pair(inner) => scan.seen.pairs.insert(handle),
             _ => false,
         };
-        let mut known = 16;
-        let root = match *expression {
-            Expression::CallResult(callee) => {
-                if flow.result(callee).table {
-                    known = kernel.table_align;
-                }
-                None
-            }
-            Expression::FunctionArgument(index) => {
-                let sources = scan.sources.get(index as usize);
-                if sources.is_some_and(|source| source.table) {
-                    known = kernel.table_align;
-                }
-                None
-            }
-            Expression::GlobalVariable(_) => match table_row(module, expression, options) {
-                Some((row, TableRow { align, .. })) => {
-                    scan.tabled.insert(handle, row);
-                    known = align;
-                    None
-                }
-                None => continue,
-            },
-            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {
-                match scan.pointers.get(&base) {
-                    Some(pointer) => Some(*pointer),
-                    None => continue,
-                }
-            }
-            _ => continue,
+        let Some(origin) = scan.origin(kernel, handle, expression) else {
+            continue;
         };
         let Some(pointee) = resolved_pointee(&typifier[handle], types) else {
             continue;
         };
-        let align = match (root, expression) {
-            (None, _) => {
-                check_shareable(module, pointee, options.capabilities()).map_err(error)?;
-                layouts.align(pointee).min(known)
-            }
-            (Some(base), Expression::Access { .. }) => {
-                let stride = stride(base.pointee, types);
-                let align = base.align.min(1 << stride.trailing_zeros().min(4));
-                // Also where nothing is loaded here: addresses count in elements from now on.
-                needs.align = needs.align.min(align);
-                align
-            }
-            (Some(base), Expression::AccessIndex { index, .. }) => {
-                check_index(module, base.pointee, *index).map_err(error)?;
-                base.align
-            }
-            (Some(base), _) => base.align,
-        };
-        let writable = is_writable(typifier[handle].inner_with(types));
+        let align = pointer_align(kernel, &origin, expression, pointee, needs);
         let pointer = HeapPointer {
             pointee,
-            align,
-            writable,
+            align: align.map_err(at(handle))?,
+            writable: is_writable(typifier[handle].inner_with(types)),
         };
         scan.pointers.insert(handle, pointer);
     }
-    for (_, expression) in function.expressions.iter() {
-        if let Expression::Load { pointer } = *expression {
-            need_access(module, &scan, pointer, needs, false);
-        }
-    }
-    need_statements(module, function, &scan, needs);
-    scan.seen = seen;
+    needs.add(module, function, &scan);
     Ok(scan)
 }
 
@@ -423,77 +400,6 @@ fn check_index(module: &Module, ty: Ty, index: u32) -> Result<(), PointerErrorKi
         }),
         _ => Ok(()),
     }
-}
-
-fn need_statements(module: &Module, function: &Function, scan: &FunctionScan, needs: &mut Needs) {
-    let body: &Block = &function.body;
-    each_statement(body, &mut |statement| match *statement {
-        Statement::Store { pointer, .. } => need_access(module, scan, pointer, needs, true),
-        Statement::Atomic {
-            pointer, ref fun, ..
-        } => {
-            if let Some(heap) = scan.pointers.get(&pointer) {
-                needs.atomics = true;
-                needs.writes = true;
-                if let AtomicFunction::Min | AtomicFunction::Max = fun {
-                    let signed = matches!(
-                        heap.pointee.shape(&module.types),
-                        Shape::Atomic(Scalar {
-                            kind: ScalarKind::Sint,
-                            ..
-                        })
-                    );
-                    needs.signed_order |= signed;
-                    needs.unsigned_order |= !signed;
-                }
-            }
-        }
-        Statement::Call { function, .. } => {
-            needs.addresses |= role(&module.functions[function], &module.types) == Role::Address;
-        }
-        _ => {}
-    });
-}
-
-fn need_access(
-    module: &Module,
-    scan: &FunctionScan,
-    pointer: Handle<Expression>,
-    needs: &mut Needs,
-    store: bool,
-) {
-    let Some(pointer) = scan.pointers.get(&pointer) else {
-        return;
-    };
-    needs.align = needs.align.min(pointer.align);
-    needs.writes |= store;
-    need_type(module, pointer.pointee, needs, store);
-}
-
-fn need_type(module: &Module, ty: Ty, needs: &mut Needs, store: bool) {
-    let mut vector = |count: u32, scalar: Scalar| {
-        needs.widest = needs.widest.max(vector_bytes(count, scalar));
-        // Half a word is stored by two atomic operations, so that its neighbour stays as it is.
-        needs.atomics |= store && scalar.width == 2 && count % 2 == 1;
-    };
-    match ty.shape(&module.types) {
-        Shape::Scalar(scalar) => vector(1, scalar),
-        Shape::Vector { count, scalar } => vector(count, scalar),
-        Shape::Matrix { rows, scalar, .. } => vector(rows, scalar),
-        Shape::Atomic(_) => needs.atomics = true,
-        Shape::Array { base, .. } => need_type(module, Ty::Handle(base), needs, store),
-        Shape::Struct(members) => {
-            for (ty, _) in members {
-                need_type(module, Ty::Handle(ty), needs, store);
-            }
-        }
-        Shape::Other => {}
-    }
-}
-
-/// Bytes that one load of such a vector can take at once.
-fn vector_bytes(count: u32, scalar: Scalar) -> u32 {
-    (super::shape::vector_align(count, scalar)).clamp(4, 16)
 }
 
 /// The pointee of a type that is a pointer into the storage space.

@@ -1,5 +1,4 @@
-//! What a type looks like from behind a pointer: its parts, where they lie, and whether they can lie
-//! there at all.
+//! Types behind a pointer: parts, offsets, and whether the type can lie there at all.
 
 use naga::proc::{Layouter, TypeResolution};
 use naga::valid::Capabilities;
@@ -145,7 +144,7 @@ pub(super) fn storage_pointee(inner: &TypeInner) -> Option<Ty> {
     }
 }
 
-/// Whether what a pointer into the storage space leads to may be written.
+/// Whether a pointer into the storage space allows writing.
 pub(super) fn is_writable(inner: &TypeInner) -> bool {
     match *inner {
         TypeInner::Pointer { space, .. } | TypeInner::ValuePointer { space, .. } => {
@@ -184,8 +183,8 @@ impl Layouts {
         }
     }
 
-    /// Bytes that must lie in the heap for the type: what precedes a runtime-sized array, for a type that
-    /// ends in one.
+    /// Bytes of the type that must lie in the heap: for a type ending in a runtime-sized array, the part in front of
+    /// the array.
     pub fn fixed_size(&self, ty: Ty, types: &UniqueArena<Type>) -> u32 {
         match (ty, ty.shape(types)) {
             (_, Shape::Array { count: None, .. }) => 0,

@@ -205,7 +205,7 @@ fn a_list_is_followed_by_loads_of_pairs_and_nothing_else() {
     let (text, facts) = lowered(&kernel(NODE, body), &unified());
     assert_eq!(facts.element, HeapElement::Pair);
     assert!(text.contains("array<vec2<u32>>"));
-    // Of both loads, one is of a component, and one of a whole pair; the pointer is shifted once.
+    // Of both loads, the first is of a component, and the second of a whole pair; the pointer is shifted once.
     assert_eq!(occurrences(&text, ">> 3u"), 1, "{text}");
     assert_eq!(occurrences(&text, "tombolo_heap["), 2, "{text}");
     assert_eq!(occurrences(&text, "if "), 1, "{text}");
@@ -338,7 +338,7 @@ fn a_single_half_is_found_in_elements_wider_than_words() {
     let source = format!("enable f16;\n{}", kernel(items, body));
     let (text, facts) = lowered(&source, &unified());
     assert_eq!(facts.element, HeapElement::Pair, "{text}");
-    // It lies in the first word of the second pair.
+    // The member lies in the first word of the second pair.
     assert_eq!(occurrences(&text, "+ 1u)].x"), 1, "{text}");
     assert_eq!(occurrences(&text, "+ 2u)]"), 0, "{text}");
 }

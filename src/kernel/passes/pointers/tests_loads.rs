@@ -1,4 +1,4 @@
-//! Which words are loaded from the heap, how often, and where: what the pass makes of a kernel, as text.
+//! The words loaded from the heap, their number and places: the pass's output, as text.
 
 use super::super::tests_support::occurrences;
 use super::options::{HeapElement, PointerOptions, TranslationMode};
@@ -140,7 +140,7 @@ fn nothing_is_kept_of_a_load_that_may_not_be() {
 fn the_pointer_to_the_next_node_is_loaded_first() {
     for options in [unified(), segmented(2)] {
         let (text, _) = lowered(&kernel(NODE, WALK), &options);
-        // The kernel reads `value` before it, which lies at the beginning of the node.
+        // The kernel reads `value` before, at the beginning of the node.
         let next = text.find(" + 1u)].x;").map(|at| at + " + 1u".len());
         assert!(next.is_some() && next == text.find(")].x;"), "{text}");
     }

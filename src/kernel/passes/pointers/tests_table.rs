@@ -1,4 +1,4 @@
-//! The argument table, and pointers into its variables that functions take and return.
+//! The argument table, and pointers into its variables as arguments and results of functions.
 
 use naga::ResourceBinding;
 
@@ -104,7 +104,7 @@ fn pointers_of_both_kinds_share_a_function() {
     let source = PASSED.replace("of_heap(usm", "put(usm");
     let rows = vec![row(g0(1)), row(g0(2))];
     let (text, _) = lowered(&source, &with_table(unified(), rows.clone()));
-    // What is behind an address has no limit.
+    // Memory behind an address has no limit.
     assert!(text.contains("4294967295u"), "{text}");
     // A length is known only where all have one.
     let source = source.replace("put(usm_Words(p), id.x);", "o[0] = count(usm_Words(p));");

@@ -7,14 +7,14 @@ use super::options::PointerErrorKind;
 use super::place::{Base, Place};
 use super::shape::{Shape, Ty, vector_align};
 
-/// Words of a value that are loaded or stored one after the other in one statement. More would make
-/// modules that drivers take minutes to compile.
+/// Words of a value loaded or stored in order in a single statement. More would make modules that
+/// drivers take minutes to compile.
 const WORDS_AT_ONCE: u32 = 1024;
 
 const WIDE: Scalar = Scalar::U64;
 
 impl Builder<'_> {
-    /// Words in a value of type `ty`, as they are moved.
+    /// Words of a value of type `ty`, as moved.
     fn words_of(&self, ty: Ty) -> u32 {
         match ty.shape(self.types) {
             Shape::Vector { count, .. } => count,
@@ -49,7 +49,7 @@ impl Builder<'_> {
         if is_leaf || (place.valid.is_none() && place.root.selector.is_none()) {
             return self.load_part(place, ty);
         }
-        // One test, and one choice of the binding, for all of a large value.
+        // A single test, and a single choice of the binding, for all of a large value.
         let Ty::Handle(handle) = ty else {
             return Err(whole_value());
         };
@@ -186,8 +186,8 @@ impl Builder<'_> {
         self.compose(ty, parts)
     }
 
-    /// Loads the word in element `element` of the place's binding: the elements are words where halves are
-    /// moved one by one.
+    /// Loads the word in element `element` of the place's binding: the elements are words where halves are moved
+    /// separately.
     fn load_word_at(&mut self, place: &Place, element: Value) -> Value {
         let at = Place {
             base: super::place::Base::Elements(element),
@@ -348,9 +348,9 @@ impl Builder<'_> {
         })
     }
 
-    /// Stores the low half of `bits` without touching the other half of the word: clears its bits, then sets
-    /// them. Who reads the same half in between sees neither the old nor the new value; such a reader
-    /// races with the store in any case.
+    /// Stores the low half of `bits` without touching the other half of the word: clears the bits, then sets them. Who
+    /// reads the same half in between sees neither the old nor the new value; such a reader races with the store in any
+    /// case.
     fn store_half(&mut self, place: &Place, offset: u32, bits: Value) {
         let (element, shift) = self.half_position(place, offset);
         let ones = self.word(0xffff);

@@ -1,5 +1,5 @@
-//! Visits the expression handles inside expressions and statements, so that they can be replaced
-//! without naming every kind of expression at each place that copies one.
+//! Visits the expression handles inside expressions and statements, for replacement without naming
+//! every kind of expression at each place of a copy.
 
 use naga::{
     AtomicFunction, Expression, GatherMode, Handle, RayPipelineFunction, RayQueryFunction,
@@ -130,8 +130,8 @@ pub(in crate::kernel) fn operands<E>(
     }
 }
 
-/// Calls `value` for each expression that `statement` uses, and `result` for the one that stands for
-/// its result. Blocks inside the statement, and `Emit`, are left to the caller.
+/// Calls `value` for each operand of `statement`, and `result` for the expression of its result. Blocks inside the
+/// statement, and `Emit`, are left to the caller.
 pub(in crate::kernel::passes) fn used_by<E>(
     statement: &mut Statement,
     value: Replace<'_, E>,

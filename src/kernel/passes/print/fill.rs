@@ -53,7 +53,7 @@ impl<'m> Filler<'m> {
         self.function
     }
 
-    /// A record: what it holds is at consecutive words from where there is room for it.
+    /// A record: consecutive words from the start of the free room.
     fn record(&mut self, code: u32) {
         let values: usize = self.arguments.iter().map(|ty| ty.words()).sum();
         let words = self.literal(values as u32 + 3);
@@ -66,7 +66,7 @@ impl<'m> Filler<'m> {
         let invocation = self.load(invocation);
         let mut record = vec![code, invocation];
         record.extend(self.value_words());
-        // The seed of an empty check at place 0, so that the place can be added here.
+        // The seed of an empty check at place 0, so the place can be added here.
         let seed = self.literal(check(0, []));
         let mut hash = self.binary(BinaryOperator::ExclusiveOr, seed, at);
         for word in &record {
@@ -230,12 +230,12 @@ impl<'m> Filler<'m> {
         self.add(Expression::GlobalVariable(variable))
     }
 
-    /// Adds an expression that naga evaluates by itself.
+    /// Adds an expression evaluated without a statement.
     fn add(&mut self, expression: Expression) -> Handle<Expression> {
         (self.function.expressions).append(expression, Span::UNDEFINED)
     }
 
-    /// Adds an expression and the statement that evaluates it.
+    /// Adds an expression and its evaluating statement.
     fn emitted(&mut self, expression: Expression) -> Handle<Expression> {
         let before = self.function.expressions.len();
         let handle = self.add(expression);

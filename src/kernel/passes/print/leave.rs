@@ -1,4 +1,4 @@
-//! What becomes of invocations whose launch has failed, and what they do first.
+//! Invocations of a failed launch: their early end, and their first steps.
 
 use std::collections::{HashMap, HashSet};
 
@@ -140,12 +140,12 @@ struct Tests<'f> {
     failed: Handle<GlobalVariable>,
     result: Option<Handle<Type>>,
     failing: &'f HashSet<Handle<Function>>,
-    /// Tests and branches inside each other: what follows a test is inside it to a compiler.
+    /// Tests and branches inside each other: to a compiler everything behind a test is inside.
     room: usize,
 }
 
 impl Tests<'_> {
-    /// The block with tests behind its calls. It lies inside `level` branches and tests.
+    /// The block with tests behind its calls. The call lies inside `level` branches and tests.
     fn inserted(&mut self, mut block: Block, level: usize) -> Block {
         let spans: Vec<Span> = block.span_iter().map(|(_, span)| *span).collect();
         let mut level = level;
@@ -207,8 +207,8 @@ impl Tests<'_> {
     }
 }
 
-/// Has entry point `entry` keep the number of its invocation and, where it may leave, end at once in a launch that
-/// has failed. The size of its work-group must be known.
+/// Has entry point `entry` keep the number of its invocation and, where leaving is allowed, end at once in a failed
+/// launch. The size of its work-group must be known.
 pub(crate) fn begin(module: &mut Module, entry: usize, facts: &PrintFacts) {
     let span = Span::UNDEFINED;
     let global = |name: &str| {
@@ -259,7 +259,7 @@ pub(crate) fn begin(module: &mut Module, entry: usize, facts: &PrintFacts) {
             value,
         },
     ];
-    // Calls of a slice fail one by one.
+    // Calls of a slice fail separately.
     if facts.may_leave && module.entry_points[entry].name != SLICE_ENTRY {
         let (condition, emit) = emit_chain(
             e,

@@ -1,10 +1,10 @@
-//! `print`, `assert` and `panic`: the calls that the text side has left (`kernel::print`) get parameters of the
-//! types that their arguments turned out to have, and bodies that leave a record for the host.
+//! `print`, `assert` and `panic`: the calls left by the text side (`kernel::print`) get parameters of the types of
+//! their arguments, and bodies that leave a record for the host.
 //!
-//! An assertion that fails raises a flag of the invocation. Behind every call of a function that may raise it, the
-//! caller tests the flag and returns; the entry point tests at its start whether the launch has failed already.
-//! A kernel with barriers gets neither: an invocation that went away would leave the others waiting, so it goes on
-//! to its end instead.
+//! An assertion that fails raises a flag of the invocation. Behind every call of a function that may raise the flag,
+//! the caller tests the flag and returns; the entry point tests at its start whether the launch has failed already. A
+//! kernel with barriers gets neither: an invocation leaving early would leave the others waiting, and so goes on to its
+//! end.
 
 mod fill;
 mod leave;
@@ -32,7 +32,7 @@ use leave::{has_barrier, leave_early, reach, visit};
 const BUFFER: &str = "tombolo_print";
 const INVOCATION: &str = "tombolo_print_invocation";
 
-/// What is wrong with a call.
+/// The fault of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub site: usize,
@@ -42,10 +42,10 @@ pub(crate) struct Fault {
     pub message: String,
 }
 
-/// What the pass did.
+/// The findings of the pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PrintFacts {
-    /// Per site: the types of its arguments, if the entry point reaches it.
+    /// Per site: the types of its arguments, if reached by the entry point.
     pub arguments: Vec<Option<Vec<ValueType>>>,
     /// Invocations may return before the end of the kernel.
     pub may_leave: bool,
@@ -84,12 +84,12 @@ impl Runtime {
     }
 }
 
-/// A parameter of a site's function: its type in the module, and as a value that can be printed.
+/// A parameter of a site's function: the type in the module, and as a printable value.
 type Parameter = (Handle<Type>, ValueType);
 
-/// Gives the functions of `sites` their bodies, and binds their buffer to `binding`. Returns what entry point `entry`
-/// reaches; nothing if it reaches no site. [`begin`] has to follow. `nesting` is how deep the device lets control flow
-/// be: invocations leave early where that leaves room for the program's own.
+/// Gives the functions of `sites` their bodies, and binds the buffer to `binding`. Returns the sites reached by entry
+/// point `entry`; nothing without any. [`begin`] has to follow. `nesting` is how deep the device lets control flow be:
+/// invocations leave early where that leaves room for the program's own.
 pub(crate) fn run(
     module: &mut Module,
     entry: Option<usize>,
@@ -126,7 +126,7 @@ pub(crate) fn run(
         };
         for (site, arguments) in typed_calls(module, function, &stubs) {
             let known = value_types(sites, site, &arguments, capabilities)?;
-            // A type may not be in the module yet if only an expression has it.
+            // A type may be missing in the module if only an expression has the type.
             let given = arguments.into_iter().map(|inner| {
                 let ty = Type { name: None, inner };
                 module.types.insert(ty, Span::UNDEFINED)
@@ -179,7 +179,7 @@ pub(crate) fn run(
     }))
 }
 
-/// The calls of sites in one function, with the types of their arguments.
+/// The calls of sites in a function, with the types of their arguments.
 fn typed_calls(
     module: &Module,
     function: &Function,
@@ -203,7 +203,7 @@ fn typed_calls(
     let context =
         ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
     let Ok(typifier) = typified(function, &context) else {
-        // The validator says it better.
+        // The validator has a better message.
         return Vec::new();
     };
     let typed = |argument: Handle<Expression>| typifier[argument].inner_with(&module.types).clone();

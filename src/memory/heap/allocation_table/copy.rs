@@ -1,13 +1,13 @@
-//! What one device has of an allocation table: buffers that its kernels bind, kept the same as the host's words.
+//! A device's copy of an allocation table: buffers bound by its kernels, kept the same as the host's words.
 //!
 //! # How it works
 //!
-//! 1. A range that is allocated is written at once where the host and running kernels use the same memory: a kernel may be
-//!    handed its address by a function that it calls. No kernel that runs knows of the range otherwise. The queue writes
-//!    it once more in front of the next launch: what says that the range was freed before may be recorded and still to come.
-//! 2. A range that is freed is written by the device's queue, behind the launches that were recorded before it was
-//!    freed, which may still use it, and in front of the next one. So are all ranges where the host cannot write at once.
-//! 3. A table that grows is made anew from the host's words; launches that were recorded go on with the old buffers.
+//! 1. An allocated range is written at once where the host and running kernels use the same memory: a kernel may get
+//!    the address from a called function. No kernel that runs knows of the range otherwise. The queue writes the range
+//!    once more in front of the next launch: the record of an earlier freeing may still be to come.
+//! 2. A freed range is written by the device's queue, behind the launches recorded before the freeing, which may still
+//!    use the range, and in front of the next launch. So are all ranges where the host cannot write at once.
+//! 3. A growing table is made anew from the host's words; recorded launches go on with the old buffers.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ struct Part {
 }
 
 enum PartMemory {
-    /// The host writes it while kernels run.
+    /// The host writes the table during launches.
     Live(LiveBuffer),
     Queued(wgpu::Buffer),
 }
@@ -73,7 +73,7 @@ fn bytes(words: Range<usize>) -> Range<u64> {
 }
 
 impl TableCopy {
-    /// The buffers that kernels bind, with their identities.
+    /// The buffers in kernels' bindings, with their identities.
     pub(in crate::memory::heap) fn buffers(&self) -> Vec<(u64, wgpu::Buffer)> {
         let of = |part: &Part| (part.id, part.buffer().clone());
         self.parts.iter().map(of).collect()
@@ -110,7 +110,7 @@ impl TableCopy {
         }
     }
 
-    /// Has the device hold all of `words`. Parts that were there before keep their place, the last one apart.
+    /// Has the device hold all of `words`. Existing parts keep their place, the last one apart.
     pub(in crate::memory::heap) fn cover(
         &mut self,
         device: &DeviceShared,
@@ -135,12 +135,12 @@ impl TableCopy {
         }
         self.parts.extend(new);
         self.covered = words.len();
-        // What was made anew is up to date.
+        // A table made anew is up to date.
         self.stale.remove(bytes(kept * step..usize::MAX / 8));
         Ok(())
     }
 
-    /// What the device lacks, taken from `words`; it counts as written from now on.
+    /// The missing parts on the device, taken from `words`, which count as written from now on.
     pub(in crate::memory::heap) fn take_stale(
         &mut self,
         device: &DeviceShared,
@@ -168,7 +168,7 @@ impl TableCopy {
     }
 }
 
-/// Records `uploads` behind everything that was recorded on the device so far.
+/// Records `uploads` behind everything recorded on the device so far.
 pub(in crate::memory::heap) fn record(
     device: &DeviceShared,
     uploads: Vec<Upload>,

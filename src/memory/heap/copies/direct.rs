@@ -1,5 +1,5 @@
-//! Transfers between the host, or a buffer, and a part of an allocation that a pointer leads to, for rooms above that
-//! keep their own account of which bytes are good: they look at it, and change it, while the queue is held.
+//! Transfers between the host, or a buffer, and a part of an allocation behind a pointer, for higher modules with their
+//! own account of good bytes: such a module reads and changes its account while the queue is held.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct Part {
     pub bytes: u64,
 }
 
-/// What a write leaves there.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Contents<'a> {
     /// As many bytes as the part has.
@@ -101,7 +101,7 @@ pub(crate) fn to_buffer(
     })
 }
 
-/// Copies what lies at `source`, in a buffer of the device, to `part`, which has as many bytes.
+/// Copies the bytes at `source`, in a buffer of the device, to `part`, of the same length.
 pub(crate) fn from_buffer(
     device: &Arc<DeviceShared>,
     what: &'static str,

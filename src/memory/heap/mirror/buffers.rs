@@ -1,7 +1,7 @@
 //! The buffers of a mirror, and the copies between them and the host.
 //!
-//! Everything here works with wgpu's own handles and not with the device's: the device may be dropped
-//! while the mirror still holds what its last launch wrote.
+//! Everything here works with wgpu's own handles and not with the device's: the device may be dropped while the mirror
+//! still holds its last launch's writes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::memory::staging::{self, Downloads};
 const SOURCE: &str = include_str!("../../../../shaders/heap_diff.wgsl");
 /// `ROW` of `shaders/heap_diff.wgsl`.
 const ROW: u64 = 32_768;
-/// Bytes that travel at once: staging memory beyond this buys nothing.
+/// Bytes moved at once: staging memory beyond this buys nothing.
 pub(super) const CHUNK: u64 = 16 << 20;
 
-/// One segment of the heap on a device that keeps a copy of it.
+/// A segment of the heap on a device with a copy.
 struct Part {
     /// Identity for the bind-group cache.
     id: u64,
-    /// What kernels see.
+    /// The kernels' view.
     heap: wgpu::Buffer,
-    /// What it was when host and device last agreed.
+    /// The state of the last agreement between host and device.
     known: wgpu::Buffer,
     /// A bit for each page that differed.
     changed: wgpu::Buffer,
@@ -74,7 +74,7 @@ impl MirrorBuffers {
         })
     }
 
-    /// The buffers that kernels bind, with their identities.
+    /// The buffers in kernels' bindings, with their identities.
     pub(super) fn segments(&self) -> Vec<(u64, wgpu::Buffer)> {
         let of = |part: &Part| (part.id, part.heap.clone());
         self.parts.iter().map(of).collect()
@@ -113,11 +113,11 @@ impl MirrorBuffers {
         }
         self.replace(device, kept, shorter);
         self.covered = covered;
-        // Buffers go once nothing that was recorded uses them.
+        // Buffers go once no recorded command uses them.
         Self::flush(device)
     }
 
-    /// Copies what both have room for.
+    /// Copies the common part of both.
     fn carry_over(&self, device: &DeviceShared, old: &Part, new: &Part) -> Result<(), HeapError> {
         let pairs = [
             (&old.heap, &new.heap),
@@ -135,8 +135,7 @@ impl MirrorBuffers {
         refused(&self.name, error)
     }
 
-    /// Puts `new` in the place of the parts from `kept` on. Launches that still name these are given what
-    /// stands in their place.
+    /// Puts `new` in the place of the parts from `kept` on. Launches still naming these are given the replacements.
     fn replace(&mut self, device: &DeviceShared, kept: usize, new: Vec<Part>) {
         for old in self.parts.drain(kept.min(self.parts.len())..) {
             if let Some(tell) = device.buffer_gone.get() {
@@ -227,27 +226,27 @@ impl MirrorBuffers {
         refused(&self.name, error)
     }
 
-    /// Sees to it that what was recorded on the device is submitted.
+    /// Sees to the submission of the device's recorded commands.
     pub(super) fn submit(&self, device: Option<&DeviceShared>) {
         match device {
             // Failures are the events' to tell; a batch that was refused has changed nothing.
             Some(device) => {
                 let _ = device.queue.lock(device).flush();
             }
-            // The last handle is gone: if another thread is just dropping it, that one submits.
+            // The last handle is gone: if another thread is just dropping the handle, that thread submits.
             None => {
                 self.end.wait(None);
             }
         }
     }
 
-    /// Sends off what is recorded, so that an upload's staging memory is not kept for long.
+    /// Sends recorded commands off, to release an upload's staging memory early.
     pub(super) fn flush(device: &DeviceShared) -> Result<(), HeapError> {
         Ok(device.queue.lock(device).flush()?)
     }
 
-    /// The pages that kernels have changed and [`Self::forget_changes`] does not know of, as runs, and
-    /// the bytes that had to travel to learn it. What was recorded has to be submitted before.
+    /// The pages changed by kernels and unknown to [`Self::forget_changes`], as runs, and the bytes moved for finding
+    /// them. Recorded commands have to be submitted before.
     pub(super) fn changes(&mut self) -> Result<(Vec<Range<u64>>, u64), HeapError> {
         let total: u64 = self.parts.iter().map(|part| part.changed.size()).sum();
         let forget = std::mem::take(&mut self.heard);
@@ -358,7 +357,7 @@ impl MirrorBuffers {
         Ok(())
     }
 
-    /// Submits commands that leave `bytes` bytes in a mappable buffer, waits, and shows them.
+    /// Submits commands with `bytes` bytes of results in a mappable buffer, waits, and shows the bytes.
     fn fetch(
         &self,
         bytes: u64,

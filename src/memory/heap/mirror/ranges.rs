@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Byte ranges, kept apart: those that touch or overlap become one.
+/// Byte ranges, kept apart: touching or overlapping ranges are joined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::memory::heap) struct RangeSet {
     /// Ends by starts.
@@ -47,13 +47,13 @@ impl RangeSet {
         }
     }
 
-    /// Takes what lies at `at` and behind it out of the set.
+    /// Takes all from `at` on out of the set.
     pub(in crate::memory::heap) fn split_off(&mut self, at: u64) -> Self {
         let mut behind = self.ranges.split_off(&at);
         if let Some((_, end)) = self.ranges.iter_mut().next_back()
             && *end > at
         {
-            // None begins there: it would be part of this one.
+            // None begins there: a range beginning there would be part of this one.
             behind.insert(at, std::mem::replace(end, at));
         }
         Self { ranges: behind }
@@ -68,7 +68,7 @@ impl RangeSet {
         &self,
         range: Range<u64>,
     ) -> impl Iterator<Item = Range<u64>> + '_ {
-        // Only the last range that begins before it can reach into it.
+        // Only the last range beginning before the position can reach into it.
         let before = self.ranges.range(..range.start).next_back();
         before
             .into_iter()
@@ -78,8 +78,8 @@ impl RangeSet {
     }
 }
 
-/// Appends a range to a list in ascending order; ranges that touch become one, except where a multiple
-/// of `step` lies between them.
+/// Appends a range to a list in ascending order; touching ranges are joined, except where a multiple of `step` lies
+/// between them.
 pub(super) fn push(runs: &mut Vec<Range<u64>>, range: Range<u64>, step: u64) {
     match runs.last_mut() {
         Some(last) if last.end == range.start && !range.start.is_multiple_of(step) => {

@@ -4,18 +4,17 @@ use super::Table;
 use crate::memory::heap::HeapShared;
 
 impl HeapShared {
-    /// Has the mirrors give back what lies behind byte `end` of the heap, where nothing is allocated. No
-    /// launch is in flight, and none is recorded while the turn is held.
+    /// Has the mirrors give back memory behind byte `end` of the heap, where nothing is allocated. No launch is in
+    /// flight, and none is recorded while the turn is held.
     ///
-    /// When the heap grows again both sides begin with zeros there, and so does what each of them knows of
-    /// the other.
+    /// When the heap grows again both sides begin with zeros there, and so do both shadows.
     pub(in crate::memory::heap) fn shrink_mirrors(&self, table: &mut Table, end: u64) {
         let ahead = table.ahead;
         table
             .by_device
             .retain(|id, mirror| mirror.owner.strong_count() > 0 || ahead == Some(*id));
         for mirror in table.by_device.values_mut() {
-            // What the last launch of a device that is gone has changed is brought down and then dropped.
+            // The changes of the last launch of a device that is gone are brought down and then dropped.
             let Some(device) = mirror.owner.upgrade() else {
                 continue;
             };
@@ -27,7 +26,7 @@ impl HeapShared {
                     mirror.shadow.truncate((end / 4) as usize);
                     mirror.shadow.shrink_to_fit();
                 }
-                // It goes on as it is, and larger than it has to be.
+                // The mirror goes on unchanged, and larger than necessary.
                 Err(error) => log::debug!("a mirror keeps its size: {error}"),
             }
         }

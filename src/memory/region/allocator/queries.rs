@@ -1,4 +1,4 @@
-//! What a region tells about its allocations and blocks.
+//! A region's answers about its allocations and blocks.
 
 use super::super::ranges::{Index, Range};
 use super::super::statistics::fragmentation;
@@ -6,7 +6,7 @@ use super::super::{Allocation, AllocationId, Block, BlockId, RegionStats};
 use super::{Region, handle};
 
 impl Region {
-    /// The live allocation that contains `address`: its first byte, or any other that it was granted.
+    /// The live allocation that contains `address`: its first byte, or any other granted byte.
     pub fn find(&self, address: u64) -> Option<Allocation> {
         let (_, &block) = self.by_address.range(..=address).next_back()?;
         let block = self.entry(block)?;
@@ -37,9 +37,8 @@ impl Region {
         used.filter_map(|(index, range)| self.describe(index, range))
     }
 
-    /// The live allocation with the highest address. With
-    /// [`RegionOptions::lookup`](super::RegionOptions::lookup) it takes no longer than a look-up for each
-    /// empty block above it.
+    /// The live allocation with the highest address. With [`RegionOptions::lookup`](super::RegionOptions::lookup) the
+    /// answer takes no longer than a look-up for each empty block above.
     pub fn last(&self) -> Option<Allocation> {
         let mut blocks = self.by_address.values().rev();
         let block = blocks.find_map(|&id| self.entry(id).filter(|block| block.in_use > 0))?;
@@ -97,7 +96,7 @@ impl Region {
         sizes.max().unwrap_or(0)
     }
 
-    /// The allocation that a range is, if it is used.
+    /// The allocation of a range, if used.
     fn describe(&self, index: Index, range: &Range) -> Option<Allocation> {
         let block = self.blocks.get(range.block as usize)?.as_ref()?;
         range.is_used().then(|| Allocation {

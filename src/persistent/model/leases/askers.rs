@@ -1,4 +1,4 @@
-//! Those who ask for the queue, who stops the server, and who starts it again.
+//! Requests for the queue, the stop of the server, and its restart.
 
 use super::relay::RelayAt;
 use super::{Flaw, OnDevice, Setup, State};
@@ -12,10 +12,10 @@ use crate::rpc::port::protocol::{CallStatus, Side};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Ask {
     Count,
-    /// The word and the ring behind it: others who ring in between ring for themselves.
+    /// The word and the ring behind: others ringing in between ring for themselves.
     Tell(u32),
     RingDrawn(u32, u32),
-    /// Whether it was the last one.
+    /// Whether this was the last request.
     Check(u32),
 }
 
@@ -29,7 +29,7 @@ pub(super) enum StopAt {
 }
 
 impl State {
-    /// One step of asking for the queue; nothing when that is through.
+    /// A step of asking for the queue; nothing once through.
     pub(super) fn ask(&mut self, setup: &Setup, ask: Ask) -> Option<Ask> {
         let bell = setup.ports;
         let rung = |number| match setup.flaw {
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// Those who ask for the queue, who stops the server, and who starts it again.
+    /// Requests for the queue, the stop of the server, and its restart.
     pub(super) fn others(&self, setup: &Setup, found: &mut Vec<State>) {
         if self.asks < setup.asks {
             let mut state = self.clone();

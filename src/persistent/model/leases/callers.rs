@@ -1,4 +1,4 @@
-//! Callers: they post a call, ring for it, and wait for what becomes of it.
+//! Callers: each posts a call, rings the bell, and waits for the outcome.
 
 use super::{Flaw, Setup, State};
 use crate::kernel::server::FAILED;
@@ -9,7 +9,7 @@ use crate::rpc::port::client::{Client, Posted};
 use crate::rpc::port::model::{ANSWER, MAILBOX};
 use crate::rpc::port::protocol::{CallStatus, Side};
 
-/// What a caller does next with the call that he is at.
+/// A caller's next step with the current call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CallerAt {
     /// `PortClient::refusal`.
@@ -24,18 +24,18 @@ pub(super) enum CallerAt {
     Ring,
     /// The same where the bell lies over the bus: the count is drawn, and written then.
     RingDrawn(u32),
-    /// `Doze::wake`.
+    /// `Parker::wake`.
     Wake,
-    /// `PortClient::wait`: `Client::try_take` again and again. Whether it was seen before that the server has ended.
+    /// `PortClient::wait`: `Client::try_take` again and again. Whether the end of the server was seen before.
     Wait { lost: bool },
 }
 
 /// What was told of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Told {
+pub(super) enum Reported {
     Nothing,
     Done,
-    /// A lease died that had taken it.
+    /// A lease with the call died.
     Failed,
     /// The server was stopped, or has ended.
     Stopped,
@@ -52,7 +52,7 @@ pub(super) struct Caller {
     pub call: u32,
     /// Port and request of the call that was posted.
     pub posted: (usize, u32),
-    /// What the code that runs has read.
+    /// The reads of the running code.
     pub known: Vec<u32>,
 }
 
@@ -93,8 +93,8 @@ impl State {
             Flaw::BellBeforePost => CallerAt::EarlyRing,
             _ => CallerAt::Post,
         };
-        let over = |state: &mut State, told| {
-            state.told[id] = told;
+        let over = |state: &mut State, reported| {
+            state.reported[id] = reported;
             let caller = &mut state.callers[index];
             caller.at = match setup.ends() {
                 true => CallerAt::Refusal,
@@ -107,7 +107,7 @@ impl State {
         let next = match at {
             CallerAt::Refusal if self.stage() == Stage::Running => first,
             CallerAt::Refusal => {
-                over(&mut state, Told::Refused);
+                over(&mut state, Reported::Refused);
                 found.push(state);
                 return Ok(());
             }
@@ -160,13 +160,13 @@ impl State {
             CallerAt::Wait { lost } => {
                 if self.has_ended() && !lost {
                     let mut state = self.clone();
-                    // Only a look that begins when it is known tells that there is no answer.
+                    // Only a look begun after that is known proves the absence of an answer.
                     if known.is_empty() {
                         state.callers[index].at = CallerAt::Wait { lost: true };
                         if setup.flaw == Flaw::LossBehindLook {
                             self.check_lost(id)?;
                             state.leave(setup, posted_call);
-                            over(&mut state, Told::Lost);
+                            over(&mut state, Reported::Lost);
                         }
                         found.push(state);
                     }
@@ -175,7 +175,7 @@ impl State {
                     // `PendingCall::drop`, or a caller whose time has passed.
                     let mut state = self.clone();
                     state.leave(setup, posted_call);
-                    over(&mut state, Told::Dropped);
+                    over(&mut state, Reported::Dropped);
                     found.push(state);
                 }
                 let pace = if setup.torn {
@@ -195,12 +195,12 @@ impl State {
                         if lost {
                             self.check_lost(id)?;
                             state.leave(setup, posted_call);
-                            over(&mut state, Told::Lost);
+                            over(&mut state, Reported::Lost);
                         }
                     }
                     Some(Some([status, _])) => {
-                        let told = self.judge(id, status, results[0])?;
-                        over(&mut state, told);
+                        let reported = self.judge(id, status, results[0])?;
+                        over(&mut state, reported);
                     }
                 }
                 found.push(state);
@@ -221,7 +221,7 @@ impl State {
     }
 
     /// Whether an answer is right.
-    pub(super) fn judge(&self, id: usize, status: u32, result: u32) -> Result<Told, String> {
+    pub(super) fn judge(&self, id: usize, status: u32, result: u32) -> Result<Reported, String> {
         let served = self.served[id];
         match CallStatus::from_code(status) {
             CallStatus::Done if result != id as u32 + ANSWER => {
@@ -230,16 +230,16 @@ impl State {
             CallStatus::Done if served != 1 => {
                 Err(format!("call {id} returned, and was served {served} times"))
             }
-            CallStatus::Done => Ok(Told::Done),
-            CallStatus::Stopped if served == 0 || self.unknown => Ok(Told::Stopped),
-            _ if status == FAILED && self.took[id] && self.unknown => Ok(Told::Failed),
+            CallStatus::Done => Ok(Reported::Done),
+            CallStatus::Stopped if served == 0 || self.unknown => Ok(Reported::Stopped),
+            _ if status == FAILED && self.took[id] && self.unknown => Ok(Reported::Failed),
             _ => Err(format!(
                 "call {id} was told {status}, and was served {served} times"
             )),
         }
     }
 
-    /// Whether a caller may be told that his server has ended.
+    /// Whether a caller may be told of the end of its server.
     pub(super) fn check_lost(&self, id: usize) -> Result<(), String> {
         match self.served[id] == 0 || self.unknown {
             true => Ok(()),

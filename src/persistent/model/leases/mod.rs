@@ -1,11 +1,11 @@
-//! Callers, the relay, those who ask for the queue, and leases that end or die anywhere.
+//! Callers, the relay, requests for the queue, and leases ending or dying anywhere.
 //!
-//! In every reachable state: a call is served at most once, and not after its caller was told what became of it; a caller
-//! gets the answer to his own call, and is told of a failure only where a lease died or the server was stopped; a lease
-//! leaves within a few steps of being told to, and only then; no two leases are on the device. From every state the end can
-//! be reached at which each call is over, everything posted was answered, and the relay sleeps, or has ended, or has a
-//! lease on the device that waits for calls: no call and no wake-up is lost. Nothing is ever helped on by the time: sleeps last until the bell is rung, and leases, in
-//! most setups, until somebody asks.
+//! In every reachable state: a call is served at most once, and not after its caller was told of the outcome; a caller
+//! gets the answer to its own call, and is told of a failure only where a lease died or the server was stopped; a lease
+//! leaves within a few steps of the request, and only then; no two leases are on the device. From every state the end
+//! can be reached at which each call is over, everything posted was answered, and the relay sleeps, or has ended, or
+//! has a lease on the device that waits for calls: no call and no wake-up is lost. Nothing is ever helped on by the
+//! time: sleeps last until the bell is rung, and leases, in most setups, until somebody asks.
 
 mod askers;
 mod callers;
@@ -16,7 +16,7 @@ mod tests;
 pub(super) use self::setup::{Flaw, Setup};
 
 use self::askers::{Ask, StopAt};
-use self::callers::{Caller, CallerAt, Told};
+use self::callers::{Caller, CallerAt, Reported};
 use self::relay::{Purpose, RelayAt};
 use super::kernel::{BELL, Lease, Next, RING, YIELD};
 use super::steps::Shared;
@@ -30,9 +30,9 @@ enum OnDevice {
     Nothing,
     Running(Lease),
     Left,
-    /// It died; whether the launch tells of what.
+    /// The lease died; whether the launch reports a cause.
     Dead {
-        told: bool,
+        reported: bool,
     },
 }
 
@@ -40,8 +40,8 @@ enum OnDevice {
 pub(super) struct State {
     pub shared: Shared,
     callers: Vec<Caller>,
-    /// For each call, from 1: what was told of it, how often it was served, whether a kernel has taken it.
-    told: Vec<Told>,
+    /// For each call, from 1: the reported outcome, the count of servings, and whether a kernel has taken the call.
+    reported: Vec<Reported>,
     served: Vec<u8>,
     pub took: Vec<bool>,
     relay: (RelayAt, Vec<u32>),
@@ -49,7 +49,7 @@ pub(super) struct State {
     asleep: bool,
     /// Since the relay has looked at the bell's count.
     rung: bool,
-    /// Asks so far, and those that are at it.
+    /// Requests so far, and requests in progress.
     interrupts: u32,
     asks: usize,
     askers: Vec<Ask>,
@@ -63,9 +63,9 @@ pub(super) struct State {
     stucks: u8,
     stop: StopAt,
     restarts: u8,
-    /// What the code has read that starts the server again.
+    /// The reads of the code that restarts the server.
     restarting: Option<Vec<u32>>,
-    /// A lease has died, or is stuck: what it has done for calls without an answer is not known.
+    /// A lease has died, or is stuck: its effects on unanswered calls are unknown.
     unknown: bool,
 }
 
@@ -87,7 +87,7 @@ impl State {
         matches!(self.stage(), Stage::Closed | Stage::Failed)
     }
 
-    /// Whether somebody has asked since the last grant, or is just telling of what was asked before.
+    /// Whether there was a request since the last grant, or an earlier request is just being announced.
     pub fn was_asked(&self, setup: &Setup) -> bool {
         !setup.watched || self.asked || self.is_telling(setup)
     }
@@ -101,7 +101,7 @@ impl State {
             || flying.any(|write| (write.port, write.word) == (setup.ports, YIELD))
     }
 
-    /// A handler runs with what lies at a port; the number of its call.
+    /// A handler runs with the words at a port; the number of its call.
     pub fn serve(&mut self, port: usize) -> Result<u32, String> {
         let port = &self.shared.memory.ports[port];
         let id = port.client_seen[PAYLOAD];
@@ -115,13 +115,13 @@ impl State {
         if port.client[PAYLOAD] != id {
             return Err(format!("call {id} was overwritten while it was served"));
         }
-        match self.told[id as usize] {
-            Told::Nothing | Told::Dropped | Told::Lost => Ok(id),
-            told => Err(format!("call {id} was served after it was {told:?}")),
+        match self.reported[id as usize] {
+            Reported::Nothing | Reported::Dropped | Reported::Lost => Ok(id),
+            reported => Err(format!("call {id} was served after it was {reported:?}")),
         }
     }
 
-    /// One call more, the last one at `port`, where the host counts in the memory itself.
+    /// Counts another call, the last at `port`, where the host counts in the memory itself.
     fn ring(&mut self, setup: &Setup, port: u32) {
         let old = self.shared.memory.ports[setup.ports].client[BELL];
         let bell = (old & 0xffff_0000).wrapping_add(RING) | port;
@@ -139,10 +139,10 @@ impl State {
             return Ok(());
         };
         if !self.is_telling(setup) {
-            let told = self.shared.memory.ports[setup.ports].client_seen[YIELD];
-            if told != self.interrupts {
+            let reported = self.shared.memory.ports[setup.ports].client_seen[YIELD];
+            if reported != self.interrupts {
                 return Err(format!(
-                    "the lease is told of {told}, and {} have asked",
+                    "the lease is told of {reported}, and {} have asked",
                     self.interrupts
                 ));
             }
@@ -154,14 +154,14 @@ impl State {
             };
             found.push(state);
         }
-        for (told, used, most) in [
+        for (reported, used, most) in [
             (true, self.faults, setup.faults),
             (false, self.kills, setup.kills),
         ] {
             if used < most {
                 let mut state = self.clone();
-                state.device = OnDevice::Dead { told };
-                let used = if told {
+                state.device = OnDevice::Dead { reported };
+                let used = if reported {
                     &mut state.faults
                 } else {
                     &mut state.kills
@@ -173,8 +173,8 @@ impl State {
         Ok(())
     }
 
-    /// Lets arrive what makes no difference yet: before a launch, which brings what was written before; and words that
-    /// nobody reads before their mailbox, where a fence holds that back.
+    /// Delivers words that make no difference yet: before a launch, which brings all earlier writes; and words nobody
+    /// reads before their mailbox, where a fence holds the mailbox back.
     fn deliver_silently(&mut self, setup: &Setup) {
         let memory = &mut self.shared.memory;
         if !matches!(self.device, OnDevice::Running(_)) {
@@ -282,7 +282,7 @@ impl Machine for State {
                 taken: vec![0; setup.ports],
             },
             callers: vec![caller; setup.callers],
-            told: vec![Told::Nothing; calls],
+            reported: vec![Reported::Nothing; calls],
             served: vec![0; calls],
             took: vec![false; calls],
             relay: (RelayAt::Top, Vec::new()),
@@ -337,7 +337,7 @@ impl Machine for State {
             !port.client_lock && (self.has_ended() || port.client[MAILBOX] == port.server[MAILBOX])
         });
         // Whatever was dropped was served, too.
-        let mut calls = self.told.iter().zip(&self.served).skip(1);
+        let mut calls = self.reported.iter().zip(&self.served).skip(1);
         let is_served = setup.ends() || setup.faults > 0 || calls.all(|(_, &served)| served == 1);
         let relay_rests = match self.relay.0 {
             RelayAt::Asleep => !self.rung && self.device == OnDevice::Nothing,
@@ -346,7 +346,7 @@ impl Machine for State {
                     && self.has_ended()
                     && self.restarts == setup.restarts
             }
-            // Nobody calls, and nobody asks.
+            // No calls, and no requests.
             RelayAt::Watch(granted) => {
                 let bell = memory.ports[setup.ports].client_seen[BELL];
                 let is_quiet = granted == self.interrupts && !setup.timed && !setup.idles;
@@ -357,7 +357,7 @@ impl Machine for State {
             _ => false,
         };
         self.callers.iter().all(|caller| caller.call == setup.calls)
-            && !self.told[1..].contains(&Told::Nothing)
+            && !self.reported[1..].contains(&Reported::Nothing)
             && memory.flying.iter().all(Vec::is_empty)
             && is_settled
             && is_served

@@ -1,4 +1,4 @@
-//! The relay: it sleeps, launches leases, looks after them, and ends.
+//! The relay: sleeping, launching leases, looking after leases, and ending.
 
 use super::askers::Ask;
 use super::{Flaw, OnDevice, Setup, State};
@@ -17,8 +17,8 @@ pub(super) enum Purpose {
     Sleep,
     /// `Relay::run` when the server is to stop.
     Stop,
-    /// `Doze::sleep`, with the word that it sleeps.
-    Doze,
+    /// `Parker::sleep`, with the flag for sleeping.
+    Park,
     /// `Relay::watch`.
     Idle(u32),
 }
@@ -28,21 +28,21 @@ pub(super) enum RelayAt {
     /// `Relay::run`, the look at the stage.
     Top,
     Looking(Purpose),
-    /// `Doze::sleep`: takes the bell's count, and says that it sleeps.
+    /// `Parker::sleep`: takes the bell's count, and sets the flag for sleeping.
     LieDown,
     /// Looks at the stage.
     StageBeforeSleep,
     Asleep,
     WakeUp,
-    /// `Relay::lease`: what the lease is granted, and its launch.
+    /// `Relay::lease`: the grant of the lease, and its launch.
     Grant,
     Launch(u32),
     /// `Relay::watch`.
     Watch(u32),
     Asking(u32, Ask),
-    /// Calls that were taken by a lease that died.
+    /// Calls taken by a dead lease.
     GiveUpTaken,
-    /// `Relay::run` at its end: what is left, the stage, and what came in between.
+    /// `Relay::run` at its end: the remaining calls, the stage, and late arrivals.
     CloseFirst,
     CloseStage,
     CloseLast,
@@ -83,8 +83,8 @@ impl State {
                     (Purpose::Sleep | Purpose::Stop, true) => RelayAt::Grant,
                     (Purpose::Sleep, false) => RelayAt::LieDown,
                     (Purpose::Stop, false) => RelayAt::CloseFirst,
-                    (Purpose::Doze, true) => RelayAt::WakeUp,
-                    (Purpose::Doze, false) => RelayAt::StageBeforeSleep,
+                    (Purpose::Park, true) => RelayAt::WakeUp,
+                    (Purpose::Park, false) => RelayAt::StageBeforeSleep,
                     (Purpose::Idle(granted), true) => RelayAt::Watch(granted),
                     (Purpose::Idle(granted), false) => RelayAt::Asking(granted, Ask::Count),
                 }
@@ -93,7 +93,7 @@ impl State {
                 (state.rung, state.asleep) = (false, true);
                 match setup.flaw {
                     Flaw::NoLookBeforeSleep => RelayAt::StageBeforeSleep,
-                    _ => RelayAt::Looking(Purpose::Doze),
+                    _ => RelayAt::Looking(Purpose::Park),
                 }
             }
             RelayAt::StageBeforeSleep if self.stage() == Stage::Running => RelayAt::Asleep,
@@ -188,11 +188,11 @@ impl State {
                     taken.for_each(|(taken, port)| *taken = port.server[MAILBOX]);
                 });
             }
-            OnDevice::Dead { told: true } => push(RelayAt::GiveUpTaken, &|state| {
+            OnDevice::Dead { reported: true } => push(RelayAt::GiveUpTaken, &|state| {
                 cleared(state);
                 state.unknown = true;
             }),
-            OnDevice::Dead { told: false } => push(RelayAt::Gone, &|state| {
+            OnDevice::Dead { reported: false } => push(RelayAt::Gone, &|state| {
                 cleared(state);
                 failed(state);
             }),

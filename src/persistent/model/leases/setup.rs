@@ -1,4 +1,4 @@
-//! What is explored, and what may be wrong with it.
+//! The explored setup, and its possible flaws.
 
 use crate::persistent::model::steps::{Kind, Pace};
 use crate::rpc::port::layout::PortLayout;
@@ -18,7 +18,7 @@ pub(in super::super) enum Flaw {
     BellBehindLook,
     /// The kernel does not look at the yield word before it waits.
     NoYieldLook,
-    /// The kernel takes no note of what it has taken.
+    /// The kernel takes no note of taken calls.
     NotTaken,
     /// The kernel answers, and writes the results then.
     AnswerBeforeResult,
@@ -30,19 +30,19 @@ pub(in super::super) enum Flaw {
     LooksAgain,
     /// The kernel takes the ports in the bell for a part of the count.
     PortsInDifference,
-    /// Who asks for the queue does not look whether somebody was faster.
+    /// A requester does not check for a faster one.
     LateAsker,
-    /// The relay has looked for calls, and says that it sleeps then.
+    /// The relay looks for calls first, and sets the flag for sleeping then.
     NoLookBeforeSleep,
     /// The relay grants a lease something else than the last count.
     OldGrant,
-    /// The relay takes a dead lease for one that has ended well.
+    /// The relay takes a dead lease for a well-ended one.
     DeadEndedWell,
-    /// The relay launches the next lease when it has asked the last one to leave.
+    /// The relay launches the next lease right after asking the last one to leave.
     TwoLeases,
-    /// The relay takes a dead lease for one that has taken nothing.
+    /// The relay takes a dead lease for a lease without taken calls.
     TakenForgotten,
-    /// The relay gives up all calls where it should those that were taken.
+    /// The relay gives up all calls instead of the taken ones.
     AllGivenUp,
     /// A server is started again while its stuck lease is still there.
     RestartBesideLease,
@@ -53,14 +53,14 @@ pub(in super::super) struct Setup {
     pub ports: usize,
     pub callers: usize,
     pub calls: u32,
-    /// Callers may drop a call that they have posted.
+    /// Callers may drop a posted call.
     pub drops: bool,
     /// The kernel writes across a bus, and seals its answers; the bell has no ports.
     pub bus: bool,
     /// Words of one answer may arrive between looks at others.
     pub torn: bool,
     /// Leases end by their ration of turns at any time.
-    pub rations: bool,
+    pub has_loop_budget: bool,
     /// Leases are asked to end by the time at any time.
     pub timed: bool,
     /// The server leaves the device when nobody calls.
@@ -77,7 +77,7 @@ pub(in super::super) struct Setup {
     pub stops: bool,
     /// How often a server is started again that has ended.
     pub restarts: u8,
-    /// Whether it is watched when leases leave, beside what callers are told.
+    /// Whether the time of leaving is checked, beside the callers' outcomes.
     pub watched: bool,
     pub flaw: Flaw,
 }
@@ -95,7 +95,7 @@ impl Setup {
         }
     }
 
-    /// The most steps of a lease that was told to leave: two looks at all ports with a call of five steps at each, and what
+    /// The most steps of a lease told to leave: two looks at all ports with a call of five steps at each, and what
     /// stands between.
     pub fn leaves_within(&self) -> usize {
         2 * 5 * self.ports + 3

@@ -1,9 +1,9 @@
-//! Every setup, and every flaw in one in which it can be noticed.
+//! Every setup, and every flaw in a setup that shows the flaw.
 
 use super::{Flaw, Setup, State};
 use crate::rpc::port::model::explore;
 
-/// Two callers, one port; a server that leaves the device when nobody calls.
+/// Two callers, a single port; a server that leaves the device without calls.
 const PLAIN: Setup = Setup {
     ports: 1,
     callers: 2,
@@ -11,7 +11,7 @@ const PLAIN: Setup = Setup {
     drops: false,
     bus: false,
     torn: false,
-    rations: false,
+    has_loop_budget: false,
     timed: false,
     idles: true,
     asks: 0,
@@ -24,7 +24,7 @@ const PLAIN: Setup = Setup {
     flaw: Flaw::None,
 };
 
-/// One lease, until somebody asks.
+/// A single lease, until a request.
 const STAYS: Setup = Setup {
     idles: false,
     ..PLAIN
@@ -101,7 +101,7 @@ fn setups() -> Vec<(Setup, usize)> {
         ),
         (
             Setup {
-                rations: true,
+                has_loop_budget: true,
                 ..PLAIN
             },
             9_000,

@@ -1,12 +1,12 @@
-//! Clients and servers over one and two ports, servers that stop, and clients that leave.
+//! Clients and servers over one and two ports, stopping servers, and leaving clients.
 //!
-//! In every reachable state: no two clients and no two servers are at one port (exclusion); a server serves only
-//! what the client posted, once (no call duplicated), and a client reads only its own result (none mixed up). From
-//! every state in which the servers run, the end can be reached in which every call was made (progress, none lost),
-//! and at the end all locks are free and all mailboxes agree (return to quiescent).
+//! In every reachable state: no two clients and no two servers are at the same port (exclusion); a server serves only
+//! posted calls, once (no call duplicated), and a client reads only its own result (none mixed up). From every state in
+//! which the servers run, the end can be reached in which every call was made (progress, none lost), and at the end all
+//! locks are free and all mailboxes agree (return to quiescent).
 //!
-//! A server may keep answers back while it serves other ports, and tell the clients of all of them then; the lock (or,
-//! where one thread serves all, what it remembers to have answered) keeps everybody from serving them again.
+//! A server may keep answers back while serving other ports, and tell all the clients then; the lock (or, where a
+//! single thread serves all, the memory of answered requests) prevents a second serving.
 
 use super::super::protocol::{MOVES_PER_CALL, Side, next};
 use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD, SEAL, WORDS};
@@ -38,7 +38,7 @@ enum Flaw {
     NoSeal,
     /// Seals are of the payload alone, and not of its request.
     SealWithoutRequest,
-    /// Mailboxes are single bits, and the client looks at its inbox before it takes the lock.
+    /// Mailboxes are single bits, and the client looks at its inbox before taking the lock.
     BitsWithEarlyLook,
 }
 
@@ -58,13 +58,13 @@ struct Setup {
     calls: u32,
     servers: usize,
     look: Look,
-    /// Clients may stop waiting, and leave their call to itself.
+    /// Clients may stop waiting, and leave their call alone.
     leaves: bool,
     /// Servers may stop for good between two calls.
     stops: bool,
     /// Servers may serve other calls before they tell the client of an answer.
     batches: bool,
-    /// The side that writes across a bus, and seals what it writes.
+    /// The side that writes across a bus, and seals its writes.
     bus: Option<Side>,
     flaw: Flaw,
 }
@@ -85,7 +85,7 @@ impl Setup {
         }
     }
 
-    /// Whether what is seen of a side is all that belongs to a request.
+    /// Whether the visible words of a side are all the words of a request.
     fn is_whole(&self, side: Side, seen: [u32; WORDS], request: u32) -> bool {
         self.bus != Some(side)
             || self.flaw == Flaw::NoSeal
@@ -301,7 +301,7 @@ impl State {
                             go(s, ServerAt::Locked(port, early));
                         }));
                     } else if let (Some(_), Flaw::NoServerRecheck) = (early, setup.flaw) {
-                        // It goes on looking until the lock is free, and remembers what it saw.
+                        // The client goes on looking until the lock is free, and remembers the value seen.
                         found.push(with(&|s| go(s, ServerAt::Locked(port, early))));
                     }
                 }

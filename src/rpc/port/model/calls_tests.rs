@@ -103,8 +103,8 @@ fn clients_reach_their_end_when_servers_stop() {
     while let Some(state) = queue.pop() {
         let done = state.clients.iter().all(|(_, call)| *call == setup.calls);
         let successors = state.successors(&setup).unwrap();
-        // A state without a way on is an end, and at an end all clients have returned, or their ports are with
-        // a server that stopped: the one thing that only a clock can tell from a server that is slow.
+        // A state without a way on is an end, and at an end all clients have returned, or their ports are with a
+        // stopped server: only a clock can tell this from a slow server.
         if successors.is_empty() {
             assert!(done || state.servers.iter().all(|at| *at == ServerAt::Stopped));
             ends += usize::from(done);

@@ -1,15 +1,15 @@
 //! The protocol, explored exhaustively: every interleaving, with writes that reach the other side late.
 //!
-//! Each side has a memory of its own, in which its threads see each other at once (locks, outboxes, tickets). What it
-//! writes for the other side is delivered later: in the order of its fences, and in any order between two fences.
-//! Across a bus what one side writes arrives in any order, whatever its fences, and is sealed. That is weaker than any
-//! machine that is to run this. The decisions are `next`'s, the same function that host and kernels follow.
+//! Each side has a separate memory, in which its threads see each other at once (locks, outboxes, tickets). Writes for
+//! the other side are delivered later: in the order of the fences, and in any order between two fences. Across a bus
+//! the writes of a side arrive in any order, whatever its fences, and are sealed. The model is weaker than any machine
+//! to run this protocol. The decisions are `next`'s, the same function that host and kernels follow.
 //!
-//! - [`calls`]: clients and servers over one and two ports, servers that stop, and clients that leave.
-//! - [`tickets`]: calls that are begun, and collected or left by whoever has the ticket.
+//! - [`calls`]: clients and servers over one and two ports, stopping servers, and leaving clients.
+//! - [`tickets`]: calls begun, and collected or left by the holder of the ticket.
 //! - `persistent::model` explores servers on devices by the same means.
 //!
-//! What is left out in turn (a fence, a look, the order of two stores) must be noticed: each has its mutants.
+//! Every step left out (a fence, a look, the order of two stores) must be noticed: each has its mutants.
 
 mod calls;
 mod tickets;
@@ -19,15 +19,15 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::rc::Rc;
 
-// Its hashes take a fraction of the time of the standard ones here, where nothing is optimized.
+// These hashes take a fraction of the time of the standard ones here, in code without optimization.
 use hashbrown::HashMap;
 
 use super::protocol::Side;
 
-/// Calls are numbered from 1; the result of a call is its number and this.
+/// Calls are numbered from 1; the result of a call is its number plus this constant.
 pub(crate) const ANSWER: u32 = 100;
 
-/// The words that a side writes at a port for the other one: its mailbox, its arguments or results, and their seal.
+/// The words written by a side at a port for the other side: the mailbox, the arguments or results, and their seal.
 pub(crate) const MAILBOX: usize = 0;
 /// See [`MAILBOX`].
 pub(crate) const PAYLOAD: usize = 1;
@@ -51,7 +51,7 @@ pub(crate) struct Write {
 pub(crate) struct Port {
     pub client_lock: bool,
     server_lock: bool,
-    /// What a side wrote, and what the other sees of it.
+    /// The writes of a side, and the other side's view of them.
     pub client: [u32; WORDS],
     pub client_seen: [u32; WORDS],
     pub server: [u32; WORDS],
@@ -69,7 +69,7 @@ impl Port {
     }
 }
 
-/// The memory of both sides, and what is on its way between them.
+/// The memory of both sides, and the writes on their way between them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
     pub ports: Vec<Port>,
@@ -90,7 +90,7 @@ impl Memory {
         }
     }
 
-    /// A store of one side that the other is to see.
+    /// A store of a side for the other side to see.
     pub fn write(&mut self, side: Side, port: usize, word: usize, value: u32) {
         let index = side as usize;
         let own = match side {
@@ -112,7 +112,7 @@ impl Memory {
             return;
         }
         let index = side as usize;
-        // Only the order counts, so that the numbers stay small when nothing is on its way.
+        // Only the order counts, so the numbers stay small when nothing is on its way.
         self.epochs[index] = match self.flying[index].iter().map(|write| write.epoch).max() {
             Some(last) => last + 1,
             None => 0,
@@ -191,13 +191,13 @@ pub(crate) trait Machine: Clone + Debug + Eq + Hash {
 
     fn start(setup: &Self::Setup) -> Self;
 
-    /// Every state that may come next, or what is wrong with this one.
+    /// All possible next states, or the fault of this state.
     fn successors(&self, setup: &Self::Setup) -> Result<Vec<Self>, String>;
 
     /// Whether everybody is through, and all is as at the start.
     fn is_over(&self, setup: &Self::Setup) -> bool;
 
-    /// Whether nobody is left to serve, so that the end need not be reached.
+    /// Whether nobody is left to serve, so the end need not be reached.
     fn is_deserted(&self) -> bool {
         false
     }
@@ -231,8 +231,8 @@ pub(crate) fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
             predecessors[entry].push(index);
         }
     }
-    // Backwards from the end: whoever cannot reach it is stuck. Once all servers have stopped, it is enough that
-    // clients, who may leave, come to their end; calls may be lost then, but never served twice.
+    // Backwards from the end: a state without a way to the end is stuck. Once all servers have stopped, clients, who
+    // may leave, only have to come to their end; calls may be lost then, but never served twice.
     if over.is_empty() {
         return Err("the end is never reached".to_owned());
     }
@@ -249,7 +249,7 @@ pub(crate) fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
     let stuck: BTreeSet<usize> = (0..known.len())
         .filter(|&i| live[i] && !reaches[i])
         .collect();
-    // The last one that was found, which is where it ends rather than where it went wrong.
+    // The last difference found, which is the end rather than the cause.
     match stuck.last() {
         Some(last) => {
             let state = known.iter().find(|(_, index)| *index == last);

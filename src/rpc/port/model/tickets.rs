@@ -1,12 +1,12 @@
-//! Calls that are begun: whoever has the ticket may collect the answer or leave it, while others want the port.
+//! Begun calls: the holder of the ticket may collect the answer or leave the call, while others want the port.
 //!
-//! A ticket lies in its port. Whoever exchanges it there for 0 has the port; a collector does so once it has seen an
-//! answer, or that the services are closed, and puts the ticket back if there is none for it. In every reachable state the lock is held by exactly one, somebody at the port or a ticket that lies
-//! there (no lock lost, none held twice); an answer is given at most once, and is that of the call that the ticket was
-//! given for. From every state the end can be reached at which the ticket was collected or left, all other calls were
-//! made, and the port is as at the start.
+//! A ticket lies in its port. The port belongs to the side that exchanges the ticket there for 0; a collector does so
+//! after seeing an answer, or closed services, and puts the ticket back without an answer for it. In every reachable
+//! state the lock has exactly one holder, a client at the port or a ticket lying there (no lock lost, none held twice);
+//! an answer is given at most once, and belongs to the call of the ticket. From every state the end can be reached at
+//! which the ticket was collected or left, all other calls were made, and the port is as at the start.
 //!
-//! Who is told that there is no answer yet comes again.
+//! A collector told that there is no answer yet comes again.
 
 use super::super::protocol::{Side, next};
 use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD};
@@ -24,7 +24,7 @@ enum Flaw {
     EarlyRelease,
     /// A ticket has one bit of the request.
     OneBit,
-    /// Collectors leave the ticket where it was when they have the answer.
+    /// Collectors with an answer leave the ticket in its place.
     TicketLeft,
     /// Leavers give the lock back, and the ticket stays.
     LeftWithTicket,
@@ -34,7 +34,7 @@ enum Flaw {
     NoServerFence,
 }
 
-/// The bits of a request that its ticket has.
+/// The bits of a request in its ticket.
 fn bits(flaw: Flaw) -> u32 {
     match flaw {
         Flaw::OneBit => 1,
@@ -42,7 +42,7 @@ fn bits(flaw: Flaw) -> u32 {
     }
 }
 
-/// What somebody does next.
+/// The next step of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Calls, and waits.
@@ -53,7 +53,7 @@ enum Step {
     Begin,
     /// Begins a call, and hands its ticket to the others.
     Hand,
-    /// Collects by the ticket that was handed over.
+    /// Collects by the ticket handed over.
     Collect,
     /// Leaves by it.
     Leave,
@@ -66,7 +66,7 @@ struct Setup {
     clients: &'static [&'static [Step]],
     /// The services may be stopped.
     closes: bool,
-    /// Whether it is watched who holds the lock, beside what clients are given.
+    /// Whether the holder of the lock is checked, too, beside the answers of clients.
     watched: bool,
     flaw: Flaw,
 }
@@ -89,7 +89,7 @@ enum At {
     Asking(u32),
     /// Looked at the inbox with a ticket in hand.
     Asked(u32, u32),
-    /// Saw its ticket in the port, and has not taken it.
+    /// Saw its ticket in the port, still untaken.
     Saw(u32, u32),
     /// Took the ticket.
     Taken(u32, u32),
@@ -132,7 +132,7 @@ struct State {
     clients: Vec<(usize, At)>,
     server: ServerAt,
     is_closed: bool,
-    /// The ticket that was handed over, 0 for none, and its call.
+    /// The ticket handed over, 0 for none, and its call.
     handed: Option<(u32, u32)>,
     /// How often each call was served, and its answer given.
     served: Vec<u8>,
@@ -313,7 +313,7 @@ impl State {
                             done(s);
                         }));
                     }
-                    // Also where it is closed: that may have been seen too early.
+                    // Also where closed: the look may have come too early.
                     found.push(with(&|s| {
                         if flaw != Flaw::NotPutBack {
                             s.word = ticket;
@@ -338,7 +338,7 @@ impl State {
         Ok(())
     }
 
-    /// One server: what several do to each other is `calls`' matter.
+    /// A single server: several servers are the subject of `calls`.
     fn server_step(&self, flaw: Flaw) -> Result<Option<State>, String> {
         let own = &self.memory.ports[0];
         let mut state = self.clone();

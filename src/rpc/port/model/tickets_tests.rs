@@ -8,7 +8,8 @@ const RACE: Setup = Setup {
     flaw: Flaw::None,
 };
 
-/// Who wants the port beside them: those who wait, those who do not, and those who leave tickets of their own there.
+/// The competitors for the port: clients that wait, clients that do not, and clients leaving tickets of their own
+/// there.
 const SETUPS: [&[&[Step]]; 4] = [
     RACE.clients,
     &[&[Hand], &[Collect], &[Collect], &[Call, Begin]],
@@ -45,7 +46,7 @@ fn mutants_are_caught() {
         (Flaw::NoLook, "got 0"),
         (Flaw::NoServerFence, "got 0"),
     ] {
-        // By what clients are given alone, not by who holds the lock.
+        // By the answers of clients alone, not by the holder of the lock.
         let setups =
             (SETUPS.into_iter()).flat_map(|clients| [false, true].map(|closes| (clients, closes)));
         let caught: Vec<String> = setups

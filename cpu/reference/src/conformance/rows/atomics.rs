@@ -8,9 +8,9 @@ use crate::conformance::row::{Mismatch, Needs, Row, ValueType, decode, encode, s
 use crate::value::Scalar;
 
 /// What a cell holds after a function, from what it held and the operand.
-type After = fn(Scalar, Scalar) -> Option<Scalar>;
+type Effect = fn(Scalar, Scalar) -> Option<Scalar>;
 
-const FUNCTIONS: [(&str, After); 8] = [
+const FUNCTIONS: [(&str, Effect); 8] = [
     ("atomicAdd", |a, b| binary(Op::Add, &[a, b])),
     ("atomicSub", |a, b| binary(Op::Subtract, &[a, b])),
     ("atomicMax", |a, b| math(Mf::Max, &[a, b])),
@@ -24,17 +24,17 @@ const FUNCTIONS: [(&str, After); 8] = [
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for ty in [Type::I32, Type::U32, Type::I64, Type::U64] {
-        for (name, after) in FUNCTIONS {
-            rows.push(alone_row(name, after, ty, "storage"));
-            rows.push(alone_row(name, after, ty, "workgroup"));
+        for (name, effect) in FUNCTIONS {
+            rows.push(alone_row(name, effect, ty, "storage"));
+            rows.push(alone_row(name, effect, ty, "workgroup"));
         }
         for space in ["storage", "workgroup"] {
             rows.push(compare_exchange_row(ty, space));
             rows.push(contended_row(ty, space));
         }
     }
-    for (name, after) in [FUNCTIONS[0], FUNCTIONS[1], FUNCTIONS[7]] {
-        rows.push(alone_row(name, after, Type::F32, "storage"));
+    for (name, effect) in [FUNCTIONS[0], FUNCTIONS[1], FUNCTIONS[7]] {
+        rows.push(alone_row(name, effect, Type::F32, "storage"));
     }
     rows
 }
@@ -89,73 +89,122 @@ fn mismatch(case: String, got: impl ToString, expected: impl ToString) -> Mismat
     }
 }
 
-/// Declarations of cells in an address space, and the text of the cell of an invocation.
-fn cells(space: &str, scalar: &str) -> (String, &'static str, &'static str) {
-    match space {
-        "storage" => (
-            format!(
-                "@group(0) @binding(0) var<storage, read_write> cells: array<atomic<{scalar}>>;\n"
+/// Cells of which each invocation has one of its own, and an operand for each.
+struct OwnCells {
+    ty: Type,
+    space: &'static str,
+    /// What a cell holds before, and the operand.
+    pairs: Vec<(Scalar, Scalar)>,
+}
+
+/// A cell after the kernel.
+struct After {
+    index: usize,
+    before: Scalar,
+    operand: Scalar,
+    left: Scalar,
+    /// What the function returned.
+    old: Scalar,
+}
+
+impl OwnCells {
+    fn new(name: &str, ty: Type, space: &'static str) -> OwnCells {
+        let pairs = operands(name, ty);
+        OwnCells { ty, space, pairs }
+    }
+
+    /// A kernel with buffers for cells, operands and what the function returns, and further ones. `body`
+    /// makes statements of the text of the invocation's cell; the invocation is `i`.
+    fn text(&self, declarations: &str, body: impl Fn(&str) -> String) -> String {
+        let (scalar, count) = (scalar_name(self.ty), self.pairs.len());
+        let (cells, cell, fill, keep) = match self.space {
+            "storage" => (
+                format!("var<storage, read_write> cells: array<atomic<{scalar}>>;"),
+                "cells[i]",
+                "",
+                "",
             ),
-            "cells[i]",
-            "",
-        ),
-        _ => (
-            format!(
-                "@group(0) @binding(0) var<storage, read_write> kept: array<{scalar}>;\n\
-                var<workgroup> cells: array<atomic<{scalar}>, 64>;\n"
+            _ => (
+                format!(
+                    "var<storage, read_write> kept: array<{scalar}>;\n\
+                    var<workgroup> cells: array<atomic<{scalar}>, 64>;"
+                ),
+                "cells[local]",
+                "atomicStore(&cells[local], kept[i]);",
+                "kept[i] = atomicLoad(&cells[local]);",
             ),
-            "cells[local]",
-            "atomicStore(&cells[local], kept[i]);",
-        ),
+        };
+        let body = body(cell);
+        format!(
+            "@group(0) @binding(0) {cells}\n\
+            @group(0) @binding(1) var<storage> operands: array<{scalar}>;\n\
+            @group(0) @binding(2) var<storage, read_write> out: array<{scalar}>;\n\
+            {declarations}\
+            @compute @workgroup_size(64) fn main(\n    \
+            @builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32\n) {{\n    \
+            let i = id.x;\n    if i >= {count}u {{ return; }}\n    {fill}\n    {body}\n    {keep}\n}}\n"
+        )
+    }
+
+    /// The contents of the buffers of each such kernel.
+    fn buffers(&self) -> Vec<Vec<u8>> {
+        vec![
+            column(self.ty, self.pairs.iter().map(|pair| pair.0)),
+            column(self.ty, self.pairs.iter().map(|pair| pair.1)),
+            vec![0xa5; self.pairs.len() * usize::from(self.ty.width)],
+        ]
+    }
+
+    /// A row that judges cell by cell.
+    fn row(
+        self,
+        name: String,
+        text: String,
+        buffers: Vec<Vec<u8>>,
+        judge: impl Fn(&After, &[Vec<u8>]) -> Vec<Mismatch> + Send + Sync + 'static,
+    ) -> Row {
+        let OwnCells { ty, pairs, .. } = self;
+        let count = pairs.len();
+        let check = move |buffers: &[Vec<u8>], _| {
+            let left = scalars(ty, &buffers[0], count);
+            let old = scalars(ty, &buffers[2], count);
+            let cells = pairs
+                .iter()
+                .enumerate()
+                .map(|(index, &(before, operand))| After {
+                    index,
+                    before,
+                    operand,
+                    left: left[index],
+                    old: old[index],
+                });
+            cells.flat_map(|cell| judge(&cell, buffers)).collect()
+        };
+        Row::new(name, text, buffers, check)
+            .needing(needs(ty))
+            .workgroups(count.div_ceil(64) as u32)
     }
 }
 
-/// Each invocation works on a cell of its own.
-fn alone_row(name: &str, after: After, ty: Type, space: &str) -> Row {
+/// A function alone: what it returns and leaves.
+fn alone_row(name: &str, effect: Effect, ty: Type, space: &'static str) -> Row {
     let full_name = format!("{name} {} {space}", scalar_name(ty));
-    let pairs = operands(&full_name, ty);
-    let (scalar, count) = (scalar_name(ty), pairs.len());
-    let (declaration, cell, before) = cells(space, scalar);
-    let keep = if space == "storage" {
-        String::new()
-    } else {
-        format!("kept[i] = atomicLoad(&{cell});")
-    };
-    let text = format!(
-        "{declaration}\
-        @group(0) @binding(1) var<storage> operands: array<{scalar}>;\n\
-        @group(0) @binding(2) var<storage, read_write> out: array<{scalar}>;\n\
-        @compute @workgroup_size(64) fn main(\n    \
-        @builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32\n) {{\n    \
-        let i = id.x;\n    if i >= {count}u {{ return; }}\n    {before}\n    \
-        out[i] = {name}(&{cell}, operands[i]);\n    {keep}\n}}\n"
-    );
-    let buffers = vec![
-        column(ty, pairs.iter().map(|pair| pair.0)),
-        column(ty, pairs.iter().map(|pair| pair.1)),
-        vec![0xa5; count * usize::from(ty.width)],
-    ];
-    Row::new(full_name, text, buffers, move |buffers, _| {
-        let (left, old) = (
-            scalars(ty, &buffers[0], count),
-            scalars(ty, &buffers[2], count),
-        );
+    let cells = OwnCells::new(&full_name, ty, space);
+    let text = cells.text("", |cell| format!("out[i] = {name}(&{cell}, operands[i]);"));
+    let buffers = cells.buffers();
+    cells.row(full_name, text, buffers, move |cell, _| {
+        let case = format!("[{}, {}]", cell.before, cell.operand);
         let mut wrong = Vec::new();
-        for (index, (before, operand)) in pairs.iter().enumerate() {
-            let case = format!("[{before}, {operand}]");
-            if old[index] != *before {
-                wrong.push(mismatch(format!("{case}, returned"), old[index], before));
-            }
-            if let Some(after) = after(*before, *operand)
-                && !close(left[index], after)
-            {
-                wrong.push(mismatch(format!("{case}, left"), left[index], after));
-            }
+        if cell.old != cell.before {
+            wrong.push(mismatch(format!("{case}, returned"), cell.old, cell.before));
+        }
+        if let Some(expected) = effect(cell.before, cell.operand)
+            && !close(cell.left, expected)
+        {
+            wrong.push(mismatch(format!("{case}, left"), cell.left, expected));
         }
         wrong
     })
-    .needing(needs(ty))
-    .workgroups(count.div_ceil(64) as u32)
 }
 
 /// Equal; a sum of floating-point numbers may be rounded either way.
@@ -167,66 +216,51 @@ fn close(got: Scalar, expected: Scalar) -> bool {
 }
 
 /// Half of the cells hold what is compared with. A weak exchange may fail all the same.
-fn compare_exchange_row(ty: Type, space: &str) -> Row {
-    let name = format!("atomicCompareExchangeWeak {} {space}", scalar_name(ty));
-    let pairs = operands(&name, ty);
-    let (scalar, count) = (scalar_name(ty), pairs.len());
-    let (declaration, cell, before) = cells(space, scalar);
-    let keep = if space == "storage" {
-        String::new()
-    } else {
-        format!("kept[i] = atomicLoad(&{cell});")
-    };
-    let text = format!(
-        "{declaration}\
-        @group(0) @binding(1) var<storage> operands: array<{scalar}>;\n\
-        @group(0) @binding(2) var<storage, read_write> out: array<{scalar}>;\n\
-        @group(0) @binding(3) var<storage, read_write> exchanged: array<u32>;\n\
-        @compute @workgroup_size(64) fn main(\n    \
-        @builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32\n) {{\n    \
-        let i = id.x;\n    if i >= {count}u {{ return; }}\n    {before}\n    \
-        let compare = atomicLoad(&{cell}) ^ select({scalar}(0), {scalar}(1), i % 2u == 1u);\n    \
-        let result = atomicCompareExchangeWeak(&{cell}, compare, operands[i]);\n    \
-        out[i] = result.old_value;\n    exchanged[i] = u32(result.exchanged);\n    {keep}\n}}\n"
-    );
-    let buffers = vec![
-        column(ty, pairs.iter().map(|pair| pair.0)),
-        column(ty, pairs.iter().map(|pair| pair.1)),
-        vec![0xa5; count * usize::from(ty.width)],
-        vec![0xa5; count * 4],
-    ];
-    Row::new(name, text, buffers, move |buffers, _| {
-        let (left, old) = (
-            scalars(ty, &buffers[0], count),
-            scalars(ty, &buffers[2], count),
+fn compare_exchange_row(ty: Type, space: &'static str) -> Row {
+    let scalar = scalar_name(ty);
+    let name = format!("atomicCompareExchangeWeak {scalar} {space}");
+    let cells = OwnCells::new(&name, ty, space);
+    let declarations = "@group(0) @binding(3) var<storage, read_write> exchanged: array<u32>;\n";
+    let text = cells.text(declarations, |cell| {
+        format!(
+            "let compare = atomicLoad(&{cell}) ^ select({scalar}(0), {scalar}(1), i % 2u == 1u);\n    \
+            let result = atomicCompareExchangeWeak(&{cell}, compare, operands[i]);\n    \
+            out[i] = result.old_value;\n    exchanged[i] = u32(result.exchanged);"
+        )
+    });
+    let count = cells.pairs.len();
+    let mut buffers = cells.buffers();
+    buffers.push(vec![0xa5; count * 4]);
+    cells.row(name, text, buffers, move |cell, buffers| {
+        let different = cell.index % 2 == 1;
+        let exchanged = buffers[3].chunks_exact(4).nth(cell.index) == Some(&1u32.to_le_bytes());
+        let case = format!(
+            "[{}, {}], {}",
+            cell.before,
+            cell.operand,
+            if different { "different" } else { "equal" }
         );
-        let exchanged = scalars(Type::U32, &buffers[3], count);
         let mut wrong = Vec::new();
-        for (index, (before, operand)) in pairs.iter().enumerate() {
-            let case = format!(
-                "[{before}, {operand}], {}",
-                if index % 2 == 0 { "equal" } else { "different" }
-            );
-            let done = exchanged[index] == Scalar::U32(1);
-            if old[index] != *before {
-                wrong.push(mismatch(format!("{case}, old_value"), old[index], before));
-            }
-            if done && index % 2 == 1 {
-                wrong.push(mismatch(format!("{case}, exchanged"), true, false));
-            }
-            let after = if done { operand } else { before };
-            if left[index] != *after {
-                wrong.push(mismatch(format!("{case}, left"), left[index], after));
-            }
+        if cell.old != cell.before {
+            wrong.push(mismatch(
+                format!("{case}, old_value"),
+                cell.old,
+                cell.before,
+            ));
+        }
+        if exchanged && different {
+            wrong.push(mismatch(format!("{case}, exchanged"), true, false));
+        }
+        let expected = if exchanged { cell.operand } else { cell.before };
+        if cell.left != expected {
+            wrong.push(mismatch(format!("{case}, left"), cell.left, expected));
         }
         wrong
     })
-    .needing(needs(ty))
-    .workgroups(count.div_ceil(64) as u32)
 }
 
 /// All invocations work on the same cells. The results are those of some order.
-fn contended_row(ty: Type, space: &str) -> Row {
+fn contended_row(ty: Type, space: &'static str) -> Row {
     let name = format!("contended atomics {} {space}", scalar_name(ty));
     let scalar = scalar_name(ty);
     const GROUPS: usize = 4;

@@ -1,8 +1,8 @@
 //! Operators and component-wise built-in functions on floating-point numbers.
 
-use naga::{BinaryOperator as Op, MathFunction as Mf, Scalar as Type};
+use naga::{MathFunction as Mf, Scalar as Type};
 
-use super::{ComponentWise, FLOATS, binary, math};
+use super::{ComponentWise, FLOATS, OPERATORS, binary, is_comparison, math};
 use crate::conformance::accuracy;
 use crate::conformance::expected::Expected;
 use crate::conformance::row::Row;
@@ -51,21 +51,6 @@ const FUNCTIONS: [(&str, Mf, usize, bool); 38] = [
     ("quantizeToF16", Mf::QuantizeToF16, 1, true),
 ];
 
-/// The arithmetic operators and the comparisons.
-const OPERATORS: [(&str, Op); 11] = [
-    ("+", Op::Add),
-    ("-", Op::Subtract),
-    ("*", Op::Multiply),
-    ("/", Op::Divide),
-    ("%", Op::Modulo),
-    ("==", Op::Equal),
-    ("!=", Op::NotEqual),
-    ("<", Op::Less),
-    ("<=", Op::LessEqual),
-    (">", Op::Greater),
-    (">=", Op::GreaterEqual),
-];
-
 /// Functions that have an `f64` form in every backend; the others are of 32 and 16 bits only.
 fn has_double(function: Mf) -> bool {
     !matches!(
@@ -98,14 +83,26 @@ pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for ty in FLOATS {
         for (symbol, operator) in OPERATORS {
-            rows.extend(operator_rows(symbol, operator, ty));
+            let expected = |scalars: &[Scalar]| match is_comparison(operator) {
+                true => accuracy::comparison(operator, scalars[0], scalars[1]),
+                false => accuracy::arithmetic(operator, scalars[0], scalars[1]),
+            };
+            let ieee = |scalars: &[Scalar]| binary(operator, scalars);
+            rows.extend(ComponentWise::operator_rows(
+                symbol, operator, ty, &expected, &ieee,
+            ));
         }
         for (name, function, operands, defined) in FUNCTIONS {
             let other_type = ty == Type::F64 && !has_double(function)
                 || ty != Type::F32 && function == Mf::QuantizeToF16;
-            if !other_type {
-                rows.extend(function_rows(name, function, operands, defined, ty));
+            if other_type {
+                continue;
             }
+            let expected = |scalars: &[Scalar]| accuracy::component_wise(function, scalars);
+            let ieee = |scalars: &[Scalar]| defined.then(|| math(function, scalars)).flatten();
+            rows.extend(ComponentWise::function_rows(
+                name, operands, ty, &expected, &ieee,
+            ));
         }
         rows.extend(negation_rows(ty));
         if ty != Type::F64 {
@@ -113,47 +110,6 @@ pub fn rows() -> Vec<Row> {
         }
     }
     rows
-}
-
-fn operator_rows(symbol: &str, operator: Op, ty: Type) -> Vec<Row> {
-    let comparison = matches!(
-        operator,
-        Op::Equal | Op::NotEqual | Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual
-    );
-    ComponentWise {
-        name: symbol,
-        operands: &[ty, ty],
-        result: if comparison { Type::BOOL } else { ty },
-        expression: &format!("a0 {symbol} a1"),
-        always_scalar: &[],
-        expected: &|scalars| match comparison {
-            true => accuracy::comparison(operator, scalars[0], scalars[1]),
-            false => accuracy::arithmetic(operator, scalars[0], scalars[1]),
-        },
-        ieee: &|scalars| binary(operator, scalars),
-    }
-    .rows()
-}
-
-fn function_rows(name: &str, function: Mf, count: usize, defined: bool, ty: Type) -> Vec<Row> {
-    let operands = vec![ty; count];
-    let arguments: Vec<String> = (0..count).map(|index| format!("a{index}")).collect();
-    ComponentWise {
-        name,
-        operands: &operands,
-        result: ty,
-        expression: &format!("{name}({})", arguments.join(", ")),
-        always_scalar: &[],
-        expected: &|scalars| accuracy::component_wise(function, scalars),
-        ieee: &|scalars| {
-            if defined {
-                math(function, scalars)
-            } else {
-                None
-            }
-        },
-    }
-    .rows()
 }
 
 fn negation_rows(ty: Type) -> Vec<Row> {

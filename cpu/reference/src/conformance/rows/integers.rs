@@ -2,26 +2,15 @@
 
 use naga::{BinaryOperator as Op, MathFunction as Mf, Scalar as Type, ScalarKind};
 
-use super::{ComponentWise, INTEGERS, binary, exactly, math, no_ieee};
+use super::{ComponentWise, INTEGERS, OPERATORS, binary, exactly, math, no_ieee};
 use crate::conformance::row::Row;
 use crate::operate;
 use crate::value::Scalar;
 
-const OPERATORS: [(&str, Op); 14] = [
-    ("+", Op::Add),
-    ("-", Op::Subtract),
-    ("*", Op::Multiply),
-    ("/", Op::Divide),
-    ("%", Op::Modulo),
+const BITWISE: [(&str, Op); 3] = [
     ("&", Op::And),
     ("|", Op::InclusiveOr),
     ("^", Op::ExclusiveOr),
-    ("==", Op::Equal),
-    ("!=", Op::NotEqual),
-    ("<", Op::Less),
-    ("<=", Op::LessEqual),
-    (">", Op::Greater),
-    (">=", Op::GreaterEqual),
 ];
 
 const FUNCTIONS: [(&str, Mf, usize); 11] = [
@@ -41,15 +30,21 @@ const FUNCTIONS: [(&str, Mf, usize); 11] = [
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for ty in INTEGERS {
-        for (symbol, operator) in OPERATORS {
-            rows.extend(operator_rows(symbol, operator, ty));
+        for (symbol, operator) in OPERATORS.into_iter().chain(BITWISE) {
+            let expected = |scalars: &[Scalar]| exactly(binary(operator, scalars));
+            rows.extend(ComponentWise::operator_rows(
+                symbol, operator, ty, &expected, &no_ieee,
+            ));
         }
         for (name, function, count) in FUNCTIONS {
             // Functions on bits exist for 32 bits only; WGSL's `sign` has no unsigned form.
             let wide = ty.width == 8
                 && !matches!(function, Mf::Abs | Mf::Sign | Mf::Min | Mf::Max | Mf::Clamp);
             if !wide && !(function == Mf::Sign && ty.kind == ScalarKind::Uint) {
-                rows.extend(function_rows(name, function, count, ty));
+                let expected = |scalars: &[Scalar]| exactly(math(function, scalars));
+                rows.extend(ComponentWise::function_rows(
+                    name, count, ty, &expected, &no_ieee,
+                ));
             }
         }
         rows.extend(shift_rows(ty));
@@ -59,37 +54,6 @@ pub fn rows() -> Vec<Row> {
         }
     }
     rows
-}
-
-fn operator_rows(symbol: &str, operator: Op, ty: Type) -> Vec<Row> {
-    let comparison = matches!(
-        operator,
-        Op::Equal | Op::NotEqual | Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual
-    );
-    ComponentWise {
-        name: symbol,
-        operands: &[ty, ty],
-        result: if comparison { Type::BOOL } else { ty },
-        expression: &format!("a0 {symbol} a1"),
-        always_scalar: &[],
-        expected: &|scalars| exactly(binary(operator, scalars)),
-        ieee: &no_ieee,
-    }
-    .rows()
-}
-
-fn function_rows(name: &str, function: Mf, count: usize, ty: Type) -> Vec<Row> {
-    let arguments: Vec<String> = (0..count).map(|index| format!("a{index}")).collect();
-    ComponentWise {
-        name,
-        operands: &vec![ty; count],
-        result: ty,
-        expression: &format!("{name}({})", arguments.join(", ")),
-        always_scalar: &[],
-        expected: &|scalars| exactly(math(function, scalars)),
-        ieee: &no_ieee,
-    }
-    .rows()
 }
 
 /// Shifts by every amount, those beyond the width included.

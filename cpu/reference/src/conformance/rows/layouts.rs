@@ -1,5 +1,6 @@
 //! How values lie in memory of every address space, and what accesses out of range do.
 
+use super::{bytes, fixed, words};
 use crate::conformance::row::{Mismatch, Needs, Row};
 
 pub fn rows() -> Vec<Row> {
@@ -10,38 +11,6 @@ pub fn rows() -> Vec<Row> {
     }
     rows.push(beyond_storage_row());
     rows
-}
-
-fn bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes
-        .chunks_exact(4)
-        .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
-        .collect()
-}
-
-/// A row whose first buffer must hold given words; `None` for words that nothing is said about.
-fn fixed(name: &str, text: &str, buffers: Vec<Vec<u8>>, expected: Vec<Option<u32>>) -> Row {
-    Row::new(name, text, buffers, move |buffers, _| {
-        let got = words(&buffers[0]);
-        let mut wrong = Vec::new();
-        for (index, (got, expected)) in got.iter().zip(&expected).enumerate() {
-            if let Some(expected) = expected
-                && expected != got
-            {
-                let case = format!("word {index}");
-                wrong.push(Mismatch {
-                    case,
-                    got: format!("{got:#x}"),
-                    expected: format!("{expected:#x}"),
-                });
-            }
-        }
-        wrong
-    })
 }
 
 /// The word of poison that results are overwritten with.

@@ -10,36 +10,23 @@ use crate::value::Scalar;
 
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    let both = [Type::BOOL, Type::BOOL];
     for (symbol, operator) in [
         ("&", Op::And),
         ("|", Op::InclusiveOr),
         ("==", Op::Equal),
         ("!=", Op::NotEqual),
+        ("&&", Op::LogicalAnd),
+        ("||", Op::LogicalOr),
     ] {
-        let operation = ComponentWise {
-            name: symbol,
-            operands: &both,
-            result: Type::BOOL,
-            expression: &format!("a0 {symbol} a1"),
-            always_scalar: &[],
-            expected: &|scalars| exactly(binary(operator, scalars)),
-            ieee: &no_ieee,
+        let expected = |scalars: &[Scalar]| exactly(binary(operator, scalars));
+        let widths =
+            ComponentWise::operator_rows(symbol, operator, Type::BOOL, &expected, &no_ieee);
+        // The logical operators are of scalars only.
+        let count = match operator {
+            Op::LogicalAnd | Op::LogicalOr => 1,
+            _ => widths.len(),
         };
-        rows.extend(operation.rows());
-    }
-    for (symbol, operator) in [("&&", Op::LogicalAnd), ("||", Op::LogicalOr)] {
-        let operation = ComponentWise {
-            name: symbol,
-            operands: &both,
-            result: Type::BOOL,
-            expression: &format!("a0 {symbol} a1"),
-            always_scalar: &[],
-            expected: &|scalars| exactly(binary(operator, scalars)),
-            ieee: &no_ieee,
-        };
-        // Of scalars only.
-        rows.extend(operation.rows().into_iter().take(1));
+        rows.extend(widths.into_iter().take(count));
     }
     let not = ComponentWise {
         name: "!",

@@ -96,7 +96,7 @@ fn shape_rows(ty: Type, format: Format, columns: u8, rows: u8) -> Vec<Row> {
     let shape = format!("mat{columns}x{rows}");
     let this = matrix(ty, columns, rows);
     let vector = |size: u8| ValueType::wide(ty, size);
-    let (c, r) = (usize::from(columns), usize::from(rows));
+    let r = usize::from(rows);
     let pairs = |operation: fn(Interval, Format, Interval) -> Interval| {
         move |m: &[Vec<Interval>]| -> Vec<Interval> {
             m[0].iter()
@@ -104,9 +104,6 @@ fn shape_rows(ty: Type, format: Format, columns: u8, rows: u8) -> Vec<Row> {
                 .map(|(a, b)| operation(*a, format, *b))
                 .collect()
         }
-    };
-    let row_of = move |m: &[Interval], row: usize| -> Vec<Interval> {
-        (0..c).map(|column| m[column * r + row]).collect()
     };
     let form = |name: &str,
                 expression,
@@ -150,7 +147,7 @@ fn shape_rows(ty: Type, format: Format, columns: u8, rows: u8) -> Vec<Row> {
             vector(rows),
             &|m| {
                 (0..r)
-                    .map(|row| dot(format, &row_of(&m[0], row), &m[1]))
+                    .map(|row| dot(format, &row_of(&m[0], r, row), &m[1]))
                     .collect()
             },
         ),
@@ -170,31 +167,39 @@ fn shape_rows(ty: Type, format: Format, columns: u8, rows: u8) -> Vec<Row> {
             "transpose(a0)",
             vec![this],
             matrix(ty, rows, columns),
-            &|m| (0..r).flat_map(|row| row_of(&m[0], row)).collect(),
+            &|m| (0..r).flat_map(|row| row_of(&m[0], r, row)).collect(),
         ),
         form("column", "a0[1]", vec![this], vector(rows), &|m| {
             m[0][r..2 * r].to_vec()
         }),
     ];
-    for other in 2..=4u8 {
-        // `this` has as many columns as `other`'s matrix has rows.
-        let name = format!("* mat{other}x{columns}");
-        all.push(form(
-            &name,
-            "a0 * a1",
-            vec![this, matrix(ty, other, columns)],
-            matrix(ty, other, rows),
-            &|m| {
-                let column_of = |column: &[Interval]| -> Vec<Interval> {
-                    (0..r)
-                        .map(|row| dot(format, &row_of(&m[0], row), column))
-                        .collect()
-                };
-                m[1].chunks(c).flat_map(column_of).collect()
-            },
-        ));
-    }
+    all.extend((2..=4).map(|other| product_row(ty, format, [columns, rows], other)));
     all
+}
+
+/// The product with a matrix of `other` columns, which has as many rows as the matrix on its left has columns.
+fn product_row(ty: Type, format: Format, [columns, rows]: [u8; 2], other: u8) -> Row {
+    let (c, r) = (usize::from(columns), usize::from(rows));
+    Form {
+        name: format!("mat{columns}x{rows} * mat{other}x{columns}"),
+        expression: "a0 * a1",
+        operands: vec![matrix(ty, columns, rows), matrix(ty, other, columns)],
+        result: matrix(ty, other, rows),
+        expected: &|m| {
+            let column_of = |column: &[Interval]| -> Vec<Interval> {
+                (0..r)
+                    .map(|row| dot(format, &row_of(&m[0], r, row), column))
+                    .collect()
+            };
+            m[1].chunks(c).flat_map(column_of).collect()
+        },
+    }
+    .row()
+}
+
+/// A row of a matrix of `rows` rows.
+fn row_of(matrix: &[Interval], rows: usize, row: usize) -> Vec<Interval> {
+    matrix.iter().skip(row).step_by(rows).copied().collect()
 }
 
 fn determinant_row(ty: Type, size: u8) -> Row {

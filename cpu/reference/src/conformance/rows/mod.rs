@@ -12,11 +12,11 @@ mod packing;
 mod subgroups;
 mod vectors;
 
-use naga::Scalar as Type;
+use naga::{BinaryOperator as Op, Scalar as Type};
 
 use super::expected::Expected;
 use super::inputs;
-use super::row::{Case, Operation, Row, ValueType, scalar_name};
+use super::row::{Case, Mismatch, Operation, Row, ValueType, scalar_name};
 use crate::value::{Scalar, Value};
 
 /// All rows.
@@ -38,6 +38,29 @@ pub fn all() -> Vec<Row> {
 
 const FLOATS: [Type; 3] = [Type::F32, Type::F16, Type::F64];
 const INTEGERS: [Type; 4] = [Type::I32, Type::U32, Type::I64, Type::U64];
+
+/// The arithmetic operators and the comparisons, which all numbers have.
+const OPERATORS: [(&str, Op); 11] = [
+    ("+", Op::Add),
+    ("-", Op::Subtract),
+    ("*", Op::Multiply),
+    ("/", Op::Divide),
+    ("%", Op::Modulo),
+    ("==", Op::Equal),
+    ("!=", Op::NotEqual),
+    ("<", Op::Less),
+    ("<=", Op::LessEqual),
+    (">", Op::Greater),
+    (">=", Op::GreaterEqual),
+];
+
+/// True for operators whose result is a boolean.
+fn is_comparison(operator: Op) -> bool {
+    matches!(
+        operator,
+        Op::Equal | Op::NotEqual | Op::Less | Op::LessEqual | Op::Greater | Op::GreaterEqual
+    )
+}
 
 /// A function that works on each component alone.
 struct ComponentWise<'a> {
@@ -92,6 +115,51 @@ impl ComponentWise<'_> {
             .collect()
     }
 
+    /// An infix operator on two operands of a type.
+    fn operator_rows(
+        symbol: &str,
+        operator: Op,
+        ty: Type,
+        expected: &dyn Fn(&[Scalar]) -> Expected,
+        ieee: &dyn Fn(&[Scalar]) -> Option<Scalar>,
+    ) -> Vec<Row> {
+        ComponentWise {
+            name: symbol,
+            operands: &[ty, ty],
+            result: if is_comparison(operator) {
+                Type::BOOL
+            } else {
+                ty
+            },
+            expression: &format!("a0 {symbol} a1"),
+            always_scalar: &[],
+            expected,
+            ieee,
+        }
+        .rows()
+    }
+
+    /// A built-in function whose `count` operands and result have a type.
+    fn function_rows(
+        name: &str,
+        count: usize,
+        ty: Type,
+        expected: &dyn Fn(&[Scalar]) -> Expected,
+        ieee: &dyn Fn(&[Scalar]) -> Option<Scalar>,
+    ) -> Vec<Row> {
+        let arguments: Vec<String> = (0..count).map(|index| format!("a{index}")).collect();
+        ComponentWise {
+            name,
+            operands: &vec![ty; count],
+            result: ty,
+            expression: &format!("{name}({})", arguments.join(", ")),
+            always_scalar: &[],
+            expected,
+            ieee,
+        }
+        .rows()
+    }
+
     /// Combinations side by side, as the components of one case.
     fn case(&self, chunk: &[Vec<Scalar>], width: usize) -> Case {
         let lane = |lane: usize| &chunk[lane % chunk.len()];
@@ -123,6 +191,36 @@ impl ComponentWise<'_> {
             ieee: (0..width).map(|at| (self.ieee)(&of_lane(at))).collect(),
         }
     }
+}
+
+/// A row whose first buffer must hold given words; `None` for words that nothing is said about.
+fn fixed(name: &str, text: &str, buffers: Vec<Vec<u8>>, expected: Vec<Option<u32>>) -> Row {
+    Row::new(name, text, buffers, move |buffers, _| {
+        let mut wrong = Vec::new();
+        for (index, (got, expected)) in words(&buffers[0]).iter().zip(&expected).enumerate() {
+            if let Some(expected) = expected
+                && expected != got
+            {
+                wrong.push(Mismatch {
+                    case: format!("word {index}"),
+                    got: format!("{got:#x}"),
+                    expected: format!("{expected:#x}"),
+                });
+            }
+        }
+        wrong
+    })
+}
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes
+        .chunks_exact(4)
+        .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        .collect()
 }
 
 /// Nothing that IEEE 754 defines.

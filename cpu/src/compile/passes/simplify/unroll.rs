@@ -1,0 +1,125 @@
+//! Loops whose number of passes is known are written out, pass by pass.
+//!
+//! *How it works.* A loop is tried: its body is written again and again, with what variables hold known, so that the
+//! test that ends it folds. The attempt is given up, and all that it wrote removed, when the loop is left on a condition
+//! that is not known, when there is a barrier inside, or when it becomes too long. Loops that failed are not tried
+//! again: a loop around them knows less the second time.
+
+use crate::compile::ir::{Base, Block, Scope, Statement, visit};
+
+use super::{Flow, Simplifier};
+
+/// The most passes that are written out.
+const MAX_PASSES: u32 = 128;
+
+/// The most statements that a loop may become.
+const MAX_STATEMENTS: u64 = 1024;
+
+/// As [`MAX_STATEMENTS`], for loops that index private arrays, whose elements become registers when indices are known.
+const MAX_STATEMENTS_WITH_ARRAYS: u64 = 8192;
+
+/// The most statements that all unrolled loops of a kernel may become.
+const MAX_TOTAL: u64 = 32768;
+
+/// A loop that is being unrolled.
+pub(super) struct Attempt {
+    scope: Scope,
+    /// Open blocks when the attempt began: the loop can only be left from there
+    depth: usize,
+    /// How the pass that is being written left the loop
+    left: Option<Left>,
+    /// The number of statements at which the attempt is given up
+    limit: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Exit,
+    Continue,
+}
+
+impl Simplifier {
+    /// Writes a loop out. `None` if that is not possible or not worth while, with nothing written.
+    pub(super) fn unroll(
+        &mut self,
+        scope: Scope,
+        body: &Block,
+        continuing: &Block,
+    ) -> Option<Flow> {
+        if self.hopeless.contains(&scope) || self.written > MAX_TOTAL {
+            return None;
+        }
+        let arrays = |block| {
+            visit::any(block, &mut |statement| match statement {
+                Statement::Load { place, .. } | Statement::Store { place, .. } => {
+                    matches!(place.base, Base::Slot(_)) && !place.steps.is_empty()
+                }
+                _ => false,
+            })
+        };
+        let statements = if arrays(body) || arrays(continuing) {
+            MAX_STATEMENTS_WITH_ARRAYS
+        } else {
+            MAX_STATEMENTS
+        };
+        let mark = self.known.mark();
+        let before = self.b.statements();
+        self.unrolling.push(Attempt {
+            scope,
+            depth: self.b.depth(),
+            left: None,
+            limit: self.written + statements,
+        });
+        let flow = self.passes(body, continuing);
+        self.unrolling.pop();
+        if flow.is_none() {
+            self.abandoned = false;
+            self.b.rewind(before);
+            self.known.undo(mark);
+            self.hopeless.insert(scope);
+        }
+        flow
+    }
+
+    /// Writes passes until one leaves the loop.
+    fn passes(&mut self, body: &Block, continuing: &Block) -> Option<Flow> {
+        for _ in 0..MAX_PASSES {
+            for block in [body, continuing] {
+                let flow = self.block(block);
+                let attempt = self.unrolling.last_mut()?;
+                if self.abandoned || self.written > attempt.limit {
+                    return None;
+                }
+                match (flow, attempt.left.take()) {
+                    (Flow::Leaves, Some(Left::Exit)) => return Some(Flow::Falls),
+                    // A `return` that is certain: the loop is left for good.
+                    (Flow::Leaves, None) => return Some(Flow::Leaves),
+                    (Flow::Leaves, Some(Left::Continue)) | (Flow::Falls, _) => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether leaving or continuing a scope ends a pass of a loop that is being unrolled.
+    pub(super) fn leave_unrolled(&mut self, scope: Scope, statement: &Statement) -> bool {
+        let depth = self.b.depth();
+        let Some(attempt) = self.unrolling.iter_mut().find(|a| a.scope == scope) else {
+            return false;
+        };
+        if attempt.depth == depth {
+            attempt.left = Some(match statement {
+                Statement::Continue(_) => Left::Continue,
+                _ => Left::Exit,
+            });
+        } else {
+            self.abandoned = true;
+        }
+        true
+    }
+
+    /// Gives up the attempts to unroll the loops around this point.
+    pub(super) fn refuse_unrolling(&mut self) {
+        self.abandoned |= !self.unrolling.is_empty();
+    }
+}

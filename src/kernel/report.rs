@@ -1,0 +1,136 @@
+//! Reports of a kernel: the verdict of a launch from its status record, and the printing places of a kernel.
+
+use std::sync::Arc;
+
+use super::calls::CallSet;
+use super::diagnostic::Lines;
+use super::edit::EditedText;
+use super::passes::loop_guard::LoopGuard;
+use super::passes::pointers::{FaultReason, PointerFacts};
+use super::passes::print::PrintFacts;
+use super::passes::status::{CALL, LOOP_GUARD, POINTER};
+use super::print::{Prints, TextSite};
+use crate::device::CallStatus;
+use crate::device::outcome::ExecutionError;
+use crate::device::queue::Decoder;
+use crate::device::status::Record;
+use crate::print::record::{Site, Sites};
+use crate::print::value::ValueType;
+
+/// Turns a status record into the launch's verdict.
+#[derive(Clone)]
+pub(crate) struct Report(pub(crate) Decoder);
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Report")
+    }
+}
+
+/// The user's text, for places inside.
+pub(super) struct Places {
+    pub kernel: String,
+    pub file: String,
+    pub text: EditedText,
+    pub lines: Lines,
+}
+
+impl Places {
+    /// Line, column and the line itself with a marker.
+    fn of(&self, span: Option<naga::Span>) -> (u32, u32, String) {
+        let at = span
+            .and_then(naga::Span::to_range)
+            .map_or(0, |range| self.text.to_original(range).start);
+        self.at(at)
+    }
+
+    /// The same for a byte of the user's text.
+    fn at(&self, at: usize) -> (u32, u32, String) {
+        let (line, column) = self.lines.place(at);
+        (line, column, self.lines.excerpt(at))
+    }
+}
+
+/// The verdict of a record, from the additions of the passes to the kernel.
+pub(super) fn report(
+    places: Places,
+    guard: Option<(LoopGuard, u32)>,
+    pointers: Option<PointerFacts>,
+    calls: Option<CallSet>,
+) -> Report {
+    let asks = (pointers.as_ref()).is_some_and(|facts| facts.tables != (0, false));
+    Report(Arc::new(move |record: &Record| {
+        let faults = pointers.as_ref().and_then(|facts| {
+            let words = record.get(POINTER.start as usize..POINTER.end as usize)?;
+            facts.fault(words.try_into().ok()?)
+        });
+        if let Some(fault) = faults {
+            let (line, column, excerpt) = places.of(fault.site.map(|site| site.span));
+            return Err(ExecutionError::Pointer {
+                kernel: places.kernel.clone(),
+                file: places.file.as_str().into(),
+                line,
+                column,
+                reason: match fault.reason {
+                    FaultReason::Null => "a null pointer was followed",
+                    FaultReason::Misaligned => "a misaligned pointer was followed",
+                    FaultReason::Outside if asks => {
+                        "a pointer into no live allocation was followed"
+                    }
+                    FaultReason::Outside => "a pointer out of the heap was followed",
+                    FaultReason::Index => "an index behind a pointer was beyond its array",
+                },
+                address: fault.address,
+                found: Arc::default(),
+                pointee: fault.site.map_or("", |site| site.pointee.as_str()).into(),
+                invocation: fault.invocation,
+                excerpt: excerpt.into(),
+            });
+        }
+        let code = record[LOOP_GUARD as usize];
+        let call = record[CALL as usize];
+        if let (Some(calls), 0, 1..) = (&calls, code, call) {
+            let called = calls.0.get((call as u16 as usize).wrapping_sub(1));
+            return Err(ExecutionError::CallFailed {
+                kernel: places.kernel.clone(),
+                function: called.map_or_else(String::new, |call| call.signature.name.clone()),
+                status: CallStatus::from_code(call >> 16),
+            });
+        }
+        match &guard {
+            Some((guard, budget)) if code != 0 => {
+                let site = guard.site_for_code(code);
+                let (line, column, excerpt) = places.of(site.map(|site| site.span));
+                Err(ExecutionError::LoopCut {
+                    kernel: places.kernel.clone(),
+                    file: places.file.clone(),
+                    line,
+                    column,
+                    budget: *budget,
+                    excerpt,
+                })
+            }
+            _ => Ok(()),
+        }
+    }))
+}
+
+/// The printing places of the kernel, with the results of its specialization.
+pub(super) fn sites(places: &Places, prints: &Prints, facts: PrintFacts) -> Sites {
+    let site = |(text, arguments): (&TextSite, Option<Vec<ValueType>>)| {
+        let (line, column, excerpt) = places.at(text.place.start);
+        Some(Site {
+            kind: text.kind,
+            line,
+            column,
+            excerpt,
+            template: text.template.clone(),
+            arguments: arguments?,
+        })
+    };
+    Sites {
+        kernel: places.kernel.clone(),
+        file: places.file.clone(),
+        sites: prints.sites.iter().zip(facts.arguments).map(site).collect(),
+    }
+}

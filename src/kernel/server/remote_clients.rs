@@ -1,0 +1,102 @@
+//! The part of a polling kernel that serves kernels of other devices.
+
+use super::text::ServerShape;
+
+const KERNELS: &str = include_str!("../../../shaders/server_kernels.wgsl");
+const GROUP_KERNELS: &str = include_str!("../../../shaders/server_group_kernels.wgsl");
+
+/// The place of kernels' ports in the words of a server: areas, each laid out like the ports of a device, and in front
+/// of them the notes of taken calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RemoteClientPlaces {
+    /// Areas: devices that may call.
+    pub areas: usize,
+    /// The first word of the first area.
+    pub first: usize,
+    /// Words from one area to the next.
+    pub area: usize,
+    /// Ports of each area.
+    pub ports: usize,
+    pub stride: usize,
+    /// Within an area.
+    pub requests: usize,
+    /// Within an area.
+    pub arguments: usize,
+    /// Within an area.
+    pub replies: usize,
+    /// Within an area.
+    pub results: usize,
+    /// A word for each port of each area.
+    pub taken: usize,
+}
+
+/// The parts of a polling kernel for remote clients; empty without kernels as callers.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub first: String,
+    pub look: String,
+    pub only: &'static str,
+    pub scan: String,
+    pub or: &'static str,
+    pub known: &'static str,
+}
+
+pub(super) fn remote_clients(shape: &ServerShape) -> Parts {
+    let Some(places) = &shape.remote_clients else {
+        return Parts::default();
+    };
+    // Unrolled, so a look is one turn. See `text::look` for the exchange that changes nothing.
+    let sum = |load: &dyn Fn(usize) -> String| {
+        let all = (0..places.areas).flat_map(|area| {
+            let first = places.first + area * places.area + places.requests;
+            first..first + places.ports
+        });
+        all.map(load).collect::<Vec<_>>().join(" + ")
+    };
+    let load = |at: usize| format!("atomicLoad(&tombolo_server[{at}u])");
+    let exchange = |at: usize| format!("atomicOr(&tombolo_server[{at}u], 0u)");
+    let first = sum(&load);
+    let look = match shape.has_loop_budget {
+        true => sum(&exchange),
+        false => first.clone(),
+    };
+    let numbers = [
+        ("$remote_clients$", places.areas * places.ports),
+        ("$each$", places.ports),
+        ("$first$", places.first),
+        ("$area$", places.area),
+        ("$requests$", places.requests),
+        ("$arguments$", places.arguments),
+        ("$replies$", places.replies),
+        ("$results$", places.results),
+        ("$stride$", places.stride),
+        ("$taken$", places.taken),
+    ];
+    let scan = match shape.together {
+        Some(_) => GROUP_KERNELS,
+        None => KERNELS,
+    };
+    let scan = (numbers.iter()).fold(scan.to_owned(), |text, (name, number)| {
+        text.replace(name, &number.to_string())
+    });
+    if shape.together.is_some() {
+        return Parts {
+            first: format!("tombolo_server_known_posts = {first};"),
+            look: format!("posts = {look};"),
+            only: "",
+            scan,
+            or: "|| posts != tombolo_server_known_posts",
+            // The host's ports are looked at after a ring of its bell, those of kernels at every turn.
+            known: "if !tombolo_server_leaving && bell == seen { tombolo_server_end = 0u; }\n\
+                    tombolo_server_remote = 0u;\ntombolo_server_known_posts = posts;",
+        };
+    }
+    Parts {
+        first: format!("var known_posts = {first};\nvar posts = known_posts;\nvar hosts = true;"),
+        look: format!("posts = {look};"),
+        only: "if !hosts { end = 0u; }",
+        scan,
+        or: "|| posts != known_posts",
+        known: "hosts = leaving || bell != seen;\nknown_posts = posts;",
+    }
+}
