@@ -2,17 +2,6 @@
 //!
 //! # How it works
 //!
-<<<<<<< HEAD
-//! 1. Each submission is given a number before it goes to wgpu, also one that wgpu then refuses.
-//! 2. When the call that submits has returned, the number is *sent*. wgpu runs callbacks of the program behind the
-//!    submission that they meet and inside its call: what a callback submits comes behind it, and is sent before it.
-//! 3. A marker is registered with wgpu behind what is sent. wgpu lets go of the marker when everything submitted before
-//!    has ended, and the ledger notes the number that the marker stands for. The queue of a device is in order, so that
-//!    this number stands for all before it.
-//! 4. A device of which its driver says that it is gone runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean
-//!    that nothing of the device is in use. That is noted apart, since what was in flight then has not ended well. The
-//!    embedded adapter says so when a marker goes, since wgpu lets go of what it has given up like of what has run.
-=======
 //! 1. Each submission is numbered before wgpu gets it, also a submission refused by wgpu.
 //! 2. When the submitting call has returned, the number is *sent*. wgpu runs callbacks of the program behind the
 //!    current submission and inside its call: a submission made by a callback comes behind the current one, and is sent
@@ -22,7 +11,7 @@
 //!    stands for all earlier ones.
 //! 4. A device declared gone by its driver runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean that
 //!    nothing of the device is in use. The loss is noted apart, since submissions in flight have not ended well.
->>>>>>> main
+//!    The embedded adapter declares it when a marker goes, because wgpu lets go of abandoned submissions as of finished ones.
 //!
 //! Nothing else counts as an end: neither a submission refused by wgpu (an earlier one may run), nor a panic in a
 //! callback, nor a device called lost by wgpu (which also happens where memory has run out, while kernels run on).

@@ -130,14 +130,9 @@ impl std::fmt::Debug for Submissions {
 struct Marker {
     ledger: Arc<Ledger>,
     claim: u64,
-<<<<<<< HEAD
-    /// Submissions that have not ended may still signal it.
+    /// Unfinished submissions may still signal the fence.
     signal: Option<Arc<dyn Signal>>,
     lost: Arc<LostFlag>,
-=======
-    /// Unfinished submissions may still signal the fence.
-    _signal: Option<Arc<dyn Signal>>,
->>>>>>> main
 }
 
 impl Drop for Marker {
