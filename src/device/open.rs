@@ -304,7 +304,11 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
 
 /// Why a device does not use the host's memory in place, if it does not.
 fn why_no_import(raw: &wgpu::Device, options: &DeviceOptions) -> Option<String> {
-    let off = |option: &str| Some(format!("importing host memory: DeviceOptions::{option} is off"));
+    let off = |option: &str| {
+        Some(format!(
+            "importing host memory: DeviceOptions::{option} is off"
+        ))
+    };
     match import_limits(raw) {
         Err(error) => Some(error.to_string()),
         Ok(_) if !options.import_host_memory => off("import_host_memory"),
