@@ -186,8 +186,8 @@
 //!
 //! # Features
 //!
-//! `vulkan`, `metal` and `dx12` (all on by default) choose wgpu's backends; `gles` adds OpenGL, which
-//! has no live memory.
+//! `vulkan`, `metal`, `dx12` and `webgpu` (all on by default) choose wgpu's backends; `gles` adds OpenGL, which has no live
+//! memory; `embedded` compiles in an adapter that runs kernels on the CPU, without a driver.
 
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
@@ -256,7 +256,9 @@ pub mod __private {
     pub use crate::kernel::host_layout::{MaybeNested, NoLayout};
 }
 
-/// The programs in the README compile, too.
+/// The programs in the README and the guides compile, too.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/guide-memory.md")]
+#[doc = include_str!("../docs/guide-calls.md")]
 struct Readme;

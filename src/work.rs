@@ -1,4 +1,11 @@
 //! Work that invocations share: a bounded queue in a device's memory.
+//!
+//! The queue is a bounded ring of slots with a number each: equal to a ticket, the slot is free for the put with that
+//! ticket; one more, the slot holds the item for the take with that ticket. Drawing a ticket moves the tail or head on
+//! by one, only while the slot is ready. So an invocation that stops anywhere, for good or for a while, delays its own
+//! item and no other; no invocation is assumed to run because another does. A count of open items goes up before an
+//! item can be seen and down when `work_done` is called: 0 is the end. A launch that takes nothing while items are
+//! left is an error, not one more launch. The kernel's side is `shaders/work.wgsl`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

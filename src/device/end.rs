@@ -1,5 +1,10 @@
 //! The end of a device's queue: commands recorded when the last handle of the device went are submitted by the thread
 //! dropping that handle, and other threads may have to wait for this.
+//!
+//! What the device has submitted runs on. Whoever waits for the heap therefore waits for the end of that queue, and
+//! then for the submission, which [`Submissions`](super::submissions::Submissions) sees without the device: nothing is
+//! taken for over because a handle is gone. Tests hold the dropping thread at that very place
+//! (`memory/heap/tests_drop.rs`).
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -4,6 +4,10 @@
 //! visibility of host writes to an atomic load alone to the driver: an H200 goes on reading the caches next to its
 //! lanes. With a fence a look goes as far as the cache shared by all lanes; for this cache to follow the host takes
 //! memory of the device (`device::live::Reader`).
+//!
+//! A pass puts a memory barrier into a function that was parsed empty. lavapipe takes any barrier for a meeting of the
+//! work-group, and ends the work-group with its first group of lanes; there are none in its calls. Metal has neither
+//! such a barrier nor the promise, and its calls go in slices.
 
 use naga::{Barrier, Block, Module, Span, Statement};
 

@@ -25,6 +25,11 @@
 //! This module provides coherently mapped memory. Mutual visibility of writes between a *running*
 //! kernel and the host is up to the driver (Metal, for example, promises visibility only between
 //! command buffers), and is measured at the opening of a device.
+//!
+//! # What is promised
+//!
+//! None of these interfaces promises that both sides really see each other's writes; Apple's documentation rules it
+//! out in so many words. The start-up probe measures it before anything is built on live memory.
 
 // Every block gives its soundness argument.
 #![allow(unsafe_code)]

@@ -4,6 +4,8 @@
 //! perhaps this very thread further up; and wgpu drops the callback after a panic in an earlier one. A question for the
 //! memory also shows that the memory *is* mapped: wgpu maps under its lock, in the first poll behind the end of the
 //! batch. So a callback wakes, and nothing else depends on the callback.
+//!
+//! Read-backs, status records, printed lines, timestamps and pages of mirrors all come to the host this way.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};

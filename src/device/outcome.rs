@@ -4,6 +4,12 @@
 //! A launch that can fail owns an [`Outcome`]. The buffers written by the launch remember that outcome until
 //! overwritten, and a launch that reads such a buffer inherits the outcome. Once the batch has completed, the outcome
 //! is resolved from the status record that the kernel left behind.
+//!
+//! Only launches that can fail after submission own an outcome: guarded and checked launches, launches with
+//! assertions, and readers of what such a launch wrote. Buffers keep, per byte range, the outcomes of all writers
+//! since the last overwrite ([`Taint`]): a read asks these outcomes, a launch inherits them; a host write, a fill or a
+//! clean copy ends them. `Launch::overwrite` says that a launch writes all of a buffer without reading any, which only
+//! the program can know; `DeviceBuffer::clear_error` accepts the contents as they are.
 
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -7,6 +7,15 @@
 //! Every kernel here is bounded by itself (at most 2^20 short turns by eight invocations), and every
 //! wait has a deadline, so a probe can neither hang nor run into a driver's watchdog. What could not
 //! be found out is said to be so ([`Finding`]); nothing is assumed from it.
+//!
+//! Four questions are asked on a scratch device, on a thread that is left behind at the deadline: does the host see a
+//! running kernel's writes, and the kernel the host's; can the device use the host's memory in place; after how many
+//! turns do loops end; how long does a launch take. A finding is *measured*, *not asked*, *timed out* or *failed*;
+//! only the first counts.
+//!
+//! A kernel must poll a word at one place: Mesa reuses the value of an earlier load of the same word. Between two
+//! looks stands a fence ([`fence`](super::fence)), as in calls. Whether two work-groups, or two queues, run beside
+//! each other is not asked: nothing depends on it but calls between devices (`docs/servers.md`, *Forward progress*).
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,6 +3,13 @@
 //! Consecutive launches share a compute pass: a batch of launches costs as much as the same dispatches in raw wgpu, and
 //! state already bound is not bound again. Small uniform values of a batch are gathered on the host and written with a
 //! single copy when the batch is submitted.
+//!
+//! Kernels reach uniform values by dynamic offsets, so a new value needs no new bind group. A batch full of values is
+//! closed and stands in line; the recording thread goes on with the queue in hand, and the next command submits the
+//! batch.
+//!
+//! Error scopes of wgpu surround every call that wgpu might refuse, and a caught error becomes a typed one. A device
+//! opened by the runtime also has a handler for errors without a scope, which logs them instead of ending the process.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +22,7 @@ use super::outcome::ExecutionError;
 use super::profile::{Profiler, TimingSlot};
 use super::status::{PendingMirror, Record, StatusPool};
 pub(crate) use super::submissions::Batch;
-use super::submissions::ClosedBatch;
+use super::submissions::{ClosedBatch, Commands};
 
 mod settle;
 
@@ -370,7 +377,27 @@ impl Recorder<'_> {
         }
     }
 
-    fn submit_until(&mut self, batch: &Batch) {
+    /// Whether nothing was recorded that has not ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.has_commands() && self.device.submissions.is_idle()
+    }
+
+    /// Closes the open batch, and puts others in line right behind it: nothing that anybody records comes between. They
+    /// are submitted by whoever asks for one of them, or for something behind them.
+    pub(crate) fn line_up(&mut self, followers: impl IntoIterator<Item = ClosedBatch>) {
+        if self.close().is_none() {
+            self.state.uniforms.data.clear();
+        }
+        for closed in followers {
+            self.device.submissions.enqueue(closed);
+        }
+    }
+
+    /// Submits what is in line, up to this batch. Lets go of the queue meanwhile.
+    pub(crate) fn submit_until(&mut self, batch: &Batch) {
+        if batch.submission().is_some() {
+            return;
+        }
         let device = self.device;
         device.residents.submitting();
         MutexGuard::unlocked(&mut self.state, || {
@@ -411,7 +438,7 @@ impl Recorder<'_> {
         let ring = state.uniforms.buffer.clone();
         device.submissions.enqueue(ClosedBatch {
             batch: Arc::clone(&batch),
-            commands,
+            commands: Commands::Made(commands),
             uniforms: ring
                 .filter(|_| !values.is_empty())
                 .map(|ring| (ring, values)),

@@ -3,6 +3,9 @@
 //! The queue is in order, so nothing else runs while a resident kernel does. Before a batch is submitted, every
 //! resident is asked to end; the resident is launched again behind the batch. The relay that launches a resident is in
 //! a module above this one.
+//!
+//! A thread that waits for a batch with a lease asks likewise, with the queue in hand, so that the next lease goes
+//! behind. Without residents that is one load.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,6 +3,8 @@
 //! Each launch that can fail gets a record, bound to its kernel at a dynamic offset. Where the
 //! device has live memory the host reads the record in place; elsewhere the batch copies its
 //! records into a buffer, mapped when the batch is done.
+//!
+//! Both forms are tested on every adapter, by forcing the tier down.
 
 use std::sync::{Arc, Mutex};
 

@@ -8,6 +8,9 @@
 //! Devices use the same pages through [`import`](super::import). Such a use, like any other that
 //! must not lose its memory, holds a [`Pinned`] range: pinned pages cannot be given back, and the
 //! window outlives them.
+//!
+//! The span is cut out of one of twice its size. Where the address space of the process is limited it is asked for at
+//! aligned places instead, and is as large as can be had.
 
 // Mapping memory is done by the operating system, and mapped memory is reached through pointers.
 #![allow(unsafe_code)]

@@ -9,6 +9,14 @@
 //! - `typed`: accesses by the host under a declaration, and `named`: the same by name alone.
 //!
 //! The names are kept by the kernel room (`crate::kernel::globals`).
+//!
+//! The memory is a device allocation (`Device::malloc`): of the shared heap where host and device share all memory, of
+//! the device's own segments elsewhere. A launch that names a variable in the heap uses the heap like any other
+//! launch, and a `HostAccess` keeps the launch out. Chunks begin with bytes that belong to no variable, so the address
+//! of a variable is never the address of an allocation, which a program could free.
+//!
+//! Outcomes are kept for each variable and device, by byte range, as for buffers. A variable whose address was given
+//! out may have been written by any kernel that follows pointers: reads of such a variable also ask the heap.
 
 mod error;
 pub(crate) mod memory;

@@ -4,6 +4,10 @@
 //! The caller's stack may be any size (threads of Rust have 2 MiB), so the work is done on a thread made for the
 //! purpose. The demand of a text on that stack is limited before ([`text_limits`](super::text_limits)); a test reads
 //! texts at the limits on half of the stack.
+//!
+//! Of the 256 MiB only what is used takes memory. Growing the caller's stack in place was the other way: that needs
+//! assembly for each platform, where a thread costs some tens of microseconds for each program. A panic on the thread
+//! is `KernelError::Internal`.
 
 use std::any::Any;
 use std::cell::Cell;

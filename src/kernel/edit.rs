@@ -1,5 +1,9 @@
 //! Text edits with a memory of their origin: the text compiled by naga is the user's text with a few replacements, and
 //! every span must lead back to the user's line and column.
+//!
+//! An `override` that sizes an array outside work-group memory becomes a `const` with its value. `EditedText`
+//! remembers the replacements and maps every span of the new text back. Padding replacements with blanks, so that
+//! offsets stay, was the first design; a map has no case in which the value is longer than the declaration.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! A kernel's way to the heap: the bindings for the heap, and the arguments reached through them.
+//!
+//! The argument table has three reasons: the adapter has too few bindings; the kernel passes pointers to arguments to
+//! functions; or arguments lie in the heap that the kernel follows pointers into, and nothing may be bound twice where
+//! it is written. The last one is known only when the launch is, so that the kernel is compiled in another form then
+//! ([`Form`]), also for addresses that are less aligned than the type asks for.
 
 use std::collections::BTreeSet;
 

@@ -6,6 +6,8 @@
 //!   compiler's own offsets and sizes.
 //! - [`Program::check_layout`] compares a layout with the type of that name in a program (`compare`), and reports every
 //!   difference at once, with both layouts side by side (`render`).
+//!
+//! Nothing is generated, so that both declarations stay what the reader sees.
 
 use std::fmt;
 use std::marker::PhantomData;

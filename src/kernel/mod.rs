@@ -2,6 +2,17 @@
 //! for a rewriting (`private_array`), parsed and specialized (`program`, `specialize`), changed by passes without a
 //! device (`passes`), format strings kept on the host (`print`), reflected (`reflect`, `layout`), and made into
 //! pipelines (`compile`, `limits`, `plan`, `pipeline`), each step cached (`cache`).
+//!
+//! Kernels without conventions: a text that uses none is parsed once, as wgpu would, and handed over as
+//! `ShaderSource::Naga`. wgpu substitutes overrides when a pipeline is made; substituting them earlier, with the same
+//! function of naga, loses nothing and lets passes see constants.
+//!
+//! Caches: modules by (source, entry point, values, options), shared by the devices of a context; kernels by the
+//! program's identity, which is one look-up, and by module, so that another `Program` with the same text finds the
+//! same kernel.
+//!
+//! Includes are left out: the crate that composes WGSL modules rewrites the text before it is parsed, and both the
+//! conventions and the places of diagnostics work on the text that the user wrote.
 
 pub(crate) mod bindings;
 pub(crate) mod cache;

@@ -9,6 +9,9 @@
 //! The functions are appended behind the user's text, without parameters: naga's parser compares no numbers of
 //! arguments, and makes each argument concrete by its own type. The pass `passes::print` then gives them parameters and
 //! bodies. Replacements end before the arguments, so faults in arguments are found at their place in the user's text.
+//!
+//! naga's typifier is asked for the arguments' types, so that the calls, and with them the order of evaluation, stay
+//! what the user wrote.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -14,6 +14,11 @@
 //! Arguments in the argument table are copied anyway where they do not lie in the heap ([`table`](super::table)), and are
 //! not staged besides. The counts of an indirect grid that lie in the heap are staged, too: the kernel may have the heap
 //! bound for writing.
+//!
+//! Refusing slices of device buffers at odd offsets would make the two kinds of buffers behave differently, and taking
+//! such slices as whole words would write beyond them. The copies are counted
+//! (`TransferStatistics::staged_arguments`), so that a program can see what its offsets cost. A device with a copy of
+//! the heap reads staged counts in its copy, which takes the device's turn.
 
 use std::sync::Arc;
 

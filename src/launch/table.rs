@@ -1,5 +1,5 @@
 //! The argument table: storage arguments without a separate binding are reached through the bindings of the heap, and a
-//! uniform tells the kernel the place of each.
+//! small storage buffer tells the kernel the place of each.
 //!
 //! Arguments have no binding because the adapter has too few, because the kernel passes pointers to the arguments to
 //! functions, or because the arguments lie in the heap, which the kernel reaches anyway, and written memory may be
@@ -10,7 +10,11 @@
 //!   the heap ([`Scratch`]), before the launch, and back at its end where the kernel may have written, in the queue's
 //!   order.
 //! - Buffers with copies of the arguments and nothing else ([`Arena`]): a kernel without pointers in its author's eyes
-//!   then has nothing to do with the heap, and runs on every device.
+//!   then has nothing to do with the heap, and runs on every device. Only where a device uses the host's memory in place,
+//!   and an argument lies there, is the heap itself bound, without a copy.
+//!
+//! The table is no uniform: lavapipe (Mesa 22.3) folds uniforms into the conditions of branches, and ended the process when
+//! a length from the table was in one beside three uniforms of the kernel.
 
 use std::collections::HashMap;
 use std::sync::Arc;

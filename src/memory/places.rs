@@ -7,6 +7,9 @@
 //! - A range ending inside a word may be taken as ending with the word where the rest of that word is unused: behind
 //!   the last element of a buffer, or of an allocation of the heap, which is granted whole words.
 //! - Anything else is copied by a kernel that changes exactly the bytes of the range ([`shift`]).
+//!
+//! What is left is a buffer of the program's own that ends inside a word: nothing in wgpu reaches that word, and the
+//! error says so (`MemoryError::Misaligned`).
 
 use std::ops::Range;
 

@@ -4,19 +4,19 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::Pod;
 
 use super::buffer::{DeviceBuffer, MemoryError, bounds};
+use super::host_memory::{self, Destination};
 use super::places::check_words;
-use super::{host_memory, staging};
+use super::staging::{Coming, Lent, Missing, Piece, check_submitted, pump, receive};
 use crate::device::DeviceShared;
-use crate::device::mapping::{Mapped, Mapping};
+use crate::device::mapping::Mapping;
 use crate::device::outcome::{ExecutionError, Outcome};
-use crate::device::submissions::{Batch, Progress};
 use crate::device::wait::lock;
 
 /// Why there are no values.
@@ -54,65 +54,8 @@ pub struct ReadBack<T> {
 enum State {
     Coming(Arc<Coming>),
     /// They were here from the beginning.
-    Here(Result<Bytes, MemoryError>),
+    Here(Vec<u8>),
     Taken,
-}
-
-/// Values in memory that the device fills.
-struct Coming {
-    batch: Arc<Batch>,
-    mapping: Mapping,
-    /// Given back, unmapped, when the values were taken, or are unwanted.
-    _staging: Staging,
-    /// What was copied there.
-    words: Range<u64>,
-    /// The requested bytes, in the buffer of their origin.
-    bytes: Range<u64>,
-}
-
-/// Memory of a device's pool.
-struct Staging {
-    buffer: wgpu::Buffer,
-    owner: Weak<DeviceShared>,
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        if let Some(device) = self.owner.upgrade() {
-            staging::of(&device).give_download(self.buffer.clone());
-        }
-    }
-}
-
-/// Bytes on the host, in whole words: most values have the alignment of those, and need not be copied once more.
-struct Bytes {
-    words: Vec<u32>,
-    /// The requested ones.
-    wanted: Range<usize>,
-}
-
-impl Bytes {
-    /// Those of `range`, out of whole words.
-    fn of(view: &[u8], wanted: Range<usize>) -> Result<Self, MemoryError> {
-        let words = match bytemuck::try_cast_slice::<u8, u32>(view) {
-            Ok(words) => host_memory::copied(WHAT, words)?,
-            Err(_) => host_memory::values_of(WHAT, view)?,
-        };
-        Ok(Self { words, wanted })
-    }
-
-    fn into_values<T: Pod>(self) -> Result<Vec<T>, MemoryError> {
-        let Self { words, wanted } = self;
-        let words = match wanted == (0..words.len() * 4) {
-            true => match bytemuck::allocation::try_cast_vec(words) {
-                Ok(values) => return Ok(values),
-                Err((_, words)) => words,
-            },
-            false => words,
-        };
-        let bytes: &[u8] = bytemuck::cast_slice(&words);
-        host_memory::values_of(WHAT, &bytes[wanted])
-    }
 }
 
 /// The name of a read-back.
@@ -122,9 +65,10 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Reads the whole buffer; waits until everything recorded before is done.
     ///
     /// # Errors
-    /// [`ReadError::Execution`] with the failure of the launch that should have written the values.
+    /// [`ReadError::Execution`] with the failure of the launch that should have written the values;
+    /// [`MemoryError::HostMemory`].
     pub fn read(&self) -> Result<Vec<T>, ReadError> {
-        self.read_back(..)?.wait()
+        self.read_range(..)
     }
 
     /// Reads a range of elements; waits until everything recorded before is done.
@@ -132,7 +76,30 @@ impl<T: Pod> DeviceBuffer<T> {
     /// # Errors
     /// As [`DeviceBuffer::read`], and [`MemoryError::OutOfRange`].
     pub fn read_range(&self, range: impl RangeBounds<u64>) -> Result<Vec<T>, ReadError> {
-        self.read_back(range)?.wait()
+        let range = bounds(range, self.len);
+        let bytes = self.readable(&range)?;
+        match receive::is_large(&bytes) {
+            true => host_memory::filled(WHAT, (range.end - range.start) as usize, |to| {
+                receive::receive(&self.shared, WHAT, bytes, to)
+            }),
+            false => self.begin(bytes)?.wait(),
+        }
+    }
+
+    /// Reads elements from element `start` on into `values`, as many as these are; waits until everything recorded before
+    /// is done. Faster than [`DeviceBuffer::read_range`] where the memory is used again and again: new memory is given
+    /// pages by the system while it is filled.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::read_range`]. `values` may have changed then.
+    pub fn read_into(&self, start: u64, values: &mut [T]) -> Result<(), ReadError> {
+        let bytes = self.readable(&(start..start.saturating_add(values.len() as u64)))?;
+        host_memory::overwritten(WHAT, bytemuck::cast_slice_mut(values), |to| {
+            match receive::is_large(&bytes) {
+                true => receive::receive(&self.shared, WHAT, bytes, to),
+                false => self.begin(bytes)?.wait_for_bytes(to),
+            }
+        })
     }
 
     /// Starts reading a range of elements and returns at once.
@@ -143,51 +110,52 @@ impl<T: Pod> DeviceBuffer<T> {
     /// [`MemoryError::MissingUsage`] without `COPY_SRC`, and [`MemoryError::Misaligned`] where the buffer ends inside the
     /// last word of the range.
     pub fn read_back(&self, range: impl RangeBounds<u64>) -> Result<ReadBack<T>, MemoryError> {
-        let range = bounds(range, self.len);
+        let bytes = self.readable(&bounds(range, self.len))?;
+        self.begin(bytes)
+    }
+
+    /// Where elements lie that can be read.
+    fn readable(&self, range: &Range<u64>) -> Result<Range<u64>, MemoryError> {
         let bytes = self.byte_range(WHAT, range.start, range.end.saturating_sub(range.start))?;
-        let device = Arc::clone(&self.shared.device);
+        if !bytes.is_empty() {
+            self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
+            // Whole words are copied; what surrounds the range is cut off on the host.
+            check_words(WHAT, &bytes, self.shared.raw.size())?;
+        }
+        Ok(bytes)
+    }
+
+    fn begin(&self, bytes: Range<u64>) -> Result<ReadBack<T>, MemoryError> {
+        let device = &self.shared.device;
         let begun = |state, depends_on| ReadBack {
-            device: Arc::clone(&device),
+            device: Arc::clone(device),
             state: Mutex::new(state),
             depends_on,
             element: PhantomData,
         };
         if bytes.is_empty() {
-            return Ok(begun(State::Here(Bytes::of(&[], 0..0)), Vec::new()));
+            return Ok(begun(State::Here(Vec::new()), Vec::new()));
         }
-        self.needs(WHAT, wgpu::BufferUsages::COPY_SRC)?;
-        // Whole words are copied; what surrounds the range is cut off on the host.
-        check_words(WHAT, &bytes, self.shared.raw.size())?;
-        let (first, last) = (bytes.start / 4 * 4, bytes.end.next_multiple_of(4));
-        let buffer = staging::of(&device).download(&device, WHAT, last - first)?;
-        let staging = Staging {
-            buffer: buffer.clone(),
-            owner: Arc::downgrade(&device),
-        };
+        let piece = Piece { bytes };
+        let (words, range) = (piece.words(), piece.bytes.clone());
+        let count = words.end - words.start;
+        let memory = Lent::take(device, WHAT, count)?;
         device.complete_dependencies(None);
         let (batch, depends_on) = {
-            let mut queue = device.queue.lock(&device);
+            let mut queue = device.queue.lock(device);
             queue.encode(|encoder| {
-                encoder.copy_buffer_to_buffer(&self.shared.raw, first, &buffer, 0, last - first);
+                let (from, to) = (&self.shared.raw, memory.buffer());
+                encoder.copy_buffer_to_buffer(from, words.start, to, 0, count);
             });
             // With the queue in hand, so nobody else's launch comes between.
-            let depends_on = self.shared.depends_on(&bytes);
+            let depends_on = self.shared.depends_on(&range);
             let batch = queue.batch();
             queue.flush()?;
             (batch, depends_on)
         };
-        match batch.submission() {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return Err(Arc::clone(error).into()),
-            None => return Err(Arc::new(ExecutionError::InCallback { what: "a read" }).into()),
-        }
-        let coming = Coming {
-            batch,
-            mapping: Mapping::begin(&device.raw, &buffer, 0..last - first),
-            _staging: staging,
-            words: first..last,
-            bytes,
-        };
+        check_submitted("a read", &batch)?;
+        let mapping = Mapping::begin(&device.raw, memory.buffer(), 0..count);
+        let coming = Coming::new(batch, mapping, memory, piece);
         Ok(begun(State::Coming(Arc::new(coming)), depends_on))
     }
 }
@@ -195,10 +163,9 @@ impl<T: Pod> DeviceBuffer<T> {
 impl<T> ReadBack<T> {
     /// Values that are here already.
     pub(crate) fn ready(device: &Arc<DeviceShared>, bytes: Vec<u8>) -> Self {
-        let wanted = 0..bytes.len();
         Self {
             device: Arc::clone(device),
-            state: Mutex::new(State::Here(Bytes::of(&bytes, wanted))),
+            state: Mutex::new(State::Here(bytes)),
             depends_on: Vec::new(),
             element: PhantomData,
         }
@@ -213,43 +180,6 @@ impl<T> ReadBack<T> {
             element: PhantomData,
         }
     }
-}
-
-impl Coming {
-    /// Waits until the values can be read, for at most `timeout`.
-    fn arrive(&self, device: &DeviceShared, timeout: Option<Duration>) -> Result<(), ReadError> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let submissions = &device.submissions;
-        let lost = |reason| Err(Arc::new(ExecutionError::DeviceLost { reason }).into());
-        match submissions.wait(&self.batch, timeout) {
-            Progress::Done => {}
-            Progress::Pending => return Err(ReadError::Deadline),
-            Progress::Lost(reason) => return lost(reason),
-        }
-        match self.mapping.wait(submissions, deadline) {
-            Mapped::Ready => Ok(()),
-            Mapped::Pending => Err(ReadError::Deadline),
-            Mapped::Failed(message) => match device.lost.get() {
-                Some(reason) => lost(reason),
-                None => Err(mapping_refused(message)),
-            },
-        }
-    }
-
-    fn read(&self) -> Result<Bytes, ReadError> {
-        let (skip, len) = (
-            self.bytes.start - self.words.start,
-            self.bytes.end - self.bytes.start,
-        );
-        let wanted = skip as usize..(skip + len) as usize;
-        let read = self.mapping.take(|bytes| Bytes::of(bytes, wanted));
-        Ok(read.map_err(mapping_refused)??)
-    }
-}
-
-fn mapping_refused(message: String) -> ReadError {
-    let what = "mapping a read-back";
-    MemoryError::Refused { what, message }.into()
 }
 
 impl<T: Pod> ReadBack<T> {
@@ -283,7 +213,7 @@ impl<T: Pod> ReadBack<T> {
 
     fn take(&self, timeout: Option<Duration>) -> Result<Vec<T>, ReadError> {
         if let Some(coming) = self.coming() {
-            coming.arrive(&self.device, timeout)?;
+            coming.arrive(&self.device.submissions, timeout)?;
         }
         self.open()
     }
@@ -297,20 +227,57 @@ impl<T: Pod> ReadBack<T> {
 
     /// The values, out of what has arrived.
     fn open(&self) -> Result<Vec<T>, ReadError> {
-        let taken = std::mem::replace(&mut *lock(&self.state), State::Taken);
-        let bytes = match taken {
-            State::Coming(coming) => coming.read()?,
-            State::Here(bytes) => bytes?,
+        let taken = self.take_state();
+        let values = match taken {
+            State::Coming(coming) => {
+                let len = coming.len() / size_of::<T>().max(1);
+                host_memory::filled(WHAT, len, |to| read_all(&coming, to))?
+            }
+            State::Here(bytes) => host_memory::values_of(WHAT, &bytes)?,
             State::Taken => return Err(ReadError::Taken),
         };
-        if !self.depends_on.is_empty() {
-            self.device.settle();
-            self.depends_on.iter().for_each(|outcome| outcome.resolve());
-            if let Some(error) = self.depends_on.iter().find_map(|o| o.failure()) {
-                return Err(error.into());
-            }
+        settle_all(&self.device, &self.depends_on)?;
+        Ok(values)
+    }
+
+    /// Waits for the values, of which the bytes go to `to`.
+    fn wait_for_bytes(self, to: Destination<'_>) -> Result<(), ReadError> {
+        if let Some(coming) = self.coming() {
+            coming.arrive(&self.device.submissions, None)?;
         }
-        Ok(bytes.into_values()?)
+        match self.take_state() {
+            State::Coming(coming) => read_all(&coming, to)?,
+            State::Here(bytes) => to.put(&bytes),
+            State::Taken => return Err(ReadError::Taken),
+        }
+        settle_all(&self.device, &self.depends_on)
+    }
+
+    fn take_state(&self) -> State {
+        std::mem::replace(&mut *lock(&self.state), State::Taken)
+    }
+}
+
+fn read_all(coming: &Coming, to: Destination<'_>) -> Result<(), ReadError> {
+    Ok(coming.read(|bytes| pump::copy(bytes, to))?)
+}
+
+/// Waits for what launches have to say that have ended.
+///
+/// # Errors
+/// The first failure.
+pub(super) fn settle_all(
+    device: &DeviceShared,
+    outcomes: &[Arc<Outcome>],
+) -> Result<(), ReadError> {
+    if outcomes.is_empty() {
+        return Ok(());
+    }
+    device.settle();
+    outcomes.iter().for_each(|outcome| outcome.resolve());
+    match outcomes.iter().find_map(|outcome| outcome.failure()) {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
     }
 }
 
@@ -320,16 +287,16 @@ impl<T: Pod> Future for ReadBack<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(coming) = self.coming() {
             // Before the look: a callback in between wakes.
-            coming.mapping.wake(context.waker());
-            match coming.arrive(&self.device, Some(Duration::ZERO)) {
+            coming.wake(context.waker());
+            match coming.arrive(&self.device.submissions, Some(Duration::ZERO)) {
                 Ok(()) => {}
-                Err(ReadError::Deadline) => {
+                Err(Missing::Deadline) => {
                     let device = &self.device;
                     let waker = context.waker();
-                    (device.waiter).wake_after(&device.submissions, &coming.batch, waker);
+                    (device.waiter).wake_after(&device.submissions, coming.batch(), waker);
                     return Poll::Pending;
                 }
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
         Poll::Ready(self.open())

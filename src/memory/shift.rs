@@ -1,4 +1,12 @@
 //! Copies of bytes between any two places of buffers, for ranges that wgpu, which copies whole words, refuses.
+//!
+//! # How it works
+//!
+//! 1. A range goes, with the words around the range, through staging memory, from which a kernel
+//!    (`shaders/copy_bytes.wgsl`) shifts the bytes into place.
+//! 2. In a long range whose ends lie alike in their words, wgpu copies the words in the middle.
+//! 3. A word at an edge is changed by one atomic exclusive-or with the difference: the word's other bytes are never
+//!    written, not even with their own values.
 
 use bytemuck::{Pod, Zeroable};
 

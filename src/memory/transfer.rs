@@ -7,15 +7,17 @@ use bytemuck::Pod;
 use super::buffer::{DeviceBuffer, MemoryError};
 use super::buffers::End;
 use super::places::{Place, copy, needed_of_target};
-use super::staging;
+use super::staging::{self, send};
 use crate::device::Event;
 
 impl<T: Pod> DeviceBuffer<T> {
     /// Writes `values` from element `start` on. The values are taken at once; the write happens after
-    /// everything recorded before it. Elements may have any size: exactly their bytes are written.
+    /// everything recorded before it. Elements may have any size: exactly their bytes are written. Large writes to a
+    /// device that has nothing to do begin at once, without a [`Device::flush`](crate::Device::flush).
     ///
     /// # Errors
-    /// [`MemoryError::OutOfRange`]; [`MemoryError::OutOfMemory`] where there is no room for staging memory;
+    /// [`MemoryError::OutOfRange`]; [`MemoryError::OutOfMemory`] where there is no room for staging memory, after which the
+    /// range may hold some of the values if they are more than a few megabytes;
     /// [`MemoryError::Execution`] when the device is gone. For imported buffers [`MemoryError::MissingUsage`], which is
     /// `COPY_DST`, and `STORAGE` as well where the elements begin or end inside a word; [`MemoryError::Misaligned`] where
     /// the buffer ends inside the last word of the range.
@@ -32,6 +34,16 @@ impl<T: Pod> DeviceBuffer<T> {
         // Where the bytes are in their words on the device, so words can be copied.
         let at = range.start % 4;
         self.needs(WHAT, needed_of_target((at, true), &target, count))?;
+        if send::is_large(bytes) {
+            let padded = target.padded;
+            let buffer = &self.shared;
+            let target = send::Target {
+                buffer,
+                range,
+                padded,
+            };
+            return send::send(WHAT, &target, bytes);
+        }
         let pool = staging::of(device);
         let memory = pool.filled(device, WHAT, at, bytes)?;
         let source = Place::in_buffer(&memory, at, true);

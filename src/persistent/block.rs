@@ -9,6 +9,10 @@
 //!
 //! The server's device imports all areas, and each other device only its own. A word has a single writer, the locks of
 //! an area belong to its device, and no access needs atomics between devices.
+//!
+//! The polling kernel looks at the bell of the host and at the sum of the requests in all areas, each of which one
+//! client counts up. A post rings no bell that the host hears; so while a launch that may call is on its way (a
+//! completion hook tells) the relay looks for calls every 200 µs when no lease runs.
 
 use std::ops::Range;
 use std::sync::Arc;

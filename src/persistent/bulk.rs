@@ -1,5 +1,10 @@
 //! Many calls at a time where calls travel in slices: the caller writes the slice and reads its answers directly,
 //! instead of using the ports call by call.
+//!
+//! Such slices and those of the ports take turns. All calls of a bulk slice are of one function, with a kernel of its
+//! own ([`packed`](super::packed)): nothing common to all calls is said or looked up for each. Each call has a *mark*
+//! (`kernel/server/packing.rs`), so a part that a driver has cut is noticed, and a failing call fails alone. The mark,
+//! and a `Result` for each call, are the remaining cost over a loop written by hand.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};

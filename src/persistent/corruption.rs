@@ -4,6 +4,10 @@
 //! told from a right one; but corruption that would have callers wait for ever, or leases follow each other without
 //! end, is found here, between two leases, when nothing writes. Kernels of other devices write their half of their
 //! ports themselves, and could make the server look at fault: each such kernel is told of its own misses.
+//!
+//! No server writes a reply to anything but a posted call, takes a call without answering, or leaves a call posted
+//! before the lease began (`ServerFailure::Garbled`). An answer with a wrong seal when the lease is over is
+//! `CallError::Garbled`. A restart puts all words right.
 
 use super::frame::Frame;
 use super::settle::{self, Calls};

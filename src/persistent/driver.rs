@@ -3,6 +3,8 @@
 //!
 //! While there are such callers the relay stands back. Should no caller be driving, because all are busy with arguments
 //! or results, the relay drives after a moment.
+//!
+//! A caller that finds the slices in other hands asks for them, and is woken when they are given back.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, MutexGuard, TryLockError};

@@ -1,4 +1,8 @@
 //! The number of requests for the queue, and the part of that known to the lease on the device.
+//!
+//! An asker counts first and writes the count then, and looks again whether another asker was faster: an older count
+//! written last would take the newer count back, and a lease that believes to be unasked would be taken for stuck. The
+//! model found that.
 
 use super::sync::atomic::{AtomicU32, Ordering, fence};
 

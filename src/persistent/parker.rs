@@ -1,4 +1,7 @@
 //! The sleep of an idle relay, and its waking by the poster of a call.
+//!
+//! The fence on either side of the last look makes sure that a caller that posts and a relay that goes to sleep do not
+//! miss each other: one of the two sees the other.
 
 use std::time::Duration;
 

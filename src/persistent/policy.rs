@@ -1,4 +1,8 @@
 //! The length of leases, and the time after which an idle server goes to sleep.
+//!
+//! After two milliseconds without calls a lease is asked to leave, and the relay sleeps until the next post rings. A
+//! lease that ends by turns or by time before that is renewed; a lease that made room is not, unless the policy says
+//! that the server never leaves: other work is not to make way again and again for a server without calls.
 
 use std::time::Duration;
 

@@ -1,4 +1,9 @@
 //! A single call at a single port: the post, and the wait for the answer.
+//!
+//! Callers look for some microseconds, as many at once as leave a processor to the server, and then sleep, twice as
+//! long each time. A call that is dropped leaves its port to the server, by the same rule as on the other side: the
+//! port is free when the mailboxes agree. No call is posted behind one of the same thread that waits for a port: it
+//! would be answered, keep its port, and be asked for after that one.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! What has become of the leases of a server, counted.
+//!
+//! Every ended lease counts under one of nine causes. Calls served after a lease was asked to leave are at most twice
+//! the number of ports (the current look at all ports, and the last look). Tests count there instead of timing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

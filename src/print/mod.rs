@@ -21,6 +21,18 @@
 //! again, so nothing old can pass for new.
 //!
 //! The layout on the kernel's side is `shaders/print.wgsl`.
+//!
+//! # Why records are so
+//!
+//! - A buffer for each launch: a loss is the loss of one launch, counted exactly, and lines need not say whose they
+//!   are.
+//! - One `atomicAdd` reserves header and values of a record. Before it stands a load, so that the head is raised only
+//!   while there is room and never wraps around.
+//! - Records are plain stores with a check. A commit word with an atomic would be as many stores, and would prove
+//!   nothing about the others.
+//! - The head is asked for only when the kernel has ended, because graphics processors count in their caches.
+//! - The host trusts nothing in the buffer: lengths come from the program by the site's code, codes and places are
+//!   compared with what there is, and words that do not fit together end the reading, which is then reported.
 
 pub(crate) mod format;
 pub(crate) mod record;

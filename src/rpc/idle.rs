@@ -1,4 +1,9 @@
 //! What a server thread does when there is nothing to do.
+//!
+//! A thread looks again for 50 µs and then sleeps, and never yields: on Linux a yield gave away a slice of 4 ms at
+//! each look, also where another processor was free, and ten calls in a row then outlasted lavapipe's ration. A server
+//! that nobody calls sleeps a millisecond at a time, which costs 13 to 29 ms of processor time a second (bench
+//! `rpc_host`).
 
 use std::time::Duration;
 

@@ -4,6 +4,10 @@
 //!
 //! The clients' writes and the servers' writes are two ranges of the layout, and each travels a single way only, so
 //! launches overtaking the answers do no harm: the protocol is made for late mailboxes.
+//!
+//! A launch that is refused leaves its answers to the next launch. Forms that wait write a private variable, so the
+//! module tells whether an entry point reaches such a form; the kernel is refused then (`NeedsLiveMemory`). Waiting
+//! for the launch is waiting for its calls, except in a function of the host, which would wait for itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,4 +1,6 @@
 //! What the services count.
+//!
+//! Counters belong to one thread each, so that counting shares no cache line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,5 +1,12 @@
 //! Streams: calls of any length. A stream holds its port from opening to end, and all words put and got go through that
 //! port in packets.
+//!
+//! Words gather in the port and leave in packets as long as the port's payload. A packet is a call, with the kind
+//! (open, put, get, close) combined with the function's number. Each packet behind the opening carries the words put
+//! before, so the order is the kernel's. The host keeps one *session* for each port: for plain calls a session costs
+//! one look at a flag. A packet for a stream that is not open is malformed, a panic ends that session alone, and an
+//! abandoned stream is dropped at the next use of the port, or with the services. The kernel's side is
+//! `shaders/rpc_stream.wgsl`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -45,6 +45,7 @@ mod kernel_callers_own;
 mod kernel_callers_reach;
 mod kernel_limits;
 mod kernels;
+mod large_transfers;
 mod launch_checks;
 mod launches;
 mod live;
@@ -161,6 +162,7 @@ fn main() -> std::process::ExitCode {
         kernel_callers_reach::CASES,
         kernel_limits::CASES,
         kernels::CASES,
+        large_transfers::CASES,
         launches::CASES,
         live::CASES,
         loops::CASES,

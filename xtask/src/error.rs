@@ -137,6 +137,33 @@ pub enum Error {
         /// What there is.
         known: String,
     },
+    /// A bench that the library does not have.
+    #[error("{name} is none of the benches: {known}")]
+    UnknownBench {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A bench ended well, and printed no row.
+    #[error(
+        "the bench {bench} has printed no line of the form `<kind> <row> = <median> (<least>..<most>)`"
+    )]
+    NoRows {
+        /// The bench.
+        bench: String,
+    },
+    /// The page lacks the markers of the table.
+    #[error(
+        "{} has no table between `{}` and `{}`; put both lines back",
+        path.display(),
+        crate::rows::BEGIN,
+        crate::rows::END
+    )]
+    NoTable {
+        /// The page.
+        path: PathBuf,
+    },
     /// Packages were unpacked, and something that they should hold is not there.
     #[error("{} is missing although its package was unpacked; remove {} and try again", path.display(), store.display())]
     Incomplete {

@@ -6,6 +6,8 @@
 mod apt;
 mod commands;
 mod deb;
+#[cfg(test)]
+mod documents;
 mod env;
 mod error;
 mod gpu;
@@ -13,6 +15,7 @@ mod icd;
 mod library;
 mod process;
 mod provide;
+mod rows;
 mod swiftshader;
 mod toolchain;
 mod workspace;
@@ -21,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{adapters, ci, cross, demo, deny, features, stress, test};
+use crate::commands::{adapters, bench, ci, cross, demo, deny, features, stress, test};
 use crate::error::Error;
 use crate::workspace::Workspace;
 
@@ -46,6 +49,8 @@ enum Command {
     Demo(demo::Args),
     /// Provide the software adapters, then run the whole test suite on all of them
     Test(test::Args),
+    /// Run the benches on every adapter; with --write, put their rows into BENCHMARKS.md
+    Bench(bench::Args),
     /// Check and lint for macOS, Windows, ARM Linux, Android and WebAssembly, with a toolchain that it provides
     Cross(cross::Args),
     /// Every operation of the runtime from eight threads at once, also with a sanitizer
@@ -75,6 +80,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Adapters(args) => adapters::run(&workspace, args),
         Command::Demo(args) => demo::run(&workspace, args),
         Command::Test(args) => test::run(&workspace, args),
+        Command::Bench(args) => bench::run(&workspace, args),
         Command::Cross(args) => cross::run(&workspace, args),
         Command::Stress(args) => stress::run(&workspace, args),
         Command::Features => features::run(&workspace),

@@ -92,6 +92,22 @@ impl Workspace {
         command
     }
 
+    /// The root of the repository.
+    #[cfg(test)]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the benches of the library are.
+    pub fn benches_dir(&self) -> PathBuf {
+        self.root.join("benches")
+    }
+
+    /// The page that keeps what the benches have measured.
+    pub fn benchmarks(&self) -> PathBuf {
+        self.root.join("BENCHMARKS.md")
+    }
+
     /// The manifest of the fuzz targets.
     pub fn fuzz_manifest(&self) -> PathBuf {
         self.root.join("fuzz/Cargo.toml")

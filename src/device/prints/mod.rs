@@ -7,6 +7,10 @@
 //! waiting thread or by the runtime's own, whichever comes first.
 //!
 //! Sinks are called with no lock of the runtime held except the delivery lock, so sinks may use the device.
+//!
+//! The thread of the device is started by the first launch that prints. It looks at a running kernel's records after
+//! 20 µs at first and every millisecond at most; whoever waits for a launch delivers its lines. Waiting inside a sink
+//! delivers nothing, since the sink's own line is not finished.
 
 mod job;
 mod memory;

@@ -87,10 +87,30 @@ impl Batch {
 /// Hooks to run after the submission of a batch, with no lock held and before its end can be known.
 pub(crate) type Hook = Box<dyn FnOnce(&wgpu::Device) + Send>;
 
+/// What a batch has wgpu do.
+pub(crate) enum Commands {
+    Made(wgpu::CommandBuffer),
+    /// Made when it is the batch's turn, by whoever submits it, with no lock held: so that a command of many batches has
+    /// its place in line at once, and what it needs piece by piece. Must neither submit nor poll: nothing that comes later
+    /// may be submitted before.
+    ///
+    /// The error is in words; the batch is refused then.
+    Late(Box<dyn FnOnce() -> Result<wgpu::CommandBuffer, String> + Send>),
+}
+
+impl Commands {
+    pub(super) fn make(self) -> Result<wgpu::CommandBuffer, String> {
+        match self {
+            Self::Made(commands) => Ok(commands),
+            Self::Late(make) => make(),
+        }
+    }
+}
+
 /// A batch that nothing is added to any more.
 pub(crate) struct ClosedBatch {
     pub(crate) batch: Arc<Batch>,
-    pub(crate) commands: wgpu::CommandBuffer,
+    pub(crate) commands: Commands,
     /// Values to write in front of the batch.
     pub(crate) uniforms: Option<(wgpu::Buffer, Vec<u8>)>,
     /// The dependencies of the batch.
@@ -106,6 +126,11 @@ pub(crate) struct ClosedBatch {
 impl ClosedBatch {
     /// A batch of these commands and nothing else.
     pub(crate) fn of(commands: wgpu::CommandBuffer) -> Self {
+        Self::with(Commands::Made(commands))
+    }
+
+    /// A batch of what these make and nothing else.
+    pub(crate) fn with(commands: Commands) -> Self {
         Self {
             batch: Arc::default(),
             commands,

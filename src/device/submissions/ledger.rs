@@ -57,6 +57,11 @@ impl Ledger {
         number
     }
 
+    /// The number that was given last; 0 before the first.
+    pub(super) fn last(&self) -> u64 {
+        self.given.lock().last
+    }
+
     /// The call that submits has returned.
     pub(super) fn sent(&self, number: u64) {
         let mut given = self.given.lock();

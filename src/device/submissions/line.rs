@@ -136,7 +136,10 @@ impl Submissions {
         let written = uniforms.map_or(Ok(()), |(ring, bytes)| self.write(queue, &ring, bytes));
         let verdict = match (refused, written) {
             (Some(error), _) | (None, Err(error)) => Err(self.refusal(error.to_string())),
-            (None, Ok(())) => self.submit(queue, sending.number, commands),
+            (None, Ok(())) => match commands.make() {
+                Ok(commands) => self.submit(queue, sending.number, commands),
+                Err(message) => Err(self.refusal(message)),
+            },
         };
         if verdict.is_ok() {
             // Before the marker, so copies are mapped before the end of the batch is known.

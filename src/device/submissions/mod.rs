@@ -15,6 +15,13 @@
 //!
 //! All of this works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): submissions run on
 //! after the drop of the last handle of a device.
+//!
+//! What waits for [`Standing::is_over`](batch::Standing::is_over): host access to the heap, the reuse of freed blocks,
+//! contraction of the heap, transfers between devices, and the pools of buffers.
+//!
+//! Callbacks of the program should not wait for other threads that use the device. What a callback cannot have is said
+//! by `ExecutionError::InCallback`: the end of the very batch whose submission runs it, and the guard of a heap or a
+//! buffer that the call around it holds ([`Held`]).
 
 mod batch;
 mod contained;
@@ -23,7 +30,7 @@ mod line;
 mod signal;
 mod waiting;
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -31,7 +38,7 @@ use parking_lot::Mutex;
 
 use super::wait::LostFlag;
 
-pub(crate) use batch::{Batch, ClosedBatch, Hook, Standing};
+pub(crate) use batch::{Batch, ClosedBatch, Commands, Hook, Standing};
 pub(crate) use contained::Held;
 pub(crate) use waiting::{Pace, Progress};
 
@@ -97,6 +104,20 @@ impl Submissions {
         self.enqueue(closed);
         self.drive(queue, &batch);
         batch
+    }
+
+    /// Whether everything that was submitted has ended, as far as can be seen without asking wgpu.
+    pub(crate) fn is_idle(&self) -> bool {
+        let last = self.ledger.last();
+        let signalled = self.signalled.load(Ordering::Acquire);
+        let reached = || {
+            self.signal
+                .as_ref()
+                .and_then(|signal| signal.reached().ok())
+        };
+        last == 0
+            || self.ledger.end(last).is_some()
+            || (last == signalled && reached().is_some_and(|reached| reached >= last))
     }
 
     /// The device is being dropped.

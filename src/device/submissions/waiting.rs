@@ -1,4 +1,8 @@
 //! Waiting for the end of a batch: looking for about as long as a short launch takes, then parked.
+//!
+//! A thread looks at the signal for 50 µs on graphics processors, from which a parked thread is woken by an interrupt,
+//! and not at all on processors, whose kernels want the core. Where there is no signal, threads poll at distances that
+//! grow to 1 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -3,6 +3,10 @@
 //! A declaration is a WGSL signature, `fn lookup(key: u32, at: vec3<f32>) -> Node`. A program that mentions `lookup`
 //! (or `lookup_try`, `lookup_post`, `lookup_begin`) gets functions of these names appended behind its text, written by
 //! [`wgsl`] and [`forms`] from `shaders/rpc*.wgsl` and from the memory layout of the types.
+//!
+//! The WGSL follows from how naga lays out the types of the *program*, and sizes are compared with Rust's when the
+//! program is read. Each name of a service that comes with the runtime costs a kernel nothing unless the kernel calls
+//! it.
 
 pub(crate) mod bind;
 mod forms;

@@ -7,6 +7,14 @@
 //! because a kernel binds a single chunk.
 //!
 //! The table is asked when kernels are made and when the host copies, never by a launch.
+//!
+//! Types are compared without the names of structures and aliases, and an atomic counts as the scalar inside: one
+//! kernel counts and the next reads the counts. `CacheStatistics::global_lookups` shows when the table is asked.
+//!
+//! A variable of device scope lives as long as the name, and the memory as long as the device. A variable of image
+//! scope belongs to the kernels of a module, cached kernels included; programs of equal name, text and prefix are one
+//! module, as for the caches. While no kernel names the variable, the value is kept on the host, and moves into the
+//! first new instance.
 
 mod compare;
 mod conflict;

@@ -5,6 +5,11 @@
 //! specializes and is reflected like any other. [`lower`] replaces the marked variables of a kernel by members of a
 //! single variable, a structure with the offsets of the variables in their memory; kernels following pointers reach the
 //! variables through the heap binding instead ([`super::pointers::ArgumentTable`]).
+//!
+//! In a kernel the variables are one structure with members at their offsets, bound where the first of them lies: one
+//! binding, and the same instructions as for a binding of the user's own. Gaps are members too (arrays of words),
+//! because some shading languages know no offsets. Variables in different chunks, and those of kernels that follow
+//! pointers, are rows of the argument table: nothing is bound twice where it is written. The lowering comes last.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -7,6 +7,8 @@
 //! The user's entry point becomes an ordinary function. A new function of the same name takes the
 //! same arguments, corrects them, and calls the user's, which needs no change, in whatever way the
 //! arguments are used.
+//!
+//! The pass runs only when a launch exceeds the adapter's limit, so that ordinary launches never pay for it.
 
 use naga::{
     AddressSpace, BinaryOperator, Binding, Block, BuiltIn, Expression, Function, FunctionArgument,

@@ -18,6 +18,18 @@
 //! function". An invocation that was cut can find the memory of an earlier call there, and skip the test behind the
 //! loop. So a call of a function that returns from within a loop is followed by another test of those loops, in the
 //! caller.
+//!
+//! # Which kernels are guarded
+//!
+//! The budget is one for all loops of a group of lanes together. Hence either all loops of a kernel are provably short
+//! together ([`trip_count`](super::trip_count): constant bounds, summed over the call tree) and nothing is added, or
+//! all are guarded. A device that was not probed (an adopted one, by default) counts as having the budget: slow and
+//! right rather than fast and perhaps wrong.
+//!
+//! One false alarm is known and kept: a kernel that uses the budget up *exactly* with its last useful turn is reported
+//! although its result is whole. Evaluating the loop's condition once more would be folded like a mark in a plain
+//! variable. Padding lanes beyond the work-group's size spend the budget as well, so that a real loop can be cut by
+//! them; the guard reports that, too.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

@@ -52,14 +52,14 @@ fn a_fault_is_tested_behind_every_call_that_may_have_it() {
     let (module, facts) = lowered(
         r#"fn inner(x: u32) -> vec3<f32> { assert(x > 1u); return vec3(1.0); }
         fn outer(x: u32) -> f32 { return inner(x).x; }
-        fn calm(x: u32) -> u32 { print("{}", x); return x; }
+        fn plain(x: u32) -> u32 { print("{}", x); return x; }
         @compute @workgroup_size(1) fn main(@builtin(local_invocation_index) i: u32) {
-            for (var k = 0u; k < 3u; k++) { _ = outer(calm(i)); }
+            for (var k = 0u; k < 3u; k++) { _ = outer(plain(i)); }
         }"#,
     );
     assert!(facts.unwrap().may_leave);
     let text = written(&module);
-    for (name, tests) in [("inner", 1), ("outer", 1), ("calm", 0), ("main", 1)] {
+    for (name, tests) in [("inner", 1), ("outer", 1), ("plain", 0), ("main", 1)] {
         let body = function(&text, name);
         let found = body.matches("tombolo_print_failed").count();
         assert_eq!(found, tests, "{body}");

@@ -5,6 +5,9 @@
 //! in the body. Every other loop is taken to be unbounded, and one unbounded loop makes the
 //! whole kernel so. What is counted wrong here lets a wrong result through unseen, so each rule below
 //! errs towards "unbounded".
+//!
+//! The same proof spares the bound that wgpu puts on every loop, two counters and a test in each pass: where the
+//! number of passes of every loop of a module is known ([`every_loop_ends`]), wgpu is told to leave the bound out.
 
 use std::collections::HashMap;
 

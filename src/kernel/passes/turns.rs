@@ -7,6 +7,9 @@
 //! seen.
 //!
 //! An invocation counts for itself. The count is exact for a group of lanes with a single serving lane.
+//!
+//! Switches count as a turn, too, because Mesa makes loops of them. Loops in which lanes meet at barriers only count,
+//! since a lane that left would keep the others waiting.
 
 use std::collections::HashSet;
 

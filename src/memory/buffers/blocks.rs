@@ -3,6 +3,18 @@
 //! Each block is managed by a [`Region`] of its own and not all of them by one, because wgpu has rules for whole buffers,
 //! and a block is one buffer to it: what a dispatch writes must not lie in the same block as anything else that it uses.
 //! So whoever asks names the blocks in which the memory must not be.
+//!
+//! Bytes that a launch writes never share a block with anything else that the launch uses: memory made for a launch
+//! avoids the blocks of the launch's other arguments, and a root in the wrong block already is copied to another
+//! block, on the device and in the order of the queue; the second time the root gets memory of its own, so roots that
+//! are used in turns do not wander.
+//!
+//! Bytes are free as soon as a root gives them up, since the queue is in order and the next owner's commands come
+//! behind. Bytes are zeroed before their next use: no program sees another's leavings. One empty block is kept; the
+//! others go back to the device at once, and the last block when room is needed or on a trim. Blocks are at most the
+//! 64th part of a cap, which counts whole blocks; where no further block fits, a small root gets memory of its own.
+//! wgpu tracks blocks as it tracks buffers, so dispatches on roots of one block wait for each other without need:
+//! roots of more than 1 MiB, for which the wait might matter, have memory of their own.
 
 use crate::memory::region::{AllocationId, Region, RegionOptions};
 

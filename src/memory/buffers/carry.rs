@@ -3,6 +3,13 @@
 //! Copies out of a device are submitted at once, in front of what is recorded there and not submitted, unless that
 //! writes the bytes. Copies into a device are recorded in its open batch, which waits for what is still on its way
 //! ([`Hop`]); what was recorded there before is submitted first, so that it waits for nothing.
+//!
+//! Copies out go first because two devices exchanging edges would otherwise each send the edge behind the *next* step,
+//! and work in turns.
+//!
+//! A transfer has an outcome, which inherits the outcomes of the bytes on the source. The source's launches are
+//! settled by the source's queue, and a settling thread holds a queue already; so the transfer's outcome is resolved
+//! by readers, not by the thread that settles (`Outcome::resolve`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +33,7 @@ const WHAT: &str = "a copy to a device";
 const PIECE: u64 = 8 << 20;
 
 /// Bytes of one buffer that go to one device in one way.
-struct Haul {
+struct Upload {
     way: Way,
     range: Range<u64>,
 }
@@ -55,8 +62,8 @@ struct Load {
 }
 
 /// What the plan brings to a memory, which may be that of several places, in pieces as long as can be.
-fn hauls(plan: &Plan, memory: Places) -> Vec<Haul> {
-    let mut hauls: Vec<Haul> = Vec::new();
+fn uploads(plan: &Plan, memory: Places) -> Vec<Upload> {
+    let mut uploads: Vec<Upload> = Vec::new();
     for step in &plan.steps {
         if !memory.contains(step.to) {
             continue;
@@ -71,7 +78,7 @@ fn hauls(plan: &Plan, memory: Places) -> Vec<Haul> {
             Way::Exchange(_) => MOST_BYTES,
             _ => u64::MAX,
         };
-        match hauls.last_mut() {
+        match uploads.last_mut() {
             Some(last)
                 if last.way == way
                     && last.range.end == step.range.start
@@ -84,7 +91,7 @@ fn hauls(plan: &Plan, memory: Places) -> Vec<Haul> {
                 while start < step.range.end {
                     let end = (step.range.end).min(start.saturating_add(most) / 4 * 4);
                     let end = if end <= start { step.range.end } else { end };
-                    hauls.push(Haul {
+                    uploads.push(Upload {
                         way,
                         range: start..end,
                     });
@@ -93,7 +100,7 @@ fn hauls(plan: &Plan, memory: Places) -> Vec<Haul> {
             }
         }
     }
-    hauls
+    uploads
 }
 
 impl Root {
@@ -106,13 +113,13 @@ impl Root {
         place: Place,
     ) -> Result<Option<Arc<Batch>>, BufferError> {
         let mut loads = Vec::new();
-        for haul in hauls(plan, state.residency.memory_of(place)) {
-            let made = match haul.way {
+        for upload in uploads(plan, state.residency.memory_of(place)) {
+            let made = match upload.way {
                 Way::Host => {
                     loads.push(Load {
-                        outcomes: state.host_depends_on(&haul.range),
-                        at: haul.range.start % 4,
-                        range: haul.range,
+                        outcomes: state.host_depends_on(&upload.range),
+                        at: upload.range.start % 4,
+                        range: upload.range,
                         memory: None,
                         hop: None,
                         used: None,
@@ -120,10 +127,10 @@ impl Root {
                     Ok(())
                 }
                 Way::Through(from) => {
-                    self.load_through(state, device, from, haul.range, &mut loads)
+                    self.load_through(state, device, from, upload.range, &mut loads)
                 }
                 Way::Exchange(from) => {
-                    self.load_exchange(state, device, from, place, haul.range, &mut loads)
+                    self.load_exchange(state, device, from, place, upload.range, &mut loads)
                 }
             };
             if let Err(error) = made {
@@ -193,7 +200,7 @@ impl Root {
                 state.arrivals.push(arrival);
             }
             if let Some((hop, source)) = &load.hop {
-                self.context().porter.send(hop, source, device);
+                self.context().transfer_thread.send(hop, source, device);
             }
         }
         self.give_back(loads, Some((device, &batch)));

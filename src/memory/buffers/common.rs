@@ -7,14 +7,26 @@
 //!
 //! [`Placement::Auto`]: super::Placement::Auto
 //! [`Exchange`]: super::exchange::Exchange
+//!
+//! Why not the heap: a program that holds the heap, or whose launch on the heap has failed, must not meet either in a
+//! buffer that the program never placed in the heap. Taints are one for all members. Launches are held back as for the
+//! heap; the few commands other than launches (uploads, copies out, fills) wait for other devices, since nothing else
+//! orders them.
+//!
+//! The rule is counted, not guessed ([`Turns`]): 8 launches in a row that *write* the root, with half of the bytes or
+//! more from another device. Such launches come one behind the other in any case; where one device reads the results
+//! of another, or edges are exchanged, own memory lets both devices go on, and so these begin the count anew. Only
+//! devices that work in the host's memory and import host memory take part. A member keeps its own copy while the
+//! bytes are on their way elsewhere, unless the member is the source. Evicting ends the common memory; a lost member
+//! leaves the memory to the other members.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::device_allocation::DeviceAllocation;
 use super::error::BufferError;
 use super::exchange::{Crate, Exchange};
-use super::holding::DeviceCopy;
 use super::hop::End;
 use super::root::{Root, State};
 use crate::device::outcome::Outcome;
@@ -130,7 +142,8 @@ impl Root {
             Living::Settled => return None,
             Living::Together { why, .. } => {
                 let why = *why;
-                let is_there = |state: &State| state.copy(place).is_some_and(DeviceCopy::is_common);
+                let is_there =
+                    |state: &State| state.copy(place).is_some_and(DeviceAllocation::is_common);
                 if !is_there(state) && writes && came >= self.bytes.div_ceil(2) {
                     self.move_in(state, device, place);
                 }
@@ -232,7 +245,7 @@ impl Root {
         };
         let now = self.context().tick();
         let shared = BufferShared::new(device, seen, unique_id(), false);
-        let mut copy = DeviceCopy::common(shared, old.bytes());
+        let mut copy = DeviceAllocation::common(shared, old.bytes());
         copy.take_over(&old, now);
         let batch = copy.last.clone();
         state.put_copy(place, copy);
@@ -323,7 +336,7 @@ impl State {
     /// The places that have memory in common.
     pub(super) fn common_places(&self) -> Vec<Place> {
         let mut places = self.places();
-        places.retain(|place| self.copy(*place).is_some_and(DeviceCopy::is_common));
+        places.retain(|place| self.copy(*place).is_some_and(DeviceAllocation::is_common));
         places
     }
 
@@ -339,7 +352,7 @@ impl State {
             return;
         };
         let shared = BufferShared::beside(device, seen.clone(), unique_id(), &known.shared);
-        let mut copy = DeviceCopy::common(shared, known.bytes());
+        let mut copy = DeviceAllocation::common(shared, known.bytes());
         copy.used_at = known.used_at;
         self.put_copy(place, copy);
         self.residency.share(member, place);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::error::BufferError;
 use super::exchange::Exchange;
-use super::hop::Porter;
+use super::hop::TransferThread;
 use super::root::Root;
 use super::statistics::BufferStatistics;
 use crate::device::DeviceShared;
@@ -16,7 +16,7 @@ use crate::memory::migrate::{Place, Route, Routes};
 /// The buffers of one context.
 #[derive(Default)]
 pub(crate) struct ContextBuffers {
-    pub(super) porter: Porter,
+    pub(super) transfer_thread: TransferThread,
     pub(super) exchange: Exchange,
     map: Mutex<Map>,
     roots: Mutex<Vec<Weak<Root>>>,

@@ -2,29 +2,23 @@
 //! the first one while the device copies the next.
 
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
+use crate::device::mapping::Mapping;
 use crate::device::outcome::ExecutionError;
-use crate::device::submissions::{Batch, Progress, Submissions};
-use crate::device::wait::lock;
+use crate::device::submissions::{Batch, Submissions};
 use crate::device::{DeviceShared, capture};
 use crate::memory::buffer::{BufferShared, MemoryError};
-use crate::memory::staging;
+use crate::memory::staging::{Coming, Lent, Missing, Piece, pieces, pump};
 
 /// Bytes of one piece: enough that what a piece costs by itself does not show.
 const PIECE: u64 = 8 << 20;
 
-/// How the mapping of a piece ended.
-type Mapping = Arc<(Mutex<Option<Result<(), String>>>, Condvar)>;
-
 /// One piece, submitted and on its way.
 pub(super) struct Download {
     submissions: Arc<Submissions>,
-    owner: Weak<DeviceShared>,
-    batch: Arc<Batch>,
-    staging: wgpu::Buffer,
-    mapping: Mapping,
+    coming: Coming,
     /// The bytes of the buffer.
     pub range: Range<u64>,
 }
@@ -46,6 +40,16 @@ pub(super) enum Missed {
     Failed(ExecutionError),
 }
 
+impl From<Missing> for Missed {
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Deadline => Self::Deadline,
+            Missing::Lost(reason) => Self::Failed(ExecutionError::DeviceLost { reason }),
+            Missing::Refused(message) => Self::Failed(ExecutionError::Refused { message }),
+        }
+    }
+}
+
 impl Download {
     /// Starts to bring down `range`, which is not empty, of what begins at `base` of a wgpu buffer. Commands that were recorded before and are not
     /// submitted yet need not be waited for, unless `after_recorded` says that they write there.
@@ -60,28 +64,24 @@ impl Download {
         if after_recorded {
             device.flush()?;
         }
-        let mut pieces = Vec::new();
-        let mut at = range.start;
-        while at < range.end {
-            let end = (at / 4 * 4 + PIECE).min(range.end);
-            pieces.push(Self::piece(buffer, base, at..end)?);
-            at = end;
-        }
-        Ok(pieces)
+        pieces(range, PIECE)
+            .map(|piece| Self::begin(buffer, base, piece))
+            .collect()
     }
 
-    fn piece(buffer: &BufferShared, base: u64, range: Range<u64>) -> Result<Self, MemoryError> {
+    fn begin(buffer: &BufferShared, base: u64, piece: Piece) -> Result<Self, MemoryError> {
         let device = &buffer.device;
         // Whole words are copied; what surrounds the range is left out by whoever takes the bytes.
-        let words = range.start / 4 * 4..range.end.next_multiple_of(4);
+        let words = piece.words();
         let bytes = words.end - words.start;
-        let staging = staging::of(device).download(device, "a copy to the host", bytes)?;
+        let memory = Lent::take(device, "a copy to the host", bytes)?;
         // Held, so that nothing is recorded in between that was not looked at.
         let mut queue = device.queue.lock(device);
         let (commands, error) = capture(&device.raw, || {
             let mut encoder = (device.raw)
                 .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
-            encoder.copy_buffer_to_buffer(&buffer.raw, base + words.start, &staging, 0, bytes);
+            let from = (&buffer.raw, base + words.start);
+            encoder.copy_buffer_to_buffer(from.0, from.1, memory.buffer(), 0, bytes);
             encoder.finish()
         });
         if let Some(error) = error {
@@ -89,100 +89,53 @@ impl Download {
         }
         let batch = queue.submit_now(commands)?;
         drop(queue);
-        let mapping = Mapping::default();
-        let told = Arc::clone(&mapping);
-        let ((), error) = capture(&device.raw, || {
-            staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| {
-                *lock(&told.0) = Some(result.map_err(|error| error.to_string()));
-                told.1.notify_all();
-            });
-        });
-        if let Some(error) = error {
-            return Err(refused(device, &error));
-        }
+        let mapping = Mapping::begin(&device.raw, memory.buffer(), 0..bytes);
         Ok(Self {
             submissions: Arc::clone(&device.submissions),
-            owner: Arc::downgrade(device),
-            batch,
-            staging,
-            mapping,
-            range,
+            range: piece.bytes.clone(),
+            coming: Coming::new(batch, mapping, memory, piece),
         })
     }
 
     /// The copy.
     pub(super) fn batch(&self) -> &Arc<Batch> {
-        &self.batch
+        self.coming.batch()
     }
 
-    /// Waits for the bytes and hands them to `use_them`; once.
-    pub(super) fn take(
-        &self,
-        deadline: Option<Instant>,
-        use_them: impl FnOnce(&[u8]),
-    ) -> Result<(), Missed> {
+    /// Waits for the bytes.
+    pub(super) fn arrive(&self, deadline: Option<Instant>) -> Result<(), Missed> {
         // What was on its way when the device was lost counts as lost with it.
         if let Some(reason) = self.submissions.lost().get() {
-            return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
+            return Err(Missing::Lost(reason).into());
         }
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        match self.submissions.wait(&self.batch, left) {
-            Progress::Done => {}
-            Progress::Pending => return Err(Missed::Deadline),
-            Progress::Lost(reason) => {
-                return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
-            }
-        }
-        // Another thread's poll may have collected the callback and not yet run it.
-        let mut mapped = lock(&self.mapping.0);
-        while mapped.is_none() {
-            if Arc::strong_count(&self.mapping) == 1 {
-                // wgpu drops the callbacks of a poll that another one has overtaken; whether the memory is mapped is seen
-                // below.
-                break;
-            }
-            if deadline.is_some_and(|end| Instant::now() >= end) {
-                return Err(Missed::Deadline);
-            }
-            if let Some(reason) = self.submissions.lost().get() {
-                return Err(Missed::Failed(ExecutionError::DeviceLost { reason }));
-            }
-            // The memory is mapped by the first poll behind the end of the batch.
-            drop(mapped);
-            self.submissions.collect();
-            mapped = lock(&self.mapping.0);
-            if mapped.is_some() {
-                break;
-            }
-            let waited = self
-                .mapping
-                .1
-                .wait_timeout(mapped, Duration::from_millis(1));
-            mapped = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        let refused = |message| {
-            Missed::Failed(match self.submissions.lost().get() {
-                Some(reason) => ExecutionError::DeviceLost { reason },
-                None => ExecutionError::Refused { message },
-            })
-        };
-        if let Some(Err(message)) = mapped.take() {
-            return Err(refused(message));
-        }
-        drop(mapped);
-        let skip = self.range.start % 4;
-        let end = skip + (self.range.end - self.range.start);
-        let seen = match self.staging.get_mapped_range(0..end.next_multiple_of(4)) {
-            Ok(view) => {
-                use_them(&view[skip as usize..end as usize]);
-                Ok(())
-            }
-            Err(error) => Err(refused(error.to_string())),
-        };
-        self.staging.unmap();
-        if let (Some(device), Ok(())) = (self.owner.upgrade(), &seen) {
-            staging::of(&device).give_download(self.staging.clone());
-        }
-        seen
+        Ok(self.coming.arrive(&self.submissions, left)?)
     }
+
+    /// Hands the bytes, which have arrived, to `use_them`; once.
+    pub(super) fn take(&self, use_them: impl FnOnce(&[u8])) -> Result<(), Missed> {
+        Ok(self.coming.read(use_them)?)
+    }
+}
+
+/// Copies what the pieces bring to `bytes`, of which the first is byte `start` of the buffer.
+pub(super) fn take_all(
+    mut pieces: Vec<Download>,
+    start: u64,
+    bytes: &mut [u8],
+) -> Result<(), Missed> {
+    // Each byte comes from one place, so that the pieces share none.
+    pieces.sort_by_key(|piece| piece.range.start);
+    let (mut rest, mut at, mut parts) = (bytes, start, Vec::with_capacity(pieces.len()));
+    for piece in pieces {
+        let (_, behind) = rest.split_at_mut((piece.range.start - at) as usize);
+        let (part, behind) = behind.split_at_mut((piece.range.end - piece.range.start) as usize);
+        (rest, at) = (behind, piece.range.end);
+        parts.push((piece, part));
+    }
+    pump::run_all(
+        parts,
+        |(piece, _)| piece.arrive(None),
+        |(piece, part)| piece.take(|from| part.copy_from_slice(from)),
+    )
 }

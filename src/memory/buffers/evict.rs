@@ -1,10 +1,15 @@
 //! Memory on devices is given up when others need it more, or somebody says so.
+//!
+//! Room is had by the bytes that buffers have on a device, against a cap, and by the driver's refusal. The root that
+//! was not used for longest gives up its memory; what is nowhere else comes to the host first. Roots of the same
+//! launch are locked and so are left alone; where nothing can go, the launch is refused and all contents are where
+//! they were.
 
 use std::sync::Arc;
 
-use super::download::Missed;
+use super::device_allocation::{DeviceAllocation, trim_blocks};
+use super::download::{Missed, take_all};
 use super::error::BufferError;
-use super::holding::{DeviceCopy, trim_blocks};
 use super::root::{Home, Root, State};
 use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
@@ -62,7 +67,7 @@ impl Root {
             .residency
             .evicted(place, 0..self.bytes)
             .map_err(|error| self.refusal(error))?;
-        let is_common = state.copy(place).is_some_and(DeviceCopy::is_common);
+        let is_common = state.copy(place).is_some_and(DeviceAllocation::is_common);
         if is_common {
             // What one has there the others have.
             for place in state.common_places() {
@@ -92,12 +97,8 @@ impl Root {
             }
         }
         for (range, depends_on, pieces) in under_way {
-            for piece in pieces {
-                let target = state.host_bytes("a copy to the host", self.bytes)?;
-                let part = piece.range.start as usize..piece.range.end as usize;
-                let taken = piece.take(None, |bytes| target[part].copy_from_slice(bytes));
-                taken.map_err(missed)?;
-            }
+            let target = state.host_bytes("a copy to the host", self.bytes)?;
+            take_all(pieces, 0, target).map_err(missed)?;
             state.host_taint.overwrite(&range);
             for outcome in &depends_on {
                 state.host_taint.add(range.clone(), outcome);

@@ -3,6 +3,8 @@
 //!
 //! The memory is cut into crates, one for each transfer under way. A crate is used again when the batch that emptied it
 //! has ended.
+//!
+//! A crate is a shared transfer slot: one copy on either device, none by the host.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

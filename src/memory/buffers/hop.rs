@@ -114,7 +114,8 @@ impl Piece {
         };
         let mut filled = Ok(());
         let skip = from.range.start % 4;
-        from.take(deadline, |bytes| {
+        from.arrive(deadline)?;
+        from.take(|bytes| {
             let end = skip + bytes.len() as u64;
             filled = match to.get_mapped_range_mut(0..end.next_multiple_of(4)) {
                 Ok(mut view) => {
@@ -230,12 +231,12 @@ impl ExternalDependency for Hop {
 
 /// The thread that completes dependencies, started by the first one.
 #[derive(Default)]
-pub(super) struct Porter {
+pub(super) struct TransferThread {
     sender: OnceLock<Mutex<Sender<Errand>>>,
     worker: Worker,
 }
 
-impl Drop for Porter {
+impl Drop for TransferThread {
     fn drop(&mut self) {
         drop(self.sender.take());
         self.worker.join();
@@ -248,7 +249,7 @@ struct Errand {
     target: Weak<DeviceShared>,
 }
 
-impl Porter {
+impl TransferThread {
     /// Has the hop made, and what waits for it on `target` submitted.
     pub(super) fn send(
         &self,
@@ -258,7 +259,7 @@ impl Porter {
     ) {
         let sender = self.sender.get_or_init(|| {
             let (sender, receiver) = channel();
-            let thread = std::thread::Builder::new().name("tombolo porter".into());
+            let thread = std::thread::Builder::new().name("tombolo staging".into());
             match thread.spawn(move || serve(receiver)) {
                 Ok(worker) => self.worker.is(worker),
                 Err(error) => {

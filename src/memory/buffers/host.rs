@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use bytemuck::Pod;
 
-use super::download::Download;
+use super::download::{Download, take_all};
 use super::error::BufferError;
 use super::evict::missed;
 use super::residency_guard::{PartView, ResidencyGuard, Use, roots};
@@ -282,18 +282,13 @@ impl Root {
                 }
             }
         };
-        for piece in started.pieces {
-            let at = (piece.range.start - range.start) as usize;
-            let end = (piece.range.end - range.start) as usize;
-            let taken = piece.take(None, |from| bytes[at..end].copy_from_slice(from));
-            if let Err(why) = taken {
-                // Where the device was lost on the way, others may have the bytes; else it is known now what is lost.
-                let is_known = self.lock().suspect_losses();
-                return match is_known {
-                    true => self.read_into(what, range, bytes, own),
-                    false => Err(missed(why)),
-                };
-            }
+        if let Err(why) = take_all(started.pieces, range.start, bytes) {
+            // Where the device was lost on the way, others may have the bytes; else it is known now what is lost.
+            let is_known = self.lock().suspect_losses();
+            return match is_known {
+                true => self.read_into(what, range, bytes, own),
+                false => Err(missed(why)),
+            };
         }
         started.sources.iter().for_each(|device| device.settle());
         failure_of(&started.outcomes)

@@ -1,4 +1,8 @@
 //! Devices that are gone, and bytes that therefore did not arrive: others that have the bytes are asked instead.
+//!
+//! A lost device is found when it is asked for bytes, if not before. wgpu reports nothing to those who ask something
+//! of a device that was destroyed; but a buffer made there is none, which is how the question is put. Other places
+//! that have the bytes are asked next.
 
 use std::ops::Range;
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, MutexGuard};
 
 use super::common::CommonMemory;
 use super::context::ContextBuffers;
+use super::device_allocation::DeviceAllocation;
 use super::error::BufferError;
-use super::holding::DeviceCopy;
 use super::hop::{End, Hop, Piece};
 use super::root::{Root, State};
 use crate::device::DeviceShared;
@@ -316,7 +316,9 @@ impl<'r> ResidencyGuard<'r> {
         let mut earlier: Vec<(Arc<DeviceShared>, Arc<Batch>)> = Vec::new();
         for (at, uses) in by_root.iter().enumerate() {
             let state = &self.states[at];
-            let is_common = state.copy(self.place).is_some_and(DeviceCopy::is_common);
+            let is_common = state
+                .copy(self.place)
+                .is_some_and(DeviceAllocation::is_common);
             if !state.is_shared() && !is_common {
                 continue;
             }
@@ -356,7 +358,9 @@ impl<'r> ResidencyGuard<'r> {
         // So that there is something to submit.
         queue.encode(|_| {});
         drop(queue);
-        self.context.porter.send(&hop, &source, &self.device);
+        self.context
+            .transfer_thread
+            .send(&hop, &source, &self.device);
     }
 
     /// The part as the device sees it.

@@ -2,6 +2,13 @@
 //!
 //! One lock for each buffer. Who needs several takes them in the order of their numbers, before anything of a device or
 //! of the heap; nothing that is done for somebody who holds a queue ever asks for them.
+//!
+//! A launch locks its roots, has memory made, carries the plan out, is recorded, and notes its writes, all before the
+//! unlock: so the order of launches is the order of versions.
+//!
+//! A device gets memory for the whole root, whatever part is used: offsets in that memory are those of the root, so a
+//! part is bound in place, and another part costs no allocation. Memory that several devices need in parts alone is a
+//! case for several buffers.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -13,8 +20,8 @@ use bytemuck::Pod;
 use super::Placement;
 use super::common::{Living, Turns};
 use super::context::ContextBuffers;
+use super::device_allocation::DeviceAllocation;
 use super::error::BufferError;
-use super::holding::DeviceCopy;
 use super::hop::End;
 use super::statistics::BufferStatistics;
 use crate::device::extension::ExtensionSlot;
@@ -47,7 +54,7 @@ pub(crate) struct State {
     /// Launches of uncertain outcome whose results the host has.
     pub(super) host_taint: Taint,
     /// By place, without the host's.
-    copies: Vec<Option<DeviceCopy>>,
+    copies: Vec<Option<DeviceAllocation>>,
     pub(super) living: Living,
     /// How often it had to leave a block because of what else lay there.
     pub(super) departures: u8,
@@ -217,17 +224,17 @@ impl Root {
 }
 
 impl State {
-    pub(super) fn copy(&self, place: Place) -> Option<&DeviceCopy> {
+    pub(super) fn copy(&self, place: Place) -> Option<&DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get(at)?.as_ref()
     }
 
-    pub(super) fn copy_mut(&mut self, place: Place) -> Option<&mut DeviceCopy> {
+    pub(super) fn copy_mut(&mut self, place: Place) -> Option<&mut DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get_mut(at)?.as_mut()
     }
 
-    pub(super) fn put_copy(&mut self, place: Place, copy: DeviceCopy) {
+    pub(super) fn put_copy(&mut self, place: Place, copy: DeviceAllocation) {
         let Some(at) = (place.index() as usize).checked_sub(1) else {
             return;
         };
@@ -237,7 +244,7 @@ impl State {
         self.copies[at] = Some(copy);
     }
 
-    pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceCopy> {
+    pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get_mut(at)?.take()
     }

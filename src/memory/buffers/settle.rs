@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::device_allocation::{BINDABLE, DeviceAllocation, Reservation};
 use super::error::BufferError;
-use super::holding::{BINDABLE, DeviceCopy, Reservation};
 use super::root::{Home, Root, State};
 use crate::device::DeviceShared;
 use crate::device::wait::lock;
@@ -63,18 +63,18 @@ impl Root {
         device: &Arc<DeviceShared>,
         place: Place,
         avoid: &[u64],
-    ) -> Result<DeviceCopy, BufferError> {
+    ) -> Result<DeviceAllocation, BufferError> {
         let size = self.bytes.next_multiple_of(4).max(4);
         let cap = device.options.buffer_bytes;
         loop {
             if departures < MOST_DEPARTURES
-                && let Some(carved) = DeviceCopy::carved(device, size, avoid)
+                && let Some(carved) = DeviceAllocation::carved(device, size, avoid)
             {
                 return Ok(carved);
             }
             let room = device.memory_extension.get::<MemoryExtension>();
             let (used, cap) = match Reservation::new(room, size, cap) {
-                Ok(reserved) => match DeviceCopy::alone(device, reserved) {
+                Ok(reserved) => match DeviceAllocation::alone(device, reserved) {
                     Ok(alone) => return Ok(alone),
                     Err(MemoryError::OutOfMemory { .. }) => (lock(&room.buffers).reserved, None),
                     Err(error) => return Err(error.into()),

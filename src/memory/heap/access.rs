@@ -1,4 +1,14 @@
 //! The host's access to the heap.
+//!
+//! A kernel that follows pointers may touch any byte. [`SharedHeap::host`](super::SharedHeap::host) therefore waits
+//! until every batch of every device that used the heap is over, whatever became of the batches behind it, and keeps
+//! commands of devices out while the access lives. Where a device was lost and its driver does not say that its
+//! kernels have ended, the heap stays closed (`HeapError::Unproven`). Inside, borrows are Rust's own (`&self` gives
+//! `&T`, `&mut self` gives `&mut T`), and every pointer is checked against the live allocations. New allocations are
+//! nobody else's yet and never wait; freed memory is kept from reuse while anybody might still look. Locks of the heap
+//! are let go before wgpu is asked.
+//!
+//! A failed launch may have written anywhere in the heap: the next access reports it, once.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, MutexGuard};

@@ -1,4 +1,8 @@
 //! Words of the heap that host and running kernels use at the same time.
+//!
+//! An allocation may be *claimed* by an [`AtomicView`](super::AtomicView) or by a Rust value with a
+//! [`HeapAllocator`](super::HeapAllocator). Every other way in is refused by allocation, so that a mailbox does not
+//! close the rest of the heap.
 
 use std::ops::Deref;
 use std::ptr::NonNull;

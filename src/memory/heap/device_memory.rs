@@ -4,6 +4,10 @@
 //! Where host and device share all memory the device's own memory is part of the shared heap, under tagged pointers:
 //! kernels follow them with the same instructions as any other. Elsewhere the memory consists of buffers of the device,
 //! each a segment selected by the tag; no two devices share a tag, so no device takes another's pointer for its own.
+//!
+//! A tag costs one test per pointer, and only in kernels made after the device has such memory. There are as many
+//! segments as the adapter binds beside the heap and the status record, each as long as all before it, so that there
+//! are few.
 
 use std::collections::HashSet;
 use std::panic::Location;

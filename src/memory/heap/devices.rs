@@ -1,4 +1,8 @@
 //! A device's view of the heap: imported memory, or its mirror.
+//!
+//! Smaller adapters can be tried anywhere: `DeviceOptions::storage_binding_bytes` lowers what a device binds at once,
+//! and with it the segments. Allocations stay within the smallest segment of the devices that the context has opened;
+//! a device that would need smaller parts than the heap has already is refused.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

@@ -10,6 +10,15 @@
 //!    wait, and no thread may wait for its own waiter.
 //!
 //! A thread with the access would wait for itself: such a command is refused at once, whatever the policy.
+//!
+//! Why commands wait: reads of buffers in the heap hold the access for as long as a read takes, which must not be the
+//! error of a program that never asked for the heap. The thread with the access is known by the thread, which is why a
+//! `HostAccess` is not `Send`.
+//!
+//! The order of locks is: access of the host, root of a buffer, turn, queue, state. No thread waits for an access with
+//! any of the others in hand, so writes to a buffer in the heap take the access first and look at the buffer then.
+//! Servers on devices refuse instead of waiting: the relay tries again, and callers meanwhile get an error that names
+//! the holder of the heap.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,20 @@
 //! The memory of a heap: pages of the host imported by devices, or memory mapped by a single device.
+//!
+//! # Mapped heaps
+//!
+//! Where no device of the context imports when the heap is first asked for, but one has live memory, the heap *is*
+//! memory that this device has mapped for good: host and kernels use the same bytes while kernels run, as with an
+//! import. The base lies where the driver maps it, so that kernels subtract its low word, which a uniform gives them
+//! (the code is another one, and importing devices do not pay for it). Three things are different, and reported:
+//!
+//! - The size is fixed, at most one binding of the device: what is mapped cannot grow in place, and further mappings
+//!   would lie at unrelated addresses, which neither one subtraction nor the segment bits of a pointer can reach.
+//! - All of that memory is taken at once, though devices with copies see only as much as the heap has grown to.
+//! - No other device can share the memory: others keep mirrors, also those that could import, and also when the first
+//!   device is dropped.
+//!
+//! The mapping lives as long as the heap, whatever becomes of the device (`device/live.rs`), so that no borrow ever
+//! dangles. `SharedHeap::tier` says which devices use the heap in place.
 
 // Mapped memory is reached through pointers.
 #![allow(unsafe_code)]

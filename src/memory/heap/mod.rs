@@ -10,6 +10,12 @@
 //! private, and are filled without waiting. Words used by host and running kernels at the same time are seen through an
 //! [`AtomicView`], and allocations with ordinary Rust values come from a [`HeapAllocator`]; a `HostAccess` stays out of
 //! both.
+//!
+//! A device binds the part that is in use in segments as large as the adapter allows, usually one. Growing commits
+//! more of the span and imports the longer part again, after the device has finished what it was doing: two buffers
+//! over the same bytes are unrelated to wgpu. Arguments of launches made earlier follow to the new buffer, and a
+//! launch that was overtaken by an import starts over. `docs/memory.md` has the map of the heap, `docs/pointers.md`
+//! what kernels do with it.
 
 mod access;
 mod allocate;

@@ -20,7 +20,7 @@ fn with_clock(size: HeapSize) -> (SharedHeap, Arc<AtomicU64>) {
     (heap, now)
 }
 
-/// A heap of up to 256 MiB that contracts after ten seconds, holding a single value, grown to 64 MiB or more, and just
+/// A heap of up to 256 MiB that contracts after ten seconds, with a single value, grown to 64 MiB or more, and just
 /// become mostly free.
 fn mostly_free() -> (SharedHeap, Arc<AtomicU64>, Ptr<u64>) {
     let (heap, now) = with_clock(HeapSize::Adaptive {

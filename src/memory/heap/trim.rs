@@ -1,4 +1,8 @@
 //! Giving memory back: the end of the heap, when nothing lives there.
+//!
+//! The end goes back by `trim`, and by itself in an adaptive heap. What is imported cannot be given back under a
+//! device, so that it waits for a moment in which nothing is in flight. Whatever touches the heap looks for such a
+//! moment; there is no thread for it.
 
 use super::mirror::Table;
 use super::{FIRST_BYTES, GUARD_BYTES, HeapShared, HeapSize, SharedHeap, State};

@@ -1,4 +1,16 @@
 //! Which copies a command needs.
+//!
+//! A plan is a pure function of wants, residency and routes, and carries the stamp of the residency's state:
+//! committing a plan to another state is refused.
+//!
+//! - **A kernel that writes** is known by its bindings, not by addresses. So the bound bytes must be current first,
+//!   and all of them are the new version afterwards. Only `Overwrite`, a promise of the program, spares the copy.
+//! - **Sources by cost.** Places that miss the same bytes are served one after the other, each time by the cheapest
+//!   hop from any place that is current by then, so one export serves many. The host keeps bytes that pass through the
+//!   host, until told to let go. Only the host is a relay: going around by a third device is not looked for, since
+//!   devices that can copy directly are groups in which each device can.
+//! - **Copies that wait for one another** are cut at multiples of the chunk, so each waits for one earlier copy and
+//!   hops overlap. Other copies stay whole, however many ranges their bytes came from.
 
 use std::ops::Range;
 

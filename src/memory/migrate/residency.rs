@@ -1,4 +1,17 @@
 //! Which places have the latest bytes of which ranges of one buffer.
+//!
+//! The residency is an interval map (the crate rangemap) from byte ranges to the set of places with the latest bytes.
+//!
+//! - **Ranges, not buffers, have versions.** A sub-buffer is an offset and a length with no state, so overlapping
+//!   sub-buffers and their parent have nothing to disagree about, and disjoint halves stay where they are used.
+//! - **Versions are relative.** For each range and place the residency keeps by how many versions the place is behind,
+//!   in four bits, and nothing absolute: neighbours with the same history are one range whenever they were written,
+//!   and a version that only the writer ever had counts for nobody. Decisions need only the set of current places; the
+//!   lag is for explanations.
+//! - **Undefined is the absence of a range**: never written, or discarded. **Lost** is a range whose only place is
+//!   gone; reading a lost range, or writing a part of one, is an error until the range is overwritten or discarded.
+//! - **Places with one memory** (for a buffer in the shared heap) are declared to the residency, not to the routes: so
+//!   writes, losses and evictions know of the shared memory, too.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

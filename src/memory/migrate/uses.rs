@@ -1,4 +1,9 @@
 //! The bytes used by unfinished commands: dependencies of a new command, and conflicts with it.
+//!
+//! The residency keeps the unfinished commands with their bytes and places. Commands wait for each other in one memory
+//! alone: versions of different places are different bytes, so a device goes on reading an old version while another
+//! device writes the next. A writer stands for every command that the writer waited for, so the list stays short. The
+//! same list tells of commands at two places on the same bytes without an order, for programs that promise an order.
 
 use std::ops::Range;
 

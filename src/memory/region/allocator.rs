@@ -1,4 +1,6 @@
 //! The allocator itself: bins, ranges, blocks and handles together.
+//!
+//! Two-level bins, neighbours joined on free, handles that notice a double free, an exact search before a refusal.
 
 mod queries;
 

@@ -11,14 +11,28 @@
 //!    submitted; wgpu maps it behind the batch's end, when it is polled by whoever waits or submits. Nobody polls here:
 //!    memory is asked for with locks held that callbacks of the program may want.
 //! 4. Copies within a device that need a third buffer share one ([`Staging::scratch`]): the queue is in order.
+//! 5. *Large* transfers go by pieces ([`pieces`]): while the device copies one, the host copies another, with several
+//!    threads where the machine has them ([`pump`]). All pieces have their place in line at once, so that a transfer is one
+//!    command whoever else records; each gets its memory when it is its turn, so that a few pieces' memory serves for all
+//!    ([`receive`], [`send`]).
 //!
 //! Every transfer of the runtime comes here, whichever way its bytes go on, so that [`TransferStatistics`] counts all
 //! staging memory that is ever made.
+//!
+//! Parameters of the runtime's own kernels travel with the batch's uniforms.
 
+mod coming;
+mod pieces;
+pub(crate) mod pump;
+pub(crate) mod receive;
+pub(crate) mod send;
 mod shelf;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+
+pub(crate) use self::coming::{Coming, Lent, Missing, check_submitted};
+pub(crate) use self::pieces::{Piece, pieces};
 
 use self::shelf::{Readiness, Shelf, size_class};
 use super::buffers::End;
@@ -236,9 +250,9 @@ impl Staging {
         bytes: u64,
     ) -> Result<wgpu::Buffer, MemoryError> {
         let kept = {
-            let mut uploads = lock(&self.uploads);
             // All of them, so that each is mapped by the time that it is the oldest.
-            uploads.each(|kept| kept.reclaim(device));
+            self.reclaim(device);
+            let mut uploads = lock(&self.uploads);
             uploads.take(bytes, |kept| kept.readiness())
         };
         self.count(kept.is_none());
@@ -255,6 +269,11 @@ impl Staging {
                 },
             ),
         }
+    }
+
+    /// Asks for the memory of transfers that were submitted to be mapped as soon as they end.
+    pub(crate) fn reclaim(&self, device: &DeviceShared) {
+        lock(&self.uploads).each(|kept| kept.reclaim(device));
     }
 
     /// Memory of [`Self::upload`] with `bytes` from byte `at` on, which is below 4, and zeros in the rest of their words;

@@ -5,6 +5,9 @@
 //! push out other large memory, but never what small transfers need: these make driver memory once for each size that is
 //! in flight at a time, whatever comes between. Within a budget the memory that was not used for longest goes first, so
 //! that a change of sizes does not leave a budget full of what nobody asks for.
+//!
+//! Small memory is up to 1 MiB, in five sizes; the budgets are 16 MiB and 64 MiB. With one budget, a large read filled
+//! it for good, and on a discrete GPU each small one then paid 35 ms for memory that the driver made and freed.
 
 use std::cmp::Reverse;
 

@@ -185,8 +185,8 @@ fn run(seed: u32) {
             "a call is lost: {callers:?}, {:?}",
             device.lease
         );
-        let calm = steps > 400;
-        match random.below(if calm { 8 } else { 12 }) {
+        let settles = steps > 400;
+        match random.below(if settles { 8 } else { 12 }) {
             0..4 => device.step(),
             // The relay launches the next lease where a call waits for one, and may be asked for the queue in between.
             4 if device.lease.is_none() && frame.is_awaited() => match granted.take() {

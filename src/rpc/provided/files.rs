@@ -1,4 +1,9 @@
 //! Files by handle.
+//!
+//! Files are reached through folders that were opened when they were granted (cap-std), never by a path of the system;
+//! a name that leads out is told from one that the system denies by the missing error of the system. Files are opened
+//! without waiting, so that a pipe does not keep the server, and what is no file is closed again. Cursors are the
+//! runtime's own: positions and cursors do not disturb each other, also where the system has only one.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,10 @@
 //! The way from services into the shared heap: every pointer that a kernel gives goes through here.
+//!
+//! A service may look while the host waits for the heap (the host waits for the very kernel that is served), not while
+//! the host has the heap; never while a kernel that uses the heap runs on a device with a copy, since fetching the
+//! changes would wait for the caller, or on a device with memory of its own, whose caches keep old words
+//! (`FILE_NO_POINTERS`; `docs/calls.md`, *Two memories*). The bytes are words of one live allocation, held from reuse,
+//! read and written as atomics (`memory/heap/serve.rs`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

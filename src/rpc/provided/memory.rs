@@ -2,6 +2,10 @@
 //!
 //! A launch sees the part of the heap bound at its creation. So memory for kernels comes from a single allocation, made
 //! when the services are built: every kernel able to call them was launched later, and sees the allocation.
+//!
+//! Memory by which the heap grew later would be beyond what a running launch has bound. A region of its own keeps the
+//! books on the host, where no kernel writes; the host touches none of the bytes, so that it works on every device,
+//! also where services may not look into them.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,7 @@
 //! Handles: numbers for things of the host that a kernel may name, and forge.
+//!
+//! A handle is a place and its generation, and places take turns: a handle that was closed leads nowhere for 2^19 - 2
+//! more uses of its place.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod adapters;
+pub mod bench;
 pub mod ci;
 pub mod cross;
 pub mod demo;

@@ -1,6 +1,9 @@
 //! Where the pointers come from that functions take and return: from a `usm_` function, from a variable in
 //! the argument table, or from either. Behind a variable of the table indices are limited, and the limit has
 //! to come along where a pointer to it is passed on.
+//!
+//! Indices into the argument table's variables are limited to the last element, as in a binding; in checked mode a
+//! fault is reported instead.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -3,8 +3,14 @@
 //!
 //! An assertion that fails raises a flag of the invocation. Behind every call of a function that may raise the flag,
 //! the caller tests the flag and returns; the entry point tests at its start whether the launch has failed already. A
-//! kernel with barriers gets neither: an invocation leaving early would leave the others waiting, and so goes on to its
-//! end.
+//! kernel with barriers, uniform loads or subgroup operations gets neither: an invocation leaving early would leave the
+//! others waiting, and so goes on to its end.
+//!
+//! The first invocation that fails claims a place of its own in the buffer's header, which no printed line can take:
+//! code, invocation and values are written by one. The test at the entry point's start is one load for each
+//! invocation; loops are not tested for the failures of *other* invocations, which would be a load for each turn. A
+//! wrong pointer or a loop that was cut is reported before an assertion of the same launch, because wrong values are
+//! why assertions fail.
 
 mod fill;
 mod leave;

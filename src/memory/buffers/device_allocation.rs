@@ -25,7 +25,7 @@ enum Memory {
 }
 
 /// Memory of one device for a whole buffer. Ranges are those of the buffer.
-pub(super) struct DeviceCopy {
+pub(super) struct DeviceAllocation {
     pub(super) shared: Arc<BufferShared>,
     /// Where it begins in the wgpu buffer.
     pub(super) base: u64,
@@ -76,7 +76,7 @@ impl Drop for Reservation<'_> {
     }
 }
 
-impl DeviceCopy {
+impl DeviceAllocation {
     fn new(shared: Arc<BufferShared>, bytes: u64, kind: Memory) -> Self {
         let mut memory = lock(
             &shared
@@ -252,7 +252,7 @@ impl DeviceCopy {
     }
 
     /// Records that all bytes come here from where they were on the same device, which is another wgpu buffer.
-    pub(super) fn take_over(&mut self, old: &DeviceCopy, now: u64) {
+    pub(super) fn take_over(&mut self, old: &DeviceAllocation, now: u64) {
         let device = Arc::clone(&self.shared.device);
         let mut queue = device.queue.lock(&device);
         queue.encode(|encoder| {
@@ -280,7 +280,7 @@ impl DeviceCopy {
     }
 }
 
-impl Drop for DeviceCopy {
+impl Drop for DeviceAllocation {
     fn drop(&mut self) {
         let rooms = self.shared.device.memory_extension.get::<MemoryExtension>();
         let reserved = match &self.memory {

@@ -1,0 +1,212 @@
+//! Large reads: many batches, which have their place in line at once, so that no launch of another thread comes between
+//! two of them, and are submitted one behind the other while the host copies what has arrived.
+//!
+//! A batch gets its staging memory when it is its turn. So a read needs as much of it as is on its way at a time, however
+//! much is read; only where another thread submits what it has recorded behind the read, the rest of the read is submitted
+//! first, and needs memory for all of it.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, Weak};
+use std::vec;
+
+use super::coming::{Coming, Lent, Missing, check_submitted};
+use super::pieces::{PIECE, Piece, pieces};
+use super::pump::{self, Stages};
+use crate::device::mapping::Mapping;
+use crate::device::submissions::{Batch, ClosedBatch, Commands};
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, capture};
+use crate::memory::MemoryError;
+use crate::memory::buffer::BufferShared;
+use crate::memory::host_memory::Destination;
+use crate::memory::readback::{ReadError, settle_all};
+
+/// Whether reading so many bytes at once takes longer than doing so by pieces.
+pub(crate) fn is_large(bytes: &Range<u64>) -> bool {
+    bytes.end - bytes.start > PIECE
+}
+
+/// Reads `bytes` of a buffer, which are some and within it, after everything recorded before.
+///
+/// # Errors
+/// [`ReadError::Execution`]; [`MemoryError::OutOfMemory`] where there is no room for staging memory.
+pub(crate) fn receive(
+    buffer: &BufferShared,
+    what: &'static str,
+    bytes: Range<u64>,
+    to: Destination<'_>,
+) -> Result<(), ReadError> {
+    let device = &buffer.device;
+    let copies: Vec<Copy> = pieces(bytes.clone(), PIECE)
+        .map(|piece| Copy::new(piece, what))
+        .collect();
+    device.complete_dependencies(None);
+    let (copies, depends_on) = {
+        let mut queue = device.queue.lock(device);
+        // With the queue in hand, so that nobody else's launch comes between.
+        let depends_on = buffer.depends_on(&bytes);
+        let closed: Vec<_> = (copies.iter())
+            .map(|copy| copy.batch(device, &buffer.raw))
+            .collect();
+        let batches = closed.iter().map(|closed| Arc::clone(&closed.batch));
+        let copies: Vec<_> = batches.zip(copies).collect();
+        queue.line_up(closed);
+        (copies, depends_on)
+    };
+    let count = copies.len();
+    let mut stages = Reading {
+        device,
+        copies: copies.into_iter(),
+        to,
+    };
+    pump::run(
+        pump::helpers(count),
+        &mut stages,
+        |arriving: &mut Arriving| {
+            if let Some(to) = arriving.to.take() {
+                arriving.read = arriving.coming.read(|bytes| to.put(bytes));
+            }
+        },
+    )?;
+    settle_all(device, &depends_on)
+}
+
+/// The copy of one piece, and what becomes of it.
+struct Copy {
+    piece: Piece,
+    what: &'static str,
+    state: Arc<Mutex<State>>,
+}
+
+/// Filled in when it is the copy's turn.
+#[derive(Default)]
+struct State {
+    memory: Option<Lent>,
+    mapping: Option<Mapping>,
+    refused: Option<MemoryError>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // In this order: memory is given back unmapped.
+        self.mapping = None;
+    }
+}
+
+impl Copy {
+    fn new(piece: Piece, what: &'static str) -> Self {
+        Self {
+            piece,
+            what,
+            state: Arc::default(),
+        }
+    }
+
+    fn batch(&self, device: &Arc<DeviceShared>, source: &wgpu::Buffer) -> ClosedBatch {
+        let (state, owner) = (Arc::downgrade(&self.state), Arc::downgrade(device));
+        let (words, what, source) = (self.piece.words(), self.what, source.clone());
+        let count = words.end - words.start;
+        let make = move || record(&state, &owner, what, &source, words);
+        let mut closed = ClosedBatch::with(Commands::Late(Box::new(make)));
+        let state = Arc::downgrade(&self.state);
+        closed.hooks.push(Box::new(move |raw| {
+            let Some(state) = state.upgrade() else {
+                return;
+            };
+            let mut state = lock(&state);
+            let memory = state.memory.as_ref();
+            state.mapping = memory.map(|memory| Mapping::begin(raw, memory.buffer(), 0..count));
+        }));
+        closed
+    }
+
+    /// The bytes, on their way.
+    fn coming(self, batch: Arc<Batch>) -> Result<Coming, MemoryError> {
+        let mut state = lock(&self.state);
+        if let Some(error) = state.refused.take() {
+            return Err(error);
+        }
+        check_submitted("a read", &batch)?;
+        match (state.mapping.take(), state.memory.take()) {
+            (Some(mapping), Some(memory)) => Ok(Coming::new(batch, mapping, memory, self.piece)),
+            // Never: a batch that was submitted was made.
+            _ => Err(MemoryError::Refused {
+                what: self.what,
+                message: "the copy was not recorded".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Makes the commands of a copy, unless nobody waits for it any more.
+fn record(
+    state: &Weak<Mutex<State>>,
+    owner: &Weak<DeviceShared>,
+    what: &'static str,
+    source: &wgpu::Buffer,
+    words: Range<u64>,
+) -> Result<wgpu::CommandBuffer, String> {
+    let (Some(state), Some(device)) = (state.upgrade(), owner.upgrade()) else {
+        return Err("a read was given up".to_owned());
+    };
+    let count = words.end - words.start;
+    let memory = match Lent::take(&device, what, count) {
+        Ok(memory) => memory,
+        Err(error) => {
+            let message = error.to_string();
+            lock(&state).refused = Some(error);
+            return Err(message);
+        }
+    };
+    let (commands, error) = capture(&device.raw, || {
+        let mut encoder =
+            (device.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+        encoder.copy_buffer_to_buffer(source, words.start, memory.buffer(), 0, count);
+        encoder.finish()
+    });
+    match error {
+        Some(error) => Err(error.to_string()),
+        None => {
+            lock(&state).memory = Some(memory);
+            Ok(commands)
+        }
+    }
+}
+
+/// A read under way.
+struct Reading<'a> {
+    device: &'a Arc<DeviceShared>,
+    copies: vec::IntoIter<(Arc<Batch>, Copy)>,
+    /// Where the pieces go that were not begun.
+    to: Destination<'a>,
+}
+
+/// A piece that was submitted.
+struct Arriving<'a> {
+    coming: Coming,
+    to: Option<Destination<'a>>,
+    read: Result<(), Missing>,
+}
+
+impl<'a> Stages<Arriving<'a>, ReadError> for Reading<'a> {
+    fn begin(&mut self) -> Result<Option<Arriving<'a>>, ReadError> {
+        let Some((batch, copy)) = self.copies.next() else {
+            return Ok(None);
+        };
+        self.device.queue.lock(self.device).submit_until(&batch);
+        let coming = copy.coming(batch)?;
+        Ok(Some(Arriving {
+            to: Some(self.to.split_off(coming.len())),
+            coming,
+            read: Ok(()),
+        }))
+    }
+
+    fn ready(&mut self, arriving: &Arriving<'a>) -> Result<(), ReadError> {
+        Ok(arriving.coming.arrive(&self.device.submissions, None)?)
+    }
+
+    fn end(&mut self, arriving: Arriving<'a>) -> Result<(), ReadError> {
+        Ok(arriving.read?)
+    }
+}

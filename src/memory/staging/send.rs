@@ -1,0 +1,392 @@
+//! Large writes. Where the device has nothing to do, the host fills one piece of staging memory while the device copies the
+//! one before: each piece is a batch of its own. Where the device is busy, the pieces are filled and recorded, so that the
+//! write waits for nothing.
+//!
+//! The batches have their place in line before the first one is filled, so that no launch of another thread, or of a
+//! callback, sees half of a write. Whoever submits one of them that is not filled yet fills it: nobody waits for the
+//! thread that writes, which may be the one that runs the callback.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::{mem, slice};
+
+use super::coming::check_submitted;
+use super::pieces::{PIECE, Piece, pieces};
+use super::pump::{self, Stages};
+use crate::device::queue::Recorder;
+use crate::device::submissions::{Batch, ClosedBatch, Commands};
+use crate::device::wait::lock;
+use crate::device::{DeviceShared, Event, capture};
+use crate::memory::MemoryError;
+use crate::memory::buffer::BufferShared;
+use crate::memory::buffers::End;
+use crate::memory::places::{Place, copy, is_in_words};
+
+/// Whether writing so many bytes at once takes longer than doing so by pieces.
+pub(crate) fn is_large(bytes: &[u8]) -> bool {
+    bytes.len() as u64 > PIECE
+}
+
+/// Where a write goes.
+pub(crate) struct Target<'a> {
+    pub buffer: &'a BufferShared,
+    /// Bytes of the buffer, some and within it.
+    pub range: Range<u64>,
+    /// Whether the bytes behind the last one, up to the end of its word, belong to nobody.
+    pub padded: bool,
+}
+
+/// Writes `bytes`, which are as many as the target has, after everything recorded before.
+///
+/// # Errors
+/// [`MemoryError::OutOfMemory`] where there is no room for staging memory, [`MemoryError::Execution`].
+pub(crate) fn send(
+    what: &'static str,
+    target: &Target<'_>,
+    bytes: &[u8],
+) -> Result<Event, MemoryError> {
+    let device = &target.buffer.device;
+    if is_in_words(&target.range, target.padded) {
+        let queue = device.queue.lock(device);
+        if queue.is_idle() {
+            return send_by_pieces(queue, what, target, bytes);
+        }
+    }
+    record_all(what, target, bytes)
+}
+
+fn send_by_pieces(
+    mut queue: Recorder<'_>,
+    what: &'static str,
+    target: &Target<'_>,
+    bytes: &[u8],
+) -> Result<Event, MemoryError> {
+    let device = &target.buffer.device;
+    let mut rest = bytes;
+    let parts = pieces(target.range.clone(), PIECE).map(|piece| {
+        let (part, later) = rest.split_at(piece.len() as usize);
+        rest = later;
+        Arc::new(Part::new(what, piece, part))
+    });
+    let parts = Parts(parts.collect());
+    let closed: Vec<_> = (parts.0.iter())
+        .map(|part| part.batch(device, &target.buffer.raw))
+        .collect();
+    let batches: Vec<_> = closed.iter().map(|c| Arc::clone(&c.batch)).collect();
+    target.buffer.overwritten(&target.range);
+    queue.line_up(closed);
+    drop(queue);
+    let mut stages = Sending {
+        device,
+        next: batches.iter().zip(&parts.0),
+        last: None,
+    };
+    let sent = pump::run(
+        pump::helpers(batches.len()),
+        &mut stages,
+        |(_, part): &mut Sent<'_>| part.fill(device),
+    );
+    // From here on nobody looks at the bytes any more.
+    drop(parts);
+    sent?;
+    // Mapped by the poll that finds the end of the write.
+    super::of(device).reclaim(device);
+    Ok(match batches.last() {
+        Some(last) => Event::of_batch(device, Arc::clone(last)),
+        None => Event::complete(device),
+    })
+}
+
+/// A write under way.
+struct Sending<'a, I> {
+    device: &'a Arc<DeviceShared>,
+    next: I,
+    /// The last batch that was submitted.
+    last: Option<&'a Arc<Batch>>,
+}
+
+type Sent<'a> = (&'a Arc<Batch>, &'a Arc<Part>);
+
+impl<'a, I: Iterator<Item = Sent<'a>>> Stages<Sent<'a>, MemoryError> for Sending<'a, I> {
+    fn begin(&mut self) -> Result<Option<Sent<'a>>, MemoryError> {
+        Ok(self.next.next())
+    }
+
+    fn ready(&mut self, _: &Sent<'a>) -> Result<(), MemoryError> {
+        Ok(())
+    }
+
+    fn end(&mut self, (batch, part): Sent<'a>) -> Result<(), MemoryError> {
+        if let (true, Some(last)) = (part.is_refused(), self.last) {
+            // What the pieces before have used can be used again when they are copied.
+            let _ = self.device.submissions.wait(last, None);
+            super::of(self.device).reclaim(self.device);
+            self.device.submissions.collect();
+            part.fill_again(self.device);
+        }
+        self.device.queue.lock(self.device).submit_until(batch);
+        self.last = Some(batch);
+        match part.refusal() {
+            Some(error) => Err(error),
+            None => check_submitted("a write", batch),
+        }
+    }
+}
+
+/// The parts of a write that is under way: nobody looks at their bytes when this is dropped.
+struct Parts(Vec<Arc<Part>>);
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|part| part.close());
+    }
+}
+
+/// The bytes of one piece, and what became of them.
+struct Part {
+    what: &'static str,
+    piece: Piece,
+    source: Source,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Bytes of whoever writes, who does not go on before all parts are closed.
+struct Source {
+    start: *const u8,
+    len: usize,
+}
+
+// SAFETY: they are read only, and only while nobody can have changed or freed them; see `Part::fill`.
+unsafe impl Send for Source {}
+// SAFETY: as above.
+unsafe impl Sync for Source {}
+
+enum State {
+    /// The source is there.
+    Empty,
+    /// Somebody reads the source.
+    Filling,
+    Filled(wgpu::Buffer),
+    /// There was no memory.
+    Refused(MemoryError),
+    /// The bytes were recorded, or nobody wants them any more. The source may be gone.
+    Over,
+}
+
+impl Part {
+    fn new(what: &'static str, piece: Piece, source: &[u8]) -> Self {
+        Self {
+            what,
+            piece,
+            source: Source {
+                start: source.as_ptr(),
+                len: source.len(),
+            },
+            state: Mutex::new(State::Empty),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Copies the bytes to staging memory, unless somebody has done so or is at it.
+    fn fill(&self, device: &DeviceShared) {
+        match &mut *lock(&self.state) {
+            state @ State::Empty => *state = State::Filling,
+            _ => return,
+        }
+        let mut filled = Filled {
+            part: self,
+            state: State::Over,
+        };
+        // SAFETY: the part was not closed, and is not before it is filled: `close` waits for that. Until all parts are
+        // closed the write does not return, nor unwind, and so the slice that it has borrowed is there unchanged.
+        let bytes = unsafe { slice::from_raw_parts(self.source.start, self.source.len) };
+        let at = self.piece.bytes.start % 4;
+        filled.state = match super::of(device).filled(device, self.what, at, bytes) {
+            Ok(memory) => State::Filled(memory),
+            Err(error) => State::Refused(error),
+        };
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(*lock(&self.state), State::Refused(_))
+    }
+
+    /// Tries once more.
+    fn fill_again(&self, device: &DeviceShared) {
+        match &mut *lock(&self.state) {
+            state @ State::Refused(_) => *state = State::Empty,
+            _ => return,
+        }
+        self.fill(device);
+    }
+
+    /// Why there was no memory.
+    fn refusal(&self) -> Option<MemoryError> {
+        match &*lock(&self.state) {
+            State::Refused(error) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// The filled memory; once.
+    fn take(&self, device: &DeviceShared) -> Result<wgpu::Buffer, String> {
+        self.fill(device);
+        let mut state = self.settled();
+        match &*state {
+            State::Refused(error) => Err(error.to_string()),
+            _ => match mem::replace(&mut *state, State::Over) {
+                State::Filled(memory) => Ok(memory),
+                _ => Err("a write was given up".to_owned()),
+            },
+        }
+    }
+
+    /// Nobody looks at the source any more.
+    fn close(&self) {
+        *self.settled() = State::Over;
+    }
+
+    /// The state, when nobody is at it.
+    fn settled(&self) -> std::sync::MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        while matches!(*state, State::Filling) {
+            let changed = self.changed.wait(state);
+            state = changed.unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// The batch that copies the bytes to `target`.
+    fn batch(self: &Arc<Self>, device: &Arc<DeviceShared>, target: &wgpu::Buffer) -> ClosedBatch {
+        let (part, owner, target) = (Arc::clone(self), Arc::downgrade(device), target.clone());
+        let memory = Arc::new(Mutex::new(None));
+        let used = Arc::clone(&memory);
+        let mut closed = ClosedBatch::with(Commands::Late(Box::new(move || {
+            let (memory, commands) = part.record(&owner, &target)?;
+            *lock(&used) = Some(memory);
+            Ok(commands)
+        })));
+        let (owner, batch) = (Arc::downgrade(device), Arc::clone(&closed.batch));
+        closed.hooks.push(Box::new(move |_| {
+            if let (Some(device), Some(memory)) = (owner.upgrade(), lock(&memory).take()) {
+                super::of(&device).give_upload(memory, End::of(&device, batch));
+            }
+        }));
+        closed
+    }
+
+    fn record(
+        &self,
+        owner: &Weak<DeviceShared>,
+        target: &wgpu::Buffer,
+    ) -> Result<(wgpu::Buffer, wgpu::CommandBuffer), String> {
+        let device = owner.upgrade().ok_or("the device was dropped")?;
+        let memory = self.take(&device)?;
+        let words = self.piece.words();
+        let (commands, error) = capture(&device.raw, || {
+            let mut encoder = (device.raw)
+                .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+            let count = words.end - words.start;
+            encoder.copy_buffer_to_buffer(&memory, 0, target, words.start, count);
+            encoder.finish()
+        });
+        match error {
+            None => Ok((memory, commands)),
+            Some(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// What becomes of a part that is being filled, whatever unwinds.
+struct Filled<'a> {
+    part: &'a Part,
+    state: State,
+}
+
+impl Drop for Filled<'_> {
+    fn drop(&mut self) {
+        *lock(&self.part.state) = mem::replace(&mut self.state, State::Over);
+        self.part.changed.notify_all();
+    }
+}
+
+/// Fills staging memory for all of the bytes, and records the copies.
+fn record_all(what: &'static str, target: &Target<'_>, bytes: &[u8]) -> Result<Event, MemoryError> {
+    let device = &target.buffer.device;
+    let pieces: Vec<_> = pieces(target.range.clone(), PIECE).collect();
+    let count = pieces.len();
+    let mut stages = Filling {
+        pieces: pieces.into_iter(),
+        rest: bytes,
+        filled: Vec::new(),
+    };
+    pump::run(
+        pump::helpers(count),
+        &mut stages,
+        |loaded: &mut Loaded<'_>| {
+            let at = loaded.piece.bytes.start % 4;
+            loaded.memory = Some(super::of(device).filled(device, what, at, loaded.bytes));
+        },
+    )?;
+    let filled = stages.filled;
+    let mut queue = device.queue.lock(device);
+    let mut copied = Ok(());
+    for (piece, memory) in &filled {
+        let source = Place::in_buffer(memory, piece.bytes.start % 4, true);
+        let is_last = piece.bytes.end == target.range.end;
+        let raw = &target.buffer.raw;
+        // All pieces but the last one end with a word.
+        let to = Place::in_buffer(raw, piece.bytes.start, is_last && target.padded);
+        copied = copied.and_then(|()| copy(&mut queue, device, &source, &to, piece.len()));
+    }
+    if copied.is_ok() {
+        target.buffer.overwritten(&target.range);
+    }
+    let batch = queue.batch();
+    queue.commit();
+    drop(queue);
+    // What was recorded before a refusal still copies out of it.
+    for (_, memory) in filled {
+        super::of(device).give_upload(memory, End::of(device, Arc::clone(&batch)));
+    }
+    copied.map(|()| Event::of_batch(device, batch))
+}
+
+struct Filling<'a, I> {
+    pieces: I,
+    rest: &'a [u8],
+    filled: Vec<(Piece, wgpu::Buffer)>,
+}
+
+struct Loaded<'a> {
+    piece: Piece,
+    bytes: &'a [u8],
+    memory: Option<Result<wgpu::Buffer, MemoryError>>,
+}
+
+impl<'a, I: Iterator<Item = Piece>> Stages<Loaded<'a>, MemoryError> for Filling<'a, I> {
+    fn begin(&mut self) -> Result<Option<Loaded<'a>>, MemoryError> {
+        Ok(self.pieces.next().map(|piece| {
+            let (bytes, rest) = self.rest.split_at(piece.len() as usize);
+            self.rest = rest;
+            Loaded {
+                piece,
+                bytes,
+                memory: None,
+            }
+        }))
+    }
+
+    fn ready(&mut self, _: &Loaded<'a>) -> Result<(), MemoryError> {
+        Ok(())
+    }
+
+    fn end(&mut self, loaded: Loaded<'a>) -> Result<(), MemoryError> {
+        if let Some(memory) = loaded.memory {
+            self.filled.push((loaded.piece, memory?));
+        }
+        Ok(())
+    }
+}

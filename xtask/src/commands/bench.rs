@@ -1,0 +1,162 @@
+//! `cargo xtask bench`: the benches, on every adapter of the machine, and the table of BENCHMARKS.md.
+
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::commands::test::provide_for_tests;
+use crate::env::AdapterEnv;
+use crate::error::Error;
+use crate::process::{self, say, step};
+use crate::provide::Switches;
+use crate::rows::{self, Row};
+use crate::workspace::Workspace;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    switches: Switches,
+    /// Put the rows into the table of BENCHMARKS.md; by default they are printed
+    #[arg(long)]
+    write: bool,
+    /// The benches to run; all of them where none is named
+    benches: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
+    let known = benches(&workspace.benches_dir())?;
+    if let Some(name) = args.benches.iter().find(|name| !known.contains(name)) {
+        return Err(Error::UnknownBench {
+            name: name.clone(),
+            known: known.join(", "),
+        });
+    }
+    let wanted = match args.benches.as_slice() {
+        [] => known,
+        some => some.to_vec(),
+    };
+    let env = match provide_for_tests(workspace, &args.switches)? {
+        Some(provided) => provided.test_env(workspace)?,
+        None => AdapterEnv::default(),
+    };
+    let today = date(SystemTime::now());
+    let mut rows = Vec::new();
+    for bench in &wanted {
+        let output = step(&format!("bench {bench}"), || {
+            let mut command = workspace.cargo();
+            command.args(["bench", "--package", "tombolo", "--bench", bench]);
+            env.apply(&mut command);
+            process::output_with_messages(&mut command)
+        })?;
+        let found = rows_of(bench, &today, &output);
+        if found.is_empty() {
+            return Err(Error::NoRows {
+                bench: bench.clone(),
+            });
+        }
+        print!("{output}");
+        rows.extend(found);
+    }
+    for row in rows.iter().filter(|row| row.reaches_goal() == Some(false)) {
+        say(format!(
+            "goal missed: {} {} on {}: {}, goal {}",
+            row.bench, row.name, row.adapter, row.median, row.goal
+        ));
+    }
+    if args.write {
+        write(&workspace.benchmarks(), &rows)?;
+    }
+    Ok(())
+}
+
+fn rows_of(bench: &str, today: &str, output: &str) -> Vec<Row> {
+    let parse = |line| Row::parse(bench, today, line);
+    output.lines().filter_map(parse).collect()
+}
+
+fn write(path: &Path, rows: &[Row]) -> Result<(), Error> {
+    let page = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let page = rows::merge(&page, rows).ok_or_else(|| Error::NoTable { path: path.into() })?;
+    fs::write(path, page).map_err(Error::io("write", path))
+}
+
+/// The benches of the library: files, and folders with a `main.rs`.
+fn benches(folder: &Path) -> Result<Vec<String>, Error> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let path = entry.map_err(Error::io("list", folder))?.path();
+        let is_bench =
+            path.join("main.rs").is_file() || path.extension().is_some_and(|e| e == "rs");
+        if let Some(stem) = path.file_stem().filter(|_| is_bench) {
+            names.push(stem.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The day in UTC, as `2026-01-31` (the algorithm of Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn date(now: SystemTime) -> String {
+    let seconds = now
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    // Years begin in March, so that the day that is not in every year is the last one.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_bench_of_the_manifest_is_found_and_no_other() {
+        let workspace = Workspace::find().unwrap();
+        let manifest = fs::read_to_string(workspace.manifest()).unwrap();
+        let names = benches(&workspace.benches_dir()).unwrap();
+        for name in &names {
+            assert!(
+                manifest.contains(&format!("[[bench]]\nname = \"{name}\"")),
+                "{name}"
+            );
+        }
+        assert_eq!(manifest.matches("[[bench]]").count(), names.len());
+    }
+
+    #[test]
+    fn the_page_has_a_table() {
+        let workspace = Workspace::find().unwrap();
+        let page = fs::read_to_string(workspace.benchmarks()).unwrap();
+        // Writing nothing changes nothing: the table of today is in the form in which it is written.
+        assert_eq!(rows::merge(&page, &[]).as_deref(), Some(page.as_str()));
+    }
+
+    #[test]
+    fn rows_are_found_among_other_lines() {
+        let output =
+            "llvmpipe\nratio a/llvmpipe = 1.0 (0.9..1.1) goal <= 1.1\n\ntime b = 2 (1..3)\n";
+        assert_eq!(rows_of("launch", "today", output).len(), 2);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let at = |seconds| date(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01");
+        assert_eq!(at(951_782_400), "2000-02-29");
+        assert_eq!(at(951_868_800), "2000-03-01");
+        assert_eq!(at(1_767_225_599), "2025-12-31");
+        assert_eq!(at(1_767_225_600), "2026-01-01");
+    }
+}
