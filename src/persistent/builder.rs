@@ -298,6 +298,7 @@ impl PersistentKernelBuilder {
         let shape = ServerShape {
             turns,
             lanes,
+            apart: together.is_none() && capabilities.invocations_take_turns(),
             together,
             split: capabilities.splits_ports(),
             has_loop_budget: capabilities.is_lavapipe(),
@@ -336,7 +337,8 @@ impl PersistentKernelBuilder {
             });
         }
         // The relay tries again automatically, and calls meanwhile name the holder of the heap.
-        let mut launch = (kernel.launch().workgroups(1)).host_access(HostAccessPolicy::Refuse);
+        let groups = if shape.apart { lanes as u32 } else { 1 };
+        let mut launch = (kernel.launch().workgroups(groups)).host_access(HostAccessPolicy::Refuse);
         let mut buffers = Vec::new();
         let names = ["tombolo_server", "tombolo_answers"];
         for (name, raw) in names.into_iter().zip(frame.buffers()) {

@@ -94,9 +94,6 @@ fn submissions_signal_what_was_staged() {
     assert!(fence.wait(9, Some(Duration::from_secs(60))));
     assert_eq!(fence.value(), 9);
     // SAFETY: as above.
-    assert!(
-        !unsafe { cpu.queue.as_hal::<Api>() }
-            .unwrap()
-            .take_back(&fence)
-    );
+    let queue = unsafe { cpu.queue.as_hal::<Api>() }.unwrap();
+    assert!(!queue.take_back(&fence));
 }

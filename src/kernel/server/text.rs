@@ -33,11 +33,22 @@ pub(crate) struct Places {
     pub beat: usize,
 }
 
+/// The head of the kernel whose lanes are invocations of one work-group.
+const TOGETHER: &str = "@compute @workgroup_size($lanes$)
+fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {";
+
+/// The head of the kernel whose lanes are work-groups.
+const APART: &str = "@compute @workgroup_size(1)
+fn tombolo_server_main(@builtin(workgroup_id) group: vec3<u32>) {
+    let lane = group.x;";
+
 /// How the kernel is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerShape {
     /// Invocations, each of which serves calls of its own ports.
     pub lanes: usize,
+    /// Each lane is a work-group: where invocations of one take turns, none would be served but the first one's calls.
+    pub apart: bool,
     /// Invocations that serve each call together instead, if any do.
     pub together: Option<u32>,
     /// The kernel's writes for the host have separate memory.
@@ -99,15 +110,7 @@ pub(crate) fn write(
         }
         false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
     };
-    // Lanes serving calls separately end their lease together.
-    let (failed_word, notes_failed, or_failed) = match shape.together.is_none() && shape.lanes > 1 {
-        true => (
-            "var<workgroup> tombolo_server_failed: atomic<u32>;",
-            "atomicStore(&tombolo_server_failed, 1u);",
-            "|| atomicLoad(&tombolo_server_failed) != 0u",
-        ),
-        false => ("", "", ""),
-    };
+    let (failed_word, notes_failed, or_failed) = shared_failure(shape, out);
     let mut faults = String::new();
     let mut failed = |flag: &str, none: &str| {
         // The message comes when the lease has ended, by its number.
@@ -194,7 +197,8 @@ pub(crate) fn write(
         .replace("$only_kernels$", remote_clients.only)
         .replace("$kernels$", &remote_clients.scan)
         .replace("$failed_word$", failed_word)
-        .replace("$or_failed$", or_failed)
+        .replace("$or_failed$", &or_failed)
+        .replace("$entry$", if shape.apart { APART } else { TOGETHER })
         .replace("$or_posts$", remote_clients.or)
         .replace("$known_posts$", remote_clients.known)
         .replace("$start$", &start)
@@ -229,6 +233,24 @@ pub(crate) fn write(
     Ok(numbers.iter().fold(text, |text, (name, number)| {
         text.replace(name, &number.to_string())
     }))
+}
+
+/// How lanes serving calls separately end their lease together, when a call has failed in one: the word for it, the
+/// statement of the lane that failed, and the condition of the others.
+fn shared_failure(shape: &ServerShape, out: &str) -> (&'static str, &'static str, String) {
+    if shape.together.is_some() || shape.lanes == 1 {
+        return ("", "", String::new());
+    }
+    if shape.apart {
+        // Work-groups share the frame alone: a lane leaves when the next one has left, and so all around.
+        let left = format!("|| atomicLoad(&{out}[$done$u + (lane + 1u) % $lanes$u]) == lease");
+        return ("", "", left);
+    }
+    (
+        "var<workgroup> tombolo_server_failed: atomic<u32>;",
+        "atomicStore(&tombolo_server_failed, 1u);",
+        "|| atomicLoad(&tombolo_server_failed) != 0u".to_owned(),
+    )
 }
 
 /// A kernel's way to the words of a call: arguments and results.
