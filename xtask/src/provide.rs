@@ -15,6 +15,17 @@ use crate::workspace::Workspace;
 const LOADER_PACKAGE: &str = "libvulkan1";
 const LAVAPIPE_PACKAGE: &str = "mesa-vulkan-drivers";
 
+/// A part of the name of the adapter that is compiled in.
+pub const EMBEDDED: &str = "embedded";
+
+/// Whether the adapter that is compiled in exists for this system and processor.
+pub const fn embedded_exists() -> bool {
+    cfg!(all(
+        any(unix, windows),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))
+}
+
 /// The switches every command that provides adapters has.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Switches {
@@ -46,7 +57,7 @@ impl Provided {
         AdapterEnv::selecting(workspace, &self.software_manifests())
     }
 
-    /// The environment for tests: all adapters, of which the software ones must turn up.
+    /// The environment for tests: all adapters, of which those that run on the processor must turn up.
     pub fn test_env(&self, workspace: &Workspace) -> Result<AdapterEnv, Error> {
         let env = AdapterEnv::selecting(workspace, &self.all_manifests())?;
         Ok(env.with("TOMBOLO_TEST_ADAPTERS", self.required_adapters()))
@@ -70,6 +81,7 @@ impl Provided {
             .software
             .iter()
             .map(|(software, _)| software.adapter_name())
+            .chain(embedded_exists().then_some(EMBEDDED))
             .collect();
         names.join(";")
     }
@@ -150,7 +162,9 @@ fn ready(apt: Option<&Apt>, switches: &Switches) -> Result<Vec<Icd>, Error> {
     let icds = icd::scan(&libraries);
     let lavapipe = switches.no_lavapipe || icd::software(&icds, Software::Lavapipe).is_some();
     let packages = missing_packages(libraries.has(VULKAN_LOADER), lavapipe);
-    if packages.is_empty() {
+    // Where no driver is wanted the loader has nothing to load.
+    let unwanted = switches.no_lavapipe && switches.no_swiftshader;
+    if packages.is_empty() || unwanted {
         return Ok(icds);
     }
     let apt = apt.ok_or_else(|| Error::NoPackageManager {
@@ -210,6 +224,7 @@ mod tests {
             library: "libg.so".into(),
             kind: Kind::Hardware,
         };
+        let embedded = if embedded_exists() { ";embedded" } else { "" };
         let mut provided = Provided {
             software: vec![
                 (Software::Lavapipe, "/l.json".into()),
@@ -218,7 +233,10 @@ mod tests {
             gpus: vec![gpu],
             ..Provided::default()
         };
-        assert_eq!(provided.required_adapters(), "llvmpipe;SwiftShader");
+        assert_eq!(
+            provided.required_adapters(),
+            format!("llvmpipe;SwiftShader{embedded}")
+        );
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         assert_eq!(
             provided.all_manifests(),
@@ -229,6 +247,6 @@ mod tests {
             paths(&["/l.json", "/s.json"])
         );
         provided.software.pop();
-        assert_eq!(provided.required_adapters(), "llvmpipe");
+        assert_eq!(provided.required_adapters(), format!("llvmpipe{embedded}"));
     }
 }

@@ -28,6 +28,7 @@ fn places() -> Places {
         lease: 803,
         most: 804,
         start: 805,
+        failed: 806,
         done: 816,
         beat: 848,
     }

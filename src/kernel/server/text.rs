@@ -29,6 +29,8 @@ pub(crate) struct Places {
     pub lease: usize,
     pub most: usize,
     pub start: usize,
+    /// The lease in which a call has failed last, for lanes that are work-groups.
+    pub failed: usize,
     pub done: usize,
     pub beat: usize,
 }
@@ -110,7 +112,7 @@ pub(crate) fn write(
         }
         false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
     };
-    let (failed_word, notes_failed, or_failed) = shared_failure(shape, out);
+    let [failed_word, notes_failed, or_failed] = shared_failure(shape);
     let mut faults = String::new();
     let mut failed = |flag: &str, none: &str| {
         // The message comes when the lease has ended, by its number.
@@ -197,7 +199,7 @@ pub(crate) fn write(
         .replace("$only_kernels$", remote_clients.only)
         .replace("$kernels$", &remote_clients.scan)
         .replace("$failed_word$", failed_word)
-        .replace("$or_failed$", &or_failed)
+        .replace("$or_failed$", or_failed)
         .replace("$entry$", if shape.apart { APART } else { TOGETHER })
         .replace("$or_posts$", remote_clients.or)
         .replace("$known_posts$", remote_clients.known)
@@ -221,6 +223,7 @@ pub(crate) fn write(
         ("$granted$", places.granted),
         ("$lease$", places.lease),
         ("$most$", places.most),
+        ("$failed_lease$", places.failed),
         ("$done$", places.done),
         ("$beat$", places.beat),
         ("$turns$", shape.turns as usize),
@@ -237,20 +240,23 @@ pub(crate) fn write(
 
 /// How lanes serving calls separately end their lease together, when a call has failed in one: the word for it, the
 /// statement of the lane that failed, and the condition of the others.
-fn shared_failure(shape: &ServerShape, out: &str) -> (&'static str, &'static str, String) {
+fn shared_failure(shape: &ServerShape) -> [&'static str; 3] {
     if shape.together.is_some() || shape.lanes == 1 {
-        return ("", "", String::new());
+        return [""; 3];
     }
     if shape.apart {
-        // Work-groups share the frame alone: a lane leaves when the next one has left, and so all around.
-        let left = format!("|| atomicLoad(&{out}[$done$u + (lane + 1u) % $lanes$u]) == lease");
-        return ("", "", left);
+        // Work-groups share the frame alone.
+        return [
+            "",
+            "atomicStore(&tombolo_server[$failed_lease$u], atomicLoad(&tombolo_server[$lease$u]));",
+            "|| atomicLoad(&tombolo_server[$failed_lease$u]) == lease",
+        ];
     }
-    (
+    [
         "var<workgroup> tombolo_server_failed: atomic<u32>;",
         "atomicStore(&tombolo_server_failed, 1u);",
-        "|| atomicLoad(&tombolo_server_failed) != 0u".to_owned(),
-    )
+        "|| atomicLoad(&tombolo_server_failed) != 0u",
+    ]
 }
 
 /// A kernel's way to the words of a call: arguments and results.
