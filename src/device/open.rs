@@ -38,7 +38,9 @@ pub struct DeviceOptions {
     /// own means: memory mapped for good where the device has live memory, and else a copy. See
     /// [`SharedHeap::tier`](crate::SharedHeap::tier).
     pub import_host_memory: bool,
-    /// Commands gathered in a submission before the submission is sent without a wait (default: 1,024; at least 1).
+    /// Commands gathered in a submission before the submission is sent without a wait (default: 128; at least 1). A
+    /// device works on one submission while the next is recorded: fewer commands keep it busy sooner, more cost less
+    /// each.
     pub max_batch: u32,
     /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the
     /// file: only a file written by this crate is used (a checksum shows that), but anyone with write access to the
@@ -110,7 +112,7 @@ impl Default for DeviceOptions {
             probe_deadline: Duration::from_secs(2),
             live_memory: true,
             import_host_memory: true,
-            max_batch: 1024,
+            max_batch: 128,
             pipeline_cache: None,
             private_memory_bytes: None,
             storage_binding_bytes: None,
