@@ -18,6 +18,13 @@ const LAVAPIPE_PACKAGE: &str = "mesa-vulkan-drivers";
 /// A part of the name of the adapter that is compiled in.
 pub const EMBEDDED: &str = "embedded";
 
+/// The environment in which the adapter that is compiled in is the only one, and must turn up.
+pub fn embedded_env() -> AdapterEnv {
+    AdapterEnv::default()
+        .with("TOMBOLO_TEST_ADAPTERS", EMBEDDED)
+        .with("WGPU_BACKEND", "noop")
+}
+
 /// Whether the adapter that is compiled in exists for this system and processor.
 pub const fn embedded_exists() -> bool {
     cfg!(all(
@@ -60,7 +67,18 @@ impl Provided {
     /// The environment for tests: all adapters, of which those that run on the processor must turn up.
     pub fn test_env(&self, workspace: &Workspace) -> Result<AdapterEnv, Error> {
         let env = AdapterEnv::selecting(workspace, &self.all_manifests())?;
-        Ok(env.with("TOMBOLO_TEST_ADAPTERS", self.required_adapters()))
+        let mut required = self.required_drivers();
+        required.extend(embedded_exists().then_some(EMBEDDED));
+        Ok(env.with("TOMBOLO_TEST_ADAPTERS", required.join(";")))
+    }
+
+    /// The same without the adapter that is compiled in.
+    pub fn driver_test_env(&self, workspace: &Workspace) -> Result<AdapterEnv, Error> {
+        let env = AdapterEnv::selecting(workspace, &self.all_manifests())?;
+        let required = self.required_drivers().join(";");
+        Ok(env
+            .with("TOMBOLO_TEST_ADAPTERS", required)
+            .with("WGPU_BACKEND", "vulkan"))
     }
 
     fn software_manifests(&self) -> Vec<PathBuf> {
@@ -75,15 +93,12 @@ impl Provided {
         self.software_manifests().into_iter().chain(gpus).collect()
     }
 
-    /// Parts of the adapter names without which the suite must fail.
-    fn required_adapters(&self) -> String {
-        let names: Vec<_> = self
-            .software
+    /// Parts of the names of the software drivers' adapters, without which the suite must fail.
+    fn required_drivers(&self) -> Vec<&'static str> {
+        self.software
             .iter()
             .map(|(software, _)| software.adapter_name())
-            .chain(embedded_exists().then_some(EMBEDDED))
-            .collect();
-        names.join(";")
+            .collect()
     }
 
     /// Tells what is there and what is not.
@@ -224,7 +239,6 @@ mod tests {
             library: "libg.so".into(),
             kind: Kind::Hardware,
         };
-        let embedded = if embedded_exists() { ";embedded" } else { "" };
         let mut provided = Provided {
             software: vec![
                 (Software::Lavapipe, "/l.json".into()),
@@ -233,10 +247,7 @@ mod tests {
             gpus: vec![gpu],
             ..Provided::default()
         };
-        assert_eq!(
-            provided.required_adapters(),
-            format!("llvmpipe;SwiftShader{embedded}")
-        );
+        assert_eq!(provided.required_drivers(), ["llvmpipe", "SwiftShader"]);
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         assert_eq!(
             provided.all_manifests(),
@@ -247,6 +258,6 @@ mod tests {
             paths(&["/l.json", "/s.json"])
         );
         provided.software.pop();
-        assert_eq!(provided.required_adapters(), format!("llvmpipe{embedded}"));
+        assert_eq!(provided.required_drivers(), ["llvmpipe"]);
     }
 }

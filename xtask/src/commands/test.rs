@@ -20,8 +20,11 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
-    let provided = provide_for_tests(workspace, &args.switches)?;
-    run_suite(workspace, provided.as_ref(), &args.cargo)
+    let env = match provide_for_tests(workspace, &args.switches)? {
+        Some(provided) => provided.test_env(workspace)?,
+        None => AdapterEnv::default(),
+    };
+    run_suite(workspace, &env, &args.cargo)
 }
 
 /// Provides what tests run on; `None` where the system has its own adapters.
@@ -41,16 +44,8 @@ pub fn provide_for_tests(
     Ok(Some(provided))
 }
 
-/// Runs the suite on the adapters provided.
-pub fn run_suite(
-    workspace: &Workspace,
-    provided: Option<&Provided>,
-    extra: &[OsString],
-) -> Result<(), Error> {
-    let env = match provided {
-        Some(provided) => provided.test_env(workspace)?,
-        None => AdapterEnv::default(),
-    };
+/// Runs the suite on the adapters of an environment.
+pub fn run_suite(workspace: &Workspace, env: &AdapterEnv, extra: &[OsString]) -> Result<(), Error> {
     let mut command = workspace.cargo();
     command.args(["test", "--workspace"]).args(extra);
     env.apply(&mut command);
