@@ -20,6 +20,8 @@ mod harness;
 #[allow(dead_code, reason = "no test of this suite provokes a panic")]
 #[path = "../gpu/panics.rs"]
 mod panics;
+#[path = "../gpu/processes.rs"]
+mod processes;
 
 mod compare;
 mod count;

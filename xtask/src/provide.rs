@@ -18,13 +18,6 @@ const LAVAPIPE_PACKAGE: &str = "mesa-vulkan-drivers";
 /// A part of the name of the adapter that is compiled in.
 pub const EMBEDDED: &str = "embedded";
 
-/// The environment in which the adapter that is compiled in is the only one, and must turn up.
-pub fn embedded_env() -> AdapterEnv {
-    AdapterEnv::default()
-        .with("TOMBOLO_TEST_ADAPTERS", EMBEDDED)
-        .with("WGPU_BACKEND", "noop")
-}
-
 /// Whether the adapter that is compiled in exists for this system and processor.
 pub const fn embedded_exists() -> bool {
     cfg!(all(
@@ -70,15 +63,6 @@ impl Provided {
         let mut required = self.required_drivers();
         required.extend(embedded_exists().then_some(EMBEDDED));
         Ok(env.with("TOMBOLO_TEST_ADAPTERS", required.join(";")))
-    }
-
-    /// The same without the adapter that is compiled in.
-    pub fn driver_test_env(&self, workspace: &Workspace) -> Result<AdapterEnv, Error> {
-        let env = AdapterEnv::selecting(workspace, &self.all_manifests())?;
-        let required = self.required_drivers().join(";");
-        Ok(env
-            .with("TOMBOLO_TEST_ADAPTERS", required)
-            .with("WGPU_BACKEND", "vulkan"))
     }
 
     fn software_manifests(&self) -> Vec<PathBuf> {

@@ -3,7 +3,7 @@
 //! What would multiply its time is left to jobs of their own, beside it: `cargo xtask features`, for each set of which the
 //! dependencies are compiled anew; `cargo xtask cross`, which builds the standard
 //! library of five systems; `cargo xtask deny`, which builds cargo-deny; `cargo package`, which builds all dependencies
-//! once more; the longest tests on the adapter that is compiled in; the program that a panic ends, for which everything is compiled to abort; and the long and the instrumented
+//! once more; the program that a panic ends, for which everything is compiled to abort; and the long and the instrumented
 //! runs of `cargo xtask stress`.
 
 use std::fs;
@@ -93,20 +93,6 @@ const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// What is left out on the adapter that is compiled in, mostly for the host's part, which is the same on each adapter.
-/// `cargo xtask test` runs it, and so does a job of its own.
-const SLOW: &[&str] = &[
-    "a_million_calls",
-    "heap_live::",
-    "heap_size::",
-    "host_access::",
-    "mirror_memory::",
-    "persistent::",
-    "ranges::",
-    "rpc_split::",
-    "segments::",
-];
-
 /// How long every operation is tried from eight threads: enough for each to meet each, since the long runs and the
 /// sanitizers are `cargo xtask stress`.
 const STRESS_MINUTES: f64 = 0.5;
@@ -139,17 +125,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         test::provide_for_tests(workspace, &args.switches)
     })?;
     let provided = provided.as_ref();
-    // The adapter that is compiled in has a step of its own.
-    let drivers = match provided {
-        Some(provided) if !provided.software.is_empty() => provided.driver_test_env(workspace)?,
-        _ => AdapterEnv::default(),
-    };
-    step("tests", || test::run_suite(workspace, &drivers, &[]))?;
-    if drivers != AdapterEnv::default() && provide::embedded_exists() {
-        step("tests on the adapter compiled in", || {
-            process::run(&mut on_embedded(workspace))
-        })?;
-    }
+    step("tests", || test::run_suite(workspace, provided, &[]))?;
     step("every operation at once", || {
         stress::execute(
             workspace,
@@ -172,18 +148,6 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     })?;
     eprintln!("\n== all passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// Tests of devices on the adapter that is compiled in, but for those that take longest.
-fn on_embedded(workspace: &Workspace) -> Command {
-    let mut command = workspace.cargo();
-    command.args(["test", "--package", "tombolo", "--test", "gpu", "--"]);
-    command.arg("embedded::");
-    for slow in SLOW {
-        command.args(["--skip", slow]);
-    }
-    provide::embedded_env().apply(&mut command);
-    command
 }
 
 /// One example on one adapter; `None` is the adapter wgpu takes by itself.

@@ -8,6 +8,9 @@ use crate::process::{self, say};
 use crate::provide::{self, Provided, Switches};
 use crate::workspace::Workspace;
 
+/// Processes that test devices at once. More would only wait for each other: each keeps one core busy, or two.
+const MOST_PROCESSES: usize = 2;
+
 /// Arguments of the command.
 #[derive(clap::Args)]
 pub struct Args {
@@ -20,11 +23,8 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
-    let env = match provide_for_tests(workspace, &args.switches)? {
-        Some(provided) => provided.test_env(workspace)?,
-        None => AdapterEnv::default(),
-    };
-    run_suite(workspace, &env, &args.cargo)
+    let provided = provide_for_tests(workspace, &args.switches)?;
+    run_suite(workspace, provided.as_ref(), &args.cargo)
 }
 
 /// Provides what tests run on; `None` where the system has its own adapters.
@@ -44,10 +44,24 @@ pub fn provide_for_tests(
     Ok(Some(provided))
 }
 
-/// Runs the suite on the adapters of an environment.
-pub fn run_suite(workspace: &Workspace, env: &AdapterEnv, extra: &[OsString]) -> Result<(), Error> {
+/// Runs the suite on the adapters provided.
+pub fn run_suite(
+    workspace: &Workspace,
+    provided: Option<&Provided>,
+    extra: &[OsString],
+) -> Result<(), Error> {
+    let env = match provided {
+        Some(provided) => provided.test_env(workspace)?,
+        None => AdapterEnv::default(),
+    };
+    let processes = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let mut command = workspace.cargo();
     command.args(["test", "--workspace"]).args(extra);
+    // Tests of devices run one at a time, those of different adapters beside each other.
+    command.env(
+        "TOMBOLO_TEST_PROCESSES",
+        processes.min(MOST_PROCESSES).to_string(),
+    );
     env.apply(&mut command);
     say(format!("running `{}`", process::display(&command)));
     process::run(&mut command)
