@@ -14,10 +14,11 @@ fn main() {
     // The adapter of this project's own makes code for these processors, and keeps it in memory of these systems.
     let family = env::var("CARGO_CFG_TARGET_FAMILY").unwrap_or_default();
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    let may_embed = family
-        .split(',')
-        .any(|name| name == "unix" || name == "windows")
-        && matches!(arch.as_str(), "x86_64" | "aarch64");
+    let may_embed = family.split(',').any(|name| match name {
+        "unix" => matches!(arch.as_str(), "x86_64" | "aarch64"),
+        "windows" => arch == "x86_64",
+        _ => false,
+    });
     let embedded = may_embed && has("EMBEDDED");
     condition("vulkan", vulkan);
     condition("embedded", embedded);

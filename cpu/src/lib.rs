@@ -35,7 +35,7 @@
 //! - **Memory** that there is not is an error.
 //!
 //! # What it needs
-//! x86-64 with SSE4.1, or aarch64; Linux, macOS or Windows. Elsewhere the instance has no adapter.
+//! x86-64 with SSE4.1 on Linux, macOS or Windows, or aarch64 on Linux or macOS. Elsewhere the instance has no adapter.
 //!
 //! `ARCHITECTURE.md` beside this crate says how it works.
 

@@ -20,9 +20,9 @@ pub const EMBEDDED: &str = "embedded";
 
 /// Whether the adapter that is compiled in exists for this system and processor.
 pub const fn embedded_exists() -> bool {
-    cfg!(all(
-        any(unix, windows),
-        any(target_arch = "x86_64", target_arch = "aarch64")
+    cfg!(any(
+        all(unix, any(target_arch = "x86_64", target_arch = "aarch64")),
+        all(windows, target_arch = "x86_64")
     ))
 }
 
