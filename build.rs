@@ -14,17 +14,18 @@ fn main() {
     // The adapter of this project's own makes code for these processors, and keeps it in memory of these systems.
     let family = env::var("CARGO_CFG_TARGET_FAMILY").unwrap_or_default();
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    let may_embed = family
-        .split(',')
-        .any(|name| name == "unix" || name == "windows")
-        && matches!(arch.as_str(), "x86_64" | "aarch64");
+    let may_embed = family.split(',').any(|name| match name {
+        "unix" => matches!(arch.as_str(), "x86_64" | "aarch64"),
+        "windows" => arch == "x86_64",
+        _ => false,
+    });
     let embedded = may_embed && has("EMBEDDED");
     condition("vulkan", vulkan);
     condition("embedded", embedded);
     // Whether a backend of the build has memory that the host and running kernels see at once.
     condition("live_memory", vulkan || dx12 || metal || embedded);
     // Whether submissions of a backend of the build can signal a fence of the runtime's own.
-    condition("signals", vulkan || dx12 || metal);
+    condition("signals", vulkan || dx12 || metal || embedded);
 }
 
 /// Whether the crate is built with a feature, given in capital letters.

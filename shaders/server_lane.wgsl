@@ -28,8 +28,7 @@ $faults$
     atomicStore(&$out$[$beat$u + tombolo_server_lane], tombolo_server_beats);
 }
 
-@compute @workgroup_size($lanes$)
-fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
+$entry$
     if lane >= $lanes$u {
         // Lanes that a driver adds.
         return;

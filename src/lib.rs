@@ -187,7 +187,7 @@
 //! # Features
 //!
 //! `vulkan`, `metal`, `dx12` and `webgpu` (all on by default) choose wgpu's backends; `gles` adds OpenGL, which has no live
-//! memory; `embedded` compiles in an adapter that runs kernels on the CPU, without a driver.
+//! memory; `embedded` (on by default) compiles in an adapter that runs kernels on the CPU, without a driver.
 
 // That a hook of a launch may go to another thread is shown by way of everything that wgpu-core has.
 #![recursion_limit = "256"]

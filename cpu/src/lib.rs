@@ -27,14 +27,15 @@
 //! - **Results** are the same bits at any number of threads. Floats are those of IEEE 754, with subnormal numbers, rounded
 //!   after each operation; nothing is fused but `fma`. The functions of WGSL stay within its accuracy table.
 //! - **Progress**: work-groups that wait for other work-groups of their dispatch by atomic operations get what they wait
-//!   for, also on one thread: those that wait let the others run.
+//!   for, also on one thread: those that wait let the others run. Invocations of one work-group run one after the other,
+//!   each up to a barrier or its end: they wait for each other at barriers only.
 //! - **Ends**: a queue that is dropped while a kernel runs waits for it for some seconds, then tells it to stop. A kernel
 //!   that touches memory that is not there, where bounds are not checked, loses its device, not the process;
 //!   [`Device::loss`] says why.
 //! - **Memory** that there is not is an error.
 //!
 //! # What it needs
-//! x86-64 with SSE4.1, or aarch64; Linux, macOS or Windows. Elsewhere the instance has no adapter.
+//! x86-64 with SSE4.1 on Linux, macOS or Windows, or aarch64 on Linux or macOS. Elsewhere the instance has no adapter.
 //!
 //! `ARCHITECTURE.md` beside this crate says how it works.
 

@@ -45,8 +45,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let context = Context::new()?;
-    let last = context.adapters().len() - 1;
-    let (one, other) = (context.device_at(0)?, context.device_at(last)?);
+    let [one, other] = support::devices::Choice::ANY.open(&context)?;
     let there = call(&one, &other, arguments)?;
     let back = call(&other, &one, arguments)?;
     Ok(there && back)

@@ -16,15 +16,25 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The device that the environment chooses, and one of another adapter; where the machine has no other, or only one
-    /// is wanted, a second device of the same.
+    /// Of two adapters where the machine has them, in memory of the host.
+    pub const ANY: Self = Self {
+        one_adapter: false,
+        copies: false,
+    };
+
+    /// The device that the environment chooses, and one of another adapter of its kind (GPU or processor); where the
+    /// machine has no other, or only one is wanted, a second device of the same.
     pub fn open(&self, context: &Context) -> Result<[Device; 2], Box<dyn Error>> {
         let mut options = DeviceOptions::default();
         options.import_host_memory = !self.copies;
         let one = context.device_with(options.clone())?;
         let adapters = context.adapters();
-        // One adapter may be there for several backends, under one name.
-        let mut others = adapters.iter().filter(|known| known.name != one.name());
+        // One adapter may be there for several backends, under one name; and a GPU is not to wait for a processor.
+        let software = |ty| ty == wgpu::DeviceType::Cpu;
+        let is_software = software(one.capabilities().device_type);
+        let mut others = adapters
+            .iter()
+            .filter(|known| known.name != one.name() && software(known.device_type) == is_software);
         let other = match others.next().filter(|_| !self.one_adapter) {
             Some(other) => context.device_at_with(other.index, options)?,
             None => context.device_named_with(one.name(), options)?,

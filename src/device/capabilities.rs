@@ -169,6 +169,12 @@ impl Capabilities {
             .any(|name| text.contains(name))
     }
 
+    /// Whether invocations of a work-group run one after the other, each up to a barrier or its end: none sees what
+    /// another does meanwhile. Work-groups run beside each other.
+    pub(crate) fn invocations_take_turns(&self) -> bool {
+        self.driver == EMBEDDED_DRIVER
+    }
+
     /// Whether the device uses host memory in place and host and kernels see the same contents.
     pub fn host_import(&self) -> bool {
         self.probe
@@ -234,6 +240,9 @@ pub(crate) fn names<T>(flags: impl Iterator<Item = (&'static str, T)>) -> String
     }
 }
 
+/// The driver's name of the adapter compiled in.
+const EMBEDDED_DRIVER: &str = "tombolo-cpu";
+
 /// The vendor of the adapter, as far as relevant here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Make {
@@ -252,7 +261,7 @@ impl Make {
     fn of(info: &wgpu::AdapterInfo) -> Self {
         let text = format!("{} {} {}", info.name, info.driver, info.driver_info).to_lowercase();
         let named = |names: &[&str]| names.iter().any(|name| text.contains(name));
-        if named(&["tombolo-cpu"]) {
+        if info.driver == EMBEDDED_DRIVER {
             Self::Embedded
         } else if named(&["llvmpipe", "lavapipe"]) {
             Self::Lavapipe

@@ -25,32 +25,11 @@ pub(crate) fn instance() -> wgpu::Instance {
     unsafe { wgpu::Instance::from_hal::<Api>(instance) }
 }
 
-/// The requirements for opening a device with host import: buffers are the host's anyway, so the feature changes
-/// nothing beyond [`import_limits`].
-const IMPORTS: wgpu::Features = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
-
-/// Opens a device that imports host memory.
-pub(super) fn open(
-    adapter: &wgpu::Adapter,
-    descriptor: &wgpu::DeviceDescriptor<'_>,
-) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
-    let descriptor = wgpu::DeviceDescriptor {
-        required_features: descriptor.required_features | IMPORTS & adapter.features(),
-        ..descriptor.clone()
-    };
-    pollster::block_on(adapter.request_device(&descriptor))
-}
-
-/// The adapter's requirements for imported ranges.
+/// The adapter's requirements for imported ranges. Every device imports: buffers are the host's memory anyway.
 pub(super) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, ImportError> {
     // SAFETY: the hal device is not used: the question is whether it is one of this adapter.
     if unsafe { device.as_hal::<Api>() }.is_none() {
         return Err(ImportError::Backend { backend: BACKEND });
-    }
-    if !device.features().contains(IMPORTS) {
-        return Err(ImportError::Extension {
-            extension: "MAPPABLE_PRIMARY_BUFFERS",
-        });
     }
     let longest = device.limits().max_buffer_size;
     Ok(ImportLimits {

@@ -21,7 +21,8 @@
 //! Whether all sides really see each other's writes in such memory is not promised by the extension
 //! alone; [`probe_import`] tries the import.
 
-#![cfg_attr(not(any(vulkan, embedded)), allow(dead_code, unused_variables))]
+#![cfg_attr(not(any(vulkan, embedded)), allow(dead_code))]
+#![cfg_attr(not(vulkan), allow(unused_variables))]
 
 mod probe;
 #[cfg(all(test, target_os = "linux", vulkan))]
@@ -162,10 +163,6 @@ pub(crate) fn request_device(
     #[cfg(vulkan)]
     if import && let Some(opened) = vulkan::open(adapter, descriptor) {
         return opened;
-    }
-    #[cfg(embedded)]
-    if import && adapter.get_info().backend == embedded::BACKEND {
-        return embedded::open(adapter, descriptor);
     }
     pollster::block_on(adapter.request_device(descriptor))
 }

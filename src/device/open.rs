@@ -317,6 +317,21 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
     )
 }
 
+/// Why a device does not use the host's memory in place, if it does not.
+fn why_no_import(raw: &wgpu::Device, options: &DeviceOptions) -> Option<String> {
+    let off = |option: &str| {
+        Some(format!(
+            "importing host memory: DeviceOptions::{option} is off"
+        ))
+    };
+    match import_limits(raw) {
+        Err(error) => Some(error.to_string()),
+        Ok(_) if !options.import_host_memory => off("import_host_memory"),
+        Ok(_) if !options.live_memory => off("live_memory"),
+        Ok(_) => None,
+    }
+}
+
 #[allow(clippy::too_many_arguments)] // the parts of one construction, named at both call sites
 fn assemble(
     raw: wgpu::Device,
@@ -332,12 +347,11 @@ fn assemble(
     // An adopted device may allow more than its options.
     let limits = options.lowered(raw.limits());
     let features = raw.features();
-    // The report is the adapter's; this device may have been opened without the import.
+    // The report is the adapter's; this device may have been opened without the import, or is not to use it.
     if options.probe != Some(false)
-        && let Err(error) = import_limits(&raw)
+        && let Some(why) = why_no_import(&raw, &options)
     {
-        let why = NotProbed::Unsupported(error.to_string());
-        report.host_import = Finding::NotProbed(why);
+        report.host_import = Finding::NotProbed(NotProbed::Unsupported(why));
     }
     if report.ran_out() {
         log::warn!(

@@ -10,17 +10,37 @@ use super::outcome::ExecutionError;
 use super::submissions::{Batch, Submissions};
 
 /// Why a device is gone, once lost.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct LostFlag {
     raised: AtomicBool,
     reason: Mutex<String>,
+    witness: OnceLock<Witness>,
+}
+
+/// Says why the device is gone, where its adapter knows: wgpu and its drivers give no reason.
+type Witness = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+impl std::fmt::Debug for LostFlag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LostFlag")
+            .field("reason", &self.get())
+            .finish_non_exhaustive()
+    }
 }
 
 impl LostFlag {
+    /// Has `witness` asked for the reason. The first one stays.
+    pub(crate) fn set_witness(&self, witness: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        // Devices are probed and used by submissions of their own, which all ask the same adapter.
+        let _ = self.witness.set(Box::new(witness));
+    }
+
+    /// Says that the device is gone, for a reason that the witness knows, or for this one.
     pub(crate) fn raise(&self, reason: impl Into<String>) {
+        let known = self.witness.get().and_then(|witness| witness());
         let mut slot = lock(&self.reason);
         if !self.raised.swap(true, Ordering::AcqRel) {
-            *slot = reason.into();
+            *slot = known.unwrap_or_else(|| reason.into());
         }
     }
 

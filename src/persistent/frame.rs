@@ -338,6 +338,7 @@ pub(super) fn places(layout: PortLayout, lanes: usize) -> Places {
         lease: host + 3,
         most: host + 4,
         start: host + 5,
+        failed: host + 6,
         done,
         beat: done + lanes.next_multiple_of(LINE),
     }

@@ -25,6 +25,7 @@ cases![
     aspects_and_tiers_agree,
     missing_features_are_refused,
     lost_devices_answer,
+    a_fault_is_the_reason_of_the_loss,
 ];
 
 fn adapters_have_indices_and_names(f: &Fixture) {
@@ -349,4 +350,66 @@ fn lost_devices_answer(f: &Fixture) {
     assert!(data.read().is_err());
     assert!(data.write(0, &[1]).is_err() || device.finish().is_err());
     assert!(device.zeroed::<u32>(4).is_err() || device.finish().is_err());
+}
+
+/// A kernel of the program's own that faults, before launches of the runtime: none of them ends well, and all say why.
+fn a_fault_is_the_reason_of_the_loss(f: &Fixture) {
+    // Elsewhere a kernel without checks may do anything.
+    if !f.is_embedded() {
+        return;
+    }
+    let device = f.open(|_| {});
+    let data = device.buffer(&[1u32; 4]).unwrap();
+    let program = Program::new("inc.wgsl", INCREMENT).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let descriptor = wgpu::ShaderModuleDescriptor {
+        label: None,
+        source: wgpu::ShaderSource::Wgsl(
+            "@group(0) @binding(0) var<storage, read_write> words: array<u32>;
+             @compute @workgroup_size(1) fn far() { words[3000000000u + words[0]] = 1u; }"
+                .into(),
+        ),
+    };
+    let raw = device.raw();
+    // SAFETY: the fault is what is tested: the adapter promises that it ends the device and nothing else.
+    let module = unsafe {
+        raw.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+    };
+    let pipeline = raw.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: None,
+        layout: None,
+        module: &module,
+        entry_point: None,
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let words = raw.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 64,
+        usage: wgpu::BufferUsages::STORAGE,
+        mapped_at_creation: false,
+    });
+    let group = raw.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &pipeline.get_bind_group_layout(0),
+        entries: &[wgpu::BindGroupEntry {
+            binding: 0,
+            resource: words.as_entire_binding(),
+        }],
+    });
+    let mut encoder = raw.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(0, &group, &[]);
+    pass.dispatch_workgroups(1, 1, 1);
+    drop(pass);
+    device.raw_queue().submit([encoder.finish()]);
+    let launch = kernel.launch().buffer("data", &data).invocations(4);
+    let error = match launch.clone().submit() {
+        Ok(event) => event.wait().unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains("the kernel far was ended by"), "{error}");
+    let error = device.finish().unwrap_err().to_string();
+    assert!(error.contains("the kernel far was ended by"), "{error}");
 }

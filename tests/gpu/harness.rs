@@ -77,6 +77,11 @@ impl Fixture {
     pub fn is_swiftshader(&self) -> bool {
         self.device.name().contains("SwiftShader")
     }
+
+    /// Whether the adapter is the one of this project.
+    pub fn is_embedded(&self) -> bool {
+        self.device.name().contains("Tombolo")
+    }
 }
 
 pub struct Suite {

@@ -12,6 +12,10 @@ pub const BY_HAND: &str = "  Debian, Ubuntu:  sudo apt-get install mesa-vulkan-d
   Arch:            sudo pacman -S vulkan-swrast vulkan-icd-loader
   macOS, Windows:  nothing (Metal and DX12 are part of the system)";
 
+/// What needs no driver.
+pub const EMBEDDED_ALONE: &str = "Nothing needs to be installed for the adapter that is compiled in: `cargo xtask demo` falls back on it, and \
+     `cargo xtask test --no-lavapipe --no-swiftshader` tests on it alone";
+
 /// The error of every task.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -48,7 +52,7 @@ pub enum Error {
     },
     /// A driver is missing and there is no apt-get to install it with.
     #[error(
-        "this machine lacks {missing} and has no apt-get to install it with; install it by hand and try again:\n{BY_HAND}"
+        "this machine lacks {missing} and has no apt-get to install it with; install it by hand and try again:\n{BY_HAND}\n{EMBEDDED_ALONE}"
     )]
     NoPackageManager {
         /// The Debian names of what is missing.
@@ -56,7 +60,7 @@ pub enum Error {
     },
     /// Installing needs root, and there is no way to become root.
     #[error(
-        "`{command}` needs root and there is no sudo here; run it as root, or install by hand, and try again:\n{BY_HAND}"
+        "`{command}` needs root and there is no sudo here; run it as root, or install by hand, and try again:\n{BY_HAND}\n{EMBEDDED_ALONE}"
     )]
     NeedsRoot {
         /// What root would have to run.

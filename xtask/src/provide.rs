@@ -15,6 +15,17 @@ use crate::workspace::Workspace;
 const LOADER_PACKAGE: &str = "libvulkan1";
 const LAVAPIPE_PACKAGE: &str = "mesa-vulkan-drivers";
 
+/// A part of the name of the adapter that is compiled in.
+pub const EMBEDDED: &str = "embedded";
+
+/// Whether the adapter that is compiled in exists for this system and processor.
+pub const fn embedded_exists() -> bool {
+    cfg!(any(
+        all(unix, any(target_arch = "x86_64", target_arch = "aarch64")),
+        all(windows, target_arch = "x86_64")
+    ))
+}
+
 /// The switches every command that provides adapters has.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Switches {
@@ -46,10 +57,12 @@ impl Provided {
         AdapterEnv::selecting(workspace, &self.software_manifests())
     }
 
-    /// The environment for tests: all adapters, of which the software ones must turn up.
+    /// The environment for tests: all adapters, of which those that run on the processor must turn up.
     pub fn test_env(&self, workspace: &Workspace) -> Result<AdapterEnv, Error> {
         let env = AdapterEnv::selecting(workspace, &self.all_manifests())?;
-        Ok(env.with("TOMBOLO_TEST_ADAPTERS", self.required_adapters()))
+        let mut required = self.required_drivers();
+        required.extend(embedded_exists().then_some(EMBEDDED));
+        Ok(env.with("TOMBOLO_TEST_ADAPTERS", required.join(";")))
     }
 
     fn software_manifests(&self) -> Vec<PathBuf> {
@@ -64,14 +77,12 @@ impl Provided {
         self.software_manifests().into_iter().chain(gpus).collect()
     }
 
-    /// Parts of the adapter names without which the suite must fail.
-    fn required_adapters(&self) -> String {
-        let names: Vec<_> = self
-            .software
+    /// Parts of the names of the software drivers' adapters, without which the suite must fail.
+    fn required_drivers(&self) -> Vec<&'static str> {
+        self.software
             .iter()
             .map(|(software, _)| software.adapter_name())
-            .collect();
-        names.join(";")
+            .collect()
     }
 
     /// Tells what is there and what is not.
@@ -150,7 +161,9 @@ fn ready(apt: Option<&Apt>, switches: &Switches) -> Result<Vec<Icd>, Error> {
     let icds = icd::scan(&libraries);
     let lavapipe = switches.no_lavapipe || icd::software(&icds, Software::Lavapipe).is_some();
     let packages = missing_packages(libraries.has(VULKAN_LOADER), lavapipe);
-    if packages.is_empty() {
+    // Where no driver is wanted the loader has nothing to load.
+    let unwanted = switches.no_lavapipe && switches.no_swiftshader;
+    if packages.is_empty() || unwanted {
         return Ok(icds);
     }
     let apt = apt.ok_or_else(|| Error::NoPackageManager {
@@ -218,7 +231,7 @@ mod tests {
             gpus: vec![gpu],
             ..Provided::default()
         };
-        assert_eq!(provided.required_adapters(), "llvmpipe;SwiftShader");
+        assert_eq!(provided.required_drivers(), ["llvmpipe", "SwiftShader"]);
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         assert_eq!(
             provided.all_manifests(),
@@ -229,6 +242,6 @@ mod tests {
             paths(&["/l.json", "/s.json"])
         );
         provided.software.pop();
-        assert_eq!(provided.required_adapters(), "llvmpipe");
+        assert_eq!(provided.required_drivers(), ["llvmpipe"]);
     }
 }

@@ -123,10 +123,13 @@ impl Grid {
         self.end(self.total.saturating_sub(next));
     }
 
-    /// Abandons the dispatch with a reason. The first reason stays.
+    /// Abandons the dispatch with a reason, which loses the device. The first reason stays.
+    ///
+    /// Work-groups that run are told to stop: they may wait for the one that has failed.
     pub(super) fn fail(&self, loss: Loss) {
         // Somebody else's reason came first, and is told.
         let _ = self.failure.set(loss);
+        self.stop.store(1, Ordering::Relaxed);
         self.abandon();
     }
 

@@ -75,6 +75,8 @@ impl<W: Work> Shared<W> {
     fn run(&self, work: W, pool: Option<&Pool>) {
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| work.run(pool, &self.stop)));
         let loss = match result {
+            // Told to stop, it may have left out anything.
+            Ok(Ok(())) if self.stop.load(Ordering::Relaxed) != 0 => Some(Loss::Dropped),
             Ok(Ok(())) => None,
             Ok(Err(loss)) => Some(loss),
             Err(panic) => Some(Loss::Panicked {
@@ -90,13 +92,17 @@ impl<W: Work> Shared<W> {
         }
     }
 
-    /// Ends the device: what waits in the line is given up.
+    /// Ends the device, of which nothing runs any more: what waits in the line is given up.
     fn lose(&self, loss: Loss) {
-        log::error!("the device is lost: {loss}");
-        // The first reason stays.
-        let _ = self.loss.set(loss);
         self.stop.store(1, Ordering::Relaxed);
-        let line = std::mem::take(&mut self.lock().line);
+        let mut state = self.lock();
+        if self.loss.get().is_none() {
+            log::error!("the device is lost: {loss}");
+            // With the lock, so that nobody who has found the device well puts anything into the line afterwards.
+            let _ = self.loss.set(loss);
+        }
+        let line = std::mem::take(&mut state.line);
+        drop(state);
         line.into_iter().for_each(W::give_up);
     }
 }
@@ -119,7 +125,7 @@ impl<W: Work> Timeline<W> {
         }
     }
 
-    /// Why the device is lost, if it is.
+    /// Why the device is lost, if it is. Nothing of it runs then.
     pub(crate) fn loss(&self) -> Option<&Loss> {
         self.shared.loss.get()
     }
@@ -129,10 +135,10 @@ impl<W: Work> Timeline<W> {
     /// # Errors
     /// If the device is lost, or if there is no thread to run the work.
     pub(crate) fn submit(&self, work: W) -> Result<(), Loss> {
+        let mut state = self.shared.lock();
         if let Some(loss) = self.loss() {
             return Err(loss.clone());
         }
-        let mut state = self.shared.lock();
         if !state.busy && state.line.is_empty() && work.is_small() {
             state.busy = true;
             drop(state);
@@ -187,12 +193,15 @@ impl<W: Work> Timeline<W> {
         while state.busy || !state.line.is_empty() {
             let rest = end.and_then(|end| end.checked_duration_since(Instant::now()));
             let Some(rest) = rest else {
-                drop(state);
-                self.shared.lose(Loss::Dropped);
-                state = self.shared.lock();
+                self.shared.stop.store(1, Ordering::Relaxed);
+                // Out of reach of the driver, which would begin with the next.
+                let given_up = std::mem::take(&mut state.line);
                 while state.busy {
                     state = self.shared.wait(state);
                 }
+                drop(state);
+                self.shared.lose(Loss::Dropped);
+                given_up.into_iter().for_each(W::give_up);
                 return;
             };
             let waited = self.shared.changed.wait_timeout(state, rest);

@@ -16,6 +16,9 @@ pub struct Adapter {
 /// Bytes to which bindings are aligned: the alignment of the largest scalar vector, `vec4<f64>`.
 const BINDING_ALIGNMENT: u32 = 32;
 
+/// Bytes of a uniform binding: naga lays out no type of 2 GiB, and uniform variables have no arrays sized at run time.
+const UNIFORM_BYTES: u64 = 1 << 30;
+
 impl Adapter {
     pub(super) fn expose(options: Arc<Options>) -> hal::ExposedAdapter<Api> {
         let info = wgt::AdapterInfo {
@@ -94,7 +97,7 @@ fn limits() -> wgt::Limits {
         max_storage_buffers_per_shader_stage: 512,
         max_uniform_buffers_per_shader_stage: 512,
         max_buffers_and_acceleration_structures_per_shader_stage: 1024,
-        max_uniform_buffer_binding_size: bytes,
+        max_uniform_buffer_binding_size: UNIFORM_BYTES,
         max_storage_buffer_binding_size: bytes,
         max_buffer_size: bytes,
         min_uniform_buffer_offset_alignment: BINDING_ALIGNMENT,

@@ -168,8 +168,8 @@ impl Bound {
 /// Command buffers that were submitted together.
 pub(super) struct Submission {
     pub(super) buffers: Vec<CommandBuffer>,
-    pub(super) fence: Fence,
-    pub(super) value: hal::FenceValue,
+    /// Raised in this order when it is over
+    pub(super) fences: Vec<(Fence, hal::FenceValue)>,
 }
 
 impl Work for Submission {
@@ -194,7 +194,9 @@ impl Work for Submission {
 
     fn finish(self) {
         drop(self.buffers);
-        self.fence.signal(self.value);
+        for (fence, value) in &self.fences {
+            fence.signal(*value);
+        }
     }
 
     /// Waits end as they would if it had run: what wgpu asks of the device from then on says that it is lost.

@@ -25,8 +25,13 @@ struct State {
 }
 
 impl Fence {
+    /// Whether both are handles of one fence.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// The value it has now.
-    pub(super) fn value(&self) -> FenceValue {
+    pub fn value(&self) -> FenceValue {
         self.shared.value.load(Ordering::Acquire)
     }
 
@@ -44,7 +49,7 @@ impl Fence {
     }
 
     /// Waits for a value, without end if there is no timeout. `false`: the time ran out.
-    pub(super) fn wait(&self, value: FenceValue, timeout: Option<Duration>) -> bool {
+    pub fn wait(&self, value: FenceValue, timeout: Option<Duration>) -> bool {
         if self.value() >= value {
             return true;
         }

@@ -1,6 +1,10 @@
 //! The queue.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use wgpu_hal as hal;
 
@@ -12,11 +16,36 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The queue of a device.
 pub struct Queue {
     shared: Arc<Shared>,
+    /// What the next submission signals beside wgpu's own fence
+    staged: Mutex<Vec<(Fence, hal::FenceValue)>>,
 }
 
 impl Queue {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self {
+            shared,
+            staged: Mutex::default(),
+        }
+    }
+
+    /// Has the next submission raise a fence to `value` when it has ended, after wgpu's own fence. It does so as well when
+    /// it is given up: [`Device::loss`](super::Device::loss) has the reason then.
+    ///
+    /// The next submission is whichever comes first, of any thread. A device that is lost takes none.
+    pub fn signal_with_next(&self, fence: &Fence, value: hal::FenceValue) {
+        self.staged().push((fence.clone(), value));
+    }
+
+    /// Takes back what [`Self::signal_with_next`] has said of a fence. Returns whether no submission has taken it.
+    pub fn take_back(&self, fence: &Fence) -> bool {
+        let mut staged = self.staged();
+        let before = staged.len();
+        staged.retain(|(other, _)| !other.is(fence));
+        staged.len() < before
+    }
+
+    fn staged(&self) -> MutexGuard<'_, Vec<(Fence, hal::FenceValue)>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -44,13 +73,19 @@ impl hal::Queue for Queue {
         if let Some(texture) = surface_textures.first() {
             match **texture {}
         }
+        if self.shared.timeline.loss().is_some() {
+            return Err(hal::DeviceError::Lost);
+        }
+        let staged = std::mem::take(&mut *self.staged());
         let submission = Submission {
             buffers: command_buffers
                 .iter()
                 .map(|&buffer| buffer.clone())
                 .collect(),
-            fence: fence.clone(),
-            value,
+            // Whoever sees another one raised asks wgpu, which asks its own.
+            fences: std::iter::once((fence.clone(), value))
+                .chain(staged)
+                .collect(),
         };
         self.shared
             .timeline

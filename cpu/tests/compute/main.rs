@@ -2,6 +2,7 @@
 
 mod barriers;
 mod basics;
+mod ends;
 mod expressions;
 mod flow;
 mod harness;

@@ -11,6 +11,7 @@
 //!    stands for all earlier ones.
 //! 4. A device declared gone by its driver runs nothing any more: Vulkan, 5.2.3, has the answer "lost" mean that
 //!    nothing of the device is in use. The loss is noted apart, since submissions in flight have not ended well.
+//!    The embedded adapter declares it when a marker goes: wgpu lets go of abandoned submissions as of finished ones.
 //!
 //! Nothing else counts as an end: neither a submission refused by wgpu (an earlier one may run), nor a panic in a
 //! callback, nor a device called lost by wgpu (which also happens where memory has run out, while kernels run on).

@@ -82,9 +82,14 @@ impl Submissions {
     pub(crate) fn new(raw: &wgpu::Device, queue: &wgpu::Queue, lost: &Arc<LostFlag>) -> Arc<Self> {
         // Kernels of a processor want the very core that would look.
         let is_cpu = raw.adapter_info().device_type == wgpu::DeviceType::Cpu;
+        let signal = signal::open(raw);
+        if let Some(signal) = &signal {
+            let signal = Arc::downgrade(signal);
+            lost.set_witness(move || signal.upgrade()?.loss());
+        }
         Arc::new(Self {
             id: super::unique_id(),
-            signal: signal::open(raw),
+            signal,
             spin: if is_cpu { Duration::ZERO } else { SPIN },
             raw: raw.clone(),
             queue: Mutex::new(Some(queue.clone())),
@@ -153,11 +158,21 @@ struct Marker {
     ledger: Arc<Ledger>,
     claim: u64,
     /// Unfinished submissions may still signal the fence.
-    _signal: Option<Arc<dyn Signal>>,
+    signal: Option<Arc<dyn Signal>>,
+    lost: Arc<LostFlag>,
 }
 
 impl Drop for Marker {
     fn drop(&mut self) {
-        self.ledger.ended(self.claim);
+        match self.signal.as_ref().and_then(|signal| signal.loss()) {
+            None => self.ledger.ended(self.claim),
+            Some(reason) => {
+                self.lost.raise(reason);
+                self.ledger.died();
+            }
+        }
     }
 }
+
+/// Why a device counts as lost whose driver says so and no more.
+const GONE: &str = "its driver has lost it";

@@ -4,6 +4,7 @@
 //! and not at all on processors, whose kernels want the core. Where there is no signal, threads poll at distances that
 //! grow to 1 ms.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::batch::Batch;
 use super::contained::{Panicked, contained};
 use super::ledger::End;
-use super::{Marker, Submissions};
+use super::{GONE, Marker, Submissions};
 
 /// The longest stay inside a wait of the driver: between two waits the loss of the device is checked.
 const SLICE: Duration = Duration::from_millis(100);
@@ -132,7 +133,7 @@ impl Submissions {
         let is_lost = self.ledger.is_dead() || self.is_mute() || (!over && self.lost.is_raised());
         is_lost.then(|| {
             let reason = self.lost.get();
-            Progress::Lost(reason.unwrap_or_else(|| "its driver has lost it".to_owned()))
+            Progress::Lost(reason.unwrap_or_else(|| GONE.to_owned()))
         })
     }
 
@@ -202,8 +203,8 @@ impl Submissions {
     }
 
     fn gone(&self) {
+        self.lost.raise(GONE);
         self.ledger.died();
-        self.lost.raise("its driver has lost it");
     }
 
     /// Has wgpu report all submissions once more: another thread may hold the markers and be busy in a callback,
@@ -224,7 +225,8 @@ impl Submissions {
         let marker = Marker {
             ledger: self.ledger.clone(),
             claim,
-            _signal: self.signal.clone(),
+            signal: self.signal.clone(),
+            lost: Arc::clone(&self.lost),
         };
         queue.on_submitted_work_done(move || drop(marker));
     }

@@ -28,6 +28,7 @@ fn places() -> Places {
         lease: 803,
         most: 804,
         start: 805,
+        failed: 806,
         done: 816,
         beat: 848,
     }
@@ -55,15 +56,19 @@ fn every_form_validates() {
     let kinds = [None, Some(8), Some(256)];
     let all = kinds.map(|kind| [(kind, None), (kind, Some(remote_clients()))]);
     for (together, remote_clients) in all.into_iter().flatten() {
-        for (lanes, split, has_loop_budget) in
-            [(1, false, true), (1, false, false), (32, true, false)]
-        {
+        for (lanes, split, has_loop_budget, apart) in [
+            (1, false, true, false),
+            (1, false, false, false),
+            (32, true, false, false),
+            (4, false, false, true),
+        ] {
             let names = ["plain", "nothing", "huge", "whole"];
             let names = names.map(|name| (name.to_owned(), name == "whole"));
             let count = if together.is_some() { 4 } else { 3 };
             let handlers = declarations(&program, &names[..count]).unwrap();
             let shape = ServerShape {
                 lanes,
+                apart: apart && together.is_none(),
                 together,
                 split,
                 has_loop_budget,
@@ -114,6 +119,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
         }
         let shape = ServerShape {
             lanes: 1,
+            apart: false,
             together: None,
             split: false,
             has_loop_budget: false,
@@ -185,6 +191,7 @@ fn what_cannot_be_called_is_told() {
         let handlers = declarations(&program, &[(name.to_owned(), together)]);
         let shape = ServerShape {
             lanes: 1,
+            apart: false,
             together: together.then_some(64),
             split: false,
             has_loop_budget: false,

@@ -30,15 +30,28 @@ pub(crate) struct Places {
     pub lease: usize,
     pub most: usize,
     pub start: usize,
+    /// The lease in which a call has failed last, for lanes that are work-groups.
+    pub failed: usize,
     pub done: usize,
     pub beat: usize,
 }
+
+/// The head of the kernel whose lanes are invocations of one work-group.
+const TOGETHER: &str = "@compute @workgroup_size($lanes$)
+fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {";
+
+/// The head of the kernel whose lanes are work-groups.
+const APART: &str = "@compute @workgroup_size(1)
+fn tombolo_server_main(@builtin(workgroup_id) group: vec3<u32>) {
+    let lane = group.x;";
 
 /// How the kernel is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerShape {
     /// Invocations, each of which serves calls of its own ports.
     pub lanes: usize,
+    /// Each lane is a work-group: where invocations of one take turns, none would be served but the first one's calls.
+    pub apart: bool,
     /// Invocations that serve each call together instead, if any do.
     pub together: Option<u32>,
     /// The kernel's writes for the host have separate memory.
@@ -75,6 +88,25 @@ impl ServerShape {
     /// Whether lanes that serve calls by themselves end their lease together.
     fn has_peers(&self) -> bool {
         self.together.is_none() && self.lanes > 1
+    }
+
+    /// How these lanes do so, when a call has failed in one: the word for it, the statement of the lane that failed, and
+    /// the condition of the others.
+    fn shared_failure(&self) -> [&'static str; 3] {
+        match (self.has_peers(), self.apart) {
+            (false, _) => [""; 3],
+            // Work-groups share the frame alone.
+            (true, true) => [
+                "",
+                "atomicStore(&tombolo_server[$failed_lease$u], atomicLoad(&tombolo_server[$lease$u]));",
+                "|| atomicLoad(&tombolo_server[$failed_lease$u]) == lease",
+            ],
+            (true, false) => [
+                "var<workgroup> tombolo_server_failed: atomic<u32>;",
+                "atomicStore(&tombolo_server_failed, 1u);",
+                "|| atomicLoad(&tombolo_server_failed) != 0u",
+            ],
+        }
     }
 }
 
@@ -121,7 +153,9 @@ pub(crate) fn write(
         Some(lanes) => (template.set("group_lanes", lanes))
             .set("most_words", words)
             .set("call_words", words + 5),
-        None => (template.set("lanes", shape.lanes)).set("only_kernels", clients.only),
+        None => (template.set("lanes", shape.lanes))
+            .set("entry", if shape.apart { APART } else { TOGETHER })
+            .set("only_kernels", clients.only),
     };
     let template = with_faults(template, shape);
     let template = with_first_port(template, places, shape);
@@ -185,10 +219,7 @@ fn look(shape: &ServerShape) -> String {
 
 /// What happens around a handler that may fail, or wait for the host.
 fn with_faults(template: Template, shape: &ServerShape) -> Template {
-    let notes_failed = match shape.has_peers() {
-        true => "atomicStore(&tombolo_server_failed, 1u);",
-        false => "",
-    };
+    let [word, notes_failed, or_failed] = shape.shared_failure();
     // The message comes when the lease has ended, by its number.
     let note = match shape.together {
         Some(_) => String::new(),
@@ -213,13 +244,6 @@ fn with_faults(template: Template, shape: &ServerShape) -> Template {
         // A handler's waiting for functions of the host comes out of the same budget.
         begin = "tombolo_call_looks = turns;";
     }
-    let (word, or_failed) = match shape.has_peers() {
-        true => (
-            "var<workgroup> tombolo_server_failed: atomic<u32>;",
-            "|| atomicLoad(&tombolo_server_failed) != 0u",
-        ),
-        false => ("", ""),
-    };
     let template = (template.set("faults", faults))
         .set("begin", begin)
         .set("or_failed", or_failed);
@@ -281,6 +305,7 @@ fn with_places(template: Template, places: &Places) -> Template {
     .fold(template, |template, (name, number)| {
         template.set(name, number)
     })
+    .offer("failed_lease", places.failed)
 }
 
 /// A kernel's way to the words of a call: arguments and results.

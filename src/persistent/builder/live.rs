@@ -34,7 +34,7 @@ impl PersistentKernelBuilder {
             false => plan.most,
         };
         let heap = self.followed_heap(&kernel)?;
-        let (launch, buffers) = self.polling_launch(&kernel, &frame)?;
+        let (launch, buffers) = self.polling_launch(&plan, &kernel, &frame)?;
         let mut core = Core::new(
             unique_id(),
             Some(self.device.clone()),
@@ -83,6 +83,7 @@ impl PersistentKernelBuilder {
         let shape = ServerShape {
             turns: plan.turns,
             lanes: plan.lanes,
+            apart: plan.apart,
             together: plan.together,
             split: capabilities.splits_ports(),
             has_loop_budget: capabilities.is_lavapipe(),
@@ -123,12 +124,14 @@ impl PersistentKernelBuilder {
     /// The launch of a lease, and what it binds of the server's words.
     fn polling_launch(
         &self,
+        plan: &Plan,
         kernel: &Kernel,
         frame: &Frame,
     ) -> Result<(Launch, Vec<DeviceBuffer<u32>>), ServerError> {
         let device = &self.device.shared;
         // The relay tries again automatically, and calls meanwhile name the holder of the heap.
-        let mut launch = (kernel.launch().workgroups(1)).host_access(HostAccessPolicy::Refuse);
+        let groups = if plan.apart { plan.lanes as u32 } else { 1 };
+        let mut launch = (kernel.launch().workgroups(groups)).host_access(HostAccessPolicy::Refuse);
         let mut buffers = Vec::new();
         let names = ["tombolo_server", "tombolo_answers"];
         for (name, raw) in names.into_iter().zip(frame.buffers()) {

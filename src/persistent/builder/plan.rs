@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub together: Option<u32>,
     /// Invocations that serve calls by themselves.
     pub lanes: usize,
+    /// Each of them is a work-group.
+    pub apart: bool,
     /// Turns after which a lease ends.
     pub most: u32,
     /// Turns that a call may take.
@@ -79,6 +81,7 @@ impl Plan {
             budget,
             together,
             lanes,
+            apart: together.is_none() && builder.device.capabilities().invocations_take_turns(),
             most,
             turns,
             calls,

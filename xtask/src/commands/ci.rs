@@ -14,7 +14,7 @@ use crate::commands::{stress, test};
 use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::process::{self, step};
-use crate::provide::{Provided, Switches};
+use crate::provide::{self, EMBEDDED, Provided, Switches};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
@@ -30,7 +30,7 @@ struct Example {
     args: &'static [&'static str],
 }
 
-/// Run once on each software adapter, in a directory of their own that they may write to.
+/// Run once on each adapter that runs on the processor, in a directory of their own that they may write to.
 const EXAMPLES: &[Example] = &[
     Example {
         name: "tour",
@@ -156,7 +156,7 @@ struct Run {
     adapter: Option<&'static str>,
 }
 
-/// Every example on every software adapter, or once where the system has its own.
+/// Every example on every adapter that runs on the processor, or once where the system has its own.
 fn runs(provided: Option<&Provided>) -> Vec<Run> {
     let software = provided
         .map(|provided| provided.software.as_slice())
@@ -165,6 +165,9 @@ fn runs(provided: Option<&Provided>) -> Vec<Run> {
         .iter()
         .map(|(software, _)| Some(software.adapter_name()))
         .collect();
+    if provided.is_some() && provide::embedded_exists() {
+        adapters.push(Some(EMBEDDED));
+    }
     if adapters.is_empty() {
         adapters.push(None);
     }
@@ -222,7 +225,7 @@ mod tests {
     use crate::icd::Software;
 
     #[test]
-    fn every_example_on_every_software_adapter() {
+    fn every_example_on_every_adapter_of_the_processor() {
         let provided = Provided {
             software: vec![
                 (Software::Lavapipe, "/l.json".into()),
@@ -231,8 +234,11 @@ mod tests {
             ..Provided::default()
         };
         let runs = runs(Some(&provided));
-        assert_eq!(runs.len(), 2 * EXAMPLES.len());
-        for adapter in ["llvmpipe", "SwiftShader"] {
+        let adapters = [Some("llvmpipe"), Some("SwiftShader")].into_iter();
+        let adapters = adapters.chain([provide::embedded_exists().then_some(EMBEDDED)]);
+        let adapters: Vec<&str> = adapters.flatten().collect();
+        assert_eq!(runs.len(), adapters.len() * EXAMPLES.len());
+        for adapter in adapters {
             let on = runs.iter().filter(|run| run.adapter == Some(adapter));
             assert!(
                 on.map(|run| run.example.name)

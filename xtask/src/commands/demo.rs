@@ -1,4 +1,6 @@
-//! `cargo xtask demo`: the tour, on whatever this machine has or can be given.
+//! `cargo xtask demo`: the tour, on the best that this machine has: a GPU, a software driver that is installed, or the
+//! adapter that is compiled in. Nothing is installed where that adapter exists, so that the demo needs neither root nor a
+//! package server; `cargo xtask adapters` is the command that installs drivers.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,13 +11,13 @@ use crate::gpu::{self, Nodes};
 use crate::icd::{self, Icd, Kind};
 use crate::library::{Libraries, VULKAN_LOADER};
 use crate::process::{self, say};
-use crate::provide::{self, Switches};
+use crate::provide::{self, EMBEDDED, Switches};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Use a software driver even where there is a GPU
+    /// Run on the processor even where there is a GPU
     #[arg(long)]
     software: bool,
     /// Passed on to the tour
@@ -32,7 +34,9 @@ enum Choice {
     Gpu(PathBuf),
     /// A software driver that is installed, with this manifest.
     Software(PathBuf),
-    /// None; one must be installed.
+    /// None that serves: the adapter compiled in.
+    Embedded,
+    /// None, on a processor that the adapter compiled in has no code for; one must be installed.
     Install,
 }
 
@@ -50,7 +54,10 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     ])
     .args(&args.tour);
     let mut on_gpu = false;
-    if provide::system_has_adapters() {
+    if provide::system_has_adapters() && args.software && provide::embedded_exists() {
+        say("running on the adapter that is compiled in");
+        tour.env("WGPU_ADAPTER_NAME", EMBEDDED);
+    } else if provide::system_has_adapters() {
         provide::say_system_has_adapters();
     } else {
         match look(args.software) {
@@ -70,6 +77,13 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             Choice::Software(manifest) => {
                 say(format!("running in software, on {}", manifest.display()));
                 AdapterEnv::selecting(workspace, &[manifest])?.apply(&mut tour);
+            }
+            Choice::Embedded => {
+                say(
+                    "no GPU and no software Vulkan driver here: running on the adapter that is compiled in \
+                     (`cargo xtask adapters` installs drivers)",
+                );
+                tour.env("WGPU_ADAPTER_NAME", EMBEDDED);
             }
             Choice::Install => {
                 say("no GPU and no software Vulkan driver found on this machine");
@@ -103,13 +117,23 @@ fn look(software: bool) -> Choice {
     let users = users
         .into_iter()
         .find(|manifest| !software && manifest.exists());
-    choose(libraries.has(VULKAN_LOADER), users, &gpus, &icds)
+    let otherwise = match provide::embedded_exists() {
+        true => Choice::Embedded,
+        false => Choice::Install,
+    };
+    choose(libraries.has(VULKAN_LOADER), users, &gpus, &icds, otherwise)
 }
 
-fn choose(loader: bool, users: Option<PathBuf>, gpus: &[Icd], icds: &[Icd]) -> Choice {
-    // Without the loader no driver is of use, and installing brings both.
+fn choose(
+    loader: bool,
+    users: Option<PathBuf>,
+    gpus: &[Icd],
+    icds: &[Icd],
+    otherwise: Choice,
+) -> Choice {
+    // Without the loader no driver is of use.
     if !loader {
-        return Choice::Install;
+        return otherwise;
     }
     if let Some(manifest) = users {
         return Choice::Users(manifest);
@@ -119,9 +143,7 @@ fn choose(loader: bool, users: Option<PathBuf>, gpus: &[Icd], icds: &[Icd]) -> C
     }
     icds.iter()
         .find(|icd| matches!(icd.kind, Kind::Software(_)))
-        .map_or(Choice::Install, |icd| {
-            Choice::Software(icd.manifest.clone())
-        })
+        .map_or(otherwise, |icd| Choice::Software(icd.manifest.clone()))
 }
 
 #[cfg(test)]
@@ -143,19 +165,32 @@ mod tests {
         let software = icd("/l.json", Kind::Software(Software::Lavapipe));
         let icds = [gpu.clone(), software];
         let gpus = [gpu];
+        let chosen = |loader, users: Option<&str>, gpus, icds| {
+            choose(
+                loader,
+                users.map(PathBuf::from),
+                gpus,
+                icds,
+                Choice::Embedded,
+            )
+        };
         assert_eq!(
-            choose(true, Some("/u.json".into()), &gpus, &icds),
+            chosen(true, Some("/u.json"), &gpus, &icds),
             Choice::Users("/u.json".into())
         );
         assert_eq!(
-            choose(true, None, &gpus, &icds),
+            chosen(true, None, &gpus, &icds),
             Choice::Gpu("/g.json".into())
         );
         assert_eq!(
-            choose(true, None, &[], &icds),
+            chosen(true, None, &[], &icds),
             Choice::Software("/l.json".into())
         );
-        assert_eq!(choose(true, None, &[], &icds[..1]), Choice::Install);
-        assert_eq!(choose(false, None, &gpus, &icds), Choice::Install);
+        assert_eq!(chosen(true, None, &[], &icds[..1]), Choice::Embedded);
+        assert_eq!(chosen(false, None, &gpus, &icds), Choice::Embedded);
+        assert_eq!(
+            choose(false, None, &gpus, &icds, Choice::Install),
+            Choice::Install
+        );
     }
 }

@@ -38,6 +38,11 @@ pub(super) trait SignalApi: Api {
         // SAFETY: as above; a number that is never signalled only lets the time run out.
         unsafe { device.wait(fence, number, Some(timeout)) }
     }
+
+    /// Why the device is gone, where it can say so: then wgpu lets go of what it has given up as if that had run.
+    fn loss(_device: &Self::Device) -> Option<String> {
+        None
+    }
 }
 
 /// The hal device, kept alive together with its wgpu device.
@@ -120,6 +125,10 @@ impl<A: SignalApi> Signal for HalSignal<A> {
         self.ask(false, |device, fence| {
             A::wait(device, fence, number, timeout)
         })
+    }
+
+    fn loss(&self) -> Option<String> {
+        A::loss(&self.device)
     }
 }
 

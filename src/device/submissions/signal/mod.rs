@@ -11,6 +11,7 @@
 //! | Vulkan with timeline semaphores | a timeline semaphore | `vkWaitSemaphores` |
 //! | Direct3D 12 | an `ID3D12Fence` | an event of the fence |
 //! | Metal | an `MTLSharedEvent` | by looking, at growing distances |
+//! | embedded | a fence of the adapter | on the fence |
 //! | others | nothing | by polling wgpu, at growing distances |
 //!
 //! A signal proves nothing. A staged signal is taken by the next submission to reach the driver, possibly one of the
@@ -26,6 +27,8 @@ use std::time::Duration;
 
 #[cfg(all(feature = "dx12", windows))]
 mod dx12;
+#[cfg(embedded)]
+mod embedded;
 #[cfg(signals)]
 mod fence;
 #[cfg(all(feature = "metal", target_vendor = "apple"))]
@@ -51,6 +54,9 @@ pub(super) trait Signal: Send + Sync {
 
     /// Waits until `number` is signalled; false if `timeout` came first.
     fn wait(&self, number: u64, timeout: Duration) -> Result<bool, Gone>;
+
+    /// Why the device is gone, where it can say so.
+    fn loss(&self) -> Option<String>;
 }
 
 /// The signal of a device, where the backend has one.
@@ -62,6 +68,8 @@ pub(super) fn open(device: &wgpu::Device) -> Option<Arc<dyn Signal>> {
         wgpu::Backend::Dx12 => fence::open::<wgpu::hal::api::Dx12>(device),
         #[cfg(all(feature = "metal", target_vendor = "apple"))]
         wgpu::Backend::Metal => fence::open::<wgpu::hal::api::Metal>(device),
+        #[cfg(embedded)]
+        crate::device::embedded::BACKEND => fence::open::<tombolo_cpu::Api>(device),
         _ => None,
     }
 }
