@@ -36,7 +36,7 @@ use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, Hold, InFlight, Memory, SharedHeap, State};
 use crate::device::submissions::Held;
 use crate::device::wait::lock;
-use crate::device::{Aspect, DeviceShared};
+use crate::device::{Aspect, DeviceShared, HeapPlacement};
 use crate::memory::buffer::BufferView;
 use buffers::{CHUNK, MirrorBuffers};
 use ranges::push;
@@ -149,9 +149,24 @@ impl HeapShared {
     /// Whether the device needs a mirror.
     pub(crate) fn is_mirrored(&self, device: &DeviceShared) -> bool {
         match &self.memory {
-            Memory::Window(_) => !device.capabilities.has(Aspect::HostImport),
+            Memory::Window(_) => !device.capabilities.imports_heap(),
             Memory::Live(live) => !live.is_of(device),
         }
+    }
+
+    /// Refuses devices that were to use the heap in place, and cannot.
+    fn check_placement(&self, device: &DeviceShared) -> Result<(), HeapError> {
+        let capabilities = &device.capabilities;
+        if capabilities.heap_placement != HeapPlacement::InPlace || !self.is_mirrored(device) {
+            return Ok(());
+        }
+        Err(HeapError::Placement {
+            device: capabilities.name.clone(),
+            why: match self.memory {
+                Memory::Live(_) => "it lies in memory that another device has mapped".to_owned(),
+                Memory::Window(_) => capabilities.explain(Aspect::HostImport),
+            },
+        })
     }
 
     /// Waits for the device's turn, and shows it all other writes. The launch is recorded while the
@@ -251,6 +266,7 @@ impl HeapShared {
         table: &'t mut Table,
         device: &Arc<DeviceShared>,
     ) -> Result<&'t mut Mirror, HeapError> {
+        self.check_placement(device)?;
         let committed = self.committed()?;
         let ahead = table.ahead;
         table
@@ -276,7 +292,13 @@ impl HeapShared {
 
     /// Sends the missing parts to the device.
     fn bring_up(&self, table: &mut Table, device: &DeviceShared) -> Result<(), HeapError> {
-        const WHAT: &str = "a launch on a device that keeps a copy of the heap";
+        // Only a device that could use the heap in place can be advised to.
+        let what = match device.capabilities.has(Aspect::HostImport) {
+            true => {
+                "a launch on a device that keeps a copy of the heap, and has none with HeapPlacement::InPlace"
+            }
+            false => "a launch on a device that keeps a copy of the heap",
+        };
         // While the device's own changes are not known, pages may have words of either side.
         let whole_pages = table.ahead.is_none();
         let Some(mirror) = table.by_device.get_mut(&device.id) else {
@@ -287,14 +309,8 @@ impl HeapShared {
             if let Some((&id, hold)) = state.holds.iter().next() {
                 let address = self.base() + state.region.get(id).map_or(0, |found| found.address);
                 return Err(match hold {
-                    Hold::Atomics(_) => HeapError::AtomicView {
-                        what: WHAT,
-                        address,
-                    },
-                    Hold::Owned => HeapError::Owned {
-                        what: WHAT,
-                        address,
-                    },
+                    Hold::Atomics(_) => HeapError::AtomicView { what, address },
+                    Hold::Owned => HeapError::Owned { what, address },
                 });
             }
             table.ahead = Some(device.id);
