@@ -35,7 +35,9 @@ alias Rows = array<vec4<u32>>;
 @group(0) @binding(0) var<uniform> source: usm_ptr;
 @group(0) @binding(1) var<uniform> sink: usm_ptr;
 @compute @workgroup_size(256) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    usm_Rows(sink)[id.x] = usm_Rows(source)[id.x];
+    let here = usm_Rows(source);
+    let there = usm_Rows(sink);
+    there[id.x] = here[id.x];
 }";
 
 const TOUCH: &str = "
@@ -48,7 +50,8 @@ const TOUCH_BEHIND_POINTER: &str = "
 alias Words = array<u32>;
 @group(0) @binding(0) var<uniform> words: usm_ptr;
 @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    usm_Words(words)[id.x] += 1u;
+    let place = usm_Words(words);
+    place[id.x] += 1u;
 }";
 
 fn main() -> Result<(), Error> {
