@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::arguments::Given;
 use super::error::LaunchError;
+use super::globals::LaunchGlobals;
 use super::grid::Groups;
 use super::groups::{bounds, offsets, push_grid};
 use super::table::{Missing, Reach};
@@ -20,7 +21,7 @@ use crate::kernel::pipeline::Kernel;
 use crate::kernel::plan::{Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::buffers::LaunchExplanation;
-use crate::memory::heap::{Turn, WaitingCommand, heap_of};
+use crate::memory::heap::{Turn, WaitingCommand, Writes, heap_of};
 use crate::memory::{HeapError, SharedHeap};
 
 /// What became of an attempt to submit.
@@ -372,7 +373,7 @@ impl Launch {
 
     /// Waits for the device's turn with the heap, and follows arguments to where they are now.
     fn take_turn<'h>(&mut self, heap: &'h SharedHeap) -> Result<Turn<'h>, LaunchError> {
-        let turn = heap.shared.turn(&self.kernel.device)?;
+        let turn = heap.shared.turn(&self.kernel.device, &self.heap_writes())?;
         let mut moved = false;
         for given in self.given.iter_mut().flatten() {
             if let Given::Buffer { view, .. } = given
@@ -405,6 +406,28 @@ impl Launch {
             self.validate()?;
         }
         Ok(turn)
+    }
+
+    /// What the launch may write of the shared heap.
+    fn heap_writes(&self) -> Writes {
+        let globals = (self.globals.as_ref()).is_some_and(LaunchGlobals::in_heap);
+        if self.kernel.shared.compiled.heap.is_some() || globals {
+            return Writes::Anywhere;
+        }
+        let arguments = self.kernel.interface().arguments.iter().zip(&self.given);
+        let written = arguments.filter_map(|(info, given)| match (&info.kind, given) {
+            (
+                ArgumentKind::Storage {
+                    writable: false, ..
+                },
+                _,
+            ) => None,
+            (_, Some(Given::Buffer { view, .. })) if view.shared.is_heap => {
+                Some(view.address..view.address + view.bytes)
+            }
+            _ => None,
+        });
+        Writes::Ranges(written.collect())
     }
 
     /// Whether an argument, or the grid, lies in the shared heap, so the host has to keep out.
