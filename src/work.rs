@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::device::{Device, WaitError};
+use crate::kernel::template::Template;
 use crate::kernel::{KernelError, Program};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, MemoryError, ReadError};
@@ -243,9 +244,10 @@ impl Program {
     ) -> Result<Self, KernelError> {
         let source = source.into();
         let group = crate::kernel::free_group(&source);
-        let own = WORK
-            .replace("$binding$", &format!("@group({group}) @binding(0)"))
-            .replace("$turns$", &TURNS.to_string());
+        let own = Template::new(WORK)
+            .set("binding", format!("@group({group}) @binding(0)"))
+            .set("turns", TURNS)
+            .fill();
         Self::new(name, format!("{source}\n{own}"))
     }
 }

@@ -41,7 +41,9 @@ pub struct DeviceOptions {
     /// Where the device keeps the context's shared heap (default: [`HeapPlacement::Auto`]). On a card with memory of its own,
     /// [`HeapPlacement::Device`] has kernels follow pointers at the speed of that memory.
     pub heap_placement: HeapPlacement,
-    /// Commands gathered in a submission before the submission is sent without a wait (default: 1,024; at least 1).
+    /// Commands gathered in a submission before the submission is sent without a wait (default: 128; at least 1). A
+    /// device works on one submission while the next is recorded: fewer commands keep it busy sooner, more cost less
+    /// each.
     pub max_batch: u32,
     /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the
     /// file: only a file written by this crate is used (a checksum shows that), but anyone with write access to the
@@ -114,7 +116,7 @@ impl Default for DeviceOptions {
             live_memory: true,
             import_host_memory: true,
             heap_placement: HeapPlacement::Auto,
-            max_batch: 1024,
+            max_batch: 128,
             pipeline_cache: None,
             private_memory_bytes: None,
             storage_binding_bytes: None,

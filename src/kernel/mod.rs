@@ -44,6 +44,7 @@ pub(crate) mod reflect;
 mod report;
 pub(crate) mod server;
 mod specialize;
+pub(crate) mod template;
 mod text_limits;
 mod token;
 mod usm;

@@ -1,41 +1,25 @@
 //! How a server is put together.
 
+mod live;
+mod plan;
 mod sliced;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use super::block::{Block, can_share};
-use super::callers::{Callers, Recipe};
-use super::core::Core;
-use super::corruption::Missed;
+use super::PersistentKernel;
+use super::block::can_share;
+use super::callers::Recipe;
 use super::error::ServerError;
-use super::frame::{Frame, places};
 use super::policy::LeasePolicy;
-use super::relay::Relay;
-use super::{PersistentKernel, Runner, State, spawn};
-use crate::device::resident::Resident;
-use crate::device::{Device, HostAccessPolicy, LoopGuardPolicy, unique_id};
-use crate::kernel::server::{self, ENTRY, HandlerFault, ServerShape, SliceShape};
+use crate::device::Device;
+#[cfg(test)]
+use crate::kernel::server::Places;
+use crate::kernel::server::{HandlerFault, SliceShape};
 use crate::kernel::{Constants, KernelOptions, Program};
-use crate::memory::DeviceBuffer;
 use crate::rpc::HostServices;
-use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
+use plan::Plan;
 
-/// The least words of a port, in each direction: two cache lines with their prefix.
-const LEAST_PAYLOAD: usize = 28;
-/// The most ports: places in the bell.
-pub(super) const MAX_PORTS: usize = 1 << 15;
-/// The most devices whose kernels may call.
-const MAX_CALLERS: usize = 16;
-/// The most lanes that serve calls by themselves.
-const MAX_LANES: usize = 64;
-/// Turns of loops per call by default on adapters without a budget: a second on a software adapter, and so less than
-/// the time after which a lease serving no calls counts as stuck.
-const TURNS: u32 = 1 << 25;
-/// Turns after which a lease ends on such an adapter: before the count comes to its end.
-const MOST: u32 = 1 << 31;
-/// Turns of a ration kept for the end of a lease and for what a compiler may add.
-const RESERVE: u32 = 4_096;
+pub(super) use plan::MAX_PORTS;
 
 /// A server in the making; from [`PersistentKernel::builder`].
 #[must_use = "nothing is served until `start` is called"]
@@ -54,7 +38,7 @@ pub struct PersistentKernelBuilder {
     callers: usize,
     /// Has the written kernel misbehave.
     #[cfg(test)]
-    pub(super) spoil: Option<fn(String, &server::Places) -> String>,
+    pub(super) spoil: Option<fn(String, &Places) -> String>,
 }
 
 impl PersistentKernel {
@@ -83,23 +67,6 @@ fn fault(fault: HandlerFault) -> ServerError {
     ServerError::Handler {
         handler: fault.handler,
         why: fault.why,
-    }
-}
-
-/// After how many turns a lease ends, and how many a call may take.
-fn share(budget: Option<u32>, wanted: Option<u32>, calls: bool) -> (u32, u32) {
-    match budget {
-        None => (MOST, wanted.unwrap_or(TURNS).clamp(1, TURNS)),
-        Some(budget) => {
-            let all = budget.saturating_sub(RESERVE);
-            let turns = wanted.unwrap_or(all / 2).clamp(1, (all / 8 * 7).max(1));
-            // A caller waiting for the host gets nearly all of the budget.
-            let most = all.saturating_sub(turns);
-            (
-                (if calls { most.min(all / 16) } else { most }).max(1),
-                turns,
-            )
-        }
     }
 }
 
@@ -188,7 +155,7 @@ impl PersistentKernelBuilder {
     }
 
     /// The parts for serving kernels of the same device.
-    fn recipe(&self, turns: u32, together: Option<u32>, payload: usize) -> Recipe {
+    fn recipe(&self, plan: &Plan) -> Recipe {
         Recipe {
             program: self.program.clone(),
             constants: self.constants.clone(),
@@ -197,12 +164,20 @@ impl PersistentKernelBuilder {
             shape: SliceShape {
                 given: 0,
                 taken: 0,
-                turns,
+                turns: plan.turns,
                 fails: self.program.may_fail(),
-                together,
+                together: plan.together,
                 group: self.program.free_group(),
             },
-            payload,
+            payload: plan.layout.payload,
+        }
+    }
+
+    /// That kernels cannot call a server here.
+    fn no_callers(&self, why: impl ToString) -> ServerError {
+        ServerError::NoKernelsCall {
+            device: self.device.name().to_owned(),
+            why: why.to_string(),
         }
     }
 
@@ -211,176 +186,16 @@ impl PersistentKernelBuilder {
     /// # Errors
     /// [`ServerError`].
     pub fn start(self) -> Result<PersistentKernel, ServerError> {
-        let device = &self.device;
-        let capabilities = device.capabilities();
-        if self.ports == 0 || self.ports > MAX_PORTS {
-            return Err(ServerError::Ports {
-                ports: self.ports,
-                limit: MAX_PORTS,
-            });
-        }
-        if self.callers > MAX_CALLERS {
-            return Err(ServerError::Callers {
-                callers: self.callers,
-                limit: MAX_CALLERS,
-            });
-        }
-        if self.handlers.is_empty() {
-            return Err(ServerError::NoHandlers);
-        }
-        let handlers = server::declarations(&self.program, &self.handlers).map_err(fault)?;
-        let mut payload = LEAST_PAYLOAD;
-        for handler in &handlers {
-            let words = handler.argument_words().max(handler.result_words());
-            if words > MAX_PAYLOAD {
-                return Err(ServerError::TooLong {
-                    handler: handler.signature.name.clone(),
-                    bytes: words * 4,
-                    limit: MAX_PAYLOAD * 4,
-                });
-            }
-            payload = payload.max(words);
-        }
-        let layout = PortLayout::new(self.ports, payload);
-        let budget = match device.shared.options.loop_guard {
-            LoopGuardPolicy::Budget(budget) => {
-                Some(budget.min(capabilities.loop_budget().unwrap_or(budget)))
-            }
-            LoopGuardPolicy::WhereNeeded | LoopGuardPolicy::Off => (capabilities
-                .needs_loop_guard())
-            .then(|| capabilities.loop_budget().unwrap_or(65_535)),
-        };
-        // Groups of lanes share their budget, and take turns, where processors run kernels.
-        let together = handlers
-            .iter()
-            .any(|handler| handler.cooperative)
-            .then_some(self.group);
-        let limits = &device.shared.limits;
-        let limit =
-            (limits.max_compute_workgroup_size_x).min(limits.max_compute_invocations_per_workgroup);
-        if let Some(size) = together
-            && !(size.is_power_of_two() && (8..=limit).contains(&size))
-        {
-            return Err(ServerError::GroupSize { size, limit });
-        }
-        let limit = if budget.is_some() { 1 } else { MAX_LANES };
-        if let Some(lanes) = self.lanes
-            && !(1..=limit).contains(&lanes)
-        {
-            return Err(ServerError::Lanes { lanes, limit });
-        }
-        let lanes = match (together, self.lanes) {
-            (Some(_), _) => 1,
-            (None, Some(lanes)) => lanes,
-            (None, None) if capabilities.software || budget.is_some() => 1,
-            (None, None) => 32,
-        };
-        let calls = self.program.calls_host();
-        let (mut most, turns) = share(budget, self.turns, calls);
-        let recipe = self.recipe(turns, together, payload);
-        let no_callers = |why: String| ServerError::NoKernelsCall {
-            device: device.name().to_owned(),
-            why,
-        };
+        let plan = Plan::of(&self)?;
+        let recipe = self.recipe(&plan);
+        let capabilities = self.device.capabilities();
         if self.callers > 0 {
-            can_share(capabilities).map_err(no_callers)?;
+            can_share(capabilities).map_err(|why| self.no_callers(why))?;
         }
-        if !capabilities.live_calls() {
-            return self.start_sliced(handlers, layout, recipe);
+        match capabilities.live_calls() {
+            true => self.start_live(plan, recipe),
+            false => self.start_sliced(plan.handlers, plan.layout, recipe),
         }
-        let frame = match self.callers {
-            0 => Frame::new(&device.shared, layout, lanes)?,
-            areas => {
-                let framed = Frame::with_callers(&device.shared, layout, lanes, areas);
-                framed.map_err(|error| no_callers(error.to_string()))?
-            }
-        };
-        let shape = ServerShape {
-            turns,
-            lanes,
-            together,
-            split: capabilities.splits_ports(),
-            has_loop_budget: capabilities.is_lavapipe(),
-            rotates: budget.is_some(),
-            fails: self.program.may_fail(),
-            calls,
-            group: self.program.free_group(),
-            remote_clients: frame.block().map(Block::places),
-        };
-        let text = server::write(&handlers, &places(layout, lanes), &shape).map_err(fault)?;
-        #[cfg(test)]
-        let text = match self.spoil {
-            Some(spoil) => spoil(text, &places(layout, lanes)),
-            None => text,
-        };
-        let program = self.program.extended(&text)?;
-        let kernel = device.kernel_with(&program, ENTRY, &self.constants, self.options)?;
-        if let (Some(budget), false, false) = (budget, calls, kernel.shared.compiled.counts_turns) {
-            // No call takes any turns: the lease may have them all.
-            most = (budget / 8 * 7).saturating_sub(RESERVE);
-        }
-        let follows = (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows);
-        let heap = match follows {
-            true => Some(
-                device
-                    .heap()
-                    .map_err(|error| ServerError::Launch(error.into()))?,
-            ),
-            false => None,
-        };
-        if let Some(heap) = &heap
-            && (!capabilities.unified_memory || heap.shared.is_mirrored(&device.shared))
-        {
-            return Err(ServerError::Pointers {
-                device: device.name().to_owned(),
-            });
-        }
-        // The relay tries again automatically, and calls meanwhile name the holder of the heap.
-        let mut launch = (kernel.launch().workgroups(1)).host_access(HostAccessPolicy::Refuse);
-        let mut buffers = Vec::new();
-        let names = ["tombolo_server", "tombolo_answers"];
-        for (name, raw) in names.into_iter().zip(frame.buffers()) {
-            if let Some(raw) = raw {
-                let buffer = DeviceBuffer::<u32>::wrap(&device.shared, raw.clone(), raw.size() / 4);
-                launch = launch.buffer(name, &buffer);
-                buffers.push(buffer);
-            }
-        }
-        if let Some(services) = self.services {
-            launch = launch.shared_services(services);
-        }
-        launch.validate()?;
-        let mut core = Core::new(
-            unique_id(),
-            Some(device.clone()),
-            frame,
-            handlers,
-            self.policy,
-            turns,
-        );
-        core.heap = heap;
-        let core = Arc::new(core);
-        let resident: Arc<dyn Resident> = Arc::clone(&core) as _;
-        (device.shared.residents).add(Arc::downgrade(&resident));
-        let relay = Relay {
-            core: Arc::clone(&core),
-            launch,
-            buffers,
-            most,
-            has_loop_budget: budget.is_some(),
-            next: 0,
-            missed: Missed::NONE,
-            hidden: Missed::NONE,
-            called: std::time::Instant::now(),
-        };
-        let callers = Callers::new(&core, recipe);
-        let thread = spawn(Runner::Live(Box::new(relay)))?;
-        Ok(PersistentKernel {
-            device: self.device,
-            core,
-            relay: Mutex::new(State::Running(thread)),
-            callers: Arc::new(callers),
-        })
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::wgsl::{spelled, transfers};
 use super::{CallDeclaration, GROUP};
 use crate::kernel::layout::TypeLayout;
+use crate::kernel::template::Template;
 
 pub(super) const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
 pub(super) const WAIT: &str = include_str!("../../../shaders/rpc_wait.wgsl");
@@ -236,24 +237,27 @@ impl<'d> Forms<'d> {
 
     /// `rpc_call.wgsl` with the parts of a form.
     fn call(&self, parts: Parts<'_>) -> String {
-        CALL.replace("$head$", parts.head)
-            .replace("$reply$", parts.reply)
-            .replace("$search$", parts.search)
-            .replace("$waits$", parts.waits)
-            .replace("$opcode$", &self.declaration.opcode().to_string())
-            .replace("$words$", &self.declaration.argument_words().to_string())
-            .replace("$arguments$", &self.stores)
-            .replace("$posted$", parts.posted)
-            .replace("$results$", parts.results)
-            .replace("$release$", parts.release)
+        Template::new(CALL)
+            .set("head", parts.head)
+            .set("reply", parts.reply)
+            .set("search", parts.search)
+            .set("waits", parts.waits)
+            .set("opcode", self.declaration.opcode())
+            .set("words", self.declaration.argument_words())
+            .set("arguments", &self.stores)
+            .set("posted", parts.posted)
+            .set("results", parts.results)
+            .set("release", parts.release)
+            .fill()
     }
 
     /// A template that needs nothing but the name, the opcode and the result.
     fn filled(&self, template: &str) -> String {
-        template
-            .replace("$name$", self.name())
-            .replace("$opcode$", &self.declaration.opcode().to_string())
-            .replace("$results$", &self.loads)
+        Template::new(template)
+            .set("name", self.name())
+            .offer("opcode", self.declaration.opcode())
+            .set("results", &self.loads)
+            .fill()
     }
 
     /// The reply type of an awaited call.
@@ -293,15 +297,16 @@ impl<'d> Forms<'d> {
         let (name, (parameters, _)) = (self.name(), self.with_taking_part());
         let result_words = 1 + self.declaration.result_words();
         let head = format!("fn {name}_group_try({parameters}) -> {name}_reply");
-        GROUP_CALL
-            .replace("$head$", &head)
-            .replace("$reply$", &format!("{name}_reply"))
-            .replace("$opcode$", &(self.declaration.opcode() ^ GROUP).to_string())
-            .replace("$words$", &self.declaration.argument_words().to_string())
-            .replace("$result_words$", &result_words.to_string())
-            .replace("$arguments$", &self.stores)
-            .replace("$posted$", WAIT)
-            .replace("$results$", &self.loads)
+        Template::new(GROUP_CALL)
+            .set("head", head)
+            .set("reply", format!("{name}_reply"))
+            .set("opcode", self.declaration.opcode() ^ GROUP)
+            .set("words", self.declaration.argument_words())
+            .set("result_words", result_words)
+            .set("arguments", &self.stores)
+            .set("posted", WAIT)
+            .set("results", &self.loads)
+            .fill()
     }
 
     /// `f` or `f_group`, which fail the launch where there is no result.

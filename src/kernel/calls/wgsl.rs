@@ -10,6 +10,7 @@ use super::forms::{Form, Mention, TYPE_ENDINGS, WAIT};
 use super::prelude::{declares, needed};
 use super::{CallDeclaration, CallSet};
 use crate::kernel::layout::{Shape, TypeLayout};
+use crate::kernel::template::Template;
 use crate::kernel::token::TokenStream;
 
 const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
@@ -355,8 +356,8 @@ pub(crate) fn appendix(
         ),
     };
     let origin = mentions.first().map_or(0..0, |mention| mention.at.clone());
-    let walk = LOAD.repeat(LOADS);
-    appendix.add(&COMMON.replace("$walk$", &walk), origin.clone());
+    let common = Template::new(COMMON).set("walk", LOAD.repeat(LOADS));
+    appendix.add(&common.fill(), origin.clone());
     appendix.add(&prelude, origin.clone());
     for (name, code) in STATUSES {
         if !declares(&stream, name) {
@@ -364,7 +365,8 @@ pub(crate) fn appendix(
         }
     }
     if mentions.iter().any(|mention| mention.declaration.stream) {
-        appendix.add(&STREAMS.replace("$wait$", WAIT), origin.clone());
+        let streams = Template::new(STREAMS).set("wait", WAIT).fill();
+        appendix.add(&streams, origin.clone());
     }
     if mentions.iter().any(Mention::is_group) {
         appendix.add(GROUPS, origin.clone());

@@ -1,6 +1,7 @@
 //! The part of a polling kernel that serves kernels of other devices.
 
 use super::text::ServerShape;
+use crate::kernel::template::Template;
 
 const KERNELS: &str = include_str!("../../../shaders/server_kernels.wgsl");
 const GROUP_KERNELS: &str = include_str!("../../../shaders/server_group_kernels.wgsl");
@@ -41,7 +42,8 @@ pub(super) struct Parts {
     pub known: &'static str,
 }
 
-pub(super) fn remote_clients(shape: &ServerShape) -> Parts {
+/// The parts; `or_over` is what ends a scan early.
+pub(super) fn remote_clients(shape: &ServerShape, or_over: &str) -> Parts {
     let Some(places) = &shape.remote_clients else {
         return Parts::default();
     };
@@ -60,25 +62,23 @@ pub(super) fn remote_clients(shape: &ServerShape) -> Parts {
         true => sum(&exchange),
         false => first.clone(),
     };
-    let numbers = [
-        ("$remote_clients$", places.areas * places.ports),
-        ("$each$", places.ports),
-        ("$first$", places.first),
-        ("$area$", places.area),
-        ("$requests$", places.requests),
-        ("$arguments$", places.arguments),
-        ("$replies$", places.replies),
-        ("$results$", places.results),
-        ("$stride$", places.stride),
-        ("$taken$", places.taken),
-    ];
     let scan = match shape.together {
-        Some(_) => GROUP_KERNELS,
-        None => KERNELS,
+        Some(_) => Template::new(GROUP_KERNELS),
+        None => Template::new(KERNELS).set("lanes", shape.lanes),
     };
-    let scan = (numbers.iter()).fold(scan.to_owned(), |text, (name, number)| {
-        text.replace(name, &number.to_string())
-    });
+    let scan = scan
+        .set("or_over", or_over)
+        .set("remote_clients", places.areas * places.ports)
+        .set("each", places.ports)
+        .set("first", places.first)
+        .set("area", places.area)
+        .set("requests", places.requests)
+        .set("arguments", places.arguments)
+        .set("replies", places.replies)
+        .set("results", places.results)
+        .set("stride", places.stride)
+        .set("taken", places.taken)
+        .fill();
     if shape.together.is_some() {
         return Parts {
             first: format!("tombolo_server_known_posts = {first};"),

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::packing::Packing;
-use super::text::{Access, Places, Ports, case};
+use super::text::{Access, Places, Ports, cases, most_words};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
+use crate::kernel::template::Template;
 
 const SLICE: &str = include_str!("../../../shaders/server_slice.wgsl");
 const PACKED: &str = include_str!("../../../shaders/server_slice_packed.wgsl");
@@ -128,9 +129,10 @@ pub(crate) fn write_slice(
             .to_owned(),
     };
     let own = write(handlers, shape, &way, &Sliced)?;
-    let memory = SLICE
-        .replace("$binding0$", &shape.binding(0))
-        .replace("$binding1$", &shape.binding(1));
+    let memory = Template::new(SLICE)
+        .set("binding0", shape.binding(0))
+        .set("binding1", shape.binding(1))
+        .fill();
     Ok(format!("{memory}{own}"))
 }
 
@@ -156,13 +158,14 @@ pub(crate) fn write_packed(
         0 => String::new(),
         words => format!("before: array<u32, {words}>,"),
     };
-    let memory = PACKED
-        .replace("$arguments$", &rows("calls", given, String::new()))
-        .replace("$before$", &before)
-        .replace("$results$", &rows("results", taken, format!(", {calls}")))
-        .replace("$most$", &calls.to_string())
-        .replace("$binding0$", &shape.binding(0))
-        .replace("$binding1$", &shape.binding(1));
+    let memory = Template::new(PACKED)
+        .set("arguments", rows("calls", given, String::new()))
+        .set("before", before)
+        .set("results", rows("results", taken, format!(", {calls}")))
+        .set("most", calls)
+        .set("binding0", shape.binding(0))
+        .set("binding1", shape.binding(1))
+        .fill();
     let way = Way {
         calls: "tombolo_requests.count".to_owned(),
         look: String::new(),
@@ -213,9 +216,10 @@ pub(crate) fn write_ports(
         ),
         false => String::new(),
     };
-    let memory = PORTS
-        .replace("$binding0$", &shape.binding(0))
-        .replace("$answers$", &answers);
+    let memory = Template::new(PORTS)
+        .set("binding0", shape.binding(0))
+        .set("answers", answers)
+        .fill();
     Ok(format!("{memory}{own}"))
 }
 
@@ -225,14 +229,7 @@ fn write(
     way: &Way,
     access: &impl Access,
 ) -> Result<String, HandlerFault> {
-    let mut cases = String::new();
-    for handler in handlers {
-        let case = case(handler, access, shape.together.is_some()).map_err(|why| HandlerFault {
-            handler: handler.signature.name.clone(),
-            why,
-        })?;
-        cases.push_str(&case);
-    }
+    let cases = cases(handlers, access, shape.together.is_some())?;
     let mut faults = String::new();
     if shape.fails {
         let _ = writeln!(
@@ -240,8 +237,7 @@ fn write(
             "if tombolo_print_failed {{ status = {FAILED}u; tombolo_print_failed = false; }}"
         );
     }
-    let words = handlers.iter().map(|handler| handler.argument_words());
-    let words = words.max().unwrap_or(0);
+    let words = most_words(handlers);
     let mut fetch = format!(
         "if index < {} && {} {{\nlet arguments = {};\ntombolo_server_call[0] = 1u;\n\
          tombolo_server_call[3] = {};\ntombolo_server_call[4] = {};\n",
@@ -256,31 +252,26 @@ fn write(
         );
     }
     fetch.push('}');
-    let own = match shape.together {
-        Some(_) => GROUP,
-        None => LANE,
+    let template = match shape.together {
+        Some(lanes) => Template::new(GROUP)
+            .set("fetch", fetch)
+            .set("answer", format!("let index = group.x;\n{}", way.answer))
+            .set("results_at", way.results_at.replace("index", "group.x"))
+            .set("group_lanes", lanes)
+            .set("call_words", words + 5),
+        None => Template::new(LANE)
+            .set("look", &way.look)
+            .set("arguments_at", &way.arguments_at)
+            .set("results_at", &way.results_at)
+            .set("opcode", &way.opcode)
+            .set("length", &way.length)
+            .set("calls", &way.calls)
+            .set("answer", &way.answer),
     };
-    let answer = match shape.together {
-        Some(_) => format!("let index = group.x;\n{}", way.answer),
-        None => way.answer.clone(),
-    };
-    let results_at = match shape.together {
-        Some(_) => way.results_at.replace("index", "group.x"),
-        None => way.results_at.clone(),
-    };
-    Ok(own
-        .replace("$look$", &way.look)
-        .replace("$fetch$", &fetch)
-        .replace("$arguments_at$", &way.arguments_at)
-        .replace("$results_at$", &results_at)
-        .replace("$opcode$", &way.opcode)
-        .replace("$length$", &way.length)
-        .replace("$calls$", &way.calls)
-        .replace("$cases$", &cases)
-        .replace("$faults$", &faults)
-        .replace("$answer$", &answer)
-        .replace("$turns$", &shape.turns.to_string())
-        .replace("$too_long$", &TOO_LONG.to_string())
-        .replace("$group_lanes$", &shape.together.unwrap_or(1).to_string())
-        .replace("$call_words$", &(words + 5).to_string()))
+    Ok(template
+        .set("cases", cases)
+        .set("faults", faults)
+        .set("turns", shape.turns)
+        .set("too_long", TOO_LONG)
+        .fill())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::remote_clients::{RemoteClientPlaces, remote_clients};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
+use crate::kernel::template::Template;
 
 const COMMON: &str = include_str!("../../../shaders/server.wgsl");
 const SEAL: &str = include_str!("../../../shaders/server_seal.wgsl");
@@ -62,84 +63,175 @@ pub(crate) struct ServerShape {
 /// Looks at the bell within one turn, where turns are rationed.
 const LOOKS: usize = 16;
 
+impl ServerShape {
+    /// The memory that the kernel's writes for the host go to.
+    fn out(&self) -> &'static str {
+        match self.split {
+            true => "tombolo_answers",
+            false => "tombolo_server",
+        }
+    }
+
+    /// Whether lanes that serve calls by themselves end their lease together.
+    fn has_peers(&self) -> bool {
+        self.together.is_none() && self.lanes > 1
+    }
+}
+
 /// The text behind a program whose functions `handlers` are to be called.
 pub(crate) fn write(
     handlers: &[Arc<HandlerDeclaration>],
     places: &Places,
     shape: &ServerShape,
 ) -> Result<String, HandlerFault> {
-    let out = match shape.split {
-        true => "tombolo_answers",
-        false => "tombolo_server",
-    };
     let ports = Ports {
-        out,
+        out: shape.out(),
         sealed: shape.split,
     };
-    let mut cases = String::new();
-    for handler in handlers {
-        let case = case(handler, &ports, shape.together.is_some()).map_err(|why| HandlerFault {
+    let cases = cases(handlers, &ports, shape.together.is_some())?;
+    let words = most_words(handlers);
+    let or_over = match shape.rotates {
+        true => "|| tombolo_server_turns >= most",
+        false => "",
+    };
+    let clients = remote_clients(shape, or_over);
+    let own = match shape.together {
+        Some(_) => GROUP,
+        None => LANE,
+    };
+    let (seal, head) = seal(shape);
+    let template = Template::new(format!("{COMMON}{seal}{own}"))
+        .set("binding", format!("@group({}) @binding(0)", shape.group))
+        .set("posts", posts(shape))
+        .set("out", shape.out())
+        .set("cases", cases)
+        .set("head", head)
+        .set("wait", WAIT.trim_end())
+        .set("look", format!("{}\n{}", look(shape), clients.look))
+        .set("single", !shape.split)
+        .set("or_over", or_over)
+        .set("turns", shape.turns)
+        .set("too_long", TOO_LONG)
+        .offer("failed", FAILED)
+        .set("first_posts", clients.first)
+        .set("kernels", clients.scan)
+        .set("or_posts", clients.or)
+        .set("known_posts", clients.known);
+    let template = match shape.together {
+        Some(lanes) => (template.set("group_lanes", lanes))
+            .set("most_words", words)
+            .set("call_words", words + 5),
+        None => (template.set("lanes", shape.lanes)).set("only_kernels", clients.only),
+    };
+    let template = with_faults(template, shape);
+    let template = with_first_port(template, places, shape);
+    Ok(with_places(template, places).fill())
+}
+
+/// The branches of the handlers.
+pub(super) fn cases(
+    handlers: &[Arc<HandlerDeclaration>],
+    access: &impl Access,
+    together: bool,
+) -> Result<String, HandlerFault> {
+    let case = |handler: &Arc<HandlerDeclaration>| {
+        case(handler, access, together).map_err(|why| HandlerFault {
             handler: handler.signature.name.clone(),
             why,
-        })?;
-        cases.push_str(&case);
-    }
-    let posts = match shape.split {
+        })
+    };
+    handlers.iter().map(case).collect()
+}
+
+/// The words of the longest call.
+pub(super) fn most_words(handlers: &[Arc<HandlerDeclaration>]) -> usize {
+    let words = handlers.iter().map(|handler| handler.argument_words());
+    words.max().unwrap_or(0)
+}
+
+/// The memory for what the host reads, where that is separate.
+fn posts(shape: &ServerShape) -> String {
+    match shape.split {
         true => format!(
             "@group({}) @binding(1) var<storage, read_write> tombolo_answers: array<atomic<u32>>;",
             shape.group
         ),
         false => String::new(),
+    }
+}
+
+/// What seals a reply, and the statement that writes its head.
+fn seal(shape: &ServerShape) -> (&'static str, String) {
+    let reply = match (shape.split, shape.together) {
+        (false, _) => return ("", "atomicStore(&$out$[results], status);".to_owned()),
+        (true, None) => "reply, request",
+        (true, Some(_)) => "tombolo_server_reply, call[2]",
     };
-    let look = match shape.has_loop_budget {
+    let head = format!("tombolo_server_seal(results, status, {reply});");
+    (SEAL, head)
+}
+
+/// A look at the bell.
+fn look(shape: &ServerShape) -> String {
+    match shape.has_loop_budget {
         // An exchange without a change is a look no compiler leaves out. Ports behind the one with a seen change are
         // skipped.
         true => {
             "if bell == seen { bell = atomicOr(&tombolo_server[$bell$u], 0u); }\n".repeat(LOOKS)
         }
         false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
+    }
+}
+
+/// What happens around a handler that may fail, or wait for the host.
+fn with_faults(template: Template, shape: &ServerShape) -> Template {
+    let notes_failed = match shape.has_peers() {
+        true => "atomicStore(&tombolo_server_failed, 1u);",
+        false => "",
     };
-    // Lanes serving calls separately end their lease together.
-    let (failed_word, notes_failed, or_failed) = match shape.together.is_none() && shape.lanes > 1 {
-        true => (
-            "var<workgroup> tombolo_server_failed: atomic<u32>;",
-            "atomicStore(&tombolo_server_failed, 1u);",
-            "|| atomicLoad(&tombolo_server_failed) != 0u",
+    // The message comes when the lease has ended, by its number.
+    let note = match shape.together {
+        Some(_) => String::new(),
+        None => format!(
+            "tombolo_server_fault = 1u; {notes_failed} \
+             atomicStore(&$out$[results + 1u], atomicLoad(&tombolo_server[$lease$u]));"
         ),
-        false => ("", "", ""),
+    };
+    let failed = |flag: &str, none: &str| {
+        format!("if {flag} != {none} {{ status = {FAILED}u; {flag} = {none}; {note} }}\n")
     };
     let mut faults = String::new();
-    let mut failed = |flag: &str, none: &str| {
-        // The message comes when the lease has ended, by its number.
-        let note = match shape.together {
-            Some(_) => String::new(),
-            None => format!(
-                "tombolo_server_fault = 1u; {notes_failed} \
-                 atomicStore(&{out}[results + 1u], atomicLoad(&tombolo_server[$lease$u]));"
-            ),
-        };
-        let _ = writeln!(
-            faults,
-            "if {flag} != {none} {{ status = {FAILED}u; {flag} = {none}; {note} }}"
-        );
-    };
     if shape.fails {
-        failed("tombolo_print_failed", "false");
-    }
-    if shape.calls {
-        failed("tombolo_call_failed", "0u");
+        faults.push_str(&failed("tombolo_print_failed", "false"));
     }
     let mut begin = "";
     if shape.calls {
-        let _ = writeln!(
-            faults,
-            "tombolo_server_turns += tombolo_call_looks - turns; tombolo_call_looks = 0u;"
+        faults.push_str(&failed("tombolo_call_failed", "0u"));
+        faults.push_str(
+            "tombolo_server_turns += tombolo_call_looks - turns; tombolo_call_looks = 0u;\n",
         );
         // A handler's waiting for functions of the host comes out of the same budget.
         begin = "tombolo_call_looks = turns;";
     }
-    let remote_clients = remote_clients(shape);
-    // Each port belongs to a single lane: the ports of several lanes stay where they are.
+    let (word, or_failed) = match shape.has_peers() {
+        true => (
+            "var<workgroup> tombolo_server_failed: atomic<u32>;",
+            "|| atomicLoad(&tombolo_server_failed) != 0u",
+        ),
+        false => ("", ""),
+    };
+    let template = (template.set("faults", faults))
+        .set("begin", begin)
+        .set("or_failed", or_failed);
+    match shape.together {
+        Some(_) => template,
+        None => template.set("failed_word", word),
+    }
+}
+
+/// Which port a lease looks at first. Each port belongs to a single lane: the ports of several lanes stay where they
+/// are.
+fn with_first_port(template: Template, places: &Places, shape: &ServerShape) -> Template {
     let rotates = shape.rotates && shape.lanes == 1;
     let count = places.ports;
     let granted = format!("atomicLoad(&tombolo_server[{}u]) % {count}u", places.start);
@@ -160,75 +252,35 @@ pub(crate) fn write(
             ),
         ),
     };
-    let or_over = match shape.rotates {
-        true => "|| tombolo_server_turns >= most",
-        false => "",
-    };
-    let binding = format!("@group({}) @binding(0)", shape.group);
-    let own = if shape.together.is_some() {
-        GROUP
-    } else {
-        LANE
-    };
-    let words = handlers.iter().map(|handler| handler.argument_words());
-    let words = words.max().unwrap_or(0);
-    let (seal, reply) = match (shape.split, shape.together) {
-        (false, _) => ("", ""),
-        (true, None) => (SEAL, "reply, request"),
-        (true, Some(_)) => (SEAL, "tombolo_server_reply, call[2]"),
-    };
-    let head = match shape.split {
-        false => "atomicStore(&$out$[results], status);".to_owned(),
-        true => format!("tombolo_server_seal(results, status, {reply});"),
-    };
-    let text = format!("{COMMON}{seal}{own}")
-        .replace("$head$", &head)
-        .replace("$wait$\n", WAIT)
-        .replace("$binding$", &binding)
-        .replace("$posts$", &posts)
-        .replace("$cases$", &cases)
-        .replace("$begin$", begin)
-        .replace("$faults$", &faults)
-        .replace("$look$", &format!("{look}\n{}", remote_clients.look))
-        .replace("$first_posts$", &remote_clients.first)
-        .replace("$only_kernels$", remote_clients.only)
-        .replace("$kernels$", &remote_clients.scan)
-        .replace("$failed_word$", failed_word)
-        .replace("$or_failed$", or_failed)
-        .replace("$or_posts$", remote_clients.or)
-        .replace("$known_posts$", remote_clients.known)
-        .replace("$start$", &start)
-        .replace("$offset$", offset)
-        .replace("$at$", &at)
-        .replace("$or_over$", or_over)
-        .replace("$single$", if shape.split { "false" } else { "true" })
-        .replace("$out$", out);
-    let numbers = [
-        ("$lanes$", shape.lanes),
-        ("$ports$", places.ports),
-        ("$stride$", places.stride),
-        ("$locks$", places.locks),
-        ("$requests$", places.requests),
-        ("$arguments$", places.arguments),
-        ("$replies$", places.replies),
-        ("$results$", places.results),
-        ("$bell$", places.bell),
-        ("$yield$", places.yielded),
-        ("$granted$", places.granted),
-        ("$lease$", places.lease),
-        ("$most$", places.most),
-        ("$done$", places.done),
-        ("$beat$", places.beat),
-        ("$turns$", shape.turns as usize),
-        ("$too_long$", TOO_LONG as usize),
-        ("$failed$", FAILED as usize),
-        ("$group_lanes$", shape.together.unwrap_or(1) as usize),
-        ("$most_words$", words),
-        ("$call_words$", words + 5),
-    ];
-    Ok(numbers.iter().fold(text, |text, (name, number)| {
-        text.replace(name, &number.to_string())
-    }))
+    let template = template.set("start", start).set("at", at);
+    match shape.together {
+        Some(_) => template,
+        None => template.set("offset", offset),
+    }
+}
+
+/// Where everything lies.
+fn with_places(template: Template, places: &Places) -> Template {
+    [
+        ("ports", places.ports),
+        ("stride", places.stride),
+        ("locks", places.locks),
+        ("requests", places.requests),
+        ("arguments", places.arguments),
+        ("replies", places.replies),
+        ("results", places.results),
+        ("bell", places.bell),
+        ("yield", places.yielded),
+        ("granted", places.granted),
+        ("lease", places.lease),
+        ("most", places.most),
+        ("done", places.done),
+        ("beat", places.beat),
+    ]
+    .into_iter()
+    .fold(template, |template, (name, number)| {
+        template.set(name, number)
+    })
 }
 
 /// A kernel's way to the words of a call: arguments and results.
@@ -271,7 +323,7 @@ impl Access for Ports<'_> {
 
 /// The branch of a handler: the arguments out of the port, the call, and the result into the port. `together`: all
 /// lanes come here, with the arguments in `call`.
-pub(super) fn case(
+fn case(
     handler: &HandlerDeclaration,
     access: &impl Access,
     together: bool,

@@ -1,0 +1,272 @@
+//! What the runtime costs beside CUDA, on the NVIDIA adapters of a machine that has CUDA's compiler.
+//!
+//! The peer (`peer.cu`) is compiled by `nvcc` when the bench starts, and runs as a process of its own that does a row's work when
+//! asked; both sides go in turn on the same card, and each row is the median of the ratios of the pairs. Transfers go between
+//! the card and ordinary memory that is used again and again; rows that end with `_pinned` have CUDA use pinned memory, against the
+//! runtime's same transfer of ordinary memory. `copy_kernel_heap` follows pointers into the shared heap, against CUDA's kernel
+//! over memory of the card. Adapters that CUDA does not drive have no rows. The last lines are the rows:
+//! `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use tombolo::{Context, Device, DeviceBuffer, Launch};
+
+use support::{Error, ours, seconds, spread, word};
+
+/// Pairs measured for each row.
+const PAIRS: usize = 11;
+const SMALL: usize = 4 << 10;
+const LARGE: usize = 256 << 20;
+/// What a copy kernel copies: an allocation of the heap can be no larger.
+const COPIED: usize = 128 << 20;
+
+fn main() -> Result<(), Error> {
+    let context = Context::new()?;
+    let nvidia: Vec<_> = (context.adapters().into_iter())
+        .filter(|adapter| adapter.name.contains("NVIDIA"))
+        .collect();
+    if nvidia.is_empty() {
+        eprintln!("no adapter here is one that CUDA drives");
+        return Ok(());
+    }
+    let folder = std::env::temp_dir().join(format!("tombolo-cuda-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let started = Peer::start(&folder);
+    // The program runs on without its file.
+    fs::remove_dir_all(&folder)?;
+    let Some(mut peer) = started? else {
+        eprintln!("no CUDA here: nvcc is neither in the path nor below /usr/local/cuda");
+        return Ok(());
+    };
+    let mut rows = Vec::new();
+    for adapter in nvidia {
+        eprintln!("{}", adapter.name);
+        let device = context.device_at(adapter.index)?;
+        let name = word(&adapter.name);
+        measure(&device, &mut peer, |label, goal, ratios| {
+            let goal = goal.map_or(String::new(), |goal: f64| format!(" goal <= {goal}"));
+            rows.push(format!(
+                "ratio {label}/{name} = {}{goal}",
+                spread(ratios, 3)
+            ));
+        })?;
+    }
+    for row in rows {
+        println!("{row}");
+    }
+    Ok(())
+}
+
+/// The peer, waiting for the next row.
+struct Peer {
+    process: Child,
+    ask: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    /// Compiles the peer into `folder` and starts it; `None` where there is no compiler.
+    fn start(folder: &Path) -> Result<Option<Self>, Error> {
+        let (source, program) = (folder.join("peer.cu"), folder.join("peer"));
+        fs::write(&source, include_str!("peer.cu"))?;
+        let compile = |nvcc: &str| {
+            Command::new(nvcc)
+                .args(["-O3", "-std=c++17", "-arch=native", "-o"])
+                .args([&program, &source])
+                .status()
+        };
+        let status = match compile("nvcc").or_else(|_| compile("/usr/local/cuda/bin/nvcc")) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            status => status?,
+        };
+        if !status.success() {
+            return Err(format!("nvcc has refused the peer: {status}").into());
+        }
+        let mut process = Command::new(&program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let ask = process.stdin.take().ok_or("the peer has no input")?;
+        let answers = process.stdout.take().ok_or("the peer has no output")?;
+        let mut answers = BufReader::new(answers).lines();
+        match answers.next().transpose()?.as_deref() {
+            Some("ready") => Ok(Some(Self {
+                process,
+                ask,
+                answers,
+            })),
+            _ => Err("the peer does not start".into()),
+        }
+    }
+
+    /// Seconds that CUDA takes for the row's work.
+    fn seconds(&mut self, row: &str, times: u32) -> Result<f64, Error> {
+        writeln!(self.ask, "{row} {times}")?;
+        let answer = self.answers.next().transpose()?;
+        let nanoseconds: f64 = answer.ok_or("the peer has ended")?.parse()?;
+        Ok(nanoseconds / 1e9)
+    }
+
+    /// Ratios of ours to the peer's `row`, run in turn after a warm-up.
+    fn pairs(
+        &mut self,
+        row: &str,
+        times: u32,
+        mut ours: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Vec<f64>, Error> {
+        let ratios: Result<Vec<f64>, Error> = (0..=PAIRS)
+            .map(|_| {
+                let ours = seconds(&mut ours)?;
+                Ok(ours / self.seconds(row, times)?)
+            })
+            .collect();
+        Ok(ratios?.split_off(1))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Ended already, or about to: its input is closed with this value.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const INCREMENT: &str = "
+@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < arrayLength(&data) { data[id.x] += 1u; }
+}";
+
+const COPY: &str = "
+@group(0) @binding(0) var<storage, read> input: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read_write> output: array<vec4<u32>>;
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    for (var i = id.x; i < arrayLength(&output); i += groups.x * 256u) { output[i] = input[i]; }
+}";
+
+const COPY_HEAP: &str = "
+alias Items = array<vec4<u32>>;
+@group(0) @binding(0) var<uniform> input: usm_ptr;
+@group(0) @binding(1) var<uniform> output: usm_ptr;
+@group(0) @binding(2) var<uniform> len: u32;
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let read = usm_Items(input);
+    let written = usm_Items(output);
+    for (var i = id.x; i < len; i += groups.x * 256u) { written[i] = read[i]; }
+}";
+
+/// Work-groups of the copy kernels: each invocation copies four elements, as those of the peer do.
+const COPY_GROUPS: u32 = (COPIED / 16 / 256 / 4) as u32;
+/// Launches of a copy kernel in a measurement.
+const COPIES: u32 = 20;
+
+/// Gives `row` the label, the goal and the ratios of every row.
+fn measure(
+    device: &Device,
+    peer: &mut Peer,
+    mut row: impl FnMut(&str, Option<f64>, Vec<f64>),
+) -> Result<(), Error> {
+    let data: DeviceBuffer<u32> = device.zeroed(SMALL / 4)?;
+    let increment = ours(device, INCREMENT)?;
+    let mut launch = increment.launch().buffer("data", &data).invocations(64);
+    let ratios = peer.pairs("launch_wait", 500, || {
+        (0..500).try_for_each(|_| Ok(launch.submit()?.wait()?))
+    })?;
+    row("launch_wait", None, ratios);
+    let ratios = peer.pairs("batch_1000", 5, || {
+        for _ in 0..5 {
+            for _ in 0..999 {
+                launch.submit()?;
+            }
+            launch.submit()?.wait()?;
+        }
+        Ok(())
+    })?;
+    row("batch_1000", None, ratios);
+    let mut values = vec![0u32; SMALL / 4];
+    let mut launch = increment
+        .launch()
+        .buffer("data", &data)
+        .invocations(SMALL as u32 / 4);
+    let mut launch_and_read = |peer: &mut Peer| {
+        peer.pairs("launch_read_4k", 200, || {
+            for _ in 0..200 {
+                launch.submit()?;
+                data.read_into(0, &mut values)?;
+            }
+            Ok(())
+        })
+    };
+    row("launch_read_4k", None, launch_and_read(peer)?);
+    transfers(device, peer, &mut row)?;
+    row("launch_read_4k_after_256m", None, launch_and_read(peer)?);
+    copies(device, peer, &mut row)
+}
+
+/// Large transfers, from and to memory that is there.
+fn transfers(
+    device: &Device,
+    peer: &mut Peer,
+    row: &mut impl FnMut(&str, Option<f64>, Vec<f64>),
+) -> Result<(), Error> {
+    let data: DeviceBuffer<u8> = device.zeroed(LARGE)?;
+    let mut host = vec![3u8; LARGE];
+    for (label, goal) in [("read_256m", Some(1.11)), ("read_256m_pinned", None)] {
+        let ratios = peer.pairs(label, 1, || Ok(data.read_into(0, &mut host)?))?;
+        row(label, goal, ratios);
+    }
+    for (label, goal) in [("write_256m", Some(1.11)), ("write_256m_pinned", None)] {
+        let ratios = peer.pairs(label, 1, || Ok(data.write(0, &host)?.wait()?))?;
+        row(label, goal, ratios);
+    }
+    Ok(())
+}
+
+/// The copy kernel, over buffers of the device and over the shared heap.
+fn copies(
+    device: &Device,
+    peer: &mut Peer,
+    row: &mut impl FnMut(&str, Option<f64>, Vec<f64>),
+) -> Result<(), Error> {
+    let input: DeviceBuffer<u8> = device.zeroed(COPIED)?;
+    let output: DeviceBuffer<u8> = device.zeroed(COPIED)?;
+    let copy = ours(device, COPY)?;
+    let mut launch = (copy.launch().buffer("input", &input))
+        .buffer("output", &output)
+        .workgroups(COPY_GROUPS);
+    row(
+        "copy_kernel",
+        Some(1.05),
+        peer.pairs("copy_kernel", COPIES, || repeat(&mut launch))?,
+    );
+    let heap = device.heap()?;
+    let bytes = COPIED as u64;
+    let (input, output) = (heap.alloc_bytes(bytes, 16)?, heap.alloc_bytes(bytes, 16)?);
+    let copy = ours(device, COPY_HEAP)?;
+    let mut launch = (copy.launch().value("input", &input))
+        .value("output", &output)
+        .value("len", &(COPIED as u32 / 16))
+        .workgroups(COPY_GROUPS);
+    row(
+        "copy_kernel_heap",
+        Some(1.11),
+        peer.pairs("copy_kernel", COPIES, || repeat(&mut launch))?,
+    );
+    Ok(())
+}
+
+fn repeat(launch: &mut Launch) -> Result<(), Error> {
+    for _ in 1..COPIES {
+        launch.submit()?;
+    }
+    Ok(launch.submit()?.wait()?)
+}

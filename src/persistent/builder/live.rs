@@ -1,0 +1,147 @@
+//! How a server is put together whose kernel stays on the device, in leases.
+
+use std::sync::{Arc, Mutex};
+
+use super::plan::Plan;
+use super::{PersistentKernelBuilder, fault};
+use crate::device::resident::Resident;
+use crate::device::{HostAccessPolicy, unique_id};
+use crate::kernel::Kernel;
+use crate::kernel::server::{self, ENTRY, ServerShape};
+use crate::launch::Launch;
+use crate::memory::{DeviceBuffer, SharedHeap};
+use crate::persistent::block::Block;
+use crate::persistent::callers::{Callers, Recipe};
+use crate::persistent::core::Core;
+use crate::persistent::corruption::Missed;
+use crate::persistent::error::ServerError;
+use crate::persistent::frame::{Frame, places};
+use crate::persistent::relay::Relay;
+use crate::persistent::{PersistentKernel, Runner, State, spawn};
+
+impl PersistentKernelBuilder {
+    pub(super) fn start_live(
+        self,
+        plan: Plan,
+        recipe: Recipe,
+    ) -> Result<PersistentKernel, ServerError> {
+        let frame = self.frame(&plan)?;
+        let kernel = self.polling_kernel(&plan, &frame)?;
+        // No call takes any turns: the lease may have them all.
+        let has_all = !plan.calls && !kernel.shared.compiled.counts_turns;
+        let most = match has_all {
+            true => plan.most_without_turns(),
+            false => plan.most,
+        };
+        let heap = self.followed_heap(&kernel)?;
+        let (launch, buffers) = self.polling_launch(&kernel, &frame)?;
+        let mut core = Core::new(
+            unique_id(),
+            Some(self.device.clone()),
+            frame,
+            plan.handlers,
+            self.policy,
+            plan.turns,
+        );
+        core.heap = heap;
+        let core = Arc::new(core);
+        let resident: Arc<dyn Resident> = Arc::clone(&core) as _;
+        (self.device.shared.residents).add(Arc::downgrade(&resident));
+        let relay = Relay {
+            core: Arc::clone(&core),
+            launch,
+            buffers,
+            most,
+            has_loop_budget: plan.budget.is_some(),
+            next: 0,
+            missed: Missed::NONE,
+            hidden: Missed::NONE,
+            called: std::time::Instant::now(),
+        };
+        let callers = Callers::new(&core, recipe);
+        let thread = spawn(Runner::Live(Box::new(relay)))?;
+        Ok(PersistentKernel {
+            device: self.device,
+            core,
+            relay: Mutex::new(State::Running(thread)),
+            callers: Arc::new(callers),
+        })
+    }
+
+    /// The words of the server, which other devices share if their kernels call.
+    fn frame(&self, plan: &Plan) -> Result<Frame, ServerError> {
+        let device = &self.device.shared;
+        match self.callers {
+            0 => Ok(Frame::new(device, plan.layout, plan.lanes)?),
+            areas => Frame::with_callers(device, plan.layout, plan.lanes, areas)
+                .map_err(|error| self.no_callers(error)),
+        }
+    }
+
+    fn polling_kernel(&self, plan: &Plan, frame: &Frame) -> Result<Kernel, ServerError> {
+        let capabilities = self.device.capabilities();
+        let shape = ServerShape {
+            turns: plan.turns,
+            lanes: plan.lanes,
+            together: plan.together,
+            split: capabilities.splits_ports(),
+            has_loop_budget: capabilities.is_lavapipe(),
+            rotates: plan.budget.is_some(),
+            fails: self.program.may_fail(),
+            calls: plan.calls,
+            group: self.program.free_group(),
+            remote_clients: frame.block().map(Block::places),
+        };
+        let places = places(plan.layout, plan.lanes);
+        let text = server::write(&plan.handlers, &places, &shape).map_err(fault)?;
+        #[cfg(test)]
+        let text = match self.spoil {
+            Some(spoil) => spoil(text, &places),
+            None => text,
+        };
+        let program = self.program.extended(&text)?;
+        let kernel = (self.device).kernel_with(&program, ENTRY, &self.constants, self.options)?;
+        Ok(kernel)
+    }
+
+    /// The heap, if handlers follow pointers.
+    fn followed_heap(&self, kernel: &Kernel) -> Result<Option<SharedHeap>, ServerError> {
+        let device = &self.device;
+        if !(kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {
+            return Ok(None);
+        }
+        let heap = device.heap();
+        let heap = heap.map_err(|error| ServerError::Launch(error.into()))?;
+        if !device.capabilities().unified_memory || heap.shared.is_mirrored(&device.shared) {
+            return Err(ServerError::Pointers {
+                device: device.name().to_owned(),
+            });
+        }
+        Ok(Some(heap))
+    }
+
+    /// The launch of a lease, and what it binds of the server's words.
+    fn polling_launch(
+        &self,
+        kernel: &Kernel,
+        frame: &Frame,
+    ) -> Result<(Launch, Vec<DeviceBuffer<u32>>), ServerError> {
+        let device = &self.device.shared;
+        // The relay tries again automatically, and calls meanwhile name the holder of the heap.
+        let mut launch = (kernel.launch().workgroups(1)).host_access(HostAccessPolicy::Refuse);
+        let mut buffers = Vec::new();
+        let names = ["tombolo_server", "tombolo_answers"];
+        for (name, raw) in names.into_iter().zip(frame.buffers()) {
+            if let Some(raw) = raw {
+                let buffer = DeviceBuffer::<u32>::wrap(device, raw.clone(), raw.size() / 4);
+                launch = launch.buffer(name, &buffer);
+                buffers.push(buffer);
+            }
+        }
+        if let Some(services) = &self.services {
+            launch = launch.shared_services(Arc::clone(services));
+        }
+        launch.validate()?;
+        Ok((launch, buffers))
+    }
+}
