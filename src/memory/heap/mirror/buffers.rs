@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::ranges::push;
-use super::search::{LISTED_WORDS, Mode, ROW, SUMS, Search, lists, random_keys};
+use super::search::{LISTED_WORDS, Mode, SUMS, Search, grid, lists, random_keys};
 use super::{PAGE, PageSet};
 use crate::device::end::QueueEnd;
 use crate::device::mapping::{Mapped, Mapping};
@@ -265,7 +265,8 @@ impl MirrorBuffers {
             encoder.copy_buffer_to_buffer(words, from, &part.listed, 4, bytes);
             let mut pass = self.search.pass(encoder);
             pass.set_bind_group(0, &part.group, &[]);
-            pass.dispatch_workgroups((list.end - list.start) as u32, 1, 1);
+            let [groups, rows] = grid(list.end - list.start);
+            pass.dispatch_workgroups(groups, rows, 1);
         }
     }
 
@@ -288,9 +289,9 @@ impl MirrorBuffers {
         Ok(device.queue.lock(device).flush()?)
     }
 
-    /// The pages changed by kernels and unknown to [`Self::forget_changes`], as runs, and the bytes moved for finding
+    /// The pages below byte `end` changed by kernels and unknown to [`Self::forget_changes`], as runs, and the bytes moved for finding
     /// them. Recorded commands have to be submitted before.
-    pub(super) fn changes(&mut self) -> Result<(Vec<Range<u64>>, u64), HeapError> {
+    pub(super) fn changes(&mut self, end: u64) -> Result<(Vec<Range<u64>>, u64), HeapError> {
         let total: u64 = self.parts.iter().map(|part| part.changed.size()).sum();
         let forget = std::mem::take(&mut self.heard);
         let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
@@ -305,12 +306,14 @@ impl MirrorBuffers {
             }
             {
                 let mut pass = self.search.pass(encoder);
-                for part in &self.parts {
-                    let pages = part.heap.size().div_ceil(PAGE);
-                    pass.set_bind_group(0, &part.group, &[]);
-                    // A segment has at most 2^31 bytes: 2^19 pages, 16 rows.
-                    let rows = pages.div_ceil(ROW) as u32;
-                    pass.dispatch_workgroups(pages.min(ROW) as u32, rows, 1);
+                for (index, part) in self.parts.iter().enumerate() {
+                    let start = index as u64 * self.step;
+                    let bytes = end.saturating_sub(start).min(part.heap.size());
+                    if bytes > 0 {
+                        let [groups, rows] = grid(bytes.div_ceil(PAGE));
+                        pass.set_bind_group(0, &part.group, &[]);
+                        pass.dispatch_workgroups(groups, rows, 1);
+                    }
                 }
             }
             let mut at = 0;

@@ -76,11 +76,14 @@ impl HeapShared {
                     runs = buffers.fetch_pages(written, &mut sink)?;
                 }
                 _ => {
+                    // Kernels have no business beyond: what they wrote there is not brought down.
+                    let last = lock(&self.state).region.last();
+                    let end = last.map_or(0, |last| last.end().next_multiple_of(PAGE));
                     let travelled;
-                    (runs, travelled) = buffers.changes()?;
+                    (runs, travelled) = buffers.changes(end)?;
                     buffers.read(&runs, &mut sink)?;
                     moved.downloaded += travelled;
-                    moved.searched = buffers.covered;
+                    moved.searched = buffers.covered.min(end);
                 }
             }
             buffers.forget_changes();

@@ -10,7 +10,7 @@ use crate::memory::heap::HeapError;
 
 const SOURCE: &str = include_str!("../../../../shaders/heap_diff.wgsl");
 /// `ROW` of `shaders/heap_diff.wgsl`.
-pub(super) const ROW: u64 = 32_768;
+const ROW: u64 = 32_768;
 /// The most pages of an upload: as many as a chunk has, and at most so many work-groups are in a row of a grid.
 pub(super) const LISTED: usize = (CHUNK / PAGE) as usize;
 /// Bytes of a page's sums.
@@ -27,6 +27,8 @@ pub(super) enum Mode {
     Learn = 2,
 }
 
+/// `TOGETHER` of `shaders/heap_diff.wgsl`.
+const TOGETHER: u64 = 4;
 /// Words of a segment's list: the mode and the pages.
 pub(super) const LISTED_WORDS: u64 = 1 + LISTED as u64;
 
@@ -64,7 +66,8 @@ impl Search {
         let usage = wgpu::BufferUsages::STORAGE;
         let keys = buffer("shared heap keys", bytes.len() as u64, usage);
         device.queue_raw.write_buffer(&keys, 0, bytes);
-        let bytes = (2 + FEW) * 4;
+        // Each of these pages may be in another segment.
+        let bytes = (2 + FEW * TOGETHER) * 4;
         let usage = wgpu::BufferUsages::COPY_SRC;
         let asked = buffer("shared heap pages asked for", bytes, usage);
         Self {
@@ -110,6 +113,8 @@ pub(super) fn lists(step: u64, pages: &[u64]) -> (Vec<(usize, Range<u64>)>, Vec<
     for pages in pages.chunk_by(|a, b| a / in_step == b / in_step) {
         let start = words.len() as u64;
         words.extend(pages.iter().map(|page| (page % in_step) as u32));
+        let behind = (pages.len() as u64).next_multiple_of(TOGETHER) - pages.len() as u64;
+        words.extend((0..behind).map(|_| u32::MAX));
         lists.push(((pages[0] / in_step) as usize, start..words.len() as u64));
     }
     (lists, words)
@@ -128,4 +133,11 @@ fn diff_pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
         compilation_options: wgpu::PipelineCompilationOptions::default(),
         cache: None,
     })
+}
+
+/// The work-groups for so many pages of a segment.
+pub(super) fn grid(pages: u64) -> [u32; 2] {
+    // A segment has at most 2^31 bytes: 2^19 pages, 4 rows.
+    let groups = pages.div_ceil(TOGETHER);
+    [groups.min(ROW) as u32, groups.div_ceil(ROW) as u32]
 }
