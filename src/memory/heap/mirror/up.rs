@@ -8,6 +8,9 @@ use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared};
 use crate::memory::heap::{HeapError, HeapShared, Hold, State};
 
+/// A page without anything.
+const ZEROS: &[u32] = &[0; PAGE_WORDS];
+
 /// Parts missing on a device.
 struct Wanted {
     pages: PageSet,
@@ -151,7 +154,7 @@ impl HeapShared {
             let memory = self.words(&state, page.start, PAGE_WORDS);
             let first = (page.start / 4) as usize;
             let is_whole = whole == Some(next);
-            let is_zero = || memory.iter().all(|word| *word == 0);
+            let is_zero = || memory == ZEROS;
             if is_whole {
                 let is_there = compares
                     && match &mirror.shadow {
