@@ -167,6 +167,16 @@ impl Suite {
     }
 
     pub fn run(self) -> ExitCode {
+        let mut groups: Vec<String> = Vec::new();
+        for trial in &self.trials {
+            let group = trial.name().split("::").next().unwrap_or_default();
+            if !groups.iter().any(|known| known == group) {
+                groups.push(group.to_owned());
+            }
+        }
+        if let Some(status) = crate::processes::run(&self.arguments, groups) {
+            return status;
+        }
         libtest_mimic::run(&self.arguments, self.trials).exit_code()
     }
 }

@@ -7,6 +7,7 @@
 
 mod harness;
 mod panics;
+mod processes;
 
 mod allocations;
 mod arguments;

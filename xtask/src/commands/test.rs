@@ -8,6 +8,9 @@ use crate::process::{self, say};
 use crate::provide::{self, Provided, Switches};
 use crate::workspace::Workspace;
 
+/// Processes that test devices at once. More would only wait for each other: each keeps one core busy, or two.
+const MOST_PROCESSES: usize = 2;
+
 /// Arguments of the command.
 #[derive(clap::Args)]
 pub struct Args {
@@ -51,8 +54,14 @@ pub fn run_suite(
         Some(provided) => provided.test_env(workspace)?,
         None => AdapterEnv::default(),
     };
+    let processes = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let mut command = workspace.cargo();
     command.args(["test", "--workspace"]).args(extra);
+    // Tests of devices run one at a time, those of different adapters beside each other.
+    command.env(
+        "TOMBOLO_TEST_PROCESSES",
+        processes.min(MOST_PROCESSES).to_string(),
+    );
     env.apply(&mut command);
     say(format!("running `{}`", process::display(&command)));
     process::run(&mut command)
