@@ -213,10 +213,10 @@ pub use wgpu;
 pub use context::{AdapterDescription, Context};
 pub use device::{
     Aspect, CallStatus, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event,
-    EventFuture, EventStatus, ExecutionError, Finding, HeapSizeError, HostAccessPolicy,
-    ImportError, ImportFinding, LiveError, LiveFinding, LoopGuardPolicy, NotProbed,
-    PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport, WaitError,
-    WindowError,
+    EventFuture, EventStatus, ExecutionError, Finding, HeapPlacement, HeapSizeError,
+    HostAccessPolicy, ImportError, ImportFinding, LiveError, LiveFinding, LoopGuardPolicy,
+    NotProbed, PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport,
+    WaitError, WindowError,
 };
 pub use globals::{
     AccessKind, DeviceGlobal, GlobalDescription, GlobalError, GlobalOn, HostReads, HostWrites,

@@ -4,6 +4,8 @@
 //! answered from it: aspects, yes or no ([`Capabilities::has`]), and tiers, the form in which a capability of the
 //! runtime works on the device ([`Capabilities::tier`]).
 
+use super::aspect::Aspect;
+use super::heap_options::HeapPlacement;
 use super::probe::ProbeReport;
 
 /// The abilities of a device.
@@ -26,6 +28,8 @@ pub struct Capabilities {
     /// Host and device use the same memory. The rule: software adapters, integrated GPUs, and all
     /// of Apple's own GPUs do; discrete, virtual and unknown ones are taken not to.
     pub unified_memory: bool,
+    /// Where the device was told to keep the shared heap ([`DeviceOptions::heap_placement`](crate::DeviceOptions)).
+    pub heap_placement: HeapPlacement,
     /// Bytes of memory that kernels can reach at once, where the interface reports them: the largest heap of
     /// device-local memory, within its budget (Vulkan), or the recommended working set (Metal). Software adapters
     /// answer with memory of the host.
@@ -92,6 +96,7 @@ impl Capabilities {
             unified_memory: software
                 || info.device_type == wgpu::DeviceType::IntegratedGpu
                 || make == Make::Apple,
+            heap_placement: HeapPlacement::Auto,
             working_set_bytes: None,
             storage_bindings_per_stage: limits.max_storage_buffers_per_shader_stage,
             uniform_bindings_per_stage: limits.max_uniform_buffers_per_shader_stage,
@@ -181,6 +186,11 @@ impl Capabilities {
             .host_import
             .measured()
             .is_some_and(|found| found.shared)
+    }
+
+    /// Whether the device has the host's memory for its heap, where the heap lies there.
+    pub(crate) fn imports_heap(&self) -> bool {
+        self.has(Aspect::HostImport) && self.heap_placement != HeapPlacement::Device
     }
 
     /// The reason for [`Capabilities::host_import`], in one sentence.

@@ -22,6 +22,34 @@ pub enum HostAccessPolicy {
     Refuse,
 }
 
+/// Where a device keeps the context's shared heap for its kernels: the device's *preferred location*, in CUDA's words. Pointers
+/// have the same addresses in either place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum HeapPlacement {
+    /// Decided by the runtime, which refuses nothing for the sake of speed: [`HeapPlacement::InPlace`] where that can be had,
+    /// and else a copy.
+    #[default]
+    Auto,
+    /// The device uses the host's memory. Nothing is copied, and host and running kernels may use the same words
+    /// ([`AtomicView`](crate::AtomicView), [`HeapAllocator`](crate::HeapAllocator)). On a device with memory of its own every
+    /// access of a kernel crosses the bus.
+    ///
+    /// A device that can neither import the host's memory nor map memory of its own is not opened
+    /// ([`DeviceError::HeapPlacement`](crate::DeviceError::HeapPlacement)). One that would have to map memory, in a context whose
+    /// heap lies elsewhere, refuses commands that use the heap ([`HeapError::Placement`](crate::HeapError::Placement)).
+    InPlace,
+    /// The device keeps a copy of the heap in memory of its own, and kernels run at the speed of that memory. What the host has
+    /// written goes up with the next launch; what kernels have written comes down when the host or another device looks. In
+    /// between nothing is moved, nor searched.
+    ///
+    /// Memory that the host changes at any time cannot be followed so: launches that use the heap are refused on the device
+    /// while there are [`AtomicView`](crate::AtomicView)s or blocks of a [`HeapAllocator`](crate::HeapAllocator), and servers
+    /// whose handlers follow pointers are refused. Device memory for the copy that cannot be had is
+    /// [`HeapError::Mirror`](crate::HeapError::Mirror).
+    Device,
+}
+
 /// Why no heap can have a [`HeapSize`](crate::HeapSize).
 #[derive(Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]

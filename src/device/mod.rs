@@ -45,7 +45,7 @@ pub use aspect::Aspect;
 pub use call_status::CallStatus;
 pub use capabilities::Capabilities;
 pub use event::{Event, EventFuture, EventStatus, WaitError};
-pub use heap_options::{HeapSizeError, HostAccessPolicy};
+pub use heap_options::{HeapPlacement, HeapSizeError, HostAccessPolicy};
 pub use import::{ImportError, ImportFinding};
 pub use live::LiveError;
 pub use open::{DeviceError, DeviceOptions, LoopGuardPolicy};

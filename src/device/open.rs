@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::capabilities::{Capabilities, names};
 use super::extension::ExtensionSlot;
-use super::heap_options::{HeapSizeError, HostAccessPolicy};
+use super::heap_options::{HeapPlacement, HeapSizeError, HostAccessPolicy};
 use super::import::{import_limits, request_device};
 use super::pipeline_cache::DiskCache;
 use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
@@ -41,6 +41,9 @@ pub struct DeviceOptions {
     /// own means: memory mapped for good where the device has live memory, and else a copy. See
     /// [`SharedHeap::tier`](crate::SharedHeap::tier).
     pub import_host_memory: bool,
+    /// Where the device keeps the context's shared heap (default: [`HeapPlacement::Auto`]). On a card with memory of its own,
+    /// [`HeapPlacement::Device`] has kernels follow pointers at the speed of that memory.
+    pub heap_placement: HeapPlacement,
     /// Commands gathered in a submission before the submission is sent without a wait (default: 128; at least 1). A
     /// device works on one submission while the next is recorded: fewer commands keep it busy sooner, more cost less
     /// each.
@@ -115,6 +118,7 @@ impl Default for DeviceOptions {
             probe_deadline: ProbeOptions::default().deadline,
             live_memory: true,
             import_host_memory: true,
+            heap_placement: HeapPlacement::Auto,
             max_batch: 128,
             pipeline_cache: None,
             private_memory_bytes: None,
@@ -195,6 +199,17 @@ pub enum DeviceError {
         /// wgpu's error.
         source: wgpu::RequestDeviceError,
     },
+    /// The device cannot use the shared heap in the place asked for with [`DeviceOptions::heap_placement`].
+    #[error(
+        "{adapter} cannot use the shared heap in place: {why}; open it with HeapPlacement::Auto or HeapPlacement::Device, \
+         which keep a copy on the device"
+    )]
+    HeapPlacement {
+        /// The adapter's name.
+        adapter: String,
+        /// Why not.
+        why: String,
+    },
     /// No heap can have the size that the context was given.
     #[error(transparent)]
     HeapSize(#[from] HeapSizeError),
@@ -209,6 +224,7 @@ pub enum DeviceError {
 }
 
 debug_by_text!(DeviceError {
+    HeapPlacement,
     NoAdapter,
     UnknownAdapter,
     AdapterIndex,
@@ -291,9 +307,20 @@ pub(crate) fn open(
         log::error!("wgpu reported an error outside any call of ours: {error}");
     }));
     let downlevel = adapter.get_downlevel_capabilities().flags;
-    Ok(assemble(
+    let device = assemble(
         raw, queue, &info, options, extensions, report, lost, downlevel,
-    ))
+    );
+    let capabilities = device.capabilities();
+    let in_place = [Aspect::HostImport, Aspect::LiveMemory];
+    if capabilities.heap_placement == HeapPlacement::InPlace
+        && !in_place.iter().any(|aspect| capabilities.has(*aspect))
+    {
+        return Err(DeviceError::HeapPlacement {
+            adapter: info.name,
+            why: capabilities.explain(Aspect::HostImport),
+        });
+    }
+    Ok(device)
 }
 
 /// Builds a device around an existing one.
@@ -369,6 +396,7 @@ fn assemble(
     if let Some(unified) = options.unified_memory {
         capabilities.unified_memory = unified;
     }
+    capabilities.heap_placement = options.heap_placement;
     capabilities.working_set_bytes = options.working_set_bytes.or_else(|| working_set(&raw));
     if let Some(bytes) = options.private_memory_bytes {
         capabilities.private_memory_bytes = bytes;

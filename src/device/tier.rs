@@ -8,6 +8,7 @@ use std::fmt;
 
 use super::aspect::Aspect;
 use super::capabilities::{Capabilities, READ_BEFORE, names};
+use super::heap_options::HeapPlacement;
 
 /// A capability of the runtime that depends on the device; see [`Capabilities::tier`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -175,6 +176,9 @@ impl fmt::Display for TierReport {
     }
 }
 
+/// The advice for devices with memory of their own.
+const FASTER: &str = "DeviceOptions::heap_placement is HeapPlacement::Device, which keeps a copy in the device's own memory";
+
 impl Capabilities {
     /// The form of `capability` on this device, whether this version of the runtime has the
     /// capability, and the reason for the form.
@@ -240,8 +244,15 @@ impl Capabilities {
     }
 
     fn pointers(&self) -> (Tier, String) {
-        let why = self.explain(Aspect::HostImport);
+        if self.heap_placement == HeapPlacement::Device {
+            let why = "HeapPlacement::Device: the device has a copy in memory of its own, to which changes travel";
+            return (Tier::CoarseGrained, why.to_owned());
+        }
+        let mut why = self.explain(Aspect::HostImport);
         if self.has(Aspect::HostImport) {
+            if !self.unified_memory && self.heap_placement == HeapPlacement::Auto {
+                why = format!("{why}; kernels reach it across the bus, unless {FASTER}");
+            }
             return (Tier::FineGrained, why);
         }
         if !self.has(Aspect::LiveMemory) {

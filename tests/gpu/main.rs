@@ -39,6 +39,7 @@ mod handlers;
 mod heap;
 mod heap_api;
 mod heap_live;
+mod heap_placement;
 mod heap_size;
 mod host_access;
 mod host_memory;
@@ -161,6 +162,7 @@ fn main() -> std::process::ExitCode {
         heap::CASES,
         heap_api::CASES,
         heap_live::CASES,
+        heap_placement::CASES,
         heap_size::CASES,
         kernel_callers::CASES,
         kernel_callers_own::CASES,

@@ -8,10 +8,11 @@ use super::{Ending, Ground, Part, Parts, Rank, Stop, Submission};
 use crate::device::HostAccessPolicy;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
+use crate::kernel::reflect::ArgumentKind;
 use crate::launch::arguments::Given;
 use crate::launch::{Grid, Launch, LaunchError};
 use crate::memory::SharedHeap;
-use crate::memory::heap::{Turn, heap_of};
+use crate::memory::heap::{Turn, Writes, heap_of};
 
 /// The policy while another thread has the heap; the device's by default.
 pub(in crate::launch) type Setting = Option<HostAccessPolicy>;
@@ -95,7 +96,7 @@ impl Launch {
 
     /// Waits for the device's turn with the heap, and follows arguments to where they are now.
     fn take_turn<'h>(&mut self, heap: &'h SharedHeap) -> Result<Turn<'h>, LaunchError> {
-        let turn = heap.shared.turn(&self.kernel.device)?;
+        let turn = heap.shared.turn(&self.kernel.device, &self.heap_writes())?;
         let given = self.given.iter_mut().flatten();
         let arguments = given.filter_map(|given| match given {
             Given::Buffer { view, .. } => Some(view),
@@ -126,6 +127,28 @@ impl Launch {
             self.validate()?;
         }
         Ok(turn)
+    }
+
+    /// What the launch may write of the shared heap.
+    fn heap_writes(&self) -> Writes {
+        let globals = (self.settings.globals.as_ref()).is_some_and(|globals| globals.in_heap());
+        if self.kernel.shared.compiled.heap.is_some() || globals {
+            return Writes::Anywhere;
+        }
+        let arguments = self.kernel.interface().arguments.iter().zip(&self.given);
+        let written = arguments.filter_map(|(info, given)| match (&info.kind, given) {
+            (
+                ArgumentKind::Storage {
+                    writable: false, ..
+                },
+                _,
+            ) => None,
+            (_, Some(Given::Buffer { view, .. })) if view.shared.is_heap => {
+                Some(view.address..view.address + view.bytes)
+            }
+            _ => None,
+        });
+        Writes::Ranges(written.collect())
     }
 
     /// Whether an argument, or the grid, lies in the shared heap, so the host has to keep out.

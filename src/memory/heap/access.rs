@@ -162,8 +162,6 @@ impl Drop for HostAccess {
         let mut state = lock(&shared.state);
         state.host = None;
         state.host_awaits = None;
-        // The launch could have written anywhere.
-        state.version += 1;
         state.settle();
         drop(state);
         shared.released.notify_all();
@@ -197,7 +195,7 @@ impl HostAccess {
     /// # Errors
     /// As [`HostAccess::get`].
     pub fn get_mut<T: Pod>(&mut self, ptr: Ptr<T>) -> Result<&mut T, HeapError> {
-        let at = self.resolve("a write", ptr, 1)?;
+        let at = self.resolve_mut("a write", ptr, 1)?;
         // SAFETY: as in `get`; `&mut self` makes this the only borrow.
         #[allow(unsafe_code)]
         Ok(unsafe { &mut *at })
@@ -225,20 +223,41 @@ impl HostAccess {
         if len == 0 {
             return Ok(&mut []);
         }
-        let at = self.resolve("a write", ptr, len)?;
+        let at = self.resolve_mut("a write", ptr, len)?;
         // SAFETY: as in `get_mut`, for `len` values.
         #[allow(unsafe_code)]
         Ok(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
+    /// A range for the host to read.
     pub(super) fn resolve<T: Pod>(
         &self,
         what: &'static str,
         ptr: Ptr<T>,
         len: usize,
+    ) -> Result<*const T, HeapError> {
+        Ok(self.checked(what, ptr, len, false)?.cast_const())
+    }
+
+    /// A range for the host to write: what is never asked for with this is never searched for changes.
+    pub(super) fn resolve_mut<T: Pod>(
+        &mut self,
+        what: &'static str,
+        ptr: Ptr<T>,
+        len: usize,
+    ) -> Result<*mut T, HeapError> {
+        self.checked(what, ptr, len, true)
+    }
+
+    fn checked<T: Pod>(
+        &self,
+        what: &'static str,
+        ptr: Ptr<T>,
+        len: usize,
+        writes: bool,
     ) -> Result<*mut T, HeapError> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        self.heap.shared.check_host(what, ptr, bytes)?;
+        self.heap.shared.check_host(what, ptr, bytes, writes)?;
         let address = ptr.address();
         Ok(self.heap.shared.host_pointer(address).cast())
     }

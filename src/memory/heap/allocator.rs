@@ -136,7 +136,7 @@ impl HeapShared {
         if let Some(found) = self.find_live(&state, address) {
             state.holds.remove(&found.id);
             // Mirrors have not seen its use.
-            state.version += 1;
+            state.host_wrote(found.address..found.end());
             self.note_freed(&found, None);
             state.deferred.insert(found.id);
             state.settle();

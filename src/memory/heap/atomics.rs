@@ -194,8 +194,11 @@ impl<T: ?Sized> Drop for AtomicView<T> {
             *views -= 1;
             if *views == 0 {
                 state.holds.remove(&allocation);
-                // Mirrors have not seen its changes.
-                state.version += 1;
+                // Mirrors have not seen its changes. The allocation is not reused before.
+                let offset = self.pointer().address() - self.heap.shared.base();
+                if let Some(found) = state.region.find(offset) {
+                    state.host_wrote(found.address..found.end());
+                }
                 state.settle();
             }
         }

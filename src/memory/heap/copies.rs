@@ -7,13 +7,14 @@
 
 pub(crate) mod direct;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
 use super::device_memory::{DeviceMemory, DevicePlace};
 use super::transfer::check_apart;
-use super::{DeviceView, HeapError, HeapShared, SharedHeap, Turn, heap_of, segment_bytes};
+use super::{DeviceView, HeapError, HeapShared, SharedHeap, Turn, Writes, heap_of, segment_bytes};
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
 use crate::device::wait::lock;
@@ -50,7 +51,7 @@ impl Device {
             return Ok(Event::complete(device));
         };
         let heap = heap_of(device)?;
-        let mut from = Pointee::find(device, WHAT, from, bytes)?;
+        let mut from = Pointee::find(device, WHAT, from, bytes)?.unchanged();
         let mut to = Pointee::find(device, WHAT, to, bytes)?;
         let none = Vec::new;
         let (_turn, mut queue) = begin(&heap, device, WHAT, [&mut from, &mut to], none)?;
@@ -106,7 +107,7 @@ impl Device {
         let device = &self.shared;
         if let Some(bytes) = bytes_of::<T>(len as u64) {
             let heap = heap_of(device)?;
-            let mut pointee = Pointee::find(device, WHAT, ptr, bytes)?;
+            let mut pointee = Pointee::find(device, WHAT, ptr, bytes)?.unchanged();
             let policy = device.options.host_access;
             let _turn = heap.retry_command(policy, || take_turn(&heap, device, [&mut pointee]))?;
             pointee.place(WHAT, bytes)?;
@@ -136,7 +137,7 @@ impl<T: Pod> DeviceBuffer<T> {
         };
         let target = self.place(WHAT, &range)?;
         let heap = heap_of(device)?;
-        let mut from = Pointee::find(device, WHAT, from, bytes)?;
+        let mut from = Pointee::find(device, WHAT, from, bytes)?.unchanged();
         let (_turn, mut queue) = begin(&heap, device, WHAT, [&mut from], Vec::new)?;
         let source = from.padded_place(WHAT, bytes)?;
         self.needs(
@@ -227,11 +228,15 @@ fn take_turn<'h, T, const N: usize>(
     pointees: [&mut Pointee<'_, T>; N],
 ) -> Result<Option<Turn<'h>>, HeapError> {
     let mut turn = None;
+    let written = pointees
+        .iter()
+        .filter_map(|pointee| pointee.written.clone());
+    let writes = Writes::Ranges(written.collect());
     for pointee in pointees {
         if let Memory::Shared(_, view) = &mut pointee.memory {
             let taken = match turn.take() {
                 Some(taken) => taken,
-                None => heap.shared.turn(device)?,
+                None => heap.shared.turn(device, &writes)?,
             };
             *view = heap.shared.view_in(&taken, device)?;
             turn = Some(taken);
@@ -246,6 +251,8 @@ struct Pointee<'d, T> {
     /// Without its tag where the device's own memory is memory of the heap.
     ptr: Ptr<T>,
     memory: Memory,
+    /// The addresses that the transfer changes.
+    written: Option<Range<u64>>,
 }
 
 enum Memory {
@@ -282,11 +289,22 @@ impl<'d, T> Pointee<'d, T> {
                 Memory::Shared(heap, view)
             }
         };
+        let written = match memory {
+            Memory::Shared(..) => Some(ptr.address()..ptr.address().saturating_add(bytes)),
+            Memory::Own(..) => None,
+        };
         Ok(Self {
             device,
             ptr,
             memory,
+            written,
         })
+    }
+
+    /// For a transfer that only reads there.
+    fn unchanged(mut self) -> Self {
+        self.written = None;
+        self
     }
 
     /// Notes that the open batch uses the heap, with `outcomes` deciding about the contents it leaves. From here on

@@ -178,6 +178,17 @@ pub enum HeapError {
         /// Why not.
         why: String,
     },
+    /// The device was opened with [`HeapPlacement::InPlace`](crate::HeapPlacement::InPlace), and cannot use this heap in place.
+    #[error(
+        "{device} cannot use the shared heap in place: {why}; open it with HeapPlacement::Auto or HeapPlacement::Device, \
+         which keep a copy on the device"
+    )]
+    Placement {
+        /// The device's name.
+        device: String,
+        /// Why not.
+        why: String,
+    },
     /// A device with a copy of the heap had no room for the copy, or refused to bring it up to date.
     #[error(
         "the mirror of the shared heap on {device} failed: {message}; free memory of the device, or \
@@ -207,6 +218,7 @@ pub enum HeapError {
 
 debug_by_text!(HeapError {
     NoWindow,
+    Placement,
     Size,
     TooLarge,
     OutOfMemory,

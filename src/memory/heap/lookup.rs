@@ -58,18 +58,24 @@ impl HeapShared {
     }
 
     /// Checks that the host may borrow `bytes` bytes at `ptr`, as [`Self::check_live`] does, and that there is no other
-    /// claim to them.
+    /// claim to them. Mirrors lack what the host writes.
     pub(super) fn check_host<T>(
         &self,
         what: &'static str,
         ptr: Ptr<T>,
         bytes: u64,
+        writes: bool,
     ) -> Result<u64, HeapError> {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
         let (offset, found) = self.locate(&state, what, ptr, bytes)?;
         let address = ptr.address();
         match state.holds.get(&found.id) {
-            None => Ok(offset),
+            None => {
+                if writes {
+                    state.host_wrote(offset..offset + bytes);
+                }
+                Ok(offset)
+            }
             Some(Hold::Atomics(_)) => Err(HeapError::AtomicView { what, address }),
             Some(Hold::Owned) => Err(HeapError::Owned { what, address }),
         }

@@ -1,10 +1,19 @@
-//! Devices that cannot use the host's memory in place: each keeps a copy of the heap, a *mirror*.
+//! Devices that do not use the host's memory in place, because they cannot or were told not to ([`HeapPlacement`]): each
+//! keeps a copy of the heap, a *mirror*.
 //!
 //! Kernels on such a device see the mirror under the same addresses, so nothing else is different for them. The host's
-//! changes go up before a launch using the heap; the kernels' changes come down before another look: by the host, or
-//! another device. Both ways only changes travel. Changes are found by comparison with a *shadow*, the last state
-//! common to host and device: the host keeps a shadow and compares page by page; the device keeps another and a kernel
-//! compares.
+//! changes go up before a launch using the heap ([`up`]); the kernels' changes come down before another look: by the host,
+//! or another device ([`down`]). Both ways only changes travel, by pages, and a launch with nothing new on either side costs
+//! nothing:
+//!
+//! - What the host may have changed is known, not searched for: allocations are filled by the heap, borrows for writing come
+//!   from a [`HostAccess`](super::HostAccess), and claims of allocations end. Each mirror has the set of the pages that it
+//!   lacks ([`PageSet`]).
+//! - What a launch may have changed is known where the kernel reaches the heap through its arguments only ([`Writes`]).
+//! - What kernels that follow pointers have changed is found on the device, by sums of each page that differ from those of
+//!   the last agreement (`shaders/heap_diff.wgsl`, which says why none is missed).
+//! - Devices that use the host's memory in place may have changed any page. Where such a device works beside a mirror, the
+//!   host keeps a *shadow* for the mirror and compares.
 //!
 //! No side has to declare its writes. This takes two rules:
 //!
@@ -23,24 +32,29 @@
 //! Locks are taken in this order: the turn, a device's queue, the heap's state.
 
 mod buffers;
+mod down;
+mod pages;
 mod ranges;
+mod search;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod up;
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
 
 use super::device_memory::DeviceMemory;
-use super::{DeviceView, HeapError, HeapShared, Hold, InFlight, Memory, SharedHeap, State};
+use super::{DeviceView, HeapError, HeapShared, InFlight, Memory, SharedHeap, State};
 use crate::device::submissions::Held;
 use crate::device::wait::lock;
-use crate::device::{Aspect, DeviceShared};
+use crate::device::{Aspect, DeviceShared, HeapPlacement};
 use crate::memory::buffer::BufferView;
-use buffers::{CHUNK, MirrorBuffers};
-use ranges::push;
+use buffers::MirrorBuffers;
+use smallvec::SmallVec;
 
+pub(super) use pages::PageSet;
 pub(super) use ranges::RangeSet;
 
 /// The unit in which changes are found, in bytes.
@@ -57,8 +71,10 @@ pub struct MirrorStatistics {
     pub uploaded: u64,
     /// Bytes from mirrors: changed pages, and a bit for each page with the answer.
     pub downloaded: u64,
-    /// Bytes of the heap in mirrors now, all together; their devices hold as much again for comparison, and so does the
-    /// host for each.
+    /// Bytes of the heap that were searched for changes, on devices and on the host.
+    pub searched: u64,
+    /// Bytes of the heap in mirrors now, all together. Their devices hold a hundredth of that besides; the host as much again
+    /// for each device that works beside one with the heap in place.
     pub held: u64,
 }
 
@@ -73,27 +89,34 @@ pub(crate) struct Table {
     by_device: HashMap<u64, Mirror>,
     /// The device whose changes have not come down.
     ahead: Option<u64>,
+    /// What launches of that device may have written.
+    written: PageSet,
     uploaded: u64,
     downloaded: u64,
+    searched: u64,
 }
 
 struct Mirror {
     owner: Weak<DeviceShared>,
     buffers: MirrorBuffers,
-    /// The device's bytes at the last agreement of host and device.
-    shadow: Vec<u32>,
-    /// The heap's version that the device has.
-    version: Option<u64>,
+    shadow: Shadow,
 }
 
-/// Parts possibly missing on a device.
-struct Wanted {
-    /// All of the host's changes; if false, only fresh memory.
-    everywhere: bool,
-    /// Pages may be sent as a whole: the device has no changes of its own.
-    whole_pages: bool,
-    /// Sent regardless of the device's state.
-    fresh: RangeSet,
+/// What the host knows of a device's bytes at the last agreement of both.
+enum Shadow {
+    /// They were zeros: memory of devices begins so, as the heap's does.
+    Zeros,
+    Unknown,
+    Kept(Vec<u32>),
+}
+
+/// What a command on a device may write of the heap.
+#[derive(Debug, Clone)]
+pub(crate) enum Writes {
+    /// A kernel that follows pointers.
+    Anywhere,
+    /// Bytes at these addresses, and nothing else.
+    Ranges(SmallVec<[Range<u64>; 4]>),
 }
 
 /// The right to record launches using the heap; kept until the launch is recorded.
@@ -138,6 +161,7 @@ impl SharedHeap {
             mirrors: table.by_device.len(),
             uploaded: table.uploaded,
             downloaded: table.downloaded,
+            searched: table.searched,
             held: (table.by_device.values())
                 .map(|mirror| mirror.buffers.covered)
                 .sum(),
@@ -149,14 +173,33 @@ impl HeapShared {
     /// Whether the device needs a mirror.
     pub(crate) fn is_mirrored(&self, device: &DeviceShared) -> bool {
         match &self.memory {
-            Memory::Window(_) => !device.capabilities.has(Aspect::HostImport),
+            Memory::Window(_) => !device.capabilities.imports_heap(),
             Memory::Live(live) => !live.is_of(device),
         }
     }
 
+    /// Refuses devices that were to use the heap in place, and cannot.
+    fn check_placement(&self, device: &DeviceShared) -> Result<(), HeapError> {
+        let capabilities = &device.capabilities;
+        if capabilities.heap_placement != HeapPlacement::InPlace || !self.is_mirrored(device) {
+            return Ok(());
+        }
+        Err(HeapError::Placement {
+            device: capabilities.name.clone(),
+            why: match self.memory {
+                Memory::Live(_) => "it lies in memory that another device has mapped".to_owned(),
+                Memory::Window(_) => capabilities.explain(Aspect::HostImport),
+            },
+        })
+    }
+
     /// Waits for the device's turn, and shows it all other writes. The launch is recorded while the
-    /// turn is held.
-    pub(crate) fn turn(&self, device: &Arc<DeviceShared>) -> Result<Turn<'_>, HeapError> {
+    /// turn is held, and changes nothing beyond `writes`.
+    pub(crate) fn turn(
+        &self,
+        device: &Arc<DeviceShared>,
+        writes: &Writes,
+    ) -> Result<Turn<'_>, HeapError> {
         let held = Held::new("a launch that uses the heap").map_err(Arc::new)?;
         self.contract();
         if !self.is_mirrored(device) {
@@ -188,6 +231,15 @@ impl HeapShared {
             }
         }
         self.bring_up(&mut table, device)?;
+        match writes {
+            Writes::Anywhere => table.written.insert_everything(),
+            Writes::Ranges(ranges) => {
+                for range in ranges {
+                    let offset = |address: u64| address.saturating_sub(self.base());
+                    (table.written).insert(&(offset(range.start)..offset(range.end)));
+                }
+            }
+        }
         Ok(Turn::Alone { table, _held: held })
     }
 
@@ -251,245 +303,45 @@ impl HeapShared {
         table: &'t mut Table,
         device: &Arc<DeviceShared>,
     ) -> Result<&'t mut Mirror, HeapError> {
+        self.check_placement(device)?;
         let committed = self.committed()?;
-        let ahead = table.ahead;
-        table
-            .by_device
-            .retain(|id, mirror| mirror.owner.strong_count() > 0 || ahead == Some(*id));
+        self.forget_gone(table);
         let mirror = match table.by_device.entry(device.id) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(free) => free.insert(Mirror {
                 owner: Arc::downgrade(device),
                 buffers: MirrorBuffers::new(device)?,
-                shadow: Vec::new(),
-                version: None,
+                shadow: Shadow::Zeros,
             }),
         };
+        (lock(&self.state).stale)
+            .entry(device.id)
+            .or_insert_with(PageSet::everything);
         if mirror.buffers.covered < committed {
             self.check_parts(device)?;
             mirror.buffers.grow(device, committed)?;
-            // Memory of the heap and of devices begins as zeros.
-            mirror.shadow.resize((committed / 4) as usize, 0);
+            if let Shadow::Kept(words) = &mut mirror.shadow {
+                // Memory of the heap and of devices begins as zeros.
+                words.resize((committed / 4) as usize, 0);
+            }
         }
         Ok(mirror)
     }
 
-    /// Sends the missing parts to the device.
-    fn bring_up(&self, table: &mut Table, device: &DeviceShared) -> Result<(), HeapError> {
-        const WHAT: &str = "a launch on a device that keeps a copy of the heap";
-        // While the device's own changes are not known, pages may have words of either side.
-        let whole_pages = table.ahead.is_none();
-        let Some(mirror) = table.by_device.get_mut(&device.id) else {
-            return Ok(());
-        };
-        let (version, wanted) = {
-            let mut state = lock(&self.state);
-            if let Some((&id, hold)) = state.holds.iter().next() {
-                let address = self.base() + state.region.get(id).map_or(0, |found| found.address);
-                return Err(match hold {
-                    Hold::Atomics(_) => HeapError::AtomicView {
-                        what: WHAT,
-                        address,
-                    },
-                    Hold::Owned => HeapError::Owned {
-                        what: WHAT,
-                        address,
-                    },
-                });
-            }
-            table.ahead = Some(device.id);
-            state.mirror_ahead = true;
-            let everywhere = mirror.version != Some(state.version);
-            if !everywhere && state.fresh.is_empty() {
-                return Ok(());
-            }
-            let mut fresh = std::mem::take(&mut state.fresh);
-            // An allocation may have come since the mirror was made to cover the heap: such bytes go up with the next
-            // launch.
-            state.fresh = fresh.split_off(mirror.buffers.covered);
-            if !fresh.is_empty() {
-                // Missing in other mirrors.
-                state.version += 1;
-            }
-            let wanted = Wanted {
-                everywhere,
-                whole_pages,
-                fresh,
-            };
-            (state.version, wanted)
-        };
-        let (mut runs, mut bytes) = (Vec::new(), Vec::new());
-        let mut at = 0;
-        loop {
-            at = self.gather(mirror, at, &wanted, &mut runs, &mut bytes);
-            if runs.is_empty() {
-                break;
-            }
-            if let Err(error) = mirror.buffers.write(device, &runs, &bytes) {
-                lock(&self.state).fresh.insert_all(&wanted.fresh);
-                return Err(error);
-            }
-            let shadow: &mut [u8] = bytemuck::cast_slice_mut(&mut mirror.shadow);
-            let mut rest = bytes.as_slice();
-            for run in runs.drain(..) {
-                let run = run.start as usize..run.end as usize;
-                let (now, later) = rest.split_at(run.len());
-                shadow[run].copy_from_slice(now);
-                rest = later;
-            }
-            table.uploaded += bytes.len() as u64;
-            bytes.clear();
-            if at >= mirror.buffers.covered {
-                break;
-            }
-            MirrorBuffers::flush(device)?;
+    /// Forgets the mirrors of devices that are gone, but for one with changes that have not come down.
+    fn forget_gone(&self, table: &mut Table) {
+        let ahead = table.ahead;
+        let stays = |id: u64, mirror: &Mirror| mirror.owner.strong_count() > 0 || ahead == Some(id);
+        if table
+            .by_device
+            .iter()
+            .all(|(id, mirror)| stays(*id, mirror))
+        {
+            return;
         }
-        mirror.version = Some(version);
-        Ok(())
-    }
-
-    /// Collects the parts missing on the device, from byte `at` of the heap on, until a chunk is full. The answer is
-    /// where to go on.
-    fn gather(
-        &self,
-        mirror: &Mirror,
-        mut at: u64,
-        wanted: &Wanted,
-        runs: &mut Vec<Range<u64>>,
-        bytes: &mut Vec<u8>,
-    ) -> u64 {
-        let state = lock(&self.state);
-        let end = state.committed.min(mirror.buffers.covered);
-        let step = mirror.buffers.step;
-        let fresh = &wanted.fresh;
-        while at < end && (bytes.len() as u64) < CHUNK {
-            if !wanted.everywhere {
-                let next = fresh.within(at..end).next();
-                at = next.map_or(end, |part| part.start / PAGE * PAGE);
-                if at == end {
-                    break;
-                }
-            }
-            let memory = self.words(&state, at, PAGE_WORDS);
-            let first = (at / 4) as usize;
-            let known = &mirror.shadow[first..first + PAGE_WORDS];
-            let page = at..at + PAGE;
-            let has_fresh = fresh.within(page.clone()).next().is_some();
-            if memory != known || has_fresh {
-                if wanted.whole_pages {
-                    push(runs, page.clone(), step);
-                    bytes.extend_from_slice(bytemuck::cast_slice(memory));
-                } else {
-                    let mut goes = [false; PAGE_WORDS];
-                    for ((goes, memory), known) in goes.iter_mut().zip(memory).zip(known) {
-                        *goes = memory != known;
-                    }
-                    for part in fresh.within(page.clone()) {
-                        let part = word_range(&part, at);
-                        goes[part].fill(true);
-                    }
-                    for (index, word) in memory.iter().enumerate() {
-                        if goes[index] {
-                            let start = at + 4 * index as u64;
-                            push(runs, start..start + 4, step);
-                            bytes.extend_from_slice(&word.to_ne_bytes());
-                        }
-                    }
-                }
-            }
-            at += PAGE;
-        }
-        if at < end { at } else { mirror.buffers.covered }
-    }
-
-    /// Brings down the changes of the device whose turn it was, once its launches are done.
-    fn bring_down(&self, table: &mut Table) -> Result<(), HeapError> {
-        let Some(id) = table.ahead else {
-            return Ok(());
-        };
-        let Some(mirror) = table.by_device.get_mut(&id) else {
-            table.ahead = None;
-            return Ok(());
-        };
-        match self.download(mirror) {
-            Ok(bytes) => {
-                table.downloaded += bytes;
-                table.ahead = None;
-                Ok(())
-            }
-            Err(error) => {
-                if matches!(error, HeapError::Execution(_)) {
-                    // The device is lost together with its changes: the heap goes on without them.
-                    table.by_device.remove(&id);
-                    table.ahead = None;
-                    let mut state = lock(&self.state);
-                    state.mirror_ahead = false;
-                    state.fresh = RangeSet::default();
-                    state.version += 1;
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// The answer is how many bytes have travelled.
-    fn download(&self, mirror: &mut Mirror) -> Result<u64, HeapError> {
-        mirror.buffers.submit(mirror.owner.upgrade().as_deref());
-        let (runs, mut travelled) = mirror.buffers.changes()?;
-        let shadow = &mut mirror.shadow;
-        mirror.buffers.read(&runs, |offset, bytes| {
-            travelled += bytes.len() as u64;
-            self.merge(shadow, offset, bytes);
-        })?;
-        mirror.buffers.forget_changes();
+        table.by_device.retain(|id, mirror| stays(*id, mirror));
         let mut state = lock(&self.state);
-        state.mirror_ahead = false;
-        let fresh = std::mem::take(&mut state.fresh);
-        if !runs.is_empty() || !fresh.is_empty() {
-            let up_to_date = mirror.version == Some(state.version) && fresh.is_empty();
-            state.version += 1;
-            if up_to_date {
-                mirror.version = Some(state.version);
-            }
-        }
-        Ok(travelled)
-    }
-
-    /// Takes over the words that the device has changed.
-    fn merge(&self, shadow: &mut [u32], offset: u64, bytes: &[u8]) {
-        let state = lock(&self.state);
-        let end = state.committed.min(offset + bytes.len() as u64);
-        let range = offset..end;
-        let count = (end.saturating_sub(offset) / 4) as usize;
-        // Memory that was allocated since the device's turn began is the host's.
-        let kept: Vec<(Range<usize>, Vec<u32>)> = state
-            .fresh
-            .within(range)
-            .map(|part| word_range(&part, offset))
-            .map(|part| {
-                let words = self.words(&state, offset, count)[part.clone()].to_vec();
-                (part, words)
-            })
-            .collect();
-        let at = self.host_pointer(self.base() + offset).cast::<u32>();
-        // SAFETY: the range is committed memory of the window, aligned to pages, and holds initialised
-        // bytes. The turn is held alone and nothing is in flight but this device's own launches, so no
-        // kernel reaches it; no `HostAccess` has been given out, so nobody borrows it; and memory is
-        // handed out under the lock of the state, which is held.
-        #[allow(unsafe_code)]
-        let memory = unsafe { std::slice::from_raw_parts_mut(at, count) };
-        let first = (offset / 4) as usize;
-        let shadow = &mut shadow[first..first + count];
-        for ((memory, known), now) in memory.iter_mut().zip(shadow).zip(bytes.chunks_exact(4)) {
-            let now = u32::from_ne_bytes([now[0], now[1], now[2], now[3]]);
-            if *known != now {
-                *memory = now;
-                *known = now;
-            }
-        }
-        for (part, words) in kept {
-            memory[part].copy_from_slice(&words);
-        }
+        (state.stale).retain(|id, _| table.by_device.contains_key(id));
     }
 
     /// `count` words of the heap; the turn is held alone, and the other devices are done.

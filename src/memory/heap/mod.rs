@@ -63,7 +63,7 @@ use crate::device::{Device, DeviceShared, Tier};
 use allocate::zero;
 pub(crate) use devices::{DeviceView, segment_bytes};
 use memory::{LiveMemory, Memory};
-pub(crate) use mirror::Turn;
+pub(crate) use mirror::{Turn, Writes};
 pub(crate) use size::{ContextHeap, heap_of};
 use state::{Hold, InFlight, State};
 
@@ -184,7 +184,7 @@ impl SharedHeap {
                     deferred: HashSet::new(),
                     holds: HashMap::new(),
                     outcomes: Vec::new(),
-                    version: 0,
+                    stale: HashMap::new(),
                     mirror_ahead: false,
                     fresh: mirror::RangeSet::default(),
                 }),

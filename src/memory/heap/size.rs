@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use super::{GUARD_BYTES, HeapError, HeapShared, MOST_BYTES, SharedHeap};
 use crate::device::wait::lock;
-use crate::device::{Aspect, Capabilities, Device, DeviceShared, HeapSizeError};
+use crate::device::{Aspect, Capabilities, Device, DeviceShared, HeapPlacement, HeapSizeError};
 
 /// Less address space makes no heap worth its name.
 const LEAST_WINDOW: u64 = 64 << 20;
@@ -32,7 +32,8 @@ const LEAST_WINDOW: u64 = 64 << 20;
 /// needed.
 ///
 /// Fractions are those of the *working set*: the smallest [`Capabilities::working_set_bytes`] among the opened devices
-/// of the context with use of the heap in place ([`Aspect::HostImport`]), and never more than the machine's memory.
+/// of the context with use of the heap in place ([`Aspect::HostImport`]) or a copy on request
+/// ([`HeapPlacement::Device`](crate::HeapPlacement::Device)), and never more than the machine's memory.
 /// Where no such device reports a size, and for a heap outside of contexts ([`SharedHeap::new`]), this is the machine's
 /// memory; where the system does not report that (Windows), 8 GiB. A heap in memory mapped by a device
 /// ([`SharedHeap::tier`]) has that size, or the device's binding limit if smaller, and all of its memory from the
@@ -181,9 +182,11 @@ impl ContextHeap {
     /// Takes note of a device of the context.
     pub(crate) fn join(&self, device: &Arc<DeviceShared>) {
         let capabilities = &device.capabilities;
-        if capabilities.has(Aspect::HostImport) {
+        if capabilities.imports_heap() {
             lock(&self.wishes).imported = true;
-        } else if capabilities.has(Aspect::LiveMemory) {
+        } else if capabilities.has(Aspect::LiveMemory)
+            && capabilities.heap_placement != HeapPlacement::Device
+        {
             let mut wishes = lock(&self.wishes);
             let known = wishes.mapping.as_ref().map_or(0, Weak::strong_count);
             if known == 0 {
@@ -195,7 +198,7 @@ impl ContextHeap {
 
     /// Takes note of a device's working set.
     pub(super) fn count(&self, device: &Capabilities) {
-        let shares = device.has(Aspect::HostImport);
+        let shares = device.imports_heap() || device.heap_placement == HeapPlacement::Device;
         let Some(bytes) = device.working_set_bytes.filter(|_| shares) else {
             return;
         };

@@ -44,8 +44,8 @@ pub(super) struct State {
     pub(super) holds: HashMap<AllocationId, Hold>,
     /// Launches that used the heap and may have failed: the next access of the host is told.
     pub(super) outcomes: Vec<Arc<Outcome>>,
-    /// Counts all possible changes of the heap's bytes, except by kernels on mirrors and in `fresh`.
-    pub(super) version: u64,
+    /// What each mirror lacks, by device, except for `fresh` and what the mirror ahead has not told yet.
+    pub(super) stale: HashMap<u64, mirror::PageSet>,
     /// A mirror has changes that did not come down.
     pub(super) mirror_ahead: bool,
     /// Allocations made since the mirror ahead was brought up to date.
@@ -229,7 +229,14 @@ impl State {
         if self.mirror_ahead {
             self.fresh.insert(range);
         } else {
-            self.version += 1;
+            self.changed(&range);
+        }
+    }
+
+    /// Notes that bytes have changed, which every mirror lacks now.
+    pub(super) fn changed(&mut self, range: &std::ops::Range<u64>) {
+        for pages in self.stale.values_mut() {
+            pages.insert(range);
         }
     }
 
@@ -340,7 +347,9 @@ impl HeapShared {
             .or_insert_with(|| InFlight::new(device, is_apart))
             .add(batch);
         if !self.is_mirrored(device) {
-            state.version += 1;
+            // Its kernels may write anywhere.
+            let stale = state.stale.values_mut();
+            stale.for_each(mirror::PageSet::insert_everything);
         }
         if !outcomes.is_empty() {
             // Now and then, so a long batch does not look at all of them each time.

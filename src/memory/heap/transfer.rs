@@ -28,7 +28,7 @@ impl HostAccess {
             return Ok(());
         }
         let source = self.resolve("a copy from", from, len)?;
-        let target = self.resolve("a copy to", to, len)?;
+        let target = self.resolve_mut("a copy to", to, len)?;
         // Cannot overflow: both ranges lie in allocations.
         let bytes = len as u64 * size_of::<T>() as u64;
         check_apart(from.address(), to.address(), bytes)?;

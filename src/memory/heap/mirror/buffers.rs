@@ -6,8 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::PAGE;
 use super::ranges::push;
+use super::search::{LISTED_WORDS, Mode, SUMS, Search, grid, lists, random_keys};
+use super::{PAGE, PageSet};
 use crate::device::end::QueueEnd;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::submissions::{ClosedBatch, Progress, Submissions, in_handler};
@@ -16,23 +17,42 @@ use crate::memory::buffers::End;
 use crate::memory::heap::{HeapError, segment_bytes};
 use crate::memory::staging::{self, Downloads};
 
-const SOURCE: &str = include_str!("../../../../shaders/heap_diff.wgsl");
-/// `ROW` of `shaders/heap_diff.wgsl`.
-const ROW: u64 = 32_768;
 /// Bytes moved at once: staging memory beyond this buys nothing.
 pub(super) const CHUNK: u64 = 16 << 20;
-
 /// A segment of the heap on a device with a copy.
 struct Part {
     /// Identity for the bind-group cache.
     id: u64,
     /// The kernels' view.
     heap: wgpu::Buffer,
-    /// The state of the last agreement between host and device.
+    /// The sums of the pages at the last agreement between host and device.
     known: wgpu::Buffer,
     /// A bit for each page that differed.
     changed: wgpu::Buffer,
+    /// What the next search is about: the mode, and the pages.
+    listed: wgpu::Buffer,
     group: wgpu::BindGroup,
+}
+
+/// A part of the heap on its way to a device.
+#[derive(Default)]
+pub(super) struct Upload {
+    /// Ranges of the heap, ascending, and their contents one behind the other.
+    pub(super) runs: Vec<Range<u64>>,
+    pub(super) bytes: Vec<u8>,
+    /// Ranges that are zeros, ascending.
+    pub(super) clears: Vec<Range<u64>>,
+    /// The numbers of the pages with bytes of either, ascending: [`LISTED`](super::search::LISTED) at most.
+    pub(super) pages: Vec<u64>,
+}
+
+impl Upload {
+    pub(super) fn clear(&mut self) {
+        self.runs.clear();
+        self.bytes.clear();
+        self.clears.clear();
+        self.pages.clear();
+    }
 }
 
 /// A device's copy of the heap.
@@ -48,7 +68,7 @@ pub(super) struct MirrorBuffers {
     /// Bytes of the heap that the parts cover.
     pub(super) covered: u64,
     parts: Vec<Part>,
-    diff: wgpu::ComputePipeline,
+    search: Search,
     downloads: Downloads,
     /// The bits of changed pages were heard.
     heard: bool,
@@ -57,7 +77,8 @@ pub(super) struct MirrorBuffers {
 impl MirrorBuffers {
     pub(super) fn new(device: &DeviceShared) -> Result<Self, HeapError> {
         let name = device.capabilities.name.clone();
-        let (diff, error) = capture(&device.raw, || diff_pipeline(&device.raw));
+        let keys = random_keys(&name)?;
+        let (search, error) = capture(&device.raw, || Search::new(device, &keys));
         refused(&name, error)?;
         Ok(Self {
             raw: device.raw.clone(),
@@ -68,7 +89,7 @@ impl MirrorBuffers {
             step: segment_bytes(&device.limits),
             covered: 0,
             parts: Vec::new(),
-            diff,
+            search,
             downloads: Downloads::default(),
             heard: false,
         })
@@ -162,45 +183,36 @@ impl MirrorBuffers {
             usage: U::STORAGE | U::UNIFORM | U::INDIRECT | U::COPY_SRC | U::COPY_DST,
             mapped_at_creation: false,
         });
-        let known = buffer("shared heap as it was", bytes);
-        let changed = buffer("shared heap pages", bytes.div_ceil(PAGE).div_ceil(32) * 4);
-        let group = self.raw.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some("shared heap diff"),
-            layout: &self.diff.get_bind_group_layout(0),
-            entries: &[
-                wgpu::BindGroupEntry {
-                    binding: 0,
-                    resource: heap.as_entire_binding(),
-                },
-                wgpu::BindGroupEntry {
-                    binding: 1,
-                    resource: known.as_entire_binding(),
-                },
-                wgpu::BindGroupEntry {
-                    binding: 2,
-                    resource: changed.as_entire_binding(),
-                },
-            ],
-        });
+        let pages = bytes.div_ceil(PAGE);
+        let known = buffer("shared heap as it was", pages * SUMS);
+        let changed = buffer("shared heap pages", pages.div_ceil(32) * 4);
+        let listed = buffer("shared heap search", LISTED_WORDS * 4);
+        let group = self
+            .search
+            .group(&self.raw, [&heap, &known, &changed, &listed]);
         Part {
             id: unique_id(),
             heap,
             known,
             changed,
+            listed,
             group,
         }
     }
 
-    /// Writes `bytes`, the contents of `runs` one behind the other, behind everything recorded so far.
+    /// Writes an upload behind everything recorded so far. Where the device may have changed the pages, `searches` has them
+    /// searched before.
     pub(super) fn write(
         &self,
         device: &DeviceShared,
-        runs: &[Range<u64>],
-        bytes: &[u8],
+        upload: &mut Upload,
+        searches: bool,
     ) -> Result<(), HeapError> {
-        if runs.is_empty() {
-            return Ok(());
-        }
+        // Behind the bytes: the modes, and the pages of each part.
+        let (lists, words) = lists(self.step, &upload.pages);
+        let at = upload.bytes.len() as u64;
+        let bytes = &mut upload.bytes;
+        bytes.extend_from_slice(bytemuck::cast_slice(&words));
         let pool = staging::of(device);
         let staging = pool
             .filled(device, "an upload of the shared heap", 0, bytes)
@@ -208,22 +220,54 @@ impl MirrorBuffers {
         let (batch, error) = capture(&self.raw, || {
             let mut queue = device.queue.lock(device);
             queue.encode(|encoder| {
+                if searches {
+                    self.search_lists(encoder, &lists, Mode::Find, (&staging, at));
+                }
+                for clear in &upload.clears {
+                    let (index, at) = (clear.start / self.step, clear.start % self.step);
+                    if let Some(part) = self.parts.get(index as usize) {
+                        let bytes = clear.end - clear.start;
+                        encoder.clear_buffer(&part.heap, at, Some(bytes));
+                    }
+                }
                 let mut from = 0;
-                for run in runs {
+                for run in &upload.runs {
                     let (index, at) = (run.start / self.step, run.start % self.step);
                     let len = run.end - run.start;
                     if let Some(part) = self.parts.get(index as usize) {
-                        for to in [&part.heap, &part.known] {
-                            encoder.copy_buffer_to_buffer(&staging, from, to, at, len);
-                        }
+                        encoder.copy_buffer_to_buffer(&staging, from, &part.heap, at, len);
                     }
                     from += len;
                 }
+                self.search_lists(encoder, &lists, Mode::Learn, (&staging, at));
             });
             queue.batch()
         });
         pool.give_upload(staging, End::of(device, batch));
         refused(&self.name, error)
+    }
+
+    /// Searches the lists of [`lists`], whose words are in a buffer, from a byte on.
+    fn search_lists(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        lists: &[(usize, Range<u64>)],
+        mode: Mode,
+        (words, at): (&wgpu::Buffer, u64),
+    ) {
+        for (index, list) in lists {
+            let Some(part) = self.parts.get(*index) else {
+                continue;
+            };
+            let of_mode = at + 4 * (mode as u64 - 1);
+            encoder.copy_buffer_to_buffer(words, of_mode, &part.listed, 0, 4);
+            let (from, bytes) = (at + 4 * list.start, 4 * (list.end - list.start));
+            encoder.copy_buffer_to_buffer(words, from, &part.listed, 4, bytes);
+            let mut pass = self.search.pass(encoder);
+            pass.set_bind_group(0, &part.group, &[]);
+            let [groups, rows] = grid(list.end - list.start);
+            pass.dispatch_workgroups(groups, rows, 1);
+        }
     }
 
     /// Sees to the submission of the device's recorded commands.
@@ -245,9 +289,9 @@ impl MirrorBuffers {
         Ok(device.queue.lock(device).flush()?)
     }
 
-    /// The pages changed by kernels and unknown to [`Self::forget_changes`], as runs, and the bytes moved for finding
+    /// The pages below byte `end` changed by kernels and unknown to [`Self::forget_changes`], as runs, and the bytes moved for finding
     /// them. Recorded commands have to be submitted before.
-    pub(super) fn changes(&mut self) -> Result<(Vec<Range<u64>>, u64), HeapError> {
+    pub(super) fn changes(&mut self, end: u64) -> Result<(Vec<Range<u64>>, u64), HeapError> {
         let total: u64 = self.parts.iter().map(|part| part.changed.size()).sum();
         let forget = std::mem::take(&mut self.heard);
         let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
@@ -256,18 +300,20 @@ impl MirrorBuffers {
                     encoder.clear_buffer(&part.changed, 0, None);
                 }
             }
+            for part in &self.parts {
+                // The mode that searches all pages.
+                encoder.clear_buffer(&part.listed, 0, Some(4));
+            }
             {
-                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                    label: Some("shared heap diff"),
-                    timestamp_writes: None,
-                });
-                pass.set_pipeline(&self.diff);
-                for part in &self.parts {
-                    let pages = part.heap.size().div_ceil(PAGE);
-                    pass.set_bind_group(0, &part.group, &[]);
-                    // A segment has at most 2^31 bytes: 2^19 pages, 16 rows.
-                    let rows = pages.div_ceil(ROW) as u32;
-                    pass.dispatch_workgroups(pages.min(ROW) as u32, rows, 1);
+                let mut pass = self.search.pass(encoder);
+                for (index, part) in self.parts.iter().enumerate() {
+                    let start = index as u64 * self.step;
+                    let bytes = end.saturating_sub(start).min(part.heap.size());
+                    if bytes > 0 {
+                        let [groups, rows] = grid(bytes.div_ceil(PAGE));
+                        pass.set_bind_group(0, &part.group, &[]);
+                        pass.dispatch_workgroups(groups, rows, 1);
+                    }
                 }
             }
             let mut at = 0;
@@ -303,6 +349,56 @@ impl MirrorBuffers {
         Ok((runs, total))
     }
 
+    /// Reads the given pages, [`FEW`](super::down::FEW) at most, as [`Self::read`] does, and takes note of them as they are. The
+    /// answer are the runs.
+    pub(super) fn fetch_pages(
+        &self,
+        pages: &PageSet,
+        mut sink: impl FnMut(u64, &[u8]),
+    ) -> Result<Vec<Range<u64>>, HeapError> {
+        let (mut numbers, mut runs) = (Vec::new(), Vec::new());
+        let mut next = pages.next(0);
+        // The heap may have been cut off.
+        while let Some(page) = next.filter(|page| page * PAGE < self.covered) {
+            numbers.push(page);
+            push(&mut runs, page * PAGE..(page + 1) * PAGE, self.step);
+            next = pages.next(page + 1);
+        }
+        if numbers.is_empty() {
+            return Ok(runs);
+        }
+        let (lists, words) = lists(self.step, &numbers);
+        let len = |run: &Range<u64>| run.end - run.start;
+        let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
+            // In front of the submission.
+            (self.queue).write_buffer(&self.search.asked, 0, bytemuck::cast_slice(&words));
+            self.copy_out(encoder, &runs, staging);
+            self.search_lists(encoder, &lists, Mode::Learn, (&self.search.asked, 0));
+        };
+        self.fetch(runs.iter().map(len).sum(), record, |bytes| {
+            let mut rest = bytes;
+            for run in &runs {
+                let (now, later) = rest.split_at(len(run) as usize);
+                sink(run.start, now);
+                rest = later;
+            }
+        })?;
+        Ok(runs)
+    }
+
+    /// Copies runs, one behind the other.
+    fn copy_out(&self, encoder: &mut wgpu::CommandEncoder, runs: &[Range<u64>], to: &wgpu::Buffer) {
+        let mut written = 0;
+        for run in runs {
+            let (index, at) = (run.start / self.step, run.start % self.step);
+            let len = run.end - run.start;
+            if let Some(part) = self.parts.get(index as usize) {
+                encoder.copy_buffer_to_buffer(&part.heap, at, to, written, len);
+            }
+            written += len;
+        }
+    }
+
     /// The changes reached the host.
     pub(super) fn forget_changes(&mut self) {
         self.heard = true;
@@ -336,14 +432,7 @@ impl MirrorBuffers {
             let (now, later) = rest.split_at(count);
             rest = later;
             let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
-                let mut to = 0;
-                for piece in now {
-                    let (index, at) = (piece.start / self.step, piece.start % self.step);
-                    if let Some(part) = self.parts.get(index as usize) {
-                        encoder.copy_buffer_to_buffer(&part.heap, at, staging, to, len(piece));
-                    }
-                    to += len(piece);
-                }
+                self.copy_out(encoder, now, staging);
             };
             self.fetch(now.iter().map(len).sum(), record, |bytes| {
                 let mut rest = bytes;
@@ -430,19 +519,4 @@ fn refused(name: &str, error: Option<wgpu::Error>) -> Result<(), HeapError> {
             message: error.to_string(),
         }),
     }
-}
-
-fn diff_pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some("tombolo heap diff"),
-        source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
-    });
-    device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some("tombolo heap diff"),
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    })
 }
