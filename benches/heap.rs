@@ -11,8 +11,10 @@
 mod support;
 
 use tombolo::{
-    AdapterDescription, Context, Device, DeviceBuffer, DeviceOptions, HeapPlacement, HeapSize,
-    Kernel, Ptr, SharedHeap, bytemuck, wgpu,
+    AdapterDescription, Context, Device, DeviceBuffer, DeviceOptions, Kernel, Ptr, SharedHeap,
+    bytemuck,
+    heap::{HeapPlacement, HeapSize},
+    wgpu,
 };
 
 use support::{Error, Raw, ours, pairs, row, word};

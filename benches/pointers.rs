@@ -9,8 +9,10 @@ mod support;
 
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    AdapterDescription, Constants, Context, Device, DeviceBuffer, DeviceOptions, HeapSize,
-    KernelOptions, Launch, Program, Ptr, SharedHeap, TranslationMode,
+    AdapterDescription, Constants, Context, Device, DeviceBuffer, DeviceOptions, Launch, Program,
+    Ptr, SharedHeap,
+    heap::HeapSize,
+    kernel::{KernelOptions, TranslationMode},
 };
 
 use support::{Error, Raw, ours, pairs, seconds, word};

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use tombolo::region::{Placement, Region, RegionOptions};
+use tombolo::heap::region::{Placement, Region, RegionOptions};
 
 /// Pairs measured for each row; the first is a warm-up and does not count.
 const PAIRS: usize = 41;
@@ -95,7 +95,7 @@ trait Allocator {
 }
 
 impl Allocator for Region {
-    type Handle = tombolo::region::AllocationId;
+    type Handle = tombolo::heap::region::AllocationId;
 
     #[inline]
     fn allocate(&mut self, size: u64, align: u64) -> Option<(Self::Handle, u64)> {

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{Error, Raw, Rows, seconds, word};
-use tombolo::{Context, Device, DeviceFunction, ExecutionError, PersistentKernel, Program};
+use tombolo::{
+    Context, Device, PersistentKernel, Program, device::ExecutionError, server::DeviceFunction,
+};
 
 /// How often everything is measured.
 const ROUNDS: usize = 9;
@@ -156,7 +158,7 @@ impl Bench {
                                 let x = thread * calls + i;
                                 let result = self.bump.call(&(x,))?;
                                 assert_eq!(result, x + 1);
-                                Ok::<_, tombolo::CallError>(())
+                                Ok::<_, tombolo::server::CallError>(())
                             })
                         })
                     })
@@ -190,7 +192,7 @@ impl Bench {
                 while !done.load(Ordering::Relaxed) {
                     self.bump.call(&(1,))?;
                 }
-                Ok::<_, tombolo::CallError>(())
+                Ok::<_, tombolo::server::CallError>(())
             });
             let beside = launches();
             done.store(true, Ordering::Relaxed);

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use support::{Error, Rows, seconds, word};
 use tombolo::{
-    Constants, Context, Device, HostServices, Kernel, Launch, PrintOptions, PrintRecord, Program,
+    Constants, Context, Device, HostServices, Kernel, Launch, PrintOptions, Program,
+    print::PrintRecord,
 };
 
 /// Invocations in a work-group.

@@ -7,7 +7,7 @@ mod support;
 use std::sync::mpsc::{Receiver, channel};
 
 use support::{Error, Raw, seconds, spread, word};
-use tombolo::{Context, Device, DeviceFunction, DeviceOptions, PersistentKernel, Program};
+use tombolo::{Context, Device, DeviceOptions, PersistentKernel, Program, server::DeviceFunction};
 
 const ROUNDS: usize = 9;
 /// Calls at a time.

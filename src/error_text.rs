@@ -42,7 +42,12 @@ pub(crate) use debug_by_text;
 mod tests {
     use std::error::Error;
 
-    use crate::{DeviceError, KernelError, LaunchError, Program, WaitError};
+    use crate::{
+        Program,
+        device::{DeviceError, WaitError},
+        kernel::KernelError,
+        launch::LaunchError,
+    };
 
     #[test]
     fn what_main_prints_says_what_to_do() {

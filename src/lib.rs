@@ -60,7 +60,7 @@
 //!         sink[0] = window[N - 1u];
 //!     }")?;
 //! assert!(program.constants()[0].sizes_private_array);
-//! # Ok::<(), tombolo::KernelError>(())
+//! # Ok::<(), tombolo::kernel::KernelError>(())
 //! ```
 //!
 //! A length of zero, a negative length, or a length beyond [`Capabilities::private_memory_bytes`] is a [`KernelError`]
@@ -105,7 +105,7 @@
 //!         let next = usm_u32(usm_element(words, id.x + 1u, 4u));
 //!         if usm_less(words, total) { *next = 0u; }
 //!     }")?;
-//! # Ok::<(), tombolo::KernelError>(())
+//! # Ok::<(), tombolo::kernel::KernelError>(())
 //! ```
 //!
 //! In checked mode ([`DeviceOptions::checked_pointers`], the default of debug builds) a kernel tests for every followed
@@ -143,7 +143,7 @@
 //! none may leave the others waiting.
 //!
 //! ```no_run
-//! # use tombolo::{Constants, Context, Program, PrintOptions, PrintRecord};
+//! # use tombolo::{Constants, Context, PrintOptions, Program, print::PrintRecord};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let device = Context::new()?.device()?;
 //! let program = Program::new("roots.wgsl", r#"
@@ -188,6 +188,27 @@
 //!
 //! `vulkan`, `metal`, `dx12` and `webgpu` (all on by default) choose wgpu's backends; `gles` adds OpenGL, which has no live
 //! memory; `embedded` (on by default) compiles in an adapter that runs kernels on the CPU, without a driver.
+//!
+//! [`Aspect`]: device::Aspect
+//! [`Aspect::LiveMemory`]: device::Aspect::LiveMemory
+//! [`Capabilities`]: device::Capabilities
+//! [`Capabilities::private_memory_bytes`]: device::Capabilities::private_memory_bytes
+//! [`ExecutionError`]: device::ExecutionError
+//! [`ExecutionError::Assertion`]: device::ExecutionError::Assertion
+//! [`ExecutionError::LoopCut`]: device::ExecutionError::LoopCut
+//! [`ExecutionError::Pointer`]: device::ExecutionError::Pointer
+//! [`HostServicesBuilder::files`]: calls::HostServicesBuilder::files
+//! [`HostServicesBuilder::memory`]: calls::HostServicesBuilder::memory
+//! [`HostServicesBuilder::stream`]: calls::HostServicesBuilder::stream
+//! [`HostServicesBuilder::texts`]: calls::HostServicesBuilder::texts
+//! [`Interface`]: kernel::Interface
+//! [`KernelError`]: kernel::KernelError
+//! [`KernelError::Print`]: kernel::KernelError::Print
+//! [`LaunchError::NeedsLiveMemory`]: launch::LaunchError::NeedsLiveMemory
+//! [`LiveBuffer`]: buffers::LiveBuffer
+//! [`Placement`]: buffers::Placement
+//! [`PrintTarget`]: print::PrintTarget
+//! [`migrate`]: buffers::migrate
 
 // That a hook of a launch may go to another thread is shown by way of everything that wgpu-core has.
 #![recursion_limit = "256"]
@@ -195,63 +216,72 @@
 #![deny(unsafe_code)]
 
 mod context;
-pub(crate) mod device;
+pub mod device;
+mod error;
 mod error_text;
-pub(crate) mod globals;
-pub(crate) mod kernel;
-pub(crate) mod launch;
+pub mod globals;
+pub mod kernel;
+pub mod launch;
 pub(crate) mod memory;
 pub(crate) mod persistent;
-pub(crate) mod print;
+pub mod print;
 pub(crate) mod rpc;
-mod work;
+pub mod work;
 
 pub use allocator_api2;
 pub use bytemuck;
 pub use wgpu;
 
 pub use context::{AdapterDescription, Context};
-pub use device::{
-    Aspect, CallStatus, Capabilities, Capability, Device, DeviceError, DeviceOptions, Event,
-    EventFuture, EventStatus, ExecutionError, Finding, HeapPlacement, HeapSizeError,
-    HostAccessPolicy, ImportError, ImportFinding, LiveError, LiveFinding, LoopGuardPolicy,
-    NotProbed, PipelineCacheError, ProbeOptions, ProbeReport, ProfilingError, Tier, TierReport,
-    WaitError, WindowError,
-};
-pub use globals::{
-    AccessKind, DeviceGlobal, GlobalDescription, GlobalError, GlobalOn, HostReads, HostWrites,
-    NamedGlobal, ScopeKind, host_access, scope,
-};
-pub use kernel::{
-    ArgumentInfo, ArgumentKind, CacheCounts, CacheStatistics, ConstantInfo, ConstantType,
-    ConstantValue, Constants, Diagnostic, DiagnosticLabel, GlobalAccess, GlobalConflict,
-    GlobalPlace, GlobalScope, GlobalUse, HostShareable, InitMode, Interface, Kernel, KernelError,
-    KernelOptions, LayoutDifference, LayoutFault, LayoutMismatch, MemberLayout, OverrideKey,
-    Precompiled, PrivateArrayInfo, Program, RustField, RustLayout, Shape, TextLimits,
-    TranslationMode, TypeLayout,
-};
-pub use launch::{Extent, Launch, LaunchError};
-pub use memory::{
-    ArgumentMoves, AtomicView, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
-    BufferView, CommonMemory, DeviceBuffer, HeapAllocation, HeapAllocator, HeapBound, HeapError,
-    HeapSize, HostAccess, LaunchExplanation, LiveBuffer, MappedRead, MappedWrite, MemoryError,
-    MirrorStatistics, Placement, PointerKind, Ptr, ReadBack, ReadError, SharedHeap,
-    TransferStatistics,
-};
-pub use memory::{migrate, region};
+pub use device::{Device, DeviceOptions, Event};
+pub use error::Error;
+pub use globals::DeviceGlobal;
+pub use kernel::{Constants, Kernel, Program};
+pub use launch::Launch;
+pub use memory::{Buffer, DeviceBuffer, Ptr, SharedHeap};
+pub use persistent::PersistentKernel;
+pub use print::PrintOptions;
+pub use rpc::HostServices;
 
-pub use persistent::{
-    CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
-    HostServerBuilder, LeasePolicy, PendingCall, PersistentKernel, PersistentKernelBuilder,
-    ServerError, ServerFailure, ServerStatistics,
-};
-pub use print::{PrintLoss, PrintOptions, PrintRecord, PrintSink, PrintTarget};
-pub use rpc::{
-    CallStatistics, CallStream, FileAccess, FileStatus, FreeStatus, Handler, HostServices,
-    HostServicesBuilder, IdlePolicy, Loopback, PortsError, RootMode, ServiceError,
-    ServiceStatistics, StreamOpener,
-};
-pub use work::{WorkError, WorkQueue};
+/// Buffers: of one device ([`DeviceBuffer`]), of a context ([`Buffer`]), and a few words that host and running kernels
+/// see at the same time ([`LiveBuffer`](buffers::LiveBuffer)).
+pub mod buffers {
+    pub use crate::memory::migrate;
+    pub use crate::memory::{
+        ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
+        BufferView, CommonMemory, DeviceBuffer, LaunchExplanation, LiveBuffer, MappedRead,
+        MappedWrite, MemoryError, Placement, ReadBack, ReadError, TransferStatistics,
+    };
+}
+
+/// The shared heap: memory in which a value has one address for Rust and for kernels on every device of a context.
+pub mod heap {
+    pub use crate::device::{HeapPlacement, HeapSizeError, HostAccessPolicy, WindowError};
+    pub use crate::memory::region;
+    pub use crate::memory::{
+        AtomicView, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize, HostAccess,
+        MirrorStatistics, PointerKind, Ptr, SharedHeap,
+    };
+}
+
+/// Calls from kernels to Rust.
+pub mod calls {
+    pub use crate::device::CallStatus;
+    pub use crate::rpc::{
+        CallStatistics, CallStream, FileAccess, FileStatus, FreeStatus, Handler, HostServices,
+        HostServicesBuilder, IdlePolicy, Loopback, PortsError, RootMode, ServiceError,
+        ServiceStatistics, StreamOpener,
+    };
+}
+
+/// Servers: kernels that stay on a device, for threads and other kernels to call their functions.
+pub mod server {
+    pub use crate::persistent::{
+        CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
+        HostServerBuilder, LeasePolicy, PendingCall, PersistentKernel, PersistentKernelBuilder,
+        ServerError, ServerFailure, ServerStatistics,
+    };
+}
 
 /// Internals of the macros.
 #[doc(hidden)]

@@ -54,7 +54,7 @@ const MOST: usize = 1 << 24;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tombolo::{Constants, Context, Program, WorkQueue};
+/// use tombolo::{Constants, Context, Program, work::WorkQueue};
 ///
 /// let device = Context::new()?.device()?;
 /// // Counts the nodes of a binary tree: node `n` has the children `2n` and `2n + 1`.

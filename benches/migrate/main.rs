@@ -14,7 +14,7 @@ mod support;
 
 use std::time::Instant;
 
-use tombolo::{Buffer, Context, Device, DeviceOptions, Kernel, Placement};
+use tombolo::{Buffer, Context, Device, DeviceOptions, Kernel, buffers::Placement};
 
 use byhand::{Halos, Whole};
 use support::{Error, ours, pairs, row, spread, word};

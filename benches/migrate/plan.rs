@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tombolo::migrate::{Access, Place, Residency, Route, Routes, Want};
+use tombolo::buffers::migrate::{Access, Place, Residency, Route, Routes, Want};
 
 use crate::support::Error;
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tombolo::{
-    AdapterDescription, Aspect, Capabilities, Capability, Context, DeviceOptions, Finding,
-    PersistentKernel, Program,
+    AdapterDescription, Context, DeviceOptions, PersistentKernel, Program,
+    device::{Aspect, Capabilities, Capability, Finding},
 };
 
 use crate::support::chain;

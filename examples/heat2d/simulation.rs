@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Buffer, Constants, Context, Device, Launch, LaunchExplanation, Program};
+use tombolo::{Buffer, Constants, Context, Device, Launch, Program, buffers::LaunchExplanation};
 
 use crate::plate::Plate;
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use image::RgbaImage;
-use tombolo::host_access::Read;
+use tombolo::globals::host_access::Read;
 use tombolo::{Constants, Context, Device, DeviceBuffer, DeviceGlobal, Kernel, Program};
 
 use support::text::grouped;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use image::RgbaImage;
-use tombolo::{Aspect, Constants, Device, Event, Kernel, Program, ReadBack};
+use tombolo::{Constants, Device, Event, Kernel, Program, buffers::ReadBack, device::Aspect};
 
 /// Values of the windows that one launch may look at, in software and in hardware: enough to keep the
 /// device busy, few enough that progress is seen and no watchdog takes notice.

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use tombolo::{Aspect, Context};
+use tombolo::{Context, device::Aspect};
 
 use reference::{Energy, Errors};
 use simulation::{Setup, Simulation};

@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use tombolo::{
-    Buffer, Constants, Context, Device, Event, EventStatus, Launch, LaunchExplanation, Program,
+    Buffer, Constants, Context, Device, Event, Launch, Program, buffers::LaunchExplanation,
+    device::EventStatus,
 };
 
 /// Pictures that are on their way at once; each has buffers of its own, which the next but two uses again.

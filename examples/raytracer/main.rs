@@ -15,8 +15,8 @@ use std::time::Instant;
 use clap::Parser;
 use image::{Rgb, RgbImage};
 use tombolo::{
-    Constants, Context, Device, DeviceBuffer, ExecutionError, Kernel, PrintOptions, PrintRecord,
-    Program, ReadError, layout_of,
+    Constants, Context, Device, DeviceBuffer, Kernel, PrintOptions, Program, buffers::ReadError,
+    device::ExecutionError, layout_of, print::PrintRecord,
 };
 
 use scene::{Camera, Sphere, camera, pixel, spheres};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tombolo::{
-    Constants, Device, DeviceFunction, HeapError, Kernel, PersistentKernel, PrintOptions,
-    PrintRecord, Program,
+    Constants, Device, Kernel, PersistentKernel, PrintOptions, Program, heap::HeapError,
+    print::PrintRecord, server::DeviceFunction,
 };
 
 type Error = Box<dyn std::error::Error + Send + Sync>;

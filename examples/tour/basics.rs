@@ -1,7 +1,7 @@
 //! Kernels, what they are specialized with, and what they are given.
 
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Capability, Constants, KernelError, LaunchError, Program};
+use tombolo::{Constants, Program, device::Capability, kernel::KernelError, launch::LaunchError};
 
 use crate::{Shown, Stage, Stop, expect, held};
 

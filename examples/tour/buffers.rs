@@ -1,6 +1,6 @@
 //! Buffers that belong to the context, and are wherever they were last used.
 
-use tombolo::{Buffer, Capability, Constants, Device, Launch, Program};
+use tombolo::{Buffer, Constants, Device, Launch, Program, device::Capability};
 
 use crate::{Shown, Stage, Stop, expect, held};
 

@@ -3,9 +3,11 @@
 use std::error::Error;
 
 use bytemuck::{Pod, Zeroable};
-use tombolo::scope::PerImage;
+use tombolo::globals::scope::PerImage;
 use tombolo::{
-    Capability, Constants, DeviceGlobal, GlobalError, Program, Ptr, host_access::ReadWrite,
+    Constants, DeviceGlobal, Program, Ptr,
+    device::Capability,
+    globals::{GlobalError, host_access::ReadWrite},
 };
 
 use crate::{Shown, Stage, Stop, expect, held};

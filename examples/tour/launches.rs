@@ -1,6 +1,9 @@
 //! Grids, batches, and the ways to learn that something is done.
 
-use tombolo::{Aspect, Capability, Constants, Device, Kernel, Program};
+use tombolo::{
+    Constants, Device, Kernel, Program,
+    device::{Aspect, Capability},
+};
 
 use crate::support::text::grouped;
 use crate::{Held, Shown, Stage, Stop, expect, held};
@@ -151,7 +154,9 @@ fn transfers(stage: &Stage) -> Shown {
     let expected: Vec<u32> = (0..64).map(|i| [1, 2, 1, 3][i / 16]).collect();
     expect("copied", &b.read()?, &expected)?;
     match a.copy_to(60, &b, 0, 5) {
-        Err(tombolo::MemoryError::OutOfRange { .. }) => held("a copy beyond the end refused"),
+        Err(tombolo::buffers::MemoryError::OutOfRange { .. }) => {
+            held("a copy beyond the end refused")
+        }
         Err(other) => Err(other.into()),
         Ok(_) => Err("a copy from beyond the end was accepted".into()),
     }

@@ -15,7 +15,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tombolo::{Capability, Context, Device};
+use tombolo::{Context, Device, device::Capability};
 
 use support::text::{WIDTH, wrap};
 

@@ -1,6 +1,10 @@
 //! How things that go wrong are told.
 
-use tombolo::{Capability, Constants, ExecutionError, Program, ReadError, WaitError};
+use tombolo::{
+    Constants, Program,
+    buffers::ReadError,
+    device::{Capability, ExecutionError, WaitError},
+};
 
 use crate::support::text::grouped;
 use crate::{Shown, Stage, Stop, expect, held};

@@ -1,7 +1,11 @@
 //! Memory in which Rust and kernels follow the same pointers.
 
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Capability, Constants, ExecutionError, KernelOptions, Program, Ptr, WaitError};
+use tombolo::{
+    Constants, Program, Ptr,
+    device::{Capability, ExecutionError, WaitError},
+    kernel::KernelOptions,
+};
 
 use crate::{Shown, Stage, Stop, expect, held};
 

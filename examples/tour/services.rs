@@ -1,7 +1,10 @@
 //! What kernels ask the host for while they run.
 
 use tombolo::{
-    Aspect, CallError, Capability, Constants, FileAccess, HostServices, PersistentKernel, Program,
+    Constants, HostServices, PersistentKernel, Program,
+    calls::FileAccess,
+    device::{Aspect, Capability},
+    server::CallError,
 };
 
 use crate::{Held, Shown, Stage, Stop, expect, held};

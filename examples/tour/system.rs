@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tombolo::{
-    Aspect, Capability, Constants, Device, DeviceOptions, KernelError, Precompiled, Program,
+    Constants, Device, DeviceOptions, Program,
+    device::{Aspect, Capability},
+    kernel::{KernelError, Precompiled},
 };
 
 use crate::launches::counting;

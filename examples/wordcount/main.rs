@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
-use tombolo::{Constants, Context, DeviceOptions, FileAccess, HostServices, Program};
+use tombolo::{Constants, Context, DeviceOptions, HostServices, Program, calls::FileAccess};
 
 use reference::Counts;
 use support::text::grouped;

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use tombolo::{Constants, KernelError, Program};
+use tombolo::{Constants, Program, kernel::KernelError};
 
 fn accept(error: &KernelError) {
     assert!(!matches!(error, KernelError::Internal { .. }), "{error}");

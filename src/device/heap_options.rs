@@ -5,20 +5,20 @@ use std::time::Duration;
 use crate::error_text::debug_by_text;
 
 /// The behaviour of a launch, or a transfer on a device, while another thread has the shared heap
-/// ([`HostAccess`](crate::HostAccess)), and so prevents the recording. Reads and writes of the heap, and of buffers in
+/// ([`HostAccess`](crate::heap::HostAccess)), and so prevents the recording. Reads and writes of the heap, and of buffers in
 /// the heap, hold the heap for their duration.
 ///
 /// A command of the *same* thread is refused at once in any case
-/// ([`HeapError::HostAccess`](crate::HeapError::HostAccess)): waiting would be for itself.
+/// ([`HeapError::HostAccess`](crate::heap::HeapError::HostAccess)): waiting would be for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum HostAccessPolicy {
     /// The calling thread waits until the access has ended. The holder must not wait for this thread meanwhile.
     #[default]
     Wait,
-    /// As [`HostAccessPolicy::Wait`], and [`HeapError::Deadline`](crate::HeapError::Deadline) after so long.
+    /// As [`HostAccessPolicy::Wait`], and [`HeapError::Deadline`](crate::heap::HeapError::Deadline) after so long.
     WaitAtMost(Duration),
-    /// [`HeapError::HostAccess`](crate::HeapError::HostAccess) at once.
+    /// [`HeapError::HostAccess`](crate::heap::HeapError::HostAccess) at once.
     Refuse,
 }
 
@@ -32,25 +32,25 @@ pub enum HeapPlacement {
     #[default]
     Auto,
     /// The device uses the host's memory. Nothing is copied, and host and running kernels may use the same words
-    /// ([`AtomicView`](crate::AtomicView), [`HeapAllocator`](crate::HeapAllocator)). On a device with memory of its own every
+    /// ([`AtomicView`](crate::heap::AtomicView), [`HeapAllocator`](crate::heap::HeapAllocator)). On a device with memory of its own every
     /// access of a kernel crosses the bus.
     ///
     /// A device that can neither import the host's memory nor map memory of its own is not opened
-    /// ([`DeviceError::HeapPlacement`](crate::DeviceError::HeapPlacement)). One that would have to map memory, in a context whose
-    /// heap lies elsewhere, refuses commands that use the heap ([`HeapError::Placement`](crate::HeapError::Placement)).
+    /// ([`DeviceError::HeapPlacement`](crate::device::DeviceError::HeapPlacement)). One that would have to map memory, in a context whose
+    /// heap lies elsewhere, refuses commands that use the heap ([`HeapError::Placement`](crate::heap::HeapError::Placement)).
     InPlace,
     /// The device keeps a copy of the heap in memory of its own, and kernels run at the speed of that memory. What the host has
     /// written goes up with the next launch; what kernels have written comes down when the host or another device looks. In
     /// between nothing is moved, nor searched.
     ///
     /// Memory that the host changes at any time cannot be followed so: launches that use the heap are refused on the device
-    /// while there are [`AtomicView`](crate::AtomicView)s or blocks of a [`HeapAllocator`](crate::HeapAllocator), and servers
+    /// while there are [`AtomicView`](crate::heap::AtomicView)s or blocks of a [`HeapAllocator`](crate::heap::HeapAllocator), and servers
     /// whose handlers follow pointers are refused. Device memory for the copy that cannot be had is
-    /// [`HeapError::Mirror`](crate::HeapError::Mirror).
+    /// [`HeapError::Mirror`](crate::heap::HeapError::Mirror).
     Device,
 }
 
-/// Why no heap can have a [`HeapSize`](crate::HeapSize).
+/// Why no heap can have a [`HeapSize`](crate::heap::HeapSize).
 #[derive(Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapSizeError {

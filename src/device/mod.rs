@@ -1,5 +1,5 @@
 //! Devices: abilities, the in-order queue, events, and the propagation of failures after
-//! submission. wgpu is used as published; wgpu-hal only in [`live`], to obtain memory visible to
+//! submission. wgpu is used as published; wgpu-hal only in `live`, to obtain memory visible to
 //! host and kernels at the same time.
 
 pub(crate) mod aspect;

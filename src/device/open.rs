@@ -31,7 +31,7 @@ pub struct DeviceOptions {
     pub probe: Option<bool>,
     /// The longest time that probing may take (default: 30 s, which only a device that hangs needs; a usual probe takes some
     /// hundredths of a second). What the device did not answer in that time counts as absent for this handle, and is asked
-    /// again when the adapter is opened next ([`Finding::TimedOut`](crate::Finding::TimedOut)).
+    /// again when the adapter is opened next ([`Finding::TimedOut`](crate::device::Finding::TimedOut)).
     pub probe_deadline: Duration,
     /// Use live host memory where found by the probe (default: yes). `false` forces every capability down to its tier
     /// on strict WebGPU.
@@ -72,7 +72,7 @@ pub struct DeviceOptions {
     /// Bytes of the device's memory that buffers of the context ([`Buffer`](crate::Buffer)) may have together (default:
     /// no limit but the driver's). Beyond the limit the least recently used buffers move to the host; a launch whose
     /// own buffers need more is refused. The limit counts memory given by the device: small buffers share blocks
-    /// ([`BufferMemory::reserved`](crate::BufferMemory::reserved)).
+    /// ([`BufferMemory::reserved`](crate::buffers::BufferMemory::reserved)).
     pub buffer_bytes: Option<u64>,
     /// The behaviour of launches and transfers of the device while another thread has the shared heap (default:
     /// waiting).
@@ -84,7 +84,7 @@ pub struct DeviceOptions {
     /// and an index inside that allocation; so pointers to freed memory are found, as are pointers past an end and
     /// between allocations. The price is a load for each pointer, a quarter of the heap's bytes on the host, and as
     /// much on the device; and storage bindings, one for each segment of the heap and one for the device's own memory,
-    /// so a kernel may need more than the device has ([`KernelError::Limit`](crate::KernelError::Limit)). Memory
+    /// so a kernel may need more than the device has ([`KernelError::Limit`](crate::kernel::KernelError::Limit)). Memory
     /// allocated by a host function for the calling kernel may be found freed, if other memory was freed at the same
     /// place before the launch. Not every driver copes: lavapipe of Mesa 22.3 crashes in its own code on a kernel with
     /// variables in two bind groups. Without the option, pointers are tested for the bounds of the grown heap.

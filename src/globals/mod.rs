@@ -29,13 +29,16 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
+pub use crate::kernel::{
+    GlobalAccess, GlobalConflict, GlobalPlace, GlobalScope, GlobalUse, InitMode,
+};
 pub use error::GlobalError;
 pub use named::{GlobalDescription, NamedGlobal};
 pub use typed::GlobalOn;
 
 use crate::device::{Device, Event};
 use crate::kernel::globals::Declaration;
-use crate::kernel::{GlobalAccess, GlobalScope, HostShareable, InitMode, RustLayout};
+use crate::kernel::{HostShareable, RustLayout};
 
 /// The host's allowed accesses to a device global, as a type; see [`DeviceGlobal`].
 pub mod host_access {
@@ -139,7 +142,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// A variable that the host may only read cannot be written:
 ///
 /// ```compile_fail,E0599
-/// use tombolo::{DeviceGlobal, host_access::Read};
+/// use tombolo::{DeviceGlobal, globals::host_access::Read};
 /// static TOTAL: DeviceGlobal<u32, Read> = DeviceGlobal::new("total").host_read();
 /// fn set(device: &tombolo::Device) { let _ = TOTAL.on(device).write(&7); }
 /// ```
@@ -147,7 +150,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// a write-only global cannot be read:
 ///
 /// ```compile_fail,E0599
-/// use tombolo::{DeviceGlobal, host_access::Write};
+/// use tombolo::{DeviceGlobal, globals::host_access::Write};
 /// static SEED: DeviceGlobal<u32, Write> = DeviceGlobal::new("seed").host_write();
 /// fn get(device: &tombolo::Device) { let _ = SEED.on(device).read(); }
 /// ```
@@ -155,7 +158,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// and one without host access neither:
 ///
 /// ```compile_fail,E0599
-/// use tombolo::{DeviceGlobal, host_access::NoAccess};
+/// use tombolo::{DeviceGlobal, globals::host_access::NoAccess};
 /// static STATE: DeviceGlobal<u32, NoAccess> = DeviceGlobal::new("state").no_host_access();
 /// fn get(device: &tombolo::Device) { let _ = STATE.on(device).read(); }
 /// ```
@@ -163,7 +166,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// Compiles:
 ///
 /// ```
-/// use tombolo::{Device, DeviceGlobal, GlobalError, host_access::Read, scope::PerImage};
+/// use tombolo::{Device, DeviceGlobal, globals::{GlobalError, host_access::Read, scope::PerImage}};
 /// static TOTAL: DeviceGlobal<u32, Read> = DeviceGlobal::new("total").host_read();
 /// static OWN: DeviceGlobal<[f32; 4], Read, PerImage> = DeviceGlobal::new("own").host_read().image_scope();
 /// fn get(device: &Device) -> Result<(u32, [f32; 4]), GlobalError> {
@@ -174,7 +177,7 @@ impl HostWrites for host_access::ReadWrite {}
 /// A variable of image scope has no address that could be passed on:
 ///
 /// ```compile_fail,E0599
-/// use tombolo::{DeviceGlobal, scope::PerImage, host_access::ReadWrite};
+/// use tombolo::{DeviceGlobal, globals::{scope::PerImage, host_access::ReadWrite}};
 /// static OWN: DeviceGlobal<u32, ReadWrite, PerImage> = DeviceGlobal::new("own").image_scope();
 /// fn address(device: &tombolo::Device) { let _ = OWN.on(device).address(); }
 /// ```

@@ -204,7 +204,7 @@ macro_rules! layout_of {
     };
     (@field $ty:path, $field:ident, $member:expr, [[$nested:ty]]) => {
         $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> [$nested; _] { whole.$field },
-            Some(const { &<$nested as $crate::HostShareable>::LAYOUT }))
+            Some(const { &<$nested as $crate::kernel::HostShareable>::LAYOUT }))
     };
     (@field $ty:path, $field:ident, $member:expr, [$nested:ident { $($inner:tt)* }]) => {
         $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> $nested { whole.$field },
@@ -212,10 +212,10 @@ macro_rules! layout_of {
     };
     (@field $ty:path, $field:ident, $member:expr, [$nested:ident]) => {
         $crate::layout_of!(@made $ty, $field, $member, |whole: $ty| -> $nested { whole.$field },
-            Some(const { &<$nested as $crate::HostShareable>::LAYOUT }))
+            Some(const { &<$nested as $crate::kernel::HostShareable>::LAYOUT }))
     };
     (@made $ty:path, $field:ident, $member:expr, $get:expr, $nested:expr) => {
-        $crate::RustField::of(
+        $crate::kernel::RustField::of(
             ::core::stringify!($field), $member, ::core::mem::offset_of!($ty, $field), $get, $nested,
         )
     };
@@ -228,7 +228,7 @@ macro_rules! layout_of {
         const {
             // Refused by the compiler where a field is left out.
             let _: fn($ty) = |whole| { let $ty { $($field: _),* } = whole; };
-            $crate::RustLayout {
+            $crate::kernel::RustLayout {
                 name: ::core::stringify!($ty),
                 size: ::core::mem::size_of::<$ty>(),
                 align: ::core::mem::align_of::<$ty>(),
@@ -250,7 +250,7 @@ macro_rules! layout_of {
 ///
 /// ```
 /// use tombolo::bytemuck::{Pod, Zeroable};
-/// use tombolo::{HostShareable, Program, shared};
+/// use tombolo::{Program, shared, kernel::HostShareable};
 ///
 /// shared! {
 ///     #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -265,7 +265,7 @@ macro_rules! layout_of {
 /// // WGSL aligns a `vec3<f32>` to 16 bytes.
 /// let error = program.check_layout("Body", &Body::LAYOUT).unwrap_err();
 /// assert!(error.to_string().contains("`at` lies at byte 4 in Rust and at byte 16 in WGSL"));
-/// # Ok::<(), tombolo::KernelError>(())
+/// # Ok::<(), tombolo::kernel::KernelError>(())
 /// ```
 #[macro_export]
 macro_rules! shared {
@@ -281,15 +281,15 @@ macro_rules! shared {
             $($(#[$field_meta])* $field_vis $field: $ty),*
         }
 
-        impl $crate::HostShareable for $name {
-            const LAYOUT: $crate::RustLayout = $crate::RustLayout {
+        impl $crate::kernel::HostShareable for $name {
+            const LAYOUT: $crate::kernel::RustLayout = $crate::kernel::RustLayout {
                 name: ::core::stringify!($name),
                 size: ::core::mem::size_of::<$name>(),
                 align: ::core::mem::align_of::<$name>(),
                 fields: &[$({
                     #[allow(unused_imports)]
                     use $crate::__private::NoLayout as _;
-                    $crate::RustField::of(
+                    $crate::kernel::RustField::of(
                         ::core::stringify!($field),
                         Some(::core::stringify!($field)),
                         ::core::mem::offset_of!($name, $field),

@@ -18,7 +18,7 @@ use naga::{Module, TypeInner};
 use super::declarations::{Declaration, DeclarationKind};
 use super::token::TokenStream;
 
-/// The limits of a WGSL text; more is a [`KernelError::TooComplex`](crate::KernelError::TooComplex).
+/// The limits of a WGSL text; more is a [`KernelError::TooComplex`](crate::kernel::KernelError::TooComplex).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TextLimits {

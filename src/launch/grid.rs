@@ -5,7 +5,7 @@ use super::error::LaunchError;
 /// The extent of a grid in up to three dimensions. Dimensions that are left out count 1.
 ///
 /// ```
-/// use tombolo::Extent;
+/// use tombolo::launch::Extent;
 /// assert_eq!(Extent::from(1000u32), Extent::from([1000u32, 1, 1]));
 /// assert_eq!(Extent::from((640u32, 480u32)), Extent::from([640u32, 480]));
 /// ```

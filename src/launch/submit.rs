@@ -22,7 +22,7 @@ impl Launch {
     ///
     /// # Errors
     /// [`LaunchError`] for everything that can be known beforehand; [`LaunchError::Heap`] with
-    /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::HostAccess) of a heap used by the
+    /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::heap::HostAccess) of a heap used by the
     /// launch. What goes wrong later is the event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
         let policy = (self.settings.heap).unwrap_or(self.kernel.device.options.host_access);

@@ -443,7 +443,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// A range of the buffer, in elements, as an argument of a launch, which checks the bounds. The range may begin and
     /// end at any byte: where the adapter cannot bind the range, because of its offset or an end inside a word of 4
     /// bytes, the launch works on a copy, and exactly the bytes of the range come back
-    /// ([`TransferStatistics::staged_arguments`](crate::TransferStatistics::staged_arguments) counts such arguments).
+    /// ([`TransferStatistics::staged_arguments`](crate::buffers::TransferStatistics::staged_arguments) counts such arguments).
     pub fn slice(&self, range: impl RangeBounds<u64>) -> BufferView {
         let range = bounds(range, self.len);
         let element = size_of::<T>() as u64;

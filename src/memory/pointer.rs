@@ -11,7 +11,7 @@ use bytemuck::{Pod, Zeroable};
 /// word first.
 ///
 /// A pointer is a value like any other: possibly null, stale, or made up. A pointer is checked on
-/// resolution, by [`HostAccess`](crate::HostAccess) on the host and by kernels in checked mode.
+/// resolution, by [`HostAccess`](crate::heap::HostAccess) on the host and by kernels in checked mode.
 ///
 /// | bits 63..48 | the pointer is |
 /// | --- | --- |

@@ -139,7 +139,7 @@ impl PersistentKernelBuilder {
     }
 
     /// Limits the turns of all loops of a call together; a call with more turns is ended, and fails with
-    /// [`CallError::TooManyTurns`](crate::CallError::TooManyTurns). So no handler keeps the device for good. Default:
+    /// [`CallError::TooManyTurns`](crate::server::CallError::TooManyTurns). So no handler keeps the device for good. Default:
     /// 2^25, or half of the adapter's loop budget, if any; up to seven eighths of the budget are possible there. Fewer
     /// make for longer leases.
     pub fn turns(mut self, turns: u32) -> Self {

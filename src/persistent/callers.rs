@@ -312,7 +312,7 @@ impl Launch {
     ///
     /// - *On another device* the kernel's calls are served during the launch, if both devices use pages of the host in
     ///   place and the server was started for this
-    ///   ([`PersistentKernelBuilder::callers`](crate::PersistentKernelBuilder::callers)). Each device has 16 ports;
+    ///   ([`PersistentKernelBuilder::callers`](crate::server::PersistentKernelBuilder::callers)). Each device has 16 ports;
     ///   more callers wait for each other. On adapters with a loop budget a call waiting for too long has the status
     ///   `CALL_TIMED_OUT`, like a call of the host.
     /// - *On the server's own device*, where kernels run in turn, the calls posted by a kernel (`f_begin`, `f_post`)

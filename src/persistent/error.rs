@@ -252,7 +252,7 @@ pub enum CallError {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// This thread has the heap ([`HostAccess`](crate::HostAccess)), so the server, which follows pointers, cannot run.
+    /// This thread has the heap ([`HostAccess`](crate::heap::HostAccess)), so the server, which follows pointers, cannot run.
     #[error(
         "`{handler}` cannot be served while this thread has access to the heap: drop the HostAccess first"
     )]

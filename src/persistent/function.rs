@@ -18,7 +18,7 @@ const FEW: usize = 32;
 /// [`PersistentKernel::function`].
 ///
 /// Cloning is cheap, and any number of threads may call at once: each call takes a separate port
-/// ([`PersistentKernelBuilder::ports`](crate::PersistentKernelBuilder::ports)), and waits for a port when all are
+/// ([`PersistentKernelBuilder::ports`](crate::server::PersistentKernelBuilder::ports)), and waits for a port when all are
 /// taken. Calls not ordered by their callers are served in any order.
 pub struct DeviceFunction<A, R> {
     pub(super) core: Arc<Core>,

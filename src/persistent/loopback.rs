@@ -31,7 +31,7 @@ type Serve = Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>;
 /// [`PersistentKernel`](crate::PersistentKernel).
 ///
 /// ```
-/// use tombolo::HostServer;
+/// use tombolo::server::HostServer;
 ///
 /// let server = HostServer::builder().handler("fn square(x: f32) -> f32", |x: f32| x * x).start()?;
 /// let square = server.function::<(f32,), f32>("square")?;

@@ -175,7 +175,7 @@ pub use statistics::ServerStatistics;
 ///
 /// # Without live memory
 ///
-/// Where running kernels do not see the host's writes ([`Aspect::LiveMemory`](crate::Aspect::LiveMemory), and on Metal)
+/// Where running kernels do not see the host's writes ([`Aspect::LiveMemory`](crate::device::Aspect::LiveMemory), and on Metal)
 /// the same functions are called in the same way, but calls travel in *slices*: all calls made during a launch form the
 /// next launch, with an invocation for each call. A call takes as long as a launch then, and many calls at a time
 /// hardly longer: have many callers, and as many ports ([`PersistentKernelBuilder::ports`]). Handlers do not wait for
@@ -230,12 +230,12 @@ impl PersistentKernel {
         self.core.is_resident()
     }
 
-    /// Whether calls reach the kernel while it runs ([`Tier::Live`](crate::Tier::Live)), or travel in slices
-    /// ([`Tier::Sliced`](crate::Tier::Sliced)).
-    pub fn tier(&self) -> crate::Tier {
+    /// Whether calls reach the kernel while it runs ([`Tier::Live`](crate::device::Tier::Live)), or travel in slices
+    /// ([`Tier::Sliced`](crate::device::Tier::Sliced)).
+    pub fn tier(&self) -> crate::device::Tier {
         match self.core.frame.is_sliced() {
-            true => crate::Tier::Sliced,
-            false => crate::Tier::Live,
+            true => crate::device::Tier::Sliced,
+            false => crate::device::Tier::Live,
         }
     }
 

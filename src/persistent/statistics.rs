@@ -37,22 +37,22 @@ pub struct ServerStatistics {
     pub leases: u32,
     /// Ended by their limit of turns of loops: on adapters with a loop budget.
     pub turns: u64,
-    /// Ended after [`LeasePolicy::time`](crate::LeasePolicy::time).
+    /// Ended after [`LeasePolicy::time`](crate::server::LeasePolicy::time).
     pub time: u64,
     /// Asked to leave by a thread that needed the queue, waited for the queue, or gave the heap more memory.
     pub others: u64,
-    /// Ended after [`LeasePolicy::idle`](crate::LeasePolicy::idle) without calls.
+    /// Ended after [`LeasePolicy::idle`](crate::server::LeasePolicy::idle) without calls.
     pub idle: u64,
     /// Ended because the server was stopped.
     pub stop: u64,
     /// Ended because a call has failed, whose message had to be told.
     pub fault: u64,
-    /// Ended without their last word ([`ServerFailure::LeaseKilled`](crate::ServerFailure::LeaseKilled)).
+    /// Ended without their last word ([`ServerFailure::LeaseKilled`](crate::server::ServerFailure::LeaseKilled)).
     pub killed: u64,
-    /// Given up since they did not end ([`ServerFailure::LeaseStuck`](crate::ServerFailure::LeaseStuck)).
+    /// Given up since they did not end ([`ServerFailure::LeaseStuck`](crate::server::ServerFailure::LeaseStuck)).
     pub stuck: u64,
-    /// Failed as launches, or wrote what no server writes ([`ServerFailure::LeaseFailed`](crate::ServerFailure::LeaseFailed),
-    /// [`ServerFailure::Garbled`](crate::ServerFailure::Garbled)).
+    /// Failed as launches, or wrote what no server writes ([`ServerFailure::LeaseFailed`](crate::server::ServerFailure::LeaseFailed),
+    /// [`ServerFailure::Garbled`](crate::server::ServerFailure::Garbled)).
     pub failed: u64,
     /// How often the launching thread has slept and was woken, for a call or for a kernel of another device with
     /// possible calls. Without either it sleeps for good.

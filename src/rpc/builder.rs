@@ -55,7 +55,7 @@ impl HostServicesBuilder {
     ///
     /// Types are those of the calling programs; a program with another size for a type than in Rust is refused. Several
     /// threads may run the function at once, if there are several server threads ([`HostServicesBuilder::threads`]). If
-    /// it panics the caller gets [`CallStatus::Panicked`](crate::CallStatus::Panicked).
+    /// it panics the caller gets [`CallStatus::Panicked`](crate::calls::CallStatus::Panicked).
     pub fn call<A, R>(mut self, signature: &str, function: impl Handler<A, R>) -> Self {
         let made = self.function(signature, function);
         match made {

@@ -10,7 +10,7 @@ impl Program {
     /// As [`Program::new`], for a program that may call the functions of `services`; see [`HostServices`].
     ///
     /// String literals outside of `print` and its like are texts of the host, numbers to the kernel
-    /// ([`HostServicesBuilder::texts`](crate::HostServicesBuilder::texts)).
+    /// ([`HostServicesBuilder::texts`](crate::calls::HostServicesBuilder::texts)).
     ///
     /// The program may be launched with other services, too, if they have the same functions.
     ///

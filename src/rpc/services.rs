@@ -71,8 +71,8 @@ pub(super) struct Function {
 /// A program made by [`Program::with_services`](crate::Program::with_services) calls the functions by their names.
 /// For a function `fn f(x: X) -> R` it may call
 ///
-/// - `f(x)`: waits for the result. A call that fails (see [`CallStatus`](crate::CallStatus)) gives a zero value and *fails the launch*
-///   with [`ExecutionError::CallFailed`](crate::ExecutionError::CallFailed), so that no such value is taken for a
+/// - `f(x)`: waits for the result. A call that fails (see [`CallStatus`](crate::calls::CallStatus)) gives a zero value and *fails the launch*
+///   with [`ExecutionError::CallFailed`](crate::device::ExecutionError::CallFailed), so that no such value is taken for a
 ///   result.
 /// - `f_try(x)`: gives `f_reply { status: u32, value: R }` and leaves it to the kernel what a failure means;
 ///   `status` is one of `CALL_DONE`, `CALL_TIMED_OUT`, `CALL_STOPPED`, `CALL_UNKNOWN`, `CALL_MALFORMED` and
@@ -82,7 +82,7 @@ pub(super) struct Function {
 ///   `workgroupBarrier`, it has to be reached by all invocations of the work-group; those with `takes_part = false` make
 ///   no call, and get `CALL_DONE` and zeros. A packet holds a word more than the arguments of its calls, and its
 ///   answer a word more for each: give ports room with
-///   [`HostServicesBuilder::payload`](crate::HostServicesBuilder::payload). On software adapters that makes 0.6 to 0.9 as
+///   [`HostServicesBuilder::payload`](crate::calls::HostServicesBuilder::payload). On software adapters that makes 0.6 to 0.9 as
 ///   many calls a second as calls one by one (bench `rpc_host`), and spares the turns of loops of all but one invocation.
 ///   On an NVIDIA H200 it makes 3.6 times as many.
 /// - `f_post(x)`: posts the call and goes on. Its result is dropped. Gives `CALL_DONE` once the call is posted;
@@ -95,11 +95,11 @@ pub(super) struct Function {
 ///
 /// Calls may stand anywhere, in branches and loops, for one lane or all. Arguments and results are host-shareable
 /// types without atomics, at most as long as a port
-/// ([`HostServicesBuilder::payload`](crate::HostServicesBuilder::payload)); pointers cost two words.
+/// ([`HostServicesBuilder::payload`](crate::calls::HostServicesBuilder::payload)); pointers cost two words.
 ///
 /// # Streams
 ///
-/// What is longer goes through a stream ([`HostServicesBuilder::stream`](crate::HostServicesBuilder::stream)), word by
+/// What is longer goes through a stream ([`HostServicesBuilder::stream`](crate::calls::HostServicesBuilder::stream)), word by
 /// word and in both directions, with one port held open. For a stream `fn f(x: X) -> R`:
 ///
 /// - `var s = f_open(x);` opens one; its type is `f_stream`, and functions take it as `ptr<function, f_stream>`.
@@ -112,16 +112,16 @@ pub(super) struct Function {
 ///
 /// # While the kernel runs, or when it has ended
 ///
-/// On devices with [live memory](crate::Aspect::LiveMemory) calls are served while the kernel runs. On others, and on
+/// On devices with [live memory](crate::device::Aspect::LiveMemory) calls are served while the kernel runs. On others, and on
 /// Metal, requests leave when the launch has ended and answers arrive in front of the next launch that is submitted:
 /// `f_post`, `f_begin`, `f_collect` and `f_leave` are the same there, and kernels that use another form, which has to wait inside,
-/// are refused with [`LaunchError::NeedsLiveMemory`](crate::LaunchError::NeedsLiveMemory). One launch can post as many
+/// are refused with [`LaunchError::NeedsLiveMemory`](crate::launch::LaunchError::NeedsLiveMemory). One launch can post as many
 /// calls there as there are ports; what finds none is told so (`CALL_TIMED_OUT`, or the ticket 0).
 /// [`Event::wait`](crate::Event::wait) waits until they are served, too.
 ///
 /// # How long a call waits
 ///
-/// Without limit, on devices that end no loops, unless [`HostServicesBuilder::wait_budget`](crate::HostServicesBuilder::wait_budget) sets one; until the services
+/// Without limit, on devices that end no loops, unless [`HostServicesBuilder::wait_budget`](crate::calls::HostServicesBuilder::wait_budget) sets one; until the services
 /// are stopped at the latest. On adapters with a loop budget an invocation may take seven eighths of that for
 /// waiting, in all its calls together, and slows down between two looks so that this lasts (about a quarter of a second of
 /// processor time on lavapipe); a call that ran out has the status `CALL_TIMED_OUT`.
@@ -129,9 +129,9 @@ pub(super) struct Function {
 /// So a function must not wait for what waits for its caller: for the launch that calls it, for the device that this runs
 /// on ([`Device::finish`](crate::Device::finish), reading a buffer of the device) or for
 /// [`SharedHeap::host`](crate::SharedHeap::host) while that kernel uses the heap. It is told so, at once, with
-/// [`ExecutionError::InHandler`](crate::ExecutionError::InHandler) for as long as anything runs on the device; a thread of
+/// [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler) for as long as anything runs on the device; a thread of
 /// its own that it waits for is not known to the runtime, and would keep the call waiting. Functions reach what is in the
-/// heap through pointers that they are given and the services for [memory](crate::HostServicesBuilder::memory) and files,
+/// heap through pointers that they are given and the services for [memory](crate::calls::HostServicesBuilder::memory) and files,
 /// which know of running kernels.
 ///
 /// Dropping the services stops them.
@@ -185,13 +185,13 @@ impl HostServices {
     /// Bytes that `ports` ports take on a device:
     /// `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)` for `N` ports of `M` bytes a direction, where `pad` rounds up to
     /// 64. Where the device has memory of its own, or calls are not served while kernels run, host and device have so
-    /// much each. By default ([`HostServicesBuilder::ports`](crate::HostServicesBuilder::ports)) a device has 512 or
+    /// much each. By default ([`HostServicesBuilder::ports`](crate::calls::HostServicesBuilder::ports)) a device has 512 or
     /// 4,096.
     pub fn port_bytes(&self, ports: usize) -> u64 {
         PortLayout::new(ports, self.shared.payload).bytes()
     }
 
-    /// Stops the services: kernels that call get the status [`CallStatus::Stopped`](crate::CallStatus::Stopped), those that wait too, unless
+    /// Stops the services: kernels that call get the status [`CallStatus::Stopped`](crate::calls::CallStatus::Stopped), those that wait too, unless
     /// their answer is there already. Returns when the last call that was being served has ended. Stopping twice
     /// does nothing.
     pub fn stop(&self) {

@@ -18,7 +18,7 @@ use super::handler::{put, take};
 use super::port::protocol::CallStatus;
 
 /// The host's end of an open stream; made by the function registered with
-/// [`HostServicesBuilder::stream`](crate::HostServicesBuilder::stream).
+/// [`HostServicesBuilder::stream`](crate::calls::HostServicesBuilder::stream).
 ///
 /// Words arrive and leave in the order in which the kernel puts and gets them, in packets of at most a port's payload.
 /// A stream abandoned by the kernel is dropped at the next use of its port, or with the services.
@@ -41,7 +41,7 @@ pub trait CallStream: Send + 'static {
     fn close(self) -> Self::Output;
 }
 
-/// A Rust function that opens a stream, of up to six arguments; as [`Handler`](crate::Handler).
+/// A Rust function that opens a stream, of up to six arguments; as [`Handler`](crate::calls::Handler).
 pub trait StreamOpener<Arguments, S>: Send + Sync + 'static {
     /// Bytes of each argument.
     #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! The comparison: one entry point through wgpu alone and through tombolo, bit for bit.
 
-use tombolo::{Constants, Device, Kernel, KernelError, Launch, Program};
+use tombolo::{Constants, Device, Kernel, Launch, Program, kernel::KernelError};
 
 use crate::entry::Entry;
 use crate::harness::Fixture;

@@ -5,8 +5,10 @@ use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::Pod;
 use tombolo::{
-    Constants, Context, Device, DeviceBuffer, ExecutionError, HeapError, Kernel, LaunchError,
-    PointerKind, Program, Ptr, SharedHeap, WaitError,
+    Constants, Context, Device, DeviceBuffer, Kernel, Program, Ptr, SharedHeap,
+    device::{ExecutionError, WaitError},
+    heap::{HeapError, PointerKind},
+    launch::LaunchError,
 };
 
 cases![

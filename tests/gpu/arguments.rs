@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::launches::{Params, SCALE, kernel};
-use tombolo::{DeviceBuffer, LaunchError};
+use tombolo::{DeviceBuffer, launch::LaunchError};
 
 cases![
     arguments_by_name_in_any_order,

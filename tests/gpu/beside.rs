@@ -5,8 +5,11 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::table::{NODE, Node, Vary, done, each, kernel, list};
 use tombolo::{
-    Constants, Device, DeviceBuffer, ExecutionError, HeapError, Kernel, KernelError, KernelOptions,
-    LaunchError, Program, Ptr, WaitError,
+    Constants, Device, DeviceBuffer, Kernel, Program, Ptr,
+    device::{ExecutionError, WaitError},
+    heap::HeapError,
+    kernel::{KernelError, KernelOptions},
+    launch::LaunchError,
 };
 
 cases![

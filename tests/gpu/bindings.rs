@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::launches::{INCREMENT, kernel};
-use tombolo::{Constants, DeviceBuffer, LaunchError, Program};
+use tombolo::{Constants, DeviceBuffer, Program, launch::LaunchError};
 
 cases![
     outside_and_empty_slices_are_refused,

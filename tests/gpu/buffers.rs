@@ -2,7 +2,10 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{DeviceBuffer, MemoryError, ReadError};
+use tombolo::{
+    DeviceBuffer,
+    buffers::{MemoryError, ReadError},
+};
 
 cases![
     new_buffers_are_zero,

@@ -4,7 +4,7 @@
 use crate::buffers_moving::{Kernels, Random, added, pairs};
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Buffer, BufferError, Constants, LaunchError, Program};
+use tombolo::{Buffer, Constants, Program, buffers::BufferError, launch::LaunchError};
 
 cases![
     small_buffers_share_blocks,

@@ -5,7 +5,10 @@ use crate::buffers_moving::{Kernels, Random, added, pairs};
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Buffer, BufferError, Constants, ExecutionError, LaunchError, Placement, Program, WaitError,
+    Buffer, Constants, Program,
+    buffers::{BufferError, Placement},
+    device::{ExecutionError, WaitError},
+    launch::LaunchError,
 };
 
 cases![

@@ -3,7 +3,11 @@
 use crate::buffers_moving::{Kernels, Random, added, pairs};
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Buffer, BufferError, LaunchError, Placement};
+use tombolo::{
+    Buffer,
+    buffers::{BufferError, Placement},
+    launch::LaunchError,
+};
 
 cases![
     buffers_begin_with_what_they_are_given,
@@ -213,7 +217,7 @@ fn heaps_with_a_copy_hold_buffers_too(f: &Fixture) {
     options.live_memory = false;
     let device = context.device_at_with(f.index, options).unwrap();
     let heap = context.heap().unwrap();
-    assert_eq!(heap.tier(&device), tombolo::Tier::CoarseGrained);
+    assert_eq!(heap.tier(&device), tombolo::device::Tier::CoarseGrained);
     let kernels = [
         Kernels::new(&device),
         Kernels::new(&context.device_at(f.index).unwrap()),

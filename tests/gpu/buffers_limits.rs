@@ -6,7 +6,9 @@ use std::future::IntoFuture;
 use crate::buffers_moving::{Kernels, Random, added, pairs};
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Buffer, BufferError, Constants, LaunchError, Program, WaitError};
+use tombolo::{
+    Buffer, Constants, Program, buffers::BufferError, device::WaitError, launch::LaunchError,
+};
 
 cases![
     failures_travel_with_what_was_written,
@@ -39,10 +41,10 @@ fn failures_travel_with_what_was_written(f: &Fixture) {
             .unwrap();
         // Nobody has looked yet: the failure goes along.
         let next = other.add(&buffer, 1).unwrap();
-        let assertion = |error: &tombolo::ExecutionError| matches!(error, tombolo::ExecutionError::Assertion { kernel, .. } if kernel == "fail");
+        let assertion = |error: &tombolo::device::ExecutionError| matches!(error, tombolo::device::ExecutionError::Assertion { kernel, .. } if kernel == "fail");
         match next.wait().unwrap_err() {
             WaitError::Failed(error) => match &*error {
-                tombolo::ExecutionError::Inherited { kernel, cause } => {
+                tombolo::device::ExecutionError::Inherited { kernel, cause } => {
                     assert_eq!(kernel, "add");
                     assert!(assertion(cause), "{cause}");
                 }
@@ -258,7 +260,7 @@ fn who_enqueues_does_not_wait_for_other_devices(f: &Fixture) {
         // The other device has submitted what does not wait.
         free.wait().unwrap();
         assert_eq!(apart.read().unwrap(), vec![7; 100]);
-        assert_eq!(event.status(), tombolo::EventStatus::Recorded);
+        assert_eq!(event.status(), tombolo::device::EventStatus::Recorded);
         assert!(matches!(
             event
                 .wait_timeout(std::time::Duration::from_millis(1))

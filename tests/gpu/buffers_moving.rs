@@ -3,7 +3,9 @@
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Buffer, BufferError, Constants, Device, Event, Kernel, LaunchError, Placement, Program,
+    Buffer, Constants, Device, Event, Kernel, Program,
+    buffers::{BufferError, Placement},
+    launch::LaunchError,
 };
 
 cases![

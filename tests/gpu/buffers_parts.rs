@@ -3,7 +3,11 @@
 use crate::buffers_moving::{Kernels, Random, added, hops, pairs};
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Buffer, BufferError, Constants, LaunchError, Placement, Program};
+use tombolo::{
+    Buffer, Constants, Program,
+    buffers::{BufferError, Placement},
+    launch::LaunchError,
+};
 
 cases![
     parts_are_checked,

@@ -4,8 +4,10 @@
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Aspect, Context, Device, DeviceBuffer, DeviceOptions, HeapError, HeapSize, MemoryError, Ptr,
-    SharedHeap, Tier,
+    Context, Device, DeviceBuffer, DeviceOptions, Ptr, SharedHeap,
+    buffers::MemoryError,
+    device::{Aspect, Tier},
+    heap::{HeapError, HeapSize},
 };
 
 cases![

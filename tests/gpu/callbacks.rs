@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::buffers_moving::Kernels;
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Buffer, BufferError, Device, ExecutionError};
+use tombolo::{Buffer, Device, buffers::BufferError, device::ExecutionError};
 
 cases![callbacks_are_answered_by_buffers_in_hand];
 

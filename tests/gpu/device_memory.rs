@@ -6,8 +6,9 @@ use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    Constants, Device, DeviceBuffer, HeapError, Kernel, KernelOptions, PointerKind, Program, Ptr,
-    TranslationMode,
+    Constants, Device, DeviceBuffer, Kernel, Program, Ptr,
+    heap::{HeapError, PointerKind},
+    kernel::{KernelOptions, TranslationMode},
 };
 
 cases![

@@ -5,8 +5,8 @@ use std::process::{Command, ExitCode};
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Aspect, Capability, Constants, Context, Device, DeviceBuffer, DeviceError, DeviceOptions,
-    Program,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Program,
+    device::{Aspect, Capability, DeviceError},
 };
 
 cases![

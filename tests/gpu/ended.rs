@@ -11,8 +11,11 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::panics::ON_PURPOSE;
 use tombolo::{
-    Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, EventStatus, ExecutionError,
-    HeapError, Kernel, Launch, PrintOptions, PrintRecord, Program, Ptr, SharedHeap,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, Kernel, Launch, PrintOptions,
+    Program, Ptr, SharedHeap,
+    device::{EventStatus, ExecutionError},
+    heap::HeapError,
+    print::PrintRecord,
 };
 
 cases![

@@ -5,8 +5,10 @@ use crate::cases;
 use crate::fault_forms::FORMS;
 use crate::harness::Fixture;
 use tombolo::{
-    Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, ExecutionError, HeapError,
-    HeapSize, Kernel, Program, Ptr, SharedHeap, WaitError,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, Kernel, Program, Ptr,
+    SharedHeap,
+    device::{ExecutionError, WaitError},
+    heap::{HeapError, HeapSize},
 };
 
 cases![

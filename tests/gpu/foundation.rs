@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use image::RgbaImage;
 use tombolo::{
-    Aspect, Capability, Constants, DeviceBuffer, EventStatus, Kernel, KernelError, LaunchError,
-    ProfilingError, Program, WaitError,
+    Constants, DeviceBuffer, Kernel, Program,
+    device::{Aspect, Capability, EventStatus, ProfilingError, WaitError},
+    kernel::KernelError,
+    launch::LaunchError,
 };
 
 use crate::cases;

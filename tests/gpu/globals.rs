@@ -3,9 +3,10 @@
 use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
-use tombolo::host_access::Write;
+use tombolo::globals::host_access::Write;
 use tombolo::{
-    Constants, Context, Device, DeviceGlobal, DeviceOptions, Kernel, LoopGuardPolicy, Program,
+    Constants, Context, Device, DeviceGlobal, DeviceOptions, Kernel, Program,
+    device::LoopGuardPolicy,
 };
 
 cases![

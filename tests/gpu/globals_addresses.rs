@@ -4,7 +4,10 @@ use crate::cases;
 use crate::globals::{each, kernel, run};
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Context, DeviceGlobal, DeviceOptions, GlobalError, HeapError, LaunchError, Ptr};
+use tombolo::{
+    Context, DeviceGlobal, DeviceOptions, Ptr, globals::GlobalError, heap::HeapError,
+    launch::LaunchError,
+};
 
 cases![
     addresses_are_stored_and_followed_by_other_kernels,
@@ -286,7 +289,7 @@ fn the_memory_goes_with_the_device(f: &Fixture) {
             .unwrap();
         let heap = context.heap().unwrap();
         BIG.on(&device).set(999, &7).unwrap();
-        let in_heap = device.has(tombolo::Aspect::UnifiedMemory);
+        let in_heap = device.has(tombolo::device::Aspect::UnifiedMemory);
         assert_eq!(heap.allocations().len(), usize::from(in_heap));
         // Its address is not that of an allocation that anybody may free.
         assert!(device.free(BIG.on(&device).address().unwrap()).is_err());
@@ -313,7 +316,7 @@ fn the_host_keeps_launches_out_while_it_looks_at_the_heap(f: &Fixture) {
         let host = heap.host().unwrap();
         let refused = |error: &HeapError| matches!(error, HeapError::HostAccess { .. });
         let launched = kernel.launch().invocations(1).submit();
-        if device.has(tombolo::Aspect::UnifiedMemory) {
+        if device.has(tombolo::device::Aspect::UnifiedMemory) {
             assert!(matches!(launched, Err(LaunchError::Heap(error)) if refused(&error)));
             let error = HITS.on(&device).write(&9).unwrap_err();
             assert!(

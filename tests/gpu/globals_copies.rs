@@ -4,8 +4,10 @@ use crate::cases;
 use crate::globals::{each, every_device, kernel};
 use crate::harness::Fixture;
 use tombolo::{
-    Context, Device, DeviceGlobal, Event, EventStatus, ExecutionError, GlobalError, Launch,
-    ReadError, WaitError,
+    Context, Device, DeviceGlobal, Event, Launch,
+    buffers::ReadError,
+    device::{EventStatus, ExecutionError, WaitError},
+    globals::GlobalError,
 };
 
 cases![
@@ -218,7 +220,9 @@ fn copies_between_variables_and_buffers_stay_in_the_batch(f: &Fixture) {
             .unwrap();
         double.launch().invocations(8).submit().unwrap();
         INTO.on(device).copy_from_buffer(3, &buffer, 2, 4).unwrap();
-        if device.has(tombolo::Aspect::HostImport) || !device.has(tombolo::Aspect::UnifiedMemory) {
+        if device.has(tombolo::device::Aspect::HostImport)
+            || !device.has(tombolo::device::Aspect::UnifiedMemory)
+        {
             assert_eq!(device.cache_statistics().submissions, submissions);
         }
         assert_eq!(

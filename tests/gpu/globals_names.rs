@@ -4,11 +4,12 @@ use crate::cases;
 use crate::globals::{each, kernel, run};
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
-use tombolo::host_access::{NoAccess, Read, ReadWrite, Write};
-use tombolo::scope::PerImage;
+use tombolo::globals::host_access::{NoAccess, Read, ReadWrite, Write};
+use tombolo::globals::scope::PerImage;
 use tombolo::{
-    Constants, Device, DeviceGlobal, GlobalAccess, GlobalConflict, GlobalError, HostShareable,
-    InitMode, KernelError, Program,
+    Constants, Device, DeviceGlobal, Program,
+    globals::{GlobalAccess, GlobalConflict, GlobalError, InitMode},
+    kernel::{HostShareable, KernelError},
 };
 
 cases![

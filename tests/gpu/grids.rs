@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::launches::{INCREMENT, kernel};
-use tombolo::{Constants, DeviceBuffer, EventStatus, LaunchError, Program};
+use tombolo::{Constants, DeviceBuffer, Program, device::EventStatus, launch::LaunchError};
 
 cases![
     grids_in_two_and_three_dimensions,

@@ -7,8 +7,10 @@ use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    Aspect, Constants, Context, Device, DeviceBuffer, DeviceOptions, HeapError, HeapSize, Kernel,
-    LaunchError, Program, Ptr, SharedHeap,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Kernel, Program, Ptr, SharedHeap,
+    device::Aspect,
+    heap::{HeapError, HeapSize},
+    launch::LaunchError,
 };
 
 cases![

@@ -10,8 +10,11 @@ use crate::buffers_moving::Kernels;
 use crate::cases;
 use crate::harness::{Fixture, kernel_of};
 use tombolo::{
-    Aspect, Buffer, CallStatus, Constants, Context, Device, DeviceBuffer, Event, EventStatus,
-    ExecutionError, HostServices, Placement, ProfilingError, Program, Ptr, SharedHeap, WaitError,
+    Buffer, Constants, Context, Device, DeviceBuffer, Event, HostServices, Program, Ptr,
+    SharedHeap,
+    buffers::Placement,
+    calls::CallStatus,
+    device::{Aspect, EventStatus, ExecutionError, ProfilingError, WaitError},
 };
 
 cases![

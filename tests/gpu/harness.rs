@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tombolo::{
-    Capability, Constants, Context, Device, DeviceBuffer, DeviceOptions, HostServices, Kernel,
-    Launch, Program, WaitError,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, HostServices, Kernel, Launch, Program,
+    device::{Capability, WaitError},
 };
 
 /// A test that runs on each adapter.

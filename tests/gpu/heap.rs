@@ -6,8 +6,10 @@ use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    Constants, Context, DeviceBuffer, HeapError, HeapSize, Kernel, LaunchError, LoopGuardPolicy,
-    Program, Ptr,
+    Constants, Context, DeviceBuffer, Kernel, Program, Ptr,
+    device::LoopGuardPolicy,
+    heap::{HeapError, HeapSize},
+    launch::LaunchError,
 };
 
 cases![

@@ -8,8 +8,9 @@ use crate::harness::Fixture;
 use hashbrown::{DefaultHashBuilder, HashMap};
 use tombolo::allocator_api2::vec::Vec as HeapVec;
 use tombolo::{
-    Constants, Context, Device, DeviceBuffer, HeapAllocator, HeapError, HeapSize, Kernel,
-    MemoryError, Program, Ptr, ReadError, SharedHeap,
+    Constants, Context, Device, DeviceBuffer, Kernel, Program, Ptr, SharedHeap,
+    buffers::{MemoryError, ReadError},
+    heap::{HeapAllocator, HeapError, HeapSize},
 };
 
 cases![

@@ -11,8 +11,10 @@ use crate::{
     pointer_types, pointers,
 };
 use tombolo::{
-    Aspect, Capability, Constants, Context, Device, DeviceOptions, HeapError, HeapSize, Kernel,
-    LaunchError, Program, Ptr, SharedHeap, Tier,
+    Constants, Context, Device, DeviceOptions, Kernel, Program, Ptr, SharedHeap,
+    device::{Aspect, Capability, Tier},
+    heap::{HeapError, HeapSize},
+    launch::LaunchError,
 };
 
 cases![
@@ -334,7 +336,7 @@ fn checked_pointers_end_with_the_heap(f: &Fixture) {
          @compute @workgroup_size(1) fn main() { let word = usm_u32(at); *word += 1u; }",
     )
     .unwrap();
-    let mut options = tombolo::KernelOptions::default();
+    let mut options = tombolo::kernel::KernelOptions::default();
     options.checked_pointers = Some(true);
     let kernel = (f.device)
         .kernel_with(&program, "main", &Constants::new(), options)

@@ -6,8 +6,11 @@ use crate::harness::Fixture;
 use crate::mirror::{INCREMENT, THIN, kernel, list, walk};
 use crate::wgsl_types::Random;
 use tombolo::{
-    Aspect, Capability, Context, Device, DeviceBuffer, DeviceError, DeviceOptions, HeapError,
-    HeapPlacement, HeapSize, Kernel, LaunchError, MirrorStatistics, Ptr, SharedHeap, Tier, wgpu,
+    Context, Device, DeviceBuffer, DeviceOptions, Kernel, Ptr, SharedHeap,
+    device::{Aspect, Capability, DeviceError, Tier},
+    heap::{HeapError, HeapPlacement, HeapSize, MirrorStatistics},
+    launch::LaunchError,
+    wgpu,
 };
 
 cases![

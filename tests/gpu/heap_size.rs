@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Constants, Context, Device, DeviceOptions, HeapBound, HeapError, HeapSize, Kernel, LaunchError,
-    Program, Ptr, SharedHeap,
+    Constants, Context, Device, DeviceOptions, Kernel, Program, Ptr, SharedHeap,
+    heap::{HeapBound, HeapError, HeapSize},
+    launch::LaunchError,
 };
 
 cases![

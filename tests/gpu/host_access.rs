@@ -9,8 +9,10 @@ use crate::byte_copies::{Machine, machines};
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Buffer, BufferError, Constants, Device, HeapError, HostAccessPolicy, Kernel, LaunchError,
-    Placement, Program, SharedHeap,
+    Buffer, Constants, Device, Kernel, Program, SharedHeap,
+    buffers::{BufferError, Placement},
+    heap::{HeapError, HostAccessPolicy},
+    launch::LaunchError,
 };
 
 cases![

@@ -2,7 +2,11 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Buffer, BufferError, DeviceBuffer, HeapError, MemoryError, Placement};
+use tombolo::{
+    Buffer, DeviceBuffer,
+    buffers::{BufferError, MemoryError, Placement},
+    heap::HeapError,
+};
 
 cases![
     buffers_larger_than_any_memory,

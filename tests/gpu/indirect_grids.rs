@@ -5,8 +5,10 @@ use crate::byte_copies::machines;
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Buffer, BufferError, Constants, Device, DeviceBuffer, HeapError, HostAccessPolicy, Kernel,
-    LaunchError, Placement, Program,
+    Buffer, Constants, Device, DeviceBuffer, Kernel, Program,
+    buffers::{BufferError, Placement},
+    heap::{HeapError, HostAccessPolicy},
+    launch::LaunchError,
 };
 
 cases![

@@ -7,8 +7,11 @@ use crate::harness::Fixture;
 use crate::kernel_callers_own::{BEGIN, COLLECT};
 use crate::kernel_callers_reach::{can_share, other, reached};
 use tombolo::{
-    CallStatus, Constants, Device, DeviceBuffer, ExecutionError, Kernel, Launch, LaunchError,
-    LeasePolicy, PersistentKernel, PersistentKernelBuilder, Program, WaitError,
+    Constants, Device, DeviceBuffer, Kernel, Launch, PersistentKernel, Program,
+    calls::CallStatus,
+    device::{ExecutionError, WaitError},
+    launch::LaunchError,
+    server::{LeasePolicy, PersistentKernelBuilder},
 };
 
 cases![

@@ -1,6 +1,6 @@
 //! Kernels that call functions of a server on their own device, which serves them behind each launch.
 
-use tombolo::{CallStatus, LaunchError, PersistentKernel, Program};
+use tombolo::{PersistentKernel, Program, calls::CallStatus, launch::LaunchError};
 
 use crate::cases;
 use crate::harness::Fixture;

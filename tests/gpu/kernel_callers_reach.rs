@@ -1,6 +1,6 @@
 //! Which devices can call a server on another one, and what is said where they cannot.
 
-use tombolo::{Device, DeviceOptions, LaunchError, PersistentKernel, ServerError};
+use tombolo::{Device, DeviceOptions, PersistentKernel, launch::LaunchError, server::ServerError};
 
 use crate::cases;
 use crate::harness::Fixture;

@@ -2,7 +2,7 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Constants, Device, KernelError, Program};
+use tombolo::{Constants, Device, Program, kernel::KernelError};
 
 cases![
     each_limit_is_an_error_of_its_own,

@@ -3,7 +3,10 @@
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Aspect, CacheCounts, Constants, DeviceBuffer, KernelError, LaunchError, Precompiled, Program,
+    Constants, DeviceBuffer, Program,
+    device::Aspect,
+    kernel::{CacheCounts, KernelError, Precompiled},
+    launch::LaunchError,
 };
 
 cases![

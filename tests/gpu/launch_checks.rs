@@ -4,9 +4,13 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::launches::{INCREMENT, kernel};
 use tombolo::{
-    Aspect, Buffer, BufferError, Constants, Context, DeviceBuffer, DeviceGlobal, Extent,
-    GlobalError, HeapError, HeapSize, HostServices, Launch, LaunchError, MemoryError, PrintOptions,
+    Buffer, Constants, Context, DeviceBuffer, DeviceGlobal, HostServices, Launch, PrintOptions,
     Program,
+    buffers::{BufferError, MemoryError},
+    device::Aspect,
+    globals::GlobalError,
+    heap::{HeapError, HeapSize},
+    launch::{Extent, LaunchError},
 };
 
 cases![

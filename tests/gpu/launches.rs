@@ -6,8 +6,9 @@ use bytemuck::{Pod, Zeroable};
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo::{
-    Aspect, Constants, DeviceBuffer, EventStatus, Kernel, LaunchError, ProfilingError, Program,
-    WaitError,
+    Constants, DeviceBuffer, Kernel, Program,
+    device::{Aspect, EventStatus, ProfilingError, WaitError},
+    launch::LaunchError,
 };
 
 cases![

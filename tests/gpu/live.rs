@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Aspect, Constants, DeviceBuffer, LiveError, Program};
+use tombolo::{
+    Constants, DeviceBuffer, Program,
+    device::{Aspect, LiveError},
+};
 
 cases![
     words_are_zero_and_bounded,

@@ -8,8 +8,9 @@
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Constants, Device, DeviceBuffer, Event, ExecutionError, LoopGuardPolicy, Program, ReadError,
-    WaitError,
+    Constants, Device, DeviceBuffer, Event, Program,
+    buffers::ReadError,
+    device::{ExecutionError, LoopGuardPolicy, WaitError},
 };
 
 cases![
@@ -409,7 +410,7 @@ fn results_of_a_failed_launch_are_poisoned(f: &Fixture) {
     // Reading says so whether or not anybody has asked the event.
     assert!(matches!(sink.read(), Err(ReadError::Execution(_))));
     assert!(event.wait().is_err());
-    assert_eq!(event.status(), tombolo::EventStatus::Failed);
+    assert_eq!(event.status(), tombolo::device::EventStatus::Failed);
     assert!(pollster::block_on(event.into_future()).is_err());
     assert!(pollster::block_on(sink.read_back(..).unwrap()).is_err());
     // What was only read is as good as before.

@@ -6,9 +6,11 @@ use std::time::Duration;
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Aspect, Buffer, BufferError, Constants, Context, DeviceBuffer, DeviceError, DeviceGlobal,
-    DeviceOptions, GlobalError, HeapError, HeapSize, LiveError, MemoryError, PipelineCacheError,
-    Placement, PointerKind, Program, Ptr, ReadError, scope,
+    Buffer, Constants, Context, DeviceBuffer, DeviceGlobal, DeviceOptions, Program, Ptr,
+    buffers::{BufferError, MemoryError, Placement, ReadError},
+    device::{Aspect, DeviceError, LiveError, PipelineCacheError},
+    globals::{GlobalError, scope},
+    heap::{HeapError, HeapSize, PointerKind},
 };
 
 cases![
@@ -89,7 +91,7 @@ fn reads_of_buffers(f: &Fixture) {
     // Turned round it is empty.
     assert!(buffer.read_range(5..5).unwrap().is_empty());
     // A kernel that goes on until its loop is long over, asked for at once.
-    let device = f.open(|options| options.loop_guard = tombolo::LoopGuardPolicy::Off);
+    let device = f.open(|options| options.loop_guard = tombolo::device::LoopGuardPolicy::Off);
     let program = Program::new(
         "long.wgsl",
         "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
@@ -408,8 +410,11 @@ fn live_words(f: &Fixture) {
 
 fn device_globals(f: &Fixture) {
     static HERE: DeviceGlobal<[u32; 8]> = DeviceGlobal::new("memory_errors_here");
-    static IMAGE: DeviceGlobal<[u32; 4], tombolo::host_access::ReadWrite, scope::PerImage> =
-        DeviceGlobal::new("memory_errors_image").image_scope();
+    static IMAGE: DeviceGlobal<
+        [u32; 4],
+        tombolo::globals::host_access::ReadWrite,
+        scope::PerImage,
+    > = DeviceGlobal::new("memory_errors_image").image_scope();
     let device = &f.device;
     let on = HERE.on(device);
     on.write(&[1; 8]).unwrap();

@@ -4,8 +4,10 @@ use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    Aspect, Capability, Constants, Context, Device, DeviceBuffer, DeviceOptions, ExecutionError,
-    HeapError, HeapSize, Kernel, LaunchError, Program, Ptr, SharedHeap, Tier, WaitError,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Kernel, Program, Ptr, SharedHeap,
+    device::{Aspect, Capability, ExecutionError, Tier, WaitError},
+    heap::{HeapError, HeapSize},
+    launch::LaunchError,
 };
 
 cases![

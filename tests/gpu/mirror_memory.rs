@@ -4,7 +4,10 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::mirror::{INCREMENT, Node, THIN, increment, kernel, list, mirrored, open, walk};
-use tombolo::{Context, Device, DeviceBuffer, HeapError, HeapSize, Ptr, SharedHeap};
+use tombolo::{
+    Context, Device, DeviceBuffer, Ptr, SharedHeap,
+    heap::{HeapError, HeapSize},
+};
 
 cases![
     fresh_memory_on_a_page_that_a_launch_changes,

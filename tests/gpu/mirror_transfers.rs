@@ -6,7 +6,9 @@ use crate::cases;
 use crate::harness::Fixture;
 use tombolo::allocator_api2::vec::Vec as HeapVec;
 use tombolo::{
-    Constants, Context, Device, DeviceOptions, HeapError, HeapSize, LaunchError, Program,
+    Constants, Context, Device, DeviceOptions, Program,
+    heap::{HeapError, HeapSize},
+    launch::LaunchError,
 };
 
 cases![

@@ -8,9 +8,11 @@ use crate::print::collect;
 use bytemuck::{Pod, Zeroable};
 use pollster::block_on;
 use tombolo::{
-    CallError, CallStatus, Capability, Constants, Device, DeviceFunction, ExecutionError,
-    HostServer, HostServices, Kernel, LaunchError, PersistentKernel, PersistentKernelBuilder,
-    Program, Ptr, ServerError, Tier,
+    Constants, Device, HostServices, Kernel, PersistentKernel, Program, Ptr,
+    calls::CallStatus,
+    device::{Capability, ExecutionError, Tier},
+    launch::LaunchError,
+    server::{CallError, DeviceFunction, HostServer, PersistentKernelBuilder, ServerError},
 };
 
 cases![

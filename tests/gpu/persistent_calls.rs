@@ -11,7 +11,11 @@ use bytemuck::{Pod, Zeroable};
 use futures::future::join_all;
 use futures::{StreamExt as _, stream};
 use pollster::block_on;
-use tombolo::{CallError, CallStatus, HostServices, PersistentKernel, Program, Ptr, ServerError};
+use tombolo::{
+    HostServices, PersistentKernel, Program, Ptr,
+    calls::CallStatus,
+    server::{CallError, ServerError},
+};
 
 cases![
     futures_and_batches_come_in_order,
@@ -398,5 +402,5 @@ fn programs_without_the_handler_are_refused(f: &Fixture) {
     let error = builder(&blind, MIX).start().unwrap_err();
     assert!(matches!(error, ServerError::NoHandlers), "{error}");
     let server = builder(&blind, MIX).handler("mix").start().unwrap();
-    assert_eq!(server.tier(), tombolo::Tier::Sliced);
+    assert_eq!(server.tier(), tombolo::device::Tier::Sliced);
 }

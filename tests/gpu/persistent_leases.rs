@@ -12,8 +12,8 @@ use crate::persistent::{
 };
 use pollster::block_on;
 use tombolo::{
-    CallError, DeviceFunction, HostServices, LeasePolicy, PersistentKernel, Program, Ptr,
-    ServerError, ServerFailure,
+    HostServices, PersistentKernel, Program, Ptr,
+    server::{CallError, DeviceFunction, LeasePolicy, ServerError, ServerFailure},
 };
 
 cases![

@@ -8,8 +8,9 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::persistent::{MINUTE, MIX, builder, mix};
 use tombolo::{
-    CallError, Constants, Device, DeviceFunction, ExecutionError, PersistentKernel, Program, Ptr,
-    ServerError, Tier,
+    Constants, Device, PersistentKernel, Program, Ptr,
+    device::{ExecutionError, Tier},
+    server::{CallError, DeviceFunction, ServerError},
 };
 
 cases![

@@ -8,8 +8,9 @@ use crate::harness::Fixture;
 use crate::persistent::{MINUTE, until};
 use crate::persistent_sliced::device;
 use tombolo::{
-    CallError, DeviceFunction, HostServices, LaunchError, LeasePolicy, PersistentKernel, Program,
-    ServerError, ServerFailure,
+    HostServices, PersistentKernel, Program,
+    launch::LaunchError,
+    server::{CallError, DeviceFunction, LeasePolicy, ServerError, ServerFailure},
 };
 
 cases![

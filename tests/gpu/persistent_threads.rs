@@ -9,7 +9,10 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::persistent::{MINUTE, MIX, builder, is_sliced, mix, start, until};
 use pollster::block_on;
-use tombolo::{CallError, DeviceFunction, LeasePolicy, PersistentKernel, PersistentKernelBuilder};
+use tombolo::{
+    PersistentKernel,
+    server::{CallError, DeviceFunction, LeasePolicy, PersistentKernelBuilder},
+};
 
 cases![
     calls_of_a_thread_are_served_in_its_order,

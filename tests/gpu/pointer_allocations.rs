@@ -5,8 +5,9 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::pointers::kernel;
 use tombolo::{
-    Constants, Device, DeviceBuffer, DeviceOptions, ExecutionError, Kernel, KernelOptions, Program,
-    Ptr, SharedHeap, WaitError,
+    Constants, Device, DeviceBuffer, DeviceOptions, Kernel, Program, Ptr, SharedHeap,
+    device::{ExecutionError, WaitError},
+    kernel::KernelOptions,
 };
 
 cases![

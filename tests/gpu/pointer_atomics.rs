@@ -2,7 +2,7 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Constants, KernelError, Program};
+use tombolo::{Constants, Program, kernel::KernelError};
 
 cases![
     atomics_of_one_invocation,

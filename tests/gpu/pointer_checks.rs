@@ -4,8 +4,10 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::pointers::{NODE, Node, kernel, list, walk};
 use tombolo::{
-    Constants, DeviceBuffer, ExecutionError, HeapError, KernelError, KernelOptions, Program, Ptr,
-    TranslationMode, WaitError,
+    Constants, DeviceBuffer, Program, Ptr,
+    device::{ExecutionError, WaitError},
+    heap::HeapError,
+    kernel::{KernelError, KernelOptions, TranslationMode},
 };
 
 cases![

@@ -4,7 +4,10 @@
 use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Constants, Device, DeviceBuffer, KernelError, KernelOptions, Program, Ptr};
+use tombolo::{
+    Constants, Device, DeviceBuffer, Program, Ptr,
+    kernel::{KernelError, KernelOptions},
+};
 
 cases![
     arithmetic_and_comparison,

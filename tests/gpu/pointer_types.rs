@@ -7,8 +7,9 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::wgsl_types::{Random, Scalar, Scalar::*, Step, Type, array, vector, written};
 use tombolo::{
-    Constants, Device, DeviceBuffer, KernelError, KernelOptions, Program, Ptr, SharedHeap,
-    TranslationMode, wgpu,
+    Constants, Device, DeviceBuffer, Program, Ptr, SharedHeap,
+    kernel::{KernelError, KernelOptions, TranslationMode},
+    wgpu,
 };
 
 cases![

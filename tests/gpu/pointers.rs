@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Aspect, Constants, Device, DeviceBuffer, Kernel, Program, Ptr, SharedHeap};
+use tombolo::{Constants, Device, DeviceBuffer, Kernel, Program, Ptr, SharedHeap, device::Aspect};
 
 cases![
     a_list_is_followed,

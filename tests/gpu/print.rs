@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Constants, Device, Kernel, KernelError, PrintLoss, PrintOptions, PrintRecord, PrintSink,
-    Program,
+    Constants, Device, Kernel, PrintOptions, Program,
+    kernel::KernelError,
+    print::{PrintLoss, PrintRecord, PrintSink},
 };
 
 cases![
@@ -435,7 +436,7 @@ fn guarded_loops_and_private_arrays_print(f: &Fixture) {
         }"#,
     )
     .unwrap();
-    let device = f.open(|o| o.loop_guard = tombolo::LoopGuardPolicy::Budget(65_535));
+    let device = f.open(|o| o.loop_guard = tombolo::device::LoopGuardPolicy::Budget(65_535));
     for n in [1u32, 3] {
         let constants = Constants::new().set("N", n);
         let kernel = device.kernel(&program, "main", &constants).unwrap();

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use crate::cases;
 use crate::harness::Fixture;
 use crate::print::{collect, kernel, lines, tiers};
-use tombolo::{Event, ExecutionError, ReadError, WaitError};
+use tombolo::{
+    Event,
+    buffers::ReadError,
+    device::{ExecutionError, WaitError},
+};
 
 cases![
     an_assertion_that_holds_changes_nothing,

@@ -5,7 +5,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::cases;
 use crate::harness::Fixture;
 use crate::print::{collect, kernel, lines, tiers};
-use tombolo::{Constants, Event, LaunchError, PrintOptions, PrintRecord, PrintTarget, Program};
+use tombolo::{
+    Constants, Event, PrintOptions, Program,
+    launch::LaunchError,
+    print::{PrintRecord, PrintTarget},
+};
 
 cases![
     launches_print_in_their_order,

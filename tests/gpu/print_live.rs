@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::cases;
 use crate::harness::Fixture;
 use crate::print::kernel;
-use tombolo::{Event, EventStatus, PrintOptions, PrintRecord};
+use tombolo::{Event, PrintOptions, device::EventStatus, print::PrintRecord};
 
 cases![
     lines_are_seen_while_the_kernel_runs,

@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::kernels::{MEDIAN, medians, noise, run};
-use tombolo::{Aspect, Constants, DeviceBuffer, Kernel, KernelError, Program};
+use tombolo::{Constants, DeviceBuffer, Kernel, Program, device::Aspect, kernel::KernelError};
 
 cases![
     private_arrays_of_every_length,

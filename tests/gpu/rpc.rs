@@ -8,7 +8,10 @@ use std::time::Duration;
 use crate::cases;
 use crate::harness::{Fixture, kernel_of, mix, run_with};
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Constants, DeviceBuffer, HostServices, IdlePolicy, Kernel, Program, Ptr, WaitError};
+use tombolo::{
+    Constants, DeviceBuffer, HostServices, Kernel, Program, Ptr, calls::IdlePolicy,
+    device::WaitError,
+};
 
 cases![
     every_invocation_gets_its_own_result,

@@ -8,7 +8,10 @@ use crate::cases;
 use crate::harness::{Fixture, mix};
 use crate::rpc::{HEAD, MINUTE, kernel, run};
 use tombolo::{
-    Aspect, CallStatus, Constants, ExecutionError, HostServices, LaunchError, Program, WaitError,
+    Constants, HostServices, Program,
+    calls::CallStatus,
+    device::{Aspect, ExecutionError, WaitError},
+    launch::LaunchError,
 };
 
 cases![

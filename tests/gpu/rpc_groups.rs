@@ -8,8 +8,10 @@ use crate::cases;
 use crate::harness::{Fixture, kernel_of, mix, run_with};
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    CallStatus, Constants, Device, DeviceBuffer, ExecutionError, HostServices, HostServicesBuilder,
-    Kernel, LaunchError, Program, WaitError,
+    Constants, Device, DeviceBuffer, HostServices, Kernel, Program,
+    calls::{CallStatus, HostServicesBuilder},
+    device::{ExecutionError, WaitError},
+    launch::LaunchError,
 };
 
 cases![

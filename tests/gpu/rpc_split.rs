@@ -9,8 +9,10 @@ use crate::cases;
 use crate::harness::{Fixture, kernel_of, mix};
 use crate::{rpc, rpc_failures, rpc_streams};
 use tombolo::{
-    Aspect, CallStatus, Device, DeviceBuffer, HostServices, HostServicesBuilder, Kernel,
-    LaunchError, WaitError,
+    Device, DeviceBuffer, HostServices, Kernel,
+    calls::{CallStatus, HostServicesBuilder},
+    device::{Aspect, WaitError},
+    launch::LaunchError,
 };
 
 cases![

@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::{Fixture, kernel_of};
-use tombolo::{CallStatus, CallStream, HostServices, HostServicesBuilder, LaunchError};
+use tombolo::{
+    HostServices,
+    calls::{CallStatus, CallStream, HostServicesBuilder},
+    launch::LaunchError,
+};
 
 cases![
     words_arrive_in_order_whatever_their_number,

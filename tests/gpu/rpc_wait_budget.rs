@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::{Fixture, kernel_of, mix, run_with};
-use tombolo::{CallStatus, ExecutionError, HostServices, WaitError};
+use tombolo::{
+    HostServices,
+    calls::CallStatus,
+    device::{ExecutionError, WaitError},
+};
 
 cases![
     a_call_outlasts_a_function_that_takes_its_time,

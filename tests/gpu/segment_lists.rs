@@ -3,8 +3,10 @@
 use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
-    Aspect, Constants, Context, Device, DeviceBuffer, DeviceOptions, HeapSize, Kernel, KernelError,
-    KernelOptions, Program, Ptr, SharedHeap, TranslationMode,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Kernel, Program, Ptr, SharedHeap,
+    device::Aspect,
+    heap::HeapSize,
+    kernel::{KernelError, KernelOptions, TranslationMode},
 };
 
 pub const SEGMENT: u64 = 1 << 20;

@@ -8,8 +8,11 @@ use crate::segment_lists::{
     own_arenas, segment, shared_arenas,
 };
 use tombolo::{
-    Context, DeviceBuffer, DeviceOptions, ExecutionError, HeapError, HeapSize, KernelError,
-    LaunchError, Ptr, TranslationMode, WaitError,
+    Context, DeviceBuffer, DeviceOptions, Ptr,
+    device::{ExecutionError, WaitError},
+    heap::{HeapError, HeapSize},
+    kernel::{KernelError, TranslationMode},
+    launch::LaunchError,
 };
 
 cases![

@@ -11,8 +11,8 @@ use crate::kernel_callers_own::{BEGIN, COLLECT};
 use crate::persistent::{ADD, MINUTE, MIX, Mixer, builder, mix, start, until};
 use crate::persistent_leases::starts_again;
 use tombolo::{
-    CallError, Constants, Device, DeviceBuffer, Event, HostServices, Launch, LeasePolicy,
-    PersistentKernel, Program, ServerError, ServerFailure,
+    Constants, Device, DeviceBuffer, Event, HostServices, Launch, PersistentKernel, Program,
+    server::{CallError, LeasePolicy, ServerError, ServerFailure},
 };
 
 cases![

@@ -8,8 +8,9 @@ use crate::harness::Fixture;
 use crate::persistent::{MINUTE, MIX, Mixer, builder, mix, start, until};
 use crate::server_beside::Work;
 use tombolo::{
-    CallError, Constants, Device, LeasePolicy, LoopGuardPolicy, PersistentKernel, Program,
-    ServerStatistics,
+    Constants, Device, PersistentKernel, Program,
+    device::LoopGuardPolicy,
+    server::{CallError, LeasePolicy, ServerStatistics},
 };
 
 cases![

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use tombolo::{
-    Constants, Device, DeviceBuffer, FileAccess, FileStatus, HostServices, Kernel, Program,
-    RootMode,
+    Constants, Device, DeviceBuffer, HostServices, Kernel, Program,
+    calls::{FileAccess, FileStatus, RootMode},
 };
 
 use crate::cases;

@@ -1,6 +1,6 @@
 //! Memory of the heap that kernels allocate and free.
 
-use tombolo::{FreeStatus, HostServices, Ptr};
+use tombolo::{HostServices, Ptr, calls::FreeStatus};
 
 use crate::cases;
 use crate::harness::Fixture;

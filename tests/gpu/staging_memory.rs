@@ -2,7 +2,7 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Buffer, Device, DeviceBuffer, DeviceGlobal, Placement};
+use tombolo::{Buffer, Device, DeviceBuffer, DeviceGlobal, buffers::Placement};
 
 cases![
     small_transfers_make_no_memory_whatever_came_before,

@@ -7,8 +7,8 @@ use crate::harness::Fixture;
 use bytemuck::{Pod, Zeroable};
 use std::fmt::Write;
 use tombolo::{
-    Constants, Context, Device, DeviceBuffer, Event, HeapSize, Kernel, KernelOptions, LaunchError,
-    Program, Ptr, SharedHeap, WaitError,
+    Constants, Context, Device, DeviceBuffer, Event, Kernel, Program, Ptr, SharedHeap,
+    device::WaitError, heap::HeapSize, kernel::KernelOptions, launch::LaunchError,
 };
 
 cases![

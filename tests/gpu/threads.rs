@@ -11,8 +11,9 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use tombolo::allocator_api2::boxed::Box as HeapBox;
 use tombolo::allocator_api2::vec::Vec as HeapVec;
 use tombolo::{
-    Constants, Context, Device, DeviceOptions, Event, HeapAllocator, HeapError, HeapSize, Kernel,
-    LaunchError, Program, Ptr, SharedHeap,
+    Constants, Context, Device, DeviceOptions, Event, Kernel, Program, Ptr, SharedHeap,
+    heap::{HeapAllocator, HeapError, HeapSize},
+    launch::LaunchError,
 };
 
 cases![

@@ -4,8 +4,10 @@
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Aspect, Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, EventStatus,
-    ExecutionError, HeapSize, Kernel, Program, Ptr, SharedHeap, WaitError,
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, Kernel, Program, Ptr,
+    SharedHeap,
+    device::{Aspect, EventStatus, ExecutionError, WaitError},
+    heap::HeapSize,
 };
 
 cases![

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Constants, Kernel, Program, WorkError, WorkQueue};
+use tombolo::{
+    Constants, Kernel, Program,
+    work::{WorkError, WorkQueue},
+};
 
 cases![
     every_item_is_taken_once,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tombolo::{
-    Buffer, BufferError, DeviceBuffer, Event, GlobalError, HeapError, Launch, LaunchError, Ptr,
+    Buffer, DeviceBuffer, Event, Launch, Ptr, buffers::BufferError, globals::GlobalError,
+    heap::HeapError, launch::LaunchError,
 };
 
 use crate::problem::{Outcome, wrong};

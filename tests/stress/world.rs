@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tombolo::{
-    Buffer, Constants, Context, Device, DeviceBuffer, DeviceOptions, HeapSize, HostServices,
-    Kernel, PersistentKernel, PrintOptions, Program, SharedHeap,
+    Buffer, Constants, Context, Device, DeviceBuffer, DeviceOptions, HostServices, Kernel,
+    PersistentKernel, PrintOptions, Program, SharedHeap, heap::HeapSize,
 };
 
 use crate::journal::Journal;
@@ -183,7 +183,7 @@ fn options(is_copy: bool) -> DeviceOptions {
     let mut options = DeviceOptions::default();
     options.import_host_memory = !is_copy;
     options.live_memory = !is_copy;
-    options.print = PrintOptions::sink(|_: &tombolo::PrintRecord<'_>| {});
+    options.print = PrintOptions::sink(|_: &tombolo::print::PrintRecord<'_>| {});
     options
 }
 

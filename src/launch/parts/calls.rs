@@ -154,7 +154,7 @@ impl Launch {
     /// Gives the services that the kernel calls. Services serve the launch from threads of their own, during the launch
     /// where the device has live memory, and after its end elsewhere and on Metal (see [`HostServices`]); the launch
     /// does not keep the services alive, and calls after the drop of the services have the status
-    /// [`CallStatus::Stopped`](crate::CallStatus::Stopped).
+    /// [`CallStatus::Stopped`](crate::calls::CallStatus::Stopped).
     pub fn services(self, services: &HostServices) -> Self {
         self.shared_services(Arc::clone(&services.shared))
     }

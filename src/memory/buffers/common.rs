@@ -362,7 +362,7 @@ impl State {
     /// Launches do not wait, but are held back.
     ///
     /// # Errors
-    /// [`BufferError::Execution`] with [`ExecutionError::InHandler`](crate::ExecutionError::InHandler).
+    /// [`BufferError::Execution`] with [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler).
     pub(super) fn after_others(
         &mut self,
         place: Place,

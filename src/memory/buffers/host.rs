@@ -26,7 +26,7 @@ impl<T: Pod> Buffer<T> {
     /// [`BufferError::Execution`] with the failure of the launch that should have written the values;
     /// [`BufferError::Lost`]; [`BufferError::Mapped`] while it is mapped for writing; [`BufferError::Memory`] where the
     /// host has no memory for the values. For a buffer in the heap [`BufferError::Heap`], with
-    /// [`HeapError::HostAccess`](crate::HeapError::HostAccess) where this thread has a [`HostAccess`](crate::HostAccess).
+    /// [`HeapError::HostAccess`](crate::heap::HeapError::HostAccess) where this thread has a [`HostAccess`](crate::heap::HostAccess).
     pub fn read(&self) -> Result<Vec<T>, BufferError> {
         self.read_range(..)
     }

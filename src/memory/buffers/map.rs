@@ -162,7 +162,7 @@ impl<T: Pod> MappedWrite<T> {
     /// Writes back what was touched, and ends the mapping.
     ///
     /// # Errors
-    /// [`BufferError::Heap`] for a buffer in the heap where this thread has a [`HostAccess`](crate::HostAccess), or a
+    /// [`BufferError::Heap`] for a buffer in the heap where this thread has a [`HostAccess`](crate::heap::HostAccess), or a
     /// launch has failed that used the heap; [`BufferError::Memory`] where the host has no memory for the buffer. What was
     /// touched is lost then.
     pub fn unmap(mut self) -> Result<(), BufferError> {

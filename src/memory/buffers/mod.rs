@@ -63,7 +63,7 @@ pub enum Placement {
     /// As [`Placement::Device`]: kernels are as fast as they can be there, and a program that uses one device at a time
     /// moves each byte once. But a buffer of up to 256 MiB that devices hand to and fro goes to memory that they have in
     /// common, and moves no more, if all of them work in the host's memory anyway
-    /// ([`Capabilities::unified_memory`](crate::Capabilities)) and import it: after 8 launches in a row that write it and for
+    /// ([`Capabilities::unified_memory`](crate::device::Capabilities)) and import it: after 8 launches in a row that write it and for
     /// which half of it or more came from another device, with no more than 8 launches that use it between two of these.
     /// Devices of which one reads what the other has made keep memory of their own, and work side by side. It stays there
     /// until it is evicted, and then begins anew. [`Launch::explain`](crate::Launch::explain) says so.
@@ -83,7 +83,7 @@ pub enum Placement {
 /// Making a buffer allocates nothing. A device gets memory for it (for the whole of it, whatever part is used there) when
 /// the first command uses it; if there is no room, and nothing else can be moved to the host, that command is refused.
 /// What is known to be latest is kept for each byte: a device that only reads makes no version, so any number of them may
-/// have the same bytes; a launch that may write ([`ArgumentKind::Storage`](crate::ArgumentKind), `writable`) makes all
+/// have the same bytes; a launch that may write ([`ArgumentKind::Storage`](crate::kernel::ArgumentKind), `writable`) makes all
 /// bytes of its part new.
 ///
 /// Handles are cheap to clone. Parts ([`Buffer::slice`]) are the same buffer: what is written through one is seen through

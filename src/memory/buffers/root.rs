@@ -227,7 +227,7 @@ impl Root {
     /// Takes the buffer for a command of the program.
     ///
     /// # Errors
-    /// [`BufferError::Execution`] with [`ExecutionError::InCallback`](crate::ExecutionError::InCallback).
+    /// [`BufferError::Execution`] with [`ExecutionError::InCallback`](crate::device::ExecutionError::InCallback).
     pub(super) fn enter(&self, what: &'static str) -> Result<Locked<'_>, BufferError> {
         let held = Held::new(what).map_err(Arc::new)?;
         Ok(self.locked(held))

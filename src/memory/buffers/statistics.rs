@@ -39,7 +39,7 @@ pub struct BufferMemory {
     pub blocks: u64,
     /// Bytes of all blocks.
     pub block_bytes: u64,
-    /// Bytes of blocks that buffers have, each a multiple of [`GRANULE`](crate::region::GRANULE).
+    /// Bytes of blocks that buffers have, each a multiple of [`GRANULE`](crate::heap::region::GRANULE).
     pub block_used: u64,
     /// The largest stretch of free bytes in a block.
     pub largest_free: u64,

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::{Buffer, BufferError};
 use crate::device::hooks::{self, Point};
 use crate::{
-    Constants, Context, Device, DeviceOptions, Event, EventStatus, Kernel, LaunchError, Program,
+    Constants, Context, Device, DeviceOptions, Event, Kernel, Program, device::EventStatus,
+    launch::LaunchError,
 };
 
 const SOURCE: &str = "

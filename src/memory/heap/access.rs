@@ -26,14 +26,14 @@ use crate::memory::pointer::Ptr;
 ///
 /// Shared borrows come from `&self` and exclusive ones from `&mut self`, for the compiler's usual checks. Every pointer
 /// is checked when resolved: the whole value has to lie in a live allocation, and be aligned. Allocations that an
-/// [`AtomicView`](crate::AtomicView) shows or a [`HeapAllocator`](crate::HeapAllocator) has handed out are refused.
+/// [`AtomicView`](crate::heap::AtomicView) shows or a [`HeapAllocator`](crate::heap::HeapAllocator) has handed out are refused.
 ///
 /// The access belongs to the thread that got it, where waiting for the access is refused; the thread may lend it to
 /// others (`&HostAccess` may be shared) but not give it away:
 ///
 /// ```compile_fail,E0277
 /// fn give_away<T: Send>(_: T) {}
-/// let heap = tombolo::SharedHeap::new(tombolo::HeapSize::Default).unwrap();
+/// let heap = tombolo::SharedHeap::new(tombolo::heap::HeapSize::Default).unwrap();
 /// give_away(heap.host().unwrap());
 /// ```
 ///
@@ -55,7 +55,7 @@ impl SharedHeap {
     /// blocks the calling thread for their duration.
     ///
     /// While the result lives, commands of devices that use the heap are kept out: commands of other threads wait for
-    /// its end, unless another policy is set ([`HostAccessPolicy`](crate::HostAccessPolicy)); commands of this thread,
+    /// its end, unless another policy is set ([`HostAccessPolicy`](crate::heap::HostAccessPolicy)); commands of this thread,
     /// which would wait for itself, are refused. Launches that have nothing to do with the heap go on. So keep the
     /// access short, and wait for no other thread with submissions.
     ///
@@ -63,7 +63,7 @@ impl SharedHeap {
     /// [`HeapError::HostAccess`] when this thread holds an access already; [`HeapError::Execution`] when a launch that
     /// used the heap has failed since the last access, or a device was lost. The failure is reported once: the heap
     /// then holds the results of the failed launch. The same with
-    /// [`ExecutionError::InHandler`](crate::ExecutionError::InHandler) in a function of the host that serves a call of a
+    /// [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler) in a function of the host that serves a call of a
     /// kernel that uses the heap. [`HeapError::Unproven`] as long as the end of kernels of a lost device is unknown.
     pub fn host(&self) -> Result<HostAccess, HeapError> {
         self.host_until(None)

@@ -14,7 +14,7 @@ use crate::memory::pointer::Ptr;
 /// collections of other crates with support for [`Allocator`], such as hashbrown's `HashMap`.
 ///
 /// Made by [`SharedHeap::allocator`], whose docs give the obligations. Its blocks are governed by Rust's own borrows: a
-/// [`HostAccess`](crate::HostAccess), an [`AtomicView`](crate::AtomicView), [`SharedHeap::free`] and transfers on the
+/// [`HostAccess`](crate::heap::HostAccess), an [`AtomicView`](crate::heap::AtomicView), [`SharedHeap::free`] and transfers on the
 /// host refuse such a block with [`HeapError::Owned`]. Launches take blocks like everything else in the heap, by the
 /// pointers from [`SharedHeap::pointer_to`].
 ///
@@ -29,7 +29,7 @@ impl SharedHeap {
     /// An allocator for Rust collections in this heap.
     ///
     /// ```
-    /// # use tombolo::{HeapSize, SharedHeap};
+    /// # use tombolo::{SharedHeap, heap::HeapSize};
     /// use tombolo::allocator_api2::vec::Vec;
     ///
     /// let heap = SharedHeap::new(HeapSize::Default)?;
@@ -38,11 +38,11 @@ impl SharedHeap {
     /// let mut values = Vec::new_in(allocator);
     /// values.extend([1u32, 2, 3]);
     /// assert!(heap.pointer_to(values.as_ptr()).is_some());
-    /// # Ok::<(), tombolo::HeapError>(())
+    /// # Ok::<(), tombolo::heap::HeapError>(())
     /// ```
     ///
     /// While any of its blocks lives, launches using the heap are refused on devices with a copy
-    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): the host's changes there would go unnoticed.
+    /// ([`Tier::CoarseGrained`](crate::device::Tier::CoarseGrained)): the host's changes there would go unnoticed.
     ///
     /// # Safety
     /// Launches are safe to submit and write where their kernels please, unseen by Rust. The maker of an allocator
@@ -69,7 +69,7 @@ impl SharedHeap {
     }
 
     /// The address of an object in the heap, for kernels to follow: an element of a collection with a
-    /// [`HeapAllocator`], or a loan of a [`HostAccess`](crate::HostAccess). `None` where `place` is not within a live
+    /// [`HeapAllocator`], or a loan of a [`HostAccess`](crate::heap::HostAccess). `None` where `place` is not within a live
     /// allocation of this heap.
     pub fn pointer_to<T>(&self, place: *const T) -> Option<Ptr<T>> {
         let ptr = Ptr::from_address(place as u64);

@@ -23,8 +23,8 @@ use crate::memory::region::AllocationId;
 /// Certain on every device: the host sees the kernels' writes after the end of their launch, and kernels see the host's
 /// writes from before their submission. Visibility *during* a launch depends on the device:
 ///
-/// - Where host and device share all memory ([`Capabilities::unified_memory`](crate::Capabilities)) and the device has
-///   [`Aspect::LiveMemory`](crate::Aspect::LiveMemory), either side sees the other's stores while both run.
+/// - Where host and device share all memory ([`Capabilities::unified_memory`](crate::device::Capabilities)) and the device has
+///   [`Aspect::LiveMemory`](crate::device::Aspect::LiveMemory), either side sees the other's stores while both run.
 /// - A device with memory of its own reaches the heap across a bus. A running kernel may go on seeing a cached value of
 ///   a word, whatever the host stores meanwhile: an NVIDIA H200 behaves so. [`Device::live`](crate::Device::live) gives
 ///   words that a running kernel does see there.
@@ -32,7 +32,7 @@ use crate::memory::region::AllocationId;
 ///   whose kernels run on the host's processors. No graphics interface promises such atomicity elsewhere: let a single
 ///   side write a word.
 ///
-/// The host sees an allocation either through views or through a [`HostAccess`](crate::HostAccess): a view is refused
+/// The host sees an allocation either through views or through a [`HostAccess`](crate::heap::HostAccess): a view is refused
 /// while one is alive, and an access refuses to resolve pointers into an allocation of which a view exists
 /// ([`HeapError::AtomicView`]); other allocations are not affected. A freed allocation is not reused before its last
 /// view is dropped.
@@ -56,11 +56,11 @@ impl SharedHeap {
     /// The word at `ptr` as an atomic, whether or not kernels run.
     ///
     /// While the view lives, launches using the heap are refused on devices with a copy
-    /// ([`Tier::CoarseGrained`](crate::Tier::CoarseGrained)): the host's changes there would go unnoticed.
+    /// ([`Tier::CoarseGrained`](crate::device::Tier::CoarseGrained)): the host's changes there would go unnoticed.
     ///
     /// # Errors
-    /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::HostAccess), whereas another thread's is
-    /// waited for; [`HeapError::Owned`] for blocks of a [`HeapAllocator`](crate::HeapAllocator); [`HeapError::Null`],
+    /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::heap::HostAccess), whereas another thread's is
+    /// waited for; [`HeapError::Owned`] for blocks of a [`HeapAllocator`](crate::heap::HeapAllocator); [`HeapError::Null`],
     /// [`HeapError::NotAllocated`], [`HeapError::Misaligned`], [`HeapError::DeviceMemory`].
     pub fn atomic_u32(&self, ptr: Ptr<u32>) -> Result<AtomicView<AtomicU32>, HeapError> {
         let allocation = self.hold(ptr, 1)?;

@@ -122,12 +122,12 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The remarks of [`Device::heap_copy`] about parts of words hold here, too.
     ///
     /// Reads of the buffer inherit the failure of any launch that used the heap, has failed, and has not been reported
-    /// to a [`HostAccess`](crate::HostAccess): the failed launch may have written the copied bytes.
+    /// to a [`HostAccess`](crate::heap::HostAccess): the failed launch may have written the copied bytes.
     ///
     /// # Errors
-    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`](crate::MemoryError::OutOfRange);
-    /// [`MemoryError::Misaligned`](crate::MemoryError::Misaligned) where an imported buffer ends inside the last word of the range;
-    /// [`MemoryError::MissingUsage`](crate::MemoryError::MissingUsage), which is `STORAGE` as well for parts of words.
+    /// As [`Device::heap_copy`]; [`HeapError::Buffer`] with [`MemoryError::OutOfRange`](crate::buffers::MemoryError::OutOfRange);
+    /// [`MemoryError::Misaligned`](crate::buffers::MemoryError::Misaligned) where an imported buffer ends inside the last word of the range;
+    /// [`MemoryError::MissingUsage`](crate::buffers::MemoryError::MissingUsage), which is `STORAGE` as well for parts of words.
     pub fn copy_from_heap(&self, start: u64, from: Ptr<T>, count: u64) -> Result<Event, HeapError> {
         const WHAT: &str = "a copy from the heap";
         let range = self.byte_range(WHAT, start, count)?;
@@ -157,7 +157,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// error. The remarks of [`Device::heap_copy`] about parts of words hold here, too.
     ///
     /// The failure of a launch among the writers of the copied bytes is reported to the next
-    /// [`HostAccess`](crate::HostAccess).
+    /// [`HostAccess`](crate::heap::HostAccess).
     ///
     /// # Errors
     /// As [`DeviceBuffer::copy_from_heap`].

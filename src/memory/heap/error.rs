@@ -123,13 +123,13 @@ pub enum HeapError {
         /// The start of the allocation.
         base: u64,
     },
-    /// A [`HostAccess`](crate::HostAccess) is alive, on this thread or in the way of a launch.
+    /// A [`HostAccess`](crate::heap::HostAccess) is alive, on this thread or in the way of a launch.
     #[error("{what} while the host has access to the heap: drop the HostAccess first")]
     HostAccess {
         /// The attempted operation.
         what: &'static str,
     },
-    /// An [`AtomicView`](crate::AtomicView) shows the allocation, which the host may then see in no
+    /// An [`AtomicView`](crate::heap::AtomicView) shows the allocation, which the host may then see in no
     /// other way.
     #[error(
         "{what} at {address:#x}, of which an AtomicView exists: use the view, or drop it first"
@@ -141,7 +141,7 @@ pub enum HeapError {
         address: u64,
     },
     /// The allocation belongs to a Rust value, such as a `Vec` with a
-    /// [`HeapAllocator`](crate::HeapAllocator).
+    /// [`HeapAllocator`](crate::heap::HeapAllocator).
     #[error(
         "{what} at {address:#x}, which a HeapAllocator has handed out: use the Rust value that owns it"
     )]
@@ -178,7 +178,7 @@ pub enum HeapError {
         /// Why not.
         why: String,
     },
-    /// The device was opened with [`HeapPlacement::InPlace`](crate::HeapPlacement::InPlace), and cannot use this heap in place.
+    /// The device was opened with [`HeapPlacement::InPlace`](crate::heap::HeapPlacement::InPlace), and cannot use this heap in place.
     #[error(
         "{device} cannot use the shared heap in place: {why}; open it with HeapPlacement::Auto or HeapPlacement::Device, \
          which keep a copy on the device"

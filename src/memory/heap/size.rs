@@ -33,7 +33,7 @@ const LEAST_WINDOW: u64 = 64 << 20;
 ///
 /// Fractions are those of the *working set*: the smallest [`Capabilities::working_set_bytes`] among the opened devices
 /// of the context with use of the heap in place ([`Aspect::HostImport`]) or a copy on request
-/// ([`HeapPlacement::Device`](crate::HeapPlacement::Device)), and never more than the machine's memory.
+/// ([`HeapPlacement::Device`](crate::heap::HeapPlacement::Device)), and never more than the machine's memory.
 /// Where no such device reports a size, and for a heap outside of contexts ([`SharedHeap::new`]), this is the machine's
 /// memory; where the system does not report that (Windows), 8 GiB. A heap in memory mapped by a device
 /// ([`SharedHeap::tier`]) has that size, or the device's binding limit if smaller, and all of its memory from the

@@ -269,7 +269,7 @@ fn sizes_that_are_none_are_refused() {
         let refused = crate::Context::with_heap(wgpu::Backends::all(), HeapSize::Bytes(beyond));
         assert!(matches!(
             refused.unwrap_err(),
-            crate::DeviceError::HeapSize(HeapSizeError::Bytes { .. })
+            crate::device::DeviceError::HeapSize(HeapSizeError::Bytes { .. })
         ));
     }
     for size in [

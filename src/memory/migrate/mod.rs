@@ -25,7 +25,7 @@
 //!   reading an old version on a device while another device writes the next version.
 //!
 //! ```
-//! use tombolo::migrate::{Access, Place, Residency, Routes, Want};
+//! use tombolo::buffers::migrate::{Access, Place, Residency, Routes, Want};
 //!
 //! let (left, right) = (Place::new(1)?, Place::new(2)?);
 //! let mut buffer = Residency::new(1024);
@@ -39,7 +39,7 @@
 //! buffer.wrote(right, 512..1024)?;
 //! // From now on each device has its half, and nothing moves.
 //! assert_eq!(buffer.plan(&[want], &Routes::new())?.moved(), 0);
-//! # Ok::<(), tombolo::migrate::MigrateError>(())
+//! # Ok::<(), tombolo::buffers::migrate::MigrateError>(())
 //! ```
 
 mod error;

@@ -38,7 +38,7 @@
 //! A region is a plain value without locks: share it behind a mutex.
 //!
 //! ```
-//! use tombolo::region::{Region, RegionOptions};
+//! use tombolo::heap::region::{Region, RegionOptions};
 //!
 //! let mut region = Region::new(RegionOptions::default().with_lookup(true));
 //! region.add_block(0x1_0000_0000, 1 << 20)?;
@@ -47,7 +47,7 @@
 //! assert_eq!(region.find(allocation.address + 999), Some(allocation));
 //! region.free(allocation.id)?;
 //! assert!(region.free(allocation.id).is_err());
-//! # Ok::<(), tombolo::region::RegionError>(())
+//! # Ok::<(), tombolo::heap::region::RegionError>(())
 //! ```
 
 mod allocator;

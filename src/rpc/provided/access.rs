@@ -18,7 +18,7 @@ pub enum RootMode {
     ReadWrite,
 }
 
-/// The files and streams that kernels may use, for [`HostServicesBuilder::files`](crate::HostServicesBuilder::files). Nothing is granted unless
+/// The files and streams that kernels may use, for [`HostServicesBuilder::files`](crate::calls::HostServicesBuilder::files). Nothing is granted unless
 /// it is named here.
 ///
 /// Folders are opened when granted, and everything below is reached through them (by the crate cap-std), so no name
@@ -28,9 +28,9 @@ pub enum RootMode {
 /// program would not let write the files.
 ///
 /// ```
-/// # use tombolo::FileAccess;
+/// # use tombolo::calls::FileAccess;
 /// let access = FileAccess::new().read_only(std::env::temp_dir())?.standard_streams();
-/// # Ok::<(), tombolo::ServiceError>(())
+/// # Ok::<(), tombolo::calls::ServiceError>(())
 /// ```
 pub struct FileAccess {
     pub(super) roots: Vec<Root>,
@@ -144,7 +144,7 @@ impl FileAccess {
     }
 
     /// How many bytes may be written to files, all together and for as long as the services live (default: no limit);
-    /// then the status is [`FileStatus::Full`](crate::FileStatus::Full). Overwriting counts, too, and truncation gives
+    /// then the status is [`FileStatus::Full`](crate::calls::FileStatus::Full). Overwriting counts, too, and truncation gives
     /// nothing back. Streams do not count.
     pub fn quota(mut self, bytes: u64) -> Self {
         self.quota = bytes;

@@ -38,7 +38,7 @@ impl HostServicesBuilder {
 
     /// Lets kernels allocate up to `bytes` bytes of the heap: `malloc(bytes: u32) -> usm_ptr`, aligned to 16 bytes,
     /// null where there is no room, and `free(p: usm_ptr) -> u32`, whose statuses are those of
-    /// [`FreeStatus`](crate::FreeStatus).
+    /// [`FreeStatus`](crate::calls::FreeStatus).
     ///
     /// All of this is a single allocation of `heap`, made now: memory invisible to running kernels would be of no use
     /// to them. The host finds the targets of received pointers there. Memory left allocated by a kernel is there for
@@ -46,7 +46,7 @@ impl HostServicesBuilder {
     /// zeroed, and freed memory may be given out again at once, as in C.
     ///
     /// This holds on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
-    /// pointer are refused during launches ([`FileStatus::NoPointers`](crate::FileStatus::NoPointers)), allocated
+    /// pointer are refused during launches ([`FileStatus::NoPointers`](crate::calls::FileStatus::NoPointers)), allocated
     /// memory is for kernels to read and write, and for the host after their end, and not for reading files.
     ///
     /// Implies [`HostServicesBuilder::heap`].

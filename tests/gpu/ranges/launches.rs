@@ -5,7 +5,9 @@ use crate::byte_copies::{Machine, machines, noise, same};
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    BufferArgument, Constants, DeviceBuffer, Kernel, KernelError, Launch, Placement, Program, Ptr,
+    Constants, DeviceBuffer, Kernel, Launch, Program, Ptr,
+    buffers::{BufferArgument, Placement},
+    kernel::KernelError,
 };
 
 cases![

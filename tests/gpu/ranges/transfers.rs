@@ -6,8 +6,10 @@ use crate::byte_copies::{Machine, machines, noise, same};
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Buffer, Constants, DeviceBuffer, DeviceGlobal, HeapError, LaunchError, MemoryError, Placement,
-    Program,
+    Buffer, Constants, DeviceBuffer, DeviceGlobal, Program,
+    buffers::{MemoryError, Placement},
+    heap::HeapError,
+    launch::LaunchError,
 };
 
 cases![

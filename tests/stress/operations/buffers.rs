@@ -1,6 +1,9 @@
 //! Buffers of the context, whose bytes are where they are needed.
 
-use tombolo::{Buffer, BufferError, Placement};
+use tombolo::{
+    Buffer,
+    buffers::{BufferError, Placement},
+};
 
 use crate::problem::{Outcome, expect, wrong};
 use crate::programs;

@@ -4,8 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tombolo::{
-    Aspect, CallError, CallStatus, Constants, DeviceFunction, ExecutionError, HostServices,
-    Program, WaitError,
+    Constants, HostServices, Program,
+    calls::CallStatus,
+    device::{Aspect, ExecutionError, WaitError},
+    server::{CallError, DeviceFunction},
 };
 
 use crate::problem::{Outcome, Problem, expect, wrong};

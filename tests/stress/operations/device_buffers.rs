@@ -135,7 +135,7 @@ pub fn copy(w: &mut Worker<'_>) -> Outcome {
     );
     if source.gear.number != target.gear.number {
         return match copied {
-            Err(tombolo::MemoryError::OtherDevice { .. }) => Ok(()),
+            Err(tombolo::buffers::MemoryError::OtherDevice { .. }) => Ok(()),
             other => wrong(format!("a copy between devices: {other:?}")),
         };
     }

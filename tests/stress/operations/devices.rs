@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tombolo::BufferError;
+use tombolo::buffers::BufferError;
 
 use crate::problem::{Outcome, expect, wrong};
 use crate::programs;

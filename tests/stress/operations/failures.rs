@@ -1,6 +1,10 @@
 //! Launches that fail: who reads what they would have written is told, until it is overwritten or cleared.
 
-use tombolo::{Constants, ExecutionError, ReadError, WaitError};
+use tombolo::{
+    Constants,
+    buffers::ReadError,
+    device::{ExecutionError, WaitError},
+};
 
 use crate::problem::{Outcome, expect, wrong};
 use crate::programs;

@@ -1,6 +1,9 @@
 //! Variables of devices. Each thread has its own on each device, and all lie in the same memory there.
 
-use tombolo::{Constants, GlobalError, NamedGlobal};
+use tombolo::{
+    Constants,
+    globals::{GlobalError, NamedGlobal},
+};
 
 use crate::problem::{Outcome, Problem, expect};
 use crate::programs::WORDS;

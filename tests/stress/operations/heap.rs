@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use bytemuck::{Pod, Zeroable};
 use tombolo::allocator_api2::vec::Vec as HeapVec;
-use tombolo::{HeapError, Ptr};
+use tombolo::{Ptr, heap::HeapError};
 
 use crate::problem::{Outcome, expect, wrong};
 use crate::programs;

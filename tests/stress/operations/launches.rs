@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tombolo::{Constants, LaunchError, WorkQueue};
+use tombolo::{Constants, launch::LaunchError, work::WorkQueue};
 
 use crate::problem::{Outcome, expect, wrong};
 use crate::programs::{self, SUMS};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tombolo::{Constants, PrintOptions, PrintRecord};
+use tombolo::{Constants, PrintOptions, print::PrintRecord};
 
 use crate::problem::{Outcome, wrong};
 use crate::worker::Worker;

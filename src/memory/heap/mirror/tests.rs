@@ -1,7 +1,7 @@
 //! Interleavings of a launch and of threads that allocate, held in place.
 
 use crate::device::hooks;
-use crate::{Constants, Context, DeviceOptions, HeapSize, Program};
+use crate::{Constants, Context, DeviceOptions, Program, heap::HeapSize};
 
 const ADD: &str = "
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
