@@ -207,13 +207,16 @@ fn measure(
         })
     };
     row("launch_read_4k", None, launch_and_read(peer)?);
-    transfers(device, peer, &mut row)?;
-    row("launch_read_4k_after_256m", None, launch_and_read(peer)?);
+    // What came before must not show.
+    reads(device, peer, &mut row)?;
+    row("launch_read_4k_after_reads", None, launch_and_read(peer)?);
+    writes(device, peer, &mut row)?;
+    row("launch_read_4k_after_writes", None, launch_and_read(peer)?);
     copies(device, peer, &mut row)
 }
 
-/// Large transfers, from and to memory that is there.
-fn transfers(
+/// Large reads, to memory that is there.
+fn reads(
     device: &Device,
     peer: &mut Peer,
     row: &mut impl FnMut(&str, Option<f64>, Vec<f64>),
@@ -224,6 +227,17 @@ fn transfers(
         let ratios = peer.pairs(label, 1, || Ok(data.read_into(0, &mut host)?))?;
         row(label, goal, ratios);
     }
+    Ok(())
+}
+
+/// Large writes, from memory that is there.
+fn writes(
+    device: &Device,
+    peer: &mut Peer,
+    row: &mut impl FnMut(&str, Option<f64>, Vec<f64>),
+) -> Result<(), Error> {
+    let data: DeviceBuffer<u8> = device.zeroed(LARGE)?;
+    let host = vec![3u8; LARGE];
     for (label, goal) in [("write_256m", Some(1.11)), ("write_256m_pinned", None)] {
         let ratios = peer.pairs(label, 1, || Ok(data.write(0, &host)?.wait()?))?;
         row(label, goal, ratios);
