@@ -7,6 +7,7 @@ use super::{Mirror, PAGE, PAGE_WORDS, PageSet, RangeSet, Shadow, Table, word_ran
 use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared};
 use crate::memory::heap::{HeapError, HeapShared, Hold, State};
+use crate::memory::host_memory;
 
 /// A page without anything.
 const ZEROS: &[u32] = &[0; PAGE_WORDS];
@@ -215,13 +216,6 @@ fn wanted(state: &mut State, id: u64, covered: u64, in_step: bool) -> Wanted {
 
 /// A shadow of so many bytes, if the host has memory for it: without one, more travels.
 fn kept(bytes: u64) -> Shadow {
-    let len = (bytes / 4) as usize;
-    let mut words = Vec::new();
-    match words.try_reserve_exact(len) {
-        Ok(()) => {
-            words.resize(len, 0);
-            Shadow::Kept(words)
-        }
-        Err(_) => Shadow::Unknown,
-    }
+    let words = host_memory::zeroed("a shadow of the heap", (bytes / 4) as usize);
+    words.map_or(Shadow::Unknown, Shadow::Kept)
 }
