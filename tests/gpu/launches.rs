@@ -56,7 +56,7 @@ pub const INCREMENT: &str = "
 }";
 
 fn batches_are_one_submission(f: &Fixture) {
-    let device = f.open(|_| {});
+    let device = f.open(|options| options.max_batch = 1024);
     let program = Program::new("inc.wgsl", INCREMENT).unwrap();
     let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
     let data = device.buffer(&[0u32; 10]).unwrap();
