@@ -89,7 +89,7 @@ fn every_form_validates() {
             forms += 1;
         }
     }
-    assert_eq!(forms, 18);
+    assert_eq!(forms, 24);
 }
 
 #[test]
