@@ -36,84 +36,99 @@ use crate::work::WorkError;
 #[non_exhaustive]
 pub enum Error {
     /// Of buffers of a context.
-    Buffer(#[from] BufferError),
+    Buffer(Box<BufferError>),
     /// Of calls to a server.
-    Call(#[from] CallError),
+    Call(Box<CallError>),
     /// Of opening or adopting a device.
-    Device(#[from] DeviceError),
+    Device(Box<DeviceError>),
     /// Of a launch after its submission.
-    Execution(#[from] ExecutionError),
+    Execution(Box<ExecutionError>),
     /// Of device globals.
-    Global(#[from] GlobalError),
+    Global(Box<GlobalError>),
     /// Of the shared heap.
-    Heap(#[from] HeapError),
+    Heap(Box<HeapError>),
     /// Of the size that a heap was to have.
-    HeapSize(#[from] HeapSizeError),
+    HeapSize(Box<HeapSizeError>),
     /// Of memory that a device was to import.
-    Import(#[from] ImportError),
+    Import(Box<ImportError>),
     /// Of programs and kernels.
-    Kernel(#[from] KernelError),
+    Kernel(Box<KernelError>),
     /// Of arguments, grids and submissions.
-    Launch(#[from] LaunchError),
+    Launch(Box<LaunchError>),
     /// Of live memory.
-    Live(#[from] LiveError),
+    Live(Box<LiveError>),
     /// Of buffers of one device.
-    Memory(#[from] MemoryError),
+    Memory(Box<MemoryError>),
     /// Of the planner of transfers.
-    Migrate(#[from] MigrateError),
+    Migrate(Box<MigrateError>),
     /// Of the cache of compiled pipelines.
-    PipelineCache(#[from] PipelineCacheError),
+    PipelineCache(Box<PipelineCacheError>),
     /// Of services that are to start.
-    Ports(#[from] PortsError),
+    Ports(Box<PortsError>),
     /// Of times that a device was to measure.
-    Profiling(#[from] ProfilingError),
+    Profiling(Box<ProfilingError>),
     /// Of reads.
-    Read(#[from] ReadError),
+    Read(Box<ReadError>),
     /// Of the region allocator.
-    Region(#[from] RegionError),
+    Region(Box<RegionError>),
     /// Of servers.
-    Server(#[from] ServerError),
+    Server(Box<ServerError>),
     /// Of services, told to kernels.
-    Service(#[from] ServiceError),
+    Service(Box<ServiceError>),
     /// Of waiting for an event.
-    Wait(#[from] WaitError),
+    Wait(Box<WaitError>),
     /// Of address space.
-    Window(#[from] WindowError),
+    Window(Box<WindowError>),
     /// Of queues of work.
-    Work(#[from] WorkError),
+    Work(Box<WorkError>),
     /// Of structures that Rust and WGSL declare differently.
-    Layout(#[from] LayoutMismatch),
+    Layout(Box<LayoutMismatch>),
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Buffer(error) => error.fmt(f),
-            Self::Call(error) => error.fmt(f),
-            Self::Device(error) => error.fmt(f),
-            Self::Execution(error) => error.fmt(f),
-            Self::Global(error) => error.fmt(f),
-            Self::Heap(error) => error.fmt(f),
-            Self::HeapSize(error) => error.fmt(f),
-            Self::Import(error) => error.fmt(f),
-            Self::Kernel(error) => error.fmt(f),
-            Self::Launch(error) => error.fmt(f),
-            Self::Live(error) => error.fmt(f),
-            Self::Memory(error) => error.fmt(f),
-            Self::Migrate(error) => error.fmt(f),
-            Self::PipelineCache(error) => error.fmt(f),
-            Self::Ports(error) => error.fmt(f),
-            Self::Profiling(error) => error.fmt(f),
-            Self::Read(error) => error.fmt(f),
-            Self::Region(error) => error.fmt(f),
-            Self::Server(error) => error.fmt(f),
-            Self::Service(error) => error.fmt(f),
-            Self::Wait(error) => error.fmt(f),
-            Self::Window(error) => error.fmt(f),
-            Self::Work(error) => error.fmt(f),
-            Self::Layout(error) => error.fmt(f),
+/// Lets each precise error become the one for all. In a box, since the largest would make every `Result` large.
+macro_rules! from_each {
+    ($($variant:ident($error:ty),)+) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })+
+
+        impl fmt::Debug for Error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant(error) => error.fmt(f),)+
+                }
+            }
         }
-    }
+    };
+}
+
+from_each! {
+    Buffer(BufferError),
+    Call(CallError),
+    Device(DeviceError),
+    Execution(ExecutionError),
+    Global(GlobalError),
+    Heap(HeapError),
+    HeapSize(HeapSizeError),
+    Import(ImportError),
+    Kernel(KernelError),
+    Launch(LaunchError),
+    Live(LiveError),
+    Memory(MemoryError),
+    Migrate(MigrateError),
+    PipelineCache(PipelineCacheError),
+    Ports(PortsError),
+    Profiling(ProfilingError),
+    Read(ReadError),
+    Region(RegionError),
+    Server(ServerError),
+    Service(ServiceError),
+    Wait(WaitError),
+    Window(WindowError),
+    Work(WorkError),
+    Layout(LayoutMismatch),
 }
 
 #[cfg(test)]
