@@ -6,7 +6,7 @@
 //! ```no_run
 //! use tombolo::{Constants, Context, Program};
 //!
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! fn main() -> Result<(), tombolo::Error> {
 //!     let device = Context::new()?.device()?;
 //!     let program = Program::new("scale.wgsl", "
 //!         @group(0) @binding(0) var<storage, read_write> values: array<f32>;
