@@ -46,7 +46,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
 
 use super::device_memory::DeviceMemory;
-use super::{DeviceView, HeapError, HeapShared, InFlight, Memory, SharedHeap, State};
+use super::{DeviceView, HeapError, HeapShared, InFlight, MOST_BYTES, Memory, SharedHeap, State};
 use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared, HeapPlacement};
@@ -234,9 +234,13 @@ impl HeapShared {
         match writes {
             Writes::Anywhere => table.written.insert_everything(),
             Writes::Ranges(ranges) => {
-                for range in ranges {
-                    let offset = |address: u64| address.saturating_sub(self.base());
-                    (table.written).insert(&(offset(range.start)..offset(range.end)));
+                let (base, end) = (self.base(), self.base().saturating_add(MOST_BYTES));
+                // Arguments in the device's own memory, whose addresses are tagged, are no part of the heap.
+                for range in ranges
+                    .iter()
+                    .filter(|range| base <= range.start && range.end <= end)
+                {
+                    (table.written).insert(&(range.start - base..range.end - base));
                 }
             }
         }
