@@ -9,6 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use super::MemoryError;
 
 /// From this size on new memory is asked for in large pages: the system's page faults take longer than the copy else.
+#[cfg(any(target_os = "linux", test))]
 const LARGE: usize = 4 << 20;
 
 fn refused<T>(what: &'static str, len: usize) -> MemoryError {

@@ -1,5 +1,7 @@
 //! Direct3D 12: a fence beside wgpu's own.
 
+#![allow(unsafe_code)]
+
 use wgpu::hal;
 use wgpu::hal::Device as _;
 use wgpu::hal::api::Dx12;
