@@ -107,6 +107,40 @@ fn arguments(stream: &TokenStream<'_>, open: usize, close: usize) -> Vec<Range<u
     found
 }
 
+/// The format of a call of `name` at `place`, whose arguments are `given`, with so many values to show.
+fn template(
+    stream: &TokenStream<'_>,
+    kind: SiteKind,
+    name: &str,
+    given: &[Range<usize>],
+    values: usize,
+    place: &Range<usize>,
+) -> Result<Template, FormatError> {
+    let fail = |place: Range<usize>, message: String| Err(FormatError { place, message });
+    let text = given.get(usize::from(kind == SiteKind::Assert));
+    match text {
+        Some(tokens) if tokens.len() == 1 && stream.is_text(tokens.start) => {
+            let literal = stream.span(tokens.clone());
+            let chars = unescape(stream.slice(tokens.clone()), literal.start)?;
+            parse(&chars, values)
+        }
+        None if kind == SiteKind::Assert => {
+            let condition = stream.slice(given[0].clone());
+            Ok(Template {
+                pieces: vec![Piece::Text(format!("assertion failed: {condition}"))],
+            })
+        }
+        Some(tokens) => {
+            let message = format!("`{name}` needs a format string here, in quotes");
+            fail(stream.span(tokens.clone()), message)
+        }
+        None => {
+            let message = format!("`{name}` needs a format string, in quotes");
+            fail(place.clone(), message)
+        }
+    }
+}
+
 impl Prints {
     fn add(
         &mut self,
@@ -138,27 +172,7 @@ impl Prints {
             let place = stream.span(empty.start..empty.start + 1);
             return fail(place, "an argument is missing here".into());
         }
-        let template = match &text {
-            Some(tokens) if tokens.len() == 1 && stream.is_text(tokens.start) => {
-                let literal = stream.span(tokens.clone());
-                let chars = unescape(stream.slice(tokens.clone()), literal.start)?;
-                parse(&chars, values.len())?
-            }
-            None if kind == SiteKind::Assert => {
-                let condition = stream.slice(given[0].clone());
-                Template {
-                    pieces: vec![Piece::Text(format!("assertion failed: {condition}"))],
-                }
-            }
-            Some(tokens) => {
-                let message = format!("`{name}` needs a format string here, in quotes");
-                return fail(stream.span(tokens.clone()), message);
-            }
-            None => {
-                let message = format!("`{name}` needs a format string, in quotes");
-                return fail(place, message);
-            }
-        };
+        let template = template(stream, kind, name, &given, values.len(), &place)?;
         let arguments: Vec<_> = values.iter().map(|t| stream.span(t.clone())).collect();
         let shown: HashSet<usize> = (template.pieces.iter())
             .filter_map(|piece| match piece {

@@ -186,9 +186,9 @@ impl<W: Work> Timeline<W> {
         }
     }
 
-    /// Waits until everything has run, but not for ever: what still runs after `patience` is stopped.
-    pub(crate) fn finish(&self, patience: Duration) {
-        let end = Instant::now().checked_add(patience);
+    /// Waits until everything has run, but not for ever: what still runs after `limit` is stopped.
+    pub(crate) fn finish(&self, limit: Duration) {
+        let end = Instant::now().checked_add(limit);
         let mut state = self.shared.lock();
         while state.busy || !state.line.is_empty() {
             let rest = end.and_then(|end| end.checked_duration_since(Instant::now()));

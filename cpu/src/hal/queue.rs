@@ -11,7 +11,7 @@ use wgpu_hal as hal;
 use super::{Absent, Api, CommandBuffer, DeviceResult, Fence, command::Submission, device::Shared};
 
 /// How long a queue that is dropped waits for what still runs, before it is told to stop.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FINISH_LIMIT: Duration = Duration::from_secs(5);
 
 /// The queue of a device.
 pub struct Queue {
@@ -101,7 +101,7 @@ impl hal::Queue for Queue {
     /// any more, and a kernel that does not end would keep the process for ever. So what still runs after a while is
     /// told to stop.
     unsafe fn wait_for_idle(&self) -> DeviceResult<()> {
-        self.shared.timeline.finish(PATIENCE);
+        self.shared.timeline.finish(FINISH_LIMIT);
         match self.shared.timeline.loss() {
             None => Ok(()),
             Some(_) => Err(hal::DeviceError::Lost),

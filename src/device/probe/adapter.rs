@@ -77,8 +77,8 @@ impl AdapterProbe {
 impl State {
     /// Waits for an answer until `within` the time since the questions were asked, and notes it.
     fn hear(&mut self, asking: Asking, within: Duration) {
-        let patience = within.saturating_add(within.min(GRACE));
-        let left = patience.saturating_sub(asking.begun.elapsed());
+        let deadline = within.saturating_add(within.min(GRACE));
+        let left = deadline.saturating_sub(asking.begun.elapsed());
         let outcome = asking.ended.recv_timeout(left);
         let answer = lock(&asking.answer).take();
         let elapsed = asking.begun.elapsed();
