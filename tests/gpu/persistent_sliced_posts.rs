@@ -82,12 +82,28 @@ fn a_post_that_waits_for_its_own_server_is_told(f: &Fixture) {
         fn work(x: u32) -> u32 { note_post(x); return x + 1u; }
         fn twice(x: u32) -> u32 { return 2u * x; }";
     let program = Program::with_services("server.wgsl", source, &services).unwrap();
-    let policy = LeasePolicy::of(device.capabilities()).stuck(Duration::from_millis(200));
+    let policy = LeasePolicy::of(device.capabilities()).stuck(Duration::from_secs(1));
     let server = PersistentKernel::builder(&device, &program).services(&services);
     let server = server.handler("work").handler("twice").leases(policy);
     let server = server.start().unwrap_or_else(|error| panic!("{error}"));
     let twice = twice.get_or_init(|| server.function("twice").unwrap());
     let work = server.function::<(u32,), u32>("work").unwrap();
+    // A busy machine may take a slice for stuck that is only slow.
+    let serves = |otherwise: &str| {
+        until(otherwise, || {
+            match server.restart() {
+                Ok(()) => {}
+                Err(ServerError::StillStuck { .. }) => return false,
+                Err(error) => panic!("{error}"),
+            }
+            match twice.call_timeout(&(7,), MINUTE) {
+                Err(CallError::Server { .. }) => false,
+                result => result.unwrap() == 14,
+            }
+        });
+    };
+    // Drivers compile a slice when it first runs. The time for that is not the slice's.
+    serves("the server does not start");
     let outer = work.call_timeout(&(5,), MINUTE);
     // On a busy machine the slice itself may take so long. Nobody waits for it then, and what it posts is served when
     // somebody waits for the device.
@@ -99,16 +115,5 @@ fn a_post_that_waits_for_its_own_server_is_told(f: &Fixture) {
         let stuck = matches!(*failure, ServerFailure::LeaseStuck { .. });
         assert!(stuck, "{failure}");
     }
-    // A busy machine may take a slice for stuck again.
-    until("the server does not start again", || {
-        match server.restart() {
-            Ok(()) => {}
-            Err(ServerError::StillStuck { .. }) => return false,
-            Err(error) => panic!("{error}"),
-        }
-        match twice.call_timeout(&(7,), MINUTE) {
-            Err(CallError::Server { .. }) => false,
-            result => result.unwrap() == 14,
-        }
-    });
+    serves("the server does not start again");
 }
