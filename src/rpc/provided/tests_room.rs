@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use super::open_file::{APPEND, CREATE, READ, TRUNCATE, WRITE};
+#[cfg(unix)]
+use super::open_file::READ;
+use super::open_file::{APPEND, CREATE, TRUNCATE, WRITE};
 use super::tests::{Bench, noise};
 use super::*;
 
