@@ -4,7 +4,8 @@
 //! Both sides run on the same wgpu device, in turn, and each row is the median of the ratios of the pairs. Small transfers are
 //! measured twice, on a fresh device and after one of 256 MiB each way: what came before must not show. Both sides do equal
 //! work: `read` returns a new vector, and by hand one is made as well, whose pages the system gives while it is filled;
-//! `read_into` goes to memory that is used again and again, on both sides. The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
+//! `read_into` goes to memory that is used again and again, on both sides. In rows that end with
+//! `_pinned` the runtime's side has pinned memory, and the other side copies between ordinary and staging memory. The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
 
 mod support;
 
@@ -32,10 +33,18 @@ fn main() -> Result<(), Error> {
             rows.push(support::row(label, name, limit, ratios));
         };
         row("read_4k", 1.25, reads(&device, SMALL, TIMES)?);
-        row("write_4k", 1.25, writes(&device, SMALL, TIMES)?);
+        row("write_4k", 1.25, writes(&device, &[9; SMALL], TIMES)?);
         row("read_64m", 1.10, reads(&device, LARGE, 1)?);
-        row("read_into_64m", 1.10, reads_into(&device, LARGE)?);
-        row("write_64m", 1.10, writes(&device, LARGE, 1)?);
+        row(
+            "read_into_64m",
+            1.10,
+            reads_into(&device, &mut vec![1; LARGE])?,
+        );
+        row("write_64m", 1.10, writes(&device, &vec![9; LARGE], 1)?);
+        let mut pinned = context.pinned_vec::<u8>(LARGE)?;
+        let ratios = reads_into(&device, &mut pinned)?;
+        row("read_into_64m_pinned", 1.10, ratios);
+        row("write_64m_pinned", 1.10, writes(&device, &pinned, 1)?);
         let device = context.device_at(adapter.index)?;
         {
             let huge: DeviceBuffer<u8> = device.zeroed(HUGE)?;
@@ -43,7 +52,11 @@ fn main() -> Result<(), Error> {
             assert_eq!(huge.read()?.len(), HUGE);
         }
         row("read_4k_after_256m", 1.25, reads(&device, SMALL, TIMES)?);
-        row("write_4k_after_256m", 1.25, writes(&device, SMALL, TIMES)?);
+        row(
+            "write_4k_after_256m",
+            1.25,
+            writes(&device, &[9; SMALL], TIMES)?,
+        );
         let made = device.transfer_statistics().staging_made;
         reads(&device, SMALL, TIMES)?;
         assert_eq!(device.transfer_statistics().staging_made, made);
@@ -79,15 +92,16 @@ fn reads(device: &Device, bytes: usize, times: usize) -> Result<Vec<f64>, Error>
 }
 
 /// Reads of `bytes` bytes into memory that is there, against the same by hand.
-fn reads_into(device: &Device, bytes: usize) -> Result<Vec<f64>, Error> {
+fn reads_into(device: &Device, ours: &mut [u8]) -> Result<Vec<f64>, Error> {
+    let bytes = ours.len();
     let data = device.buffer(&vec![7u8; bytes])?;
     device.finish()?;
     let staging = download(device, bytes);
-    let (mut ours, mut theirs) = (vec![1u8; bytes], vec![1u8; bytes]);
+    let mut theirs = vec![1u8; bytes];
     pairs(
         PAIRS,
         || {
-            data.read_into(0, &mut ours)?;
+            data.read_into(0, ours)?;
             assert_eq!(ours[bytes - 1], 7);
             Ok(())
         },
@@ -130,8 +144,8 @@ fn read_by_hand(
 }
 
 /// Writes of `bytes` bytes, each waited for, against the same by hand.
-fn writes(device: &Device, bytes: usize, times: usize) -> Result<Vec<f64>, Error> {
-    let values = vec![9u8; bytes];
+fn writes(device: &Device, values: &[u8], times: usize) -> Result<Vec<f64>, Error> {
+    let bytes = values.len();
     let data: DeviceBuffer<u8> = device.zeroed(bytes)?;
     device.finish()?;
     let raw = device.raw();
@@ -145,7 +159,7 @@ fn writes(device: &Device, bytes: usize, times: usize) -> Result<Vec<f64>, Error
         PAIRS,
         || {
             for _ in 0..times {
-                data.write(0, &values)?.wait()?;
+                data.write(0, values)?.wait()?;
             }
             Ok(())
         },
@@ -154,7 +168,7 @@ fn writes(device: &Device, bytes: usize, times: usize) -> Result<Vec<f64>, Error
                 staging
                     .get_mapped_range_mut(..)?
                     .slice(..)
-                    .copy_from_slice(&values);
+                    .copy_from_slice(values);
                 staging.unmap();
                 let mut encoder = raw.create_command_encoder(&Default::default());
                 encoder.copy_buffer_to_buffer(&staging, 0, data.raw(), 0, bytes as u64);

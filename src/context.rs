@@ -11,7 +11,8 @@ use crate::memory::buffers::{BufferExtensions, ContextBuffers};
 use crate::memory::heap::{ContextHeap, segment_bytes};
 use crate::memory::host_memory;
 use crate::memory::{
-    Buffer, BufferError, BufferStatistics, HeapError, HeapSize, Placement, Ptr, SharedHeap,
+    Buffer, BufferError, BufferStatistics, HeapError, HeapSize, MemoryError, PinnedVec, Placement,
+    Ptr, SharedHeap,
 };
 
 /// The backends allowed by a value of `WGPU_BACKEND`.
@@ -244,6 +245,14 @@ impl Context {
     /// [`BufferError::Heap`] where the values do not lie in one live allocation; [`BufferError::ZeroSized`].
     pub fn buffer_in<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Buffer<T>, BufferError> {
         Buffer::in_heap(&self.buffer_extensions(), self.heap()?, ptr, len)
+    }
+
+    /// `len` zeroed values in memory from which devices copy, and to which they copy, without staging memory.
+    ///
+    /// # Errors
+    /// As [`PinnedVec::zeroed`].
+    pub fn pinned_vec<T: Pod>(&self, len: usize) -> Result<PinnedVec<T>, MemoryError> {
+        PinnedVec::zeroed(len)
     }
 
     /// Counts of moved and unmoved bytes for all buffers of this context.

@@ -250,7 +250,7 @@ pub mod buffers {
     pub use crate::memory::{
         ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
         BufferView, CommonMemory, DeviceBuffer, LaunchExplanation, LiveBuffer, MappedRead,
-        MappedWrite, MemoryError, Placement, ReadBack, ReadError, TransferStatistics,
+        MappedWrite, MemoryError, PinnedVec, Placement, ReadBack, ReadError, TransferStatistics,
     };
 }
 

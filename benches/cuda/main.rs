@@ -2,8 +2,7 @@
 //!
 //! The peer (`peer.cu`) is compiled by `nvcc` when the bench starts, and runs as a process of its own that does a row's work when
 //! asked; both sides go in turn on the same card, and each row is the median of the ratios of the pairs. Transfers go between
-//! the card and ordinary memory that is used again and again; rows that end with `_pinned` have CUDA use pinned memory, against the
-//! runtime's same transfer of ordinary memory. `copy_kernel_heap` follows pointers into the shared heap, against CUDA's kernel
+//! the card and memory that is used again and again: ordinary memory, and pinned memory in rows that end with `_pinned`. `copy_kernel_heap` follows pointers into the shared heap, against CUDA's kernel
 //! over memory of the card. Adapters that CUDA does not drive have no rows. The last lines are the rows:
 //! `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
 
@@ -15,6 +14,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use tombolo::buffers::PinnedVec;
 use tombolo::{Context, Device, DeviceBuffer, Launch};
 
 use support::{Error, ours, seconds, spread, word};
@@ -208,40 +208,42 @@ fn measure(
     };
     row("launch_read_4k", None, launch_and_read(peer)?);
     // What came before must not show.
-    reads(device, peer, &mut row)?;
+    let bytes: DeviceBuffer<u8> = device.zeroed(LARGE)?;
+    large(peer, &mut row, ["read_256m", "read_256m_pinned"], |host| {
+        Ok(bytes.read_into(0, host)?)
+    })?;
     row("launch_read_4k_after_reads", None, launch_and_read(peer)?);
-    writes(device, peer, &mut row)?;
+    large(
+        peer,
+        &mut row,
+        ["write_256m", "write_256m_pinned"],
+        |host| Ok(bytes.write(0, host)?.wait()?),
+    )?;
     row("launch_read_4k_after_writes", None, launch_and_read(peer)?);
     copies(device, peer, &mut row)
 }
 
-/// Large reads, to memory that is there.
-fn reads(
-    device: &Device,
+/// Large transfers, between the card and memory that is there: ordinary memory and pinned memory, on both sides.
+fn large(
     peer: &mut Peer,
     row: &mut impl FnMut(&str, Option<f64>, Vec<f64>),
+    [ordinary, pinned]: [&str; 2],
+    transfer: impl Fn(&mut [u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let data: DeviceBuffer<u8> = device.zeroed(LARGE)?;
     let mut host = vec![3u8; LARGE];
-    for (label, goal) in [("read_256m", Some(1.11)), ("read_256m_pinned", None)] {
-        let ratios = peer.pairs(label, 1, || Ok(data.read_into(0, &mut host)?))?;
-        row(label, goal, ratios);
-    }
-    Ok(())
-}
-
-/// Large writes, from memory that is there.
-fn writes(
-    device: &Device,
-    peer: &mut Peer,
-    row: &mut impl FnMut(&str, Option<f64>, Vec<f64>),
-) -> Result<(), Error> {
-    let data: DeviceBuffer<u8> = device.zeroed(LARGE)?;
-    let host = vec![3u8; LARGE];
-    for (label, goal) in [("write_256m", Some(1.11)), ("write_256m_pinned", None)] {
-        let ratios = peer.pairs(label, 1, || Ok(data.write(0, &host)?.wait()?))?;
-        row(label, goal, ratios);
-    }
+    row(
+        ordinary,
+        Some(1.11),
+        peer.pairs(ordinary, 1, || transfer(&mut host))?,
+    );
+    drop(host);
+    let mut host = PinnedVec::<u8>::zeroed(LARGE)?;
+    host.fill(3);
+    row(
+        pinned,
+        Some(1.11),
+        peer.pairs(pinned, 1, || transfer(&mut host))?,
+    );
     Ok(())
 }
 

@@ -175,9 +175,8 @@ impl DiskCache {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&scratch).map_err(fail)?;
-        let written = file.write_all(&seal(&self.key, &data));
-        drop(file);
+        // Closed at the end of the line: some systems do not rename an open file.
+        let written = (options.open(&scratch).map_err(fail)?).write_all(&seal(&self.key, &data));
         let moved = written.and_then(|()| fs::rename(&scratch, &self.path));
         if let Err(error) = moved {
             let _ = fs::remove_file(&scratch);

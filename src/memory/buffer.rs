@@ -10,7 +10,7 @@ use super::places::{Place, check_words, is_in_words};
 use super::staging;
 use crate::device::outcome::{ExecutionError, Outcome, Taint};
 use crate::device::wait::lock;
-use crate::device::{Device, DeviceShared, unique_id};
+use crate::device::{Device, DeviceShared, WindowError, unique_id};
 use crate::error_text::debug_by_text;
 
 /// Why a buffer, or a command on one, was refused. Nothing has been recorded or changed then.
@@ -120,6 +120,14 @@ pub enum MemoryError {
         /// Bytes that the command needs on the host.
         bytes: u64,
     },
+    /// The system has no pinned memory of that size: [`PinnedVec`](crate::buffers::PinnedVec).
+    #[error("{bytes} bytes of pinned memory: {reason}; use several vectors, or a `Vec`")]
+    Pinned {
+        /// The size asked for, in bytes.
+        bytes: u64,
+        /// Why there is none.
+        reason: WindowError,
+    },
     /// wgpu refused for another reason.
     #[error("{what} was refused: {message}")]
     Refused {
@@ -144,6 +152,7 @@ debug_by_text!(MemoryError {
     ElementSize,
     ZeroSized,
     HostMemory,
+    Pinned,
     Refused,
     Execution,
 });

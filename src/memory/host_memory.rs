@@ -114,6 +114,20 @@ impl<'a> Destination<'a> {
         }
     }
 
+    /// Where the bytes go, and how many there are.
+    pub(crate) fn place(&self) -> (*const u8, usize) {
+        (self.bytes.as_ptr().cast(), self.bytes.len())
+    }
+
+    /// Counts all bytes as written.
+    ///
+    /// # Safety
+    /// They were, by what was given [`Destination::place`], which writes there no more.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn assume_written(self) {
+        self.written.fetch_add(self.bytes.len(), Ordering::AcqRel);
+    }
+
     /// Copies `bytes` there, of which there have to be as many.
     pub(crate) fn put(self, bytes: &[u8]) {
         if self.bytes.len() == bytes.len() {

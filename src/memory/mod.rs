@@ -8,6 +8,7 @@ pub(crate) mod heap;
 pub(crate) mod host_memory;
 pub(crate) mod live;
 pub mod migrate;
+pub(crate) mod pinned;
 pub(crate) mod places;
 pub(crate) mod pointer;
 pub(crate) mod readback;
@@ -26,6 +27,7 @@ pub use heap::{
     MirrorStatistics, SharedHeap,
 };
 pub use live::LiveBuffer;
+pub use pinned::PinnedVec;
 pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
 pub use staging::TransferStatistics;
@@ -39,6 +41,8 @@ pub(crate) struct MemoryExtension {
     buffers: std::sync::Mutex<buffers::BufferMemory>,
     /// The memory shared by small buffers.
     blocks: std::sync::Mutex<buffers::Blocks<wgpu::Buffer>>,
+    /// Pinned memory that the device has imported.
+    pinned: pinned::Imports,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,
     /// The pipeline of `shaders/copy_bytes.wgsl`.

@@ -12,6 +12,7 @@ use bytemuck::Pod;
 
 use super::buffer::{DeviceBuffer, MemoryError, bounds};
 use super::host_memory::{self, Destination};
+use super::pinned::direct;
 use super::places::check_words;
 use super::staging::{Coming, Lent, Missing, Piece, check_submitted, pump, receive};
 use crate::device::DeviceShared;
@@ -98,7 +99,8 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// Reads elements from element `start` on into `values`, as many as these are; waits until everything recorded before
     /// is done. Faster than [`DeviceBuffer::read_range`] where the memory is used again and again: new memory is given
-    /// pages by the system while it is filled.
+    /// pages by the system while it is filled; fastest into a [`PinnedVec`](crate::buffers::PinnedVec), to which the device
+    /// copies directly.
     ///
     /// # Errors
     /// As [`DeviceBuffer::read_range`]. `values` may have changed then.
@@ -106,6 +108,9 @@ impl<T: Pod> DeviceBuffer<T> {
         self.may_wait()?;
         let bytes = self.readable(&(start..start.saturating_add(values.len() as u64)))?;
         host_memory::overwritten(WHAT, bytemuck::cast_slice_mut(values), |to| {
+            let Some(to) = direct::receive(&self.shared, WHAT, &bytes, to)? else {
+                return Ok(());
+            };
             match receive::is_large(&bytes) {
                 true => receive::receive(&self.shared, WHAT, bytes, to),
                 false => self.begin(bytes)?.wait_for_bytes(to),

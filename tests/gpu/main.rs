@@ -65,6 +65,7 @@ mod persistent_leases;
 mod persistent_sliced;
 mod persistent_sliced_posts;
 mod persistent_threads;
+mod pinned;
 mod pointer_allocations;
 mod pointer_atomics;
 mod pointer_checks;
@@ -182,6 +183,7 @@ fn main() -> std::process::ExitCode {
         persistent_sliced::CASES,
         persistent_sliced_posts::CASES,
         persistent_threads::CASES,
+        pinned::CASES,
         pointer_allocations::CASES,
         pointer_atomics::CASES,
         pointer_checks::CASES,

@@ -60,6 +60,9 @@ pub struct TransferStatistics {
     pub staged_arguments: u64,
     /// Bytes of these arguments.
     pub staged_argument_bytes: u64,
+    /// Bytes that the device copied from or to pinned memory ([`PinnedVec`](crate::buffers::PinnedVec)), without staging
+    /// memory.
+    pub pinned_bytes: u64,
 }
 
 /// The staging memory of a device.
@@ -72,6 +75,7 @@ pub(crate) struct Staging {
     reused: AtomicU64,
     staged_arguments: AtomicU64,
     staged_argument_bytes: AtomicU64,
+    pinned_bytes: AtomicU64,
 }
 
 /// Memory that devices copy into and the host reads. What keeps some beyond its device (a mirror of the heap) has one of its
@@ -353,6 +357,11 @@ impl Staging {
         (self.staged_argument_bytes).fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts bytes that needed no staging memory.
+    pub(crate) fn count_pinned(&self, bytes: u64) {
+        self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Gives back everything that is kept.
     pub(crate) fn trim(&self) {
         let downloads = lock(&self.downloads.0).clear();
@@ -389,6 +398,7 @@ impl Device {
                 + scratch,
             staged_arguments: read(&staging.staged_arguments),
             staged_argument_bytes: read(&staging.staged_argument_bytes),
+            pinned_bytes: read(&staging.pinned_bytes),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Large writes. Where the device has nothing to do, the host fills one piece of staging memory while the device copies the
+//! Large writes. From pinned memory the device copies directly ([`direct`]), where it has nothing else to do. Of other memory
+//! the host fills then one piece of staging memory while the device copies the
 //! one before: each piece is a batch of its own. Where the device is busy, the pieces are filled and recorded, so that the
 //! write waits for nothing.
 //!
@@ -21,6 +22,7 @@ use crate::device::{DeviceShared, Event, capture};
 use crate::memory::MemoryError;
 use crate::memory::buffer::BufferShared;
 use crate::memory::buffers::End;
+use crate::memory::pinned::direct;
 use crate::memory::places::{Place, copy, is_in_words};
 
 /// Whether writing so many bytes at once takes longer than doing so by pieces.
@@ -48,7 +50,14 @@ pub(crate) fn send(
 ) -> Result<Event, MemoryError> {
     let device = &target.buffer.device;
     if is_in_words(&target.range, target.padded) {
+        // Imported before the queue is taken. A thread that serves a call of the device must not wait for the copy.
+        let pinned = (device.submissions.may_wait(what).is_ok())
+            .then(|| direct::source(device, bytes))
+            .flatten();
         let queue = device.queue.lock(device);
+        if let (Some(pinned), true) = (&pinned, queue.is_idle()) {
+            return direct::send(queue, what, target, pinned);
+        }
         if queue.is_idle() {
             return send_by_pieces(queue, what, target, bytes);
         }
