@@ -12,9 +12,16 @@ use crate::device::wait::lock;
 use crate::device::{DeviceShared, ImportError};
 use crate::memory::MemoryExtension;
 
-/// The pinned memory that a device has imported, or could not import, by the first address of each region.
+/// The pinned memory that a device has imported, or could not import.
 #[derive(Debug, Default)]
-pub(crate) struct Imports(Mutex<Vec<(usize, Result<Arc<Imported>, ImportError>)>>);
+pub(crate) struct Imports(Mutex<Vec<Import>>);
+
+#[derive(Debug)]
+struct Import {
+    /// The first address of the region.
+    start: usize,
+    result: Result<Arc<Imported>, ImportError>,
+}
 
 /// The devices that have imported a region.
 #[derive(Default)]
@@ -46,7 +53,7 @@ impl Importers {
         let devices = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
         for device in devices.iter().filter_map(Weak::upgrade) {
             let mut imports = lock(&of(&device).0);
-            let found = imports.iter().position(|(first, _)| *first == start);
+            let found = imports.iter().position(|import| import.start == start);
             let import = found.map(|index| imports.swap_remove(index));
             // Without the lock: wgpu runs what releases the pages.
             drop(imports);
@@ -63,19 +70,22 @@ pub(super) fn import(
     let start = region.start().addr();
     // Held meanwhile: some drivers import the same pages only once.
     let mut imports = lock(&of(device).0);
-    if let Some((_, known)) = imports.iter().find(|(first, _)| *first == start) {
-        return known.clone();
+    if let Some(known) = imports.iter().find(|import| import.start == start) {
+        return known.result.clone();
     }
-    let made = make(device, region).map(Arc::new);
-    if let Err(error) = &made {
+    let result = make(device, region).map(Arc::new);
+    if let Err(error) = &result {
         log::info!(
             "{}: transfers of pinned memory are staged: {error}",
             device.capabilities.name
         );
     }
-    imports.push((start, made.clone()));
+    imports.push(Import {
+        start,
+        result: result.clone(),
+    });
     lock(&region.imported.0).push(Arc::downgrade(device));
-    made
+    result
 }
 
 fn make(device: &DeviceShared, region: &Region) -> Result<Imported, ImportError> {
