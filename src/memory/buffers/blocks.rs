@@ -1,38 +1,36 @@
-//! Blocks of a device's memory, out of which small buffers are carved: the books, which touch no memory.
+//! Blocks of a device's memory, out of which small buffers are carved: only the books, without access to the memory.
 //!
-//! Each block is managed by a [`Region`] of its own and not all of them by one, because wgpu has rules for whole buffers,
-//! and a block is one buffer to it: what a dispatch writes must not lie in the same block as anything else that it uses.
-//! So whoever asks names the blocks in which the memory must not be.
+//! Each block has a [`Region`] of its own, because wgpu has rules for whole buffers, and a block is one buffer to wgpu:
+//! bytes written by a dispatch must not lie in the same block as the dispatch's other arguments. So callers name the
+//! blocks to avoid.
 //!
-//! Bytes that a launch writes never share a block with anything else that the launch uses: memory made for a launch
-//! avoids the blocks of the launch's other arguments, and a root in the wrong block already is copied to another
-//! block, on the device and in the order of the queue; the second time the root gets memory of its own, so roots that
-//! are used in turns do not wander.
+//! Memory made for a launch avoids the blocks of the launch's other arguments, and a root in the wrong block already is
+//! copied to another block, on the device and in the order of the queue; the second time the root gets memory of its
+//! own, so roots used in turns do not wander.
 //!
 //! Bytes are free as soon as a root gives them up, since the queue is in order and the next owner's commands come
-//! behind. Bytes are zeroed before their next use: no program sees another's leavings. One empty block is kept; the
-//! others go back to the device at once, and the last block when room is needed or on a trim. Blocks are at most the
-//! 64th part of a cap, which counts whole blocks; where no further block fits, a small root gets memory of its own.
-//! wgpu tracks blocks as it tracks buffers, so dispatches on roots of one block wait for each other without need:
-//! roots of more than 1 MiB, for which the wait might matter, have memory of their own.
+//! behind. Bytes are zeroed before reuse: no program sees another's bytes. One empty block is kept; the others go back
+//! to the device at once, and the last block when room is needed or on a trim. Blocks are at most the 64th part of a
+//! cap, which counts whole blocks; where no further block fits, a small root gets memory of its own. wgpu tracks blocks
+//! as it tracks buffers, so dispatches on roots of one block wait for each other without need: roots of more than 1
+//! MiB, for which the wait might matter, have memory of their own.
 
 use crate::memory::region::{AllocationId, Region, RegionOptions};
 
-/// The largest block, where nothing caps what buffers have.
+/// The largest block without a cap.
 const MOST_BYTES: u64 = 4 << 20;
-/// The first block. Each of the next ones is as large as all before it.
+/// The first block. Each further block is as large as all before.
 const FIRST_BYTES: u64 = 256 << 10;
-/// Below this it is not worth while.
+/// Smaller blocks are not made.
 const LEAST_BYTES: u64 = 64 << 10;
-/// A block is at most this part of a device's cap, so that what is free in blocks is not what is missing elsewhere.
+/// The largest part of a device's cap in one block, so that free bytes of blocks do not starve other buffers.
 const PART_OF_CAP: u64 = 64;
-/// What is smaller than this part of the largest block is carved.
+/// Buffers below this part of the largest block are carved.
 const PART: u64 = 4;
-/// Empty blocks that are kept for the next buffer, so that making and dropping one costs no memory each time.
+/// Empty blocks kept for the next buffer, so that making and dropping one buffer in turns allocates nothing.
 const KEPT: usize = 1;
 
-/// The largest block of a device whose buffers may have `cap` bytes and whose largest buffer has `limit`; 0 where there
-/// are none.
+/// The largest block of a device with `cap` bytes for buffers and `limit` for one buffer; 0 for no blocks.
 pub(super) fn largest(cap: Option<u64>, limit: u64) -> u64 {
     let cap = cap.map_or(u64::MAX, |cap| cap / PART_OF_CAP);
     let most = MOST_BYTES.min(cap).min(limit);
@@ -42,7 +40,7 @@ pub(super) fn largest(cap: Option<u64>, limit: u64) -> u64 {
     }
 }
 
-/// Whether a buffer of `bytes` bytes is carved out of blocks that have at most `most`.
+/// Whether a buffer of `bytes` bytes is carved out of blocks of at most `most` bytes.
 pub(super) fn is_small(bytes: u64, most: u64) -> bool {
     bytes < most / PART
 }
@@ -51,7 +49,7 @@ pub(super) fn is_small(bytes: u64, most: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Blocks<M> {
     blocks: Vec<Block<M>>,
-    /// The number of the next one.
+    /// The next block's number.
     next: u64,
 }
 
@@ -61,11 +59,11 @@ struct Block<M> {
     memory: M,
     bytes: u64,
     region: Region,
-    /// Nobody ever had what lies behind this byte.
+    /// Bytes from here on were never handed out.
     fresh: u64,
 }
 
-/// Bytes of a block that somebody has.
+/// A part of a block, handed out.
 #[derive(Debug)]
 pub(super) struct Room {
     /// The block's number.
@@ -73,7 +71,7 @@ pub(super) struct Room {
     allocation: AllocationId,
     /// First byte.
     pub(super) start: u64,
-    /// Somebody had these bytes before, and has left something there.
+    /// Some of these bytes were handed out before, and are not zero.
     pub(super) is_used: bool,
 }
 
@@ -96,9 +94,9 @@ impl<M> Default for Blocks<M> {
 }
 
 impl<M> Blocks<M> {
-    /// `bytes` bytes at a multiple of `align` in a block that is not among those of `avoid`, and the block's memory.
+    /// `bytes` bytes at a multiple of `align` in a block outside of `avoid`, and the block's memory.
     pub(super) fn take(&mut self, bytes: u64, align: u64, avoid: &[u64]) -> Option<(Room, &M)> {
-        // The oldest that has room, so that the others get empty.
+        // The oldest block with room, so that younger blocks become empty.
         let mut found = None;
         for (at, block) in self.blocks.iter_mut().enumerate() {
             if avoid.contains(&block.number) {
@@ -121,9 +119,9 @@ impl<M> Blocks<M> {
         Some((room, &block.memory))
     }
 
-    /// How large the next block should be that is to hold `bytes` bytes, where none may be larger than `most`.
+    /// The size of the next block, to hold `bytes` bytes, at most `most`.
     pub(super) fn next_bytes(&self, bytes: u64, most: u64, avoid: &[u64]) -> u64 {
-        // Those to be avoided may have room, and are not what makes another one necessary.
+        // Blocks to avoid may have room, and are not the reason for another one.
         let full = (self.blocks.iter()).filter(|block| !avoid.contains(&block.number));
         let all: u64 = full.map(|block| block.bytes).sum();
         let wanted = all.max(FIRST_BYTES).max(bytes.saturating_mul(PART));
@@ -133,7 +131,7 @@ impl<M> Blocks<M> {
     /// Adds an empty block.
     pub(super) fn add(&mut self, memory: M, bytes: u64) {
         let mut region = Region::new(RegionOptions::default());
-        // It fails for less than a granule, which then is a block that nothing fits.
+        // Fails for less than a granule: then nothing fits the block.
         let _ = region.add_block(0, bytes);
         self.blocks.push(Block {
             number: self.next,
@@ -145,17 +143,17 @@ impl<M> Blocks<M> {
         self.next += 1;
     }
 
-    /// Takes bytes back. Returns the bytes of blocks that were dropped, because more were empty than are kept.
+    /// Takes bytes back. Returns the bytes of blocks dropped because more were empty than are kept.
     pub(super) fn give(&mut self, room: &Room) -> u64 {
         let number = room.block;
         if let Some(block) = (self.blocks.iter_mut()).find(|block| block.number == number) {
-            // It is this block's, and given back once.
+            // Cannot fail: the allocation is of this block, and freed once.
             let _ = block.region.free(room.allocation);
         }
         self.trim(KEPT).iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Takes the empty blocks out of the books, the youngest first, but for so many: their memory, and its size.
+    /// Removes the youngest empty blocks, but for `keep`: their memory and sizes.
     pub(super) fn trim(&mut self, keep: usize) -> Vec<(M, u64)> {
         let is_empty = |block: &Block<M>| block.region.in_use() == 0;
         let mut kept = keep;
@@ -227,13 +225,13 @@ mod tests {
     }
 
     proptest! {
-        /// Against memory that remembers for each byte who has it, and whether anybody ever had it.
+        /// Against a model of memory with the owner of each byte, and whether there ever was an owner.
         #[test]
         fn nobody_has_what_another_has(steps in steps()) {
             const MOST: u64 = 64 << 10;
             let mut blocks: Blocks<u64> = Blocks::default();
             let mut made = 0;
-            // By the blocks' numbers: who has each 16 bytes, and who had them.
+            // By block number: for each 16 bytes the owner, and whether there ever was an owner.
             let mut memory: BTreeMap<u64, Vec<(u64, bool)>> = BTreeMap::new();
             let mut held: Vec<(Room, u64, u64)> = Vec::new();
             let mut user = 0;
@@ -295,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Enters a room that was had into the model, which must have nobody there.
+    /// Enters a room into the model, where the bytes must be without an owner.
     fn enter(
         held: &mut Vec<(Room, u64, u64)>,
         room: Room,

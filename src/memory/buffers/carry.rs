@@ -1,15 +1,15 @@
-//! Plans become commands: copies out of the places that have the bytes, and into the one that wants them.
+//! Carries plans out: copies from the places with the bytes to the place in want of the bytes.
 //!
-//! Copies out of a device are submitted at once, in front of what is recorded there and not submitted, unless that
-//! writes the bytes. Copies into a device are recorded in its open batch, which waits for what is still on its way
-//! ([`Hop`]); what was recorded there before is submitted first, so that it waits for nothing.
+//! Copies out of a device are submitted at once, in front of recorded commands not yet submitted, unless those write
+//! the bytes. Copies into a device are recorded in its open batch, which waits for bytes still on their way ([`Hop`]);
+//! earlier commands are submitted first, and so wait for nothing.
 //!
 //! Copies out go first because two devices exchanging edges would otherwise each send the edge behind the *next* step,
 //! and work in turns.
 //!
-//! A transfer has an outcome, which inherits the outcomes of the bytes on the source. The source's launches are
-//! settled by the source's queue, and a settling thread holds a queue already; so the transfer's outcome is resolved
-//! by readers, not by the thread that settles (`Outcome::resolve`).
+//! A transfer has an outcome, which inherits the outcomes of the bytes on the source. The source's launches are settled
+//! by the source's queue, and a settling thread holds a queue already; so the transfer's outcome is resolved by
+//! readers, not by the settling thread (`Outcome::resolve`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ use crate::memory::migrate::{Access, Place, Places, Plan, Route};
 use crate::memory::places::{Place as Spot, copy};
 use crate::memory::staging;
 
-/// What transfers to a device call themselves.
+/// The name of a transfer to a device in errors.
 const WHAT: &str = "a copy to a device";
-/// Bytes that go through one piece of staging memory: enough that what a piece costs by itself does not show.
+/// Bytes per piece of staging memory: enough to make the fixed cost of a piece negligible.
 const PIECE: u64 = 8 << 20;
 
-/// Bytes of one buffer that go to one device in one way.
+/// Bytes of one buffer on one way to a device.
 struct Upload {
     way: Way,
     range: Range<u64>,
@@ -41,28 +41,28 @@ struct Upload {
 
 #[derive(PartialEq, Clone, Copy)]
 enum Way {
-    /// The host has them.
+    /// From the host's memory.
     Host,
-    /// A device has them; through copies of the host.
+    /// From a device, through copies of the host.
     Through(Place),
-    /// A device has them; through memory that both see.
+    /// From a device, through memory seen by both.
     Exchange(Place),
 }
 
-/// Bytes that are to be recorded, or that wait for the host.
+/// Bytes to be recorded as a copy into the device.
 struct Load {
     range: Range<u64>,
-    /// Where they lie, and where in it; `None` for the host's own memory.
+    /// The source of the copy, with the offset `at`; `None` for the host's own memory.
     memory: Option<wgpu::Buffer>,
     at: u64,
     outcomes: Vec<Arc<Outcome>>,
-    /// Made when they have arrived.
+    /// The transfer that fills `memory`, if any, and the source device.
     hop: Option<(Arc<Hop>, Arc<DeviceShared>)>,
-    /// Given back when the batch has ended.
+    /// The slot to give back after the batch.
     used: Option<Crate>,
 }
 
-/// What the plan brings to a memory, which may be that of several places, in pieces as long as can be.
+/// The plan's uploads to `memory`, the memory of one place or several, in pieces as long as possible.
 fn uploads(plan: &Plan, memory: Places) -> Vec<Upload> {
     let mut uploads: Vec<Upload> = Vec::new();
     for step in &plan.steps {
@@ -105,7 +105,7 @@ fn uploads(plan: &Plan, memory: Places) -> Vec<Upload> {
 }
 
 impl Root {
-    /// Makes the copies of a plan that bring bytes to `device`, whose memory is there. Not yet in the books.
+    /// Makes a plan's copies to `device`, which has memory. The caller commits the plan.
     pub(super) fn carry(
         &self,
         state: &mut State,
@@ -126,7 +126,7 @@ impl Root {
         };
         let target = (Arc::clone(&copy.shared), copy.base);
         let mut queue = device.queue.lock(device);
-        // What the device copies out of, and may be filled again when the batch has ended.
+        // Staging memory for reuse after the end of the batch.
         let mut emptied = Vec::new();
         let recorded = self.record_loads(&mut queue, state, device, &target, &loads, &mut emptied);
         let batch = queue.batch();
@@ -141,7 +141,7 @@ impl Root {
         Ok(Some(batch))
     }
 
-    /// Has the bytes of a plan's copies on their way to where `device` can copy them from.
+    /// Starts the transfers of a plan to memory from which `device` can copy.
     fn loads(
         &self,
         state: &mut State,
@@ -178,7 +178,7 @@ impl Root {
         Ok(loads)
     }
 
-    /// Records the copies into the device's memory, all of them even if one is refused: the first error.
+    /// Records all copies into the device's memory, also after a refusal. Returns the first error.
     fn record_loads(
         &self,
         queue: &mut Recorder<'_>,
@@ -191,7 +191,7 @@ impl Root {
         let target = (&**target, *base);
         let waits = loads.iter().any(|load| load.hop.is_some());
         if waits && queue.has_commands() && !queue.dependencies().has_held() {
-            // What was recorded before does not wait.
+            // Earlier commands need not wait for the bytes.
             let _ = queue.flush();
         }
         let mut all = Ok(());
@@ -217,7 +217,7 @@ impl Root {
         all
     }
 
-    /// Puts recorded copies into the books of the device's memory, and sends those that wait for the host.
+    /// Enters the recorded copies into the books of the device's memory, and starts the transfers through the host.
     fn book(
         &self,
         state: &mut State,
@@ -236,7 +236,7 @@ impl Root {
             if is_common {
                 state.begin(device, place, &load.range, Access::Overwrite, batch, true);
             }
-            // The outcome of a load is that of its transfer, where it waits for one.
+            // A load with memory has one outcome, the outcome of its transfer.
             if let (Some(_), [outcome]) = (&load.memory, &load.outcomes[..]) {
                 let arrival = (Arc::clone(outcome), place, load.range.clone());
                 state.arrivals.push(arrival);
@@ -261,7 +261,7 @@ impl Root {
         copy(queue, device, &from, &to, load.range.end - load.range.start)
     }
 
-    /// Records the copy of what the host has, in pieces, so that staging memory of one size serves for all.
+    /// Records a copy from the host's memory, in pieces, so that all uploads share staging memory of one size.
     fn upload(
         &self,
         queue: &mut Recorder<'_>,
@@ -274,7 +274,7 @@ impl Root {
         let mut start = load.range.start;
         let mut rest = bytes;
         while !rest.is_empty() {
-            // All pieces but the last one end with a word.
+            // All pieces but the last end with a word.
             let most = (PIECE - start % 4).min(rest.len() as u64) as usize;
             let (piece, later) = rest.split_at(most);
             let memory = staging::of(device).filled(device, WHAT, start % 4, piece)?;
@@ -290,7 +290,7 @@ impl Root {
 
     fn give_back(&self, loads: Vec<Load>, user: Option<(&Arc<DeviceShared>, &Arc<Batch>)>) {
         for load in loads {
-            // Where nothing was recorded the source may still write there, and nobody sees when it has ended.
+            // Without a recorded batch the slot is dropped: the source may still write there, with no known end.
             if let (Some(used), Some((device, batch))) = (load.used, user) {
                 let end = End::of(device, Arc::clone(batch));
                 self.context().exchange.give(used, vec![end]);
@@ -298,7 +298,7 @@ impl Root {
         }
     }
 
-    /// Through memory that the source writes and the host reads, and memory that the host writes and the target reads.
+    /// Through one memory from the source to the host, and another from the host to the target.
     fn load_through(
         &self,
         state: &mut State,
@@ -331,7 +331,7 @@ impl Root {
                 memory: Some(memory),
                 at,
                 outcomes: vec![Arc::clone(&outcome)],
-                // One dependency for all of them.
+                // One dependency for all pieces.
                 hop: (index == 0).then(|| (Arc::clone(&hop), Arc::clone(&owner))),
                 used: None,
             });
@@ -339,7 +339,7 @@ impl Root {
         Ok(())
     }
 
-    /// Through memory that both devices see.
+    /// Through memory seen by both devices.
     fn load_exchange(
         &self,
         state: &mut State,
@@ -365,10 +365,10 @@ impl Root {
         }
         let words = range.start / 4 * 4..range.end.next_multiple_of(4);
         let bytes = words.end - words.start;
-        // From here on there is a crate to give back.
+        // From here on there is a slot to give back.
         let exchange = &self.context().exchange;
         let Some(taken) = exchange.take(bytes, &owner, device) else {
-            // It is not to be had: from now on bytes go the other way.
+            // Without a slot, bytes go through the host from now on.
             self.context().close_route(from, place);
             return self.load_through(state, device, from, range, loads);
         };
@@ -377,7 +377,7 @@ impl Root {
         };
         let (seen, memory) = (seen.clone(), memory.clone());
         let depends_on = state.depends_on(from, &range);
-        // Held, so that nothing is recorded in between that was not looked at.
+        // The lock is kept, so that no unseen command is recorded in between.
         let mut queue = owner.queue.lock(&owner);
         let (commands, error) = capture(&owner.raw, || {
             let mut encoder =
@@ -413,12 +413,12 @@ impl Root {
     }
 }
 
-/// A buffer, the outcomes that decide about a range of it, and that range on its way to the host.
+/// A buffer, the outcomes of a range, and the range on its way to the host.
 type Export = (Arc<BufferShared>, Vec<Arc<Outcome>>, Vec<Download>);
 
 impl State {
-    /// Starts to bring `range` down from a device. Refused, before anything is submitted, on a thread that serves a call
-    /// of the device: some drivers block a submission while a kernel runs.
+    /// Starts to bring `range` from a device to the host. Refused, before any submission, on a thread that serves a
+    /// call of the device: some drivers block a submission while a kernel runs.
     pub(super) fn export(
         &mut self,
         from: Place,

@@ -1,24 +1,23 @@
-//! Memory that several devices have in common: where buffers go that devices hand to and fro ([`Placement::Auto`]).
+//! Memory common to several devices, for buffers handed to and fro between devices ([`Placement::Auto`]).
 //!
-//! It is memory of the host that each of them has imported, as the crates of transfers are ([`Exchange`]); to the planner
-//! all of them are one memory, so that nothing is copied between them. Commands of one device come behind those of the
-//! others that use the same bytes, as in the heap. Unlike the heap it is nobody else's: the host has it only by copies,
-//! like any memory of a device, and failures are those of the buffer.
+//! Common memory is host memory imported by every member, as shared transfer slots are ([`Exchange`]). The planner sees
+//! one memory for all members, so nothing is copied between members. Commands of one device come behind commands of the
+//! others on the same bytes, as in the heap. Unlike the heap, common memory belongs to one buffer: the host reads and
+//! writes by copies, as with any memory of a device, and failures are failures of the buffer.
 //!
 //! [`Placement::Auto`]: super::Placement::Auto
 //! [`Exchange`]: super::exchange::Exchange
 //!
 //! Why not the heap: a program that holds the heap, or whose launch on the heap has failed, must not meet either in a
-//! buffer that the program never placed in the heap. Taints are one for all members. Launches are held back as for the
-//! heap; the few commands other than launches (uploads, copies out, fills) wait for other devices, since nothing else
-//! orders them.
+//! buffer never placed in the heap. Taints are one for all members. Launches are held back as for the heap; the few
+//! commands other than launches (uploads, copies out, fills) wait for other devices, since nothing else orders them.
 //!
 //! The rule is counted, not guessed ([`Turns`]): 8 launches in a row that *write* the root, with half of the bytes or
-//! more from another device. Such launches come one behind the other in any case; where one device reads the results
-//! of another, or edges are exchanged, own memory lets both devices go on, and so these begin the count anew. Only
-//! devices that work in the host's memory and import host memory take part. A member keeps its own copy while the
-//! bytes are on their way elsewhere, unless the member is the source. Evicting ends the common memory; a lost member
-//! leaves the memory to the other members.
+//! more from another device. Such launches run one behind the other in any case; where one device reads the results of
+//! another, or edges are exchanged, own memory lets both devices go on, and so such launches begin the count anew. Only
+//! devices that work in the host's memory and import host memory take part. A member keeps its own copy while the bytes
+//! are on their way elsewhere, unless the member is the source. Evicting ends the common memory; a lost member leaves
+//! the memory to the other members.
 
 use std::fmt;
 use std::ops::Range;
@@ -34,22 +33,22 @@ use crate::device::{DeviceShared, unique_id};
 use crate::memory::buffer::BufferShared;
 use crate::memory::migrate::{Access, Content, Place, Places, Plan, Want};
 
-/// Turns in which a buffer went to another device that also writes it, after which it goes to common memory.
+/// Turns (the buffer goes to another device, and is written there) before the buffer moves to common memory.
 const TURNS: u32 = 8;
-/// Uses between two turns, after which the first of them is forgotten.
+/// Uses after a turn, without another turn, before the count begins anew.
 const PAUSE: u32 = 8;
-/// Larger buffers keep memory of their own: it is had in powers of two, out of an address space of 4 GiB for all.
+/// Larger buffers keep memory of their own: slots have sizes of powers of two, in 4 GiB of address space for all.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Where the bytes of a buffer live that is free to choose, and why.
+/// Why a buffer with automatic placement is in common memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommonMemory {
-    /// Turns in a row in which half of the buffer or more went from one device to another, which wrote it, too.
+    /// Turns in a row: launches that wrote the buffer with half of the bytes or more from another device.
     pub turns: u32,
-    /// Bytes that did so.
+    /// Bytes moved in these turns.
     pub moved: u64,
-    /// The launch is the first one: the buffer goes there with it.
+    /// True for the launch with which the buffer moves there.
     pub begins: bool,
 }
 
@@ -73,13 +72,13 @@ impl fmt::Display for CommonMemory {
 pub(super) struct Turns {
     turns: u32,
     moved: u64,
-    /// Since the last one.
+    /// Uses since the last turn.
     uses: u32,
 }
 
 impl Turns {
-    /// A launch uses the buffer, of `bytes` bytes, and `writes` some of it; `came` bytes come from other devices for it.
-    /// Tells of the turns if they are enough.
+    /// Counts a launch on a buffer of `bytes` bytes: `came` bytes come from other devices, and `writes` says whether
+    /// the launch writes. Returns the turns once there are enough.
     pub(super) fn used(&mut self, bytes: u64, came: u64, writes: bool) -> Option<CommonMemory> {
         if came == 0 {
             self.uses += 1;
@@ -91,8 +90,8 @@ impl Turns {
             self.moved = self.moved.saturating_add(came);
             self.uses = 0;
         } else {
-            // Devices that work side by side and exchange edges, or where one reads what the other has made while that
-            // makes the next: in common memory they would wait for each other.
+            // Devices side by side with an exchange of edges, or a reader of one result while the next is made: common
+            // memory would make the devices wait for each other.
             *self = Self::default();
         }
         (came > 0 && self.turns >= TURNS).then_some(CommonMemory {
@@ -103,33 +102,33 @@ impl Turns {
     }
 }
 
-/// How a buffer lives.
+/// The placement state of a buffer.
 #[derive(Default)]
 pub(super) enum Living {
-    /// As it was told to, or because nothing else is to be had.
+    /// Fixed: by the placement asked for, or because common memory was refused.
     #[default]
     Settled,
-    /// Each device has memory of its own, until they have taken turns for long.
+    /// Each device has memory of its own, and turns are counted.
     Apart(Turns),
-    /// All devices that can have common memory.
+    /// All devices able to import host memory share one memory.
     Together { memory: Crate, why: CommonMemory },
 }
 
-/// Bytes of a plan that reach a memory, which may be that of several places, and come from another device.
+/// Bytes of a plan from other devices to `memory`, the memory of one place or of several.
 fn came(plan: &Plan, memory: Places) -> u64 {
     let steps = plan.steps.iter().filter(|step| memory.contains(step.to));
     let foreign = steps.filter(|step| step.after.is_some() || !step.from.is_host());
     foreign.map(|step| step.bytes()).sum()
 }
 
-/// Whether a device may share memory: it has no faster memory of its own, and imports the host's.
+/// Whether a device may share memory: the device has no faster memory of its own, and imports the host's.
 fn joins(device: &DeviceShared) -> bool {
     device.capabilities.unified_memory && Exchange::joins(device, device)
 }
 
 impl Root {
-    /// A launch at `place` uses the buffer, for which `plan` was made. If it is time for that, the buffer goes to common
-    /// memory. What is to be said of where it lives.
+    /// Counts a launch at `place` with `plan`, and moves the buffer to common memory after enough turns. Returns the
+    /// reason if the launch works in common memory.
     pub(super) fn take_turn(
         &self,
         state: &mut State,
@@ -151,7 +150,7 @@ impl Root {
             }
             Living::Apart(turns) => turns.used(self.bytes, came, writes)?,
         };
-        // Nobody asks again where it was refused once.
+        // A refused move is not tried again.
         state.living = Living::Settled;
         match self.move_together(state, device, place, plan, why) {
             Ok(true) => Some(why),
@@ -163,21 +162,21 @@ impl Root {
         }
     }
 
-    /// A device with memory of its own gives it up for what others have in common, if it can.
+    /// Replaces a device's own memory by the common memory, if the device can import it.
     fn move_in(&self, state: &mut State, device: &Arc<DeviceShared>, place: Place) {
         if joins(device) && state.residency.evicted(place, 0..self.bytes).is_ok() {
             let old = state.take_copy(place);
             if !self.settle_in_common(state, device, place)
                 && let Some(mut old) = old
             {
-                // As it was, but for what it has to be brought again.
+                // The old memory stays, but the bytes have to be brought again.
                 old.used_at = self.context().tick();
                 state.put_copy(place, old);
             }
         }
     }
 
-    /// What [`Self::take_turn`] would say.
+    /// The result of [`Self::take_turn`], foreseen without a change.
     pub(super) fn foresee_turn(
         &self,
         state: &State,
@@ -197,14 +196,13 @@ impl Root {
         }
     }
 
-    /// Where `device`, which has no memory for the buffer, would find it in common memory.
+    /// The place at which `device`, without memory for the buffer so far, would find common memory.
     pub(super) fn foresee_common(&self, state: &State, device: &DeviceShared) -> Option<Place> {
         let members = state.common_places();
         members.first().copied().filter(|_| joins(device))
     }
 
-    /// Has the buffer, which is at `place` and elsewhere, move to memory that all those devices see; false where that is
-    /// not to be had.
+    /// Moves the buffer from `place` and other devices to memory common to all of them; false without such memory.
     fn move_together(
         &self,
         state: &mut State,
@@ -214,7 +212,7 @@ impl Root {
         why: CommonMemory,
     ) -> Result<bool, BufferError> {
         let mut others = state.companions(place);
-        // Whoever else has bytes that are on their way keeps them: they may not arrive.
+        // Other holders of the bytes keep memory of their own, except the source: a transfer may fail.
         others.retain(|(there, _)| {
             let is_source = plan.steps.iter().any(|step| step.from == *there);
             let mut contents = state.residency.contents();
@@ -227,7 +225,7 @@ impl Root {
         if self.bytes > MOST_BYTES {
             return Ok(false);
         }
-        // All of it has to be in one place first.
+        // All bytes have to be at `place` first.
         let want = Want {
             place,
             range: 0..self.bytes,
@@ -264,7 +262,7 @@ impl Root {
             if !exchange.import(&mut memory, &other) {
                 continue;
             }
-            // What it has is here, too.
+            // All bytes of `there` are at `place`, too.
             let dropped = state.residency.evicted(there, 0..self.bytes);
             dropped.map_err(|error| self.refusal(error))?;
             state.take_copy(there);
@@ -281,7 +279,7 @@ impl Root {
         Ok(true)
     }
 
-    /// Has `device` see the memory that others have in common, if the buffer lives there and the device can; false if not.
+    /// Has `device` see the buffer's common memory; false if there is none, or the device cannot import it.
     pub(super) fn settle_in_common(
         &self,
         state: &mut State,
@@ -289,7 +287,7 @@ impl Root {
         place: Place,
     ) -> bool {
         let Some(member) = state.common_places().first().copied() else {
-            // All who had it are gone.
+            // All members are lost.
             self.leave_common(state);
             return false;
         };
@@ -307,12 +305,12 @@ impl Root {
         joined
     }
 
-    /// The common memory is given up. The buffer begins anew.
+    /// Gives the common memory up, and begins the count of turns anew.
     pub(super) fn leave_common(&self, state: &mut State) {
         let left = std::mem::take(&mut state.living);
         state.living = match left {
             Living::Together { memory, .. } => {
-                // Nobody has it before the last command that uses it has ended.
+                // The memory is reused only after the last command on it has ended.
                 let ends = state.unfinished_ends();
                 self.context().exchange.give(memory, ends);
                 Living::Apart(Turns::default())
@@ -323,7 +321,7 @@ impl Root {
 }
 
 impl State {
-    /// The other places that have memory, and could have some in common.
+    /// The other places with memory whose devices could import common memory.
     fn companions(&self, place: Place) -> Vec<(Place, Arc<DeviceShared>)> {
         let others = self.places().into_iter().filter(|other| *other != place);
         let with = others.filter_map(|other| {
@@ -333,14 +331,14 @@ impl State {
         with.collect()
     }
 
-    /// The places that have memory in common.
+    /// The places with common memory.
     pub(super) fn common_places(&self) -> Vec<Place> {
         let mut places = self.places();
         places.retain(|place| self.copy(*place).is_some_and(DeviceAllocation::is_common));
         places
     }
 
-    /// `device`, which has imported the memory, has it in common with `member` from now on.
+    /// Adds `place` of `device`, which has imported the memory, as a member beside `member`.
     fn join_common(
         &mut self,
         memory: &Crate,
@@ -358,8 +356,8 @@ impl State {
         self.residency.share(member, place);
     }
 
-    /// Waits for the commands of other devices that one at `place` has to come behind, where they have memory in common.
-    /// Launches do not wait, but are held back.
+    /// Before a command at `place`: waits for conflicting commands of other devices in common memory. Launches are held
+    /// back instead.
     ///
     /// # Errors
     /// [`BufferError::Execution`] with [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler).
@@ -377,7 +375,7 @@ impl State {
             let may = (other.submissions).may_wait_for(&batch, None, "memory in common");
             may.map_err(Arc::new)?;
             if batch.submission().is_none() {
-                // What went wrong is what its events tell.
+                // Failures are reported by the batch's events.
                 other.complete_dependencies(None);
                 other.submit(&batch);
             }
@@ -386,7 +384,7 @@ impl State {
         Ok(())
     }
 
-    /// The outcomes that decide about what a place has of a range.
+    /// The outcomes on which the bytes of `range` at `place` depend.
     pub(super) fn depends_on(&self, place: Place, range: &Range<u64>) -> Vec<Arc<Outcome>> {
         let Some(copy) = self.copy(place) else {
             return Vec::new();
@@ -395,7 +393,7 @@ impl State {
         if !copy.is_common() {
             return found;
         }
-        // Launches of other devices are settled by those.
+        // Other devices resolve the outcomes of their own launches.
         for other in self.common_places() {
             if let Some(other) = self
                 .copy(other)

@@ -1,5 +1,5 @@
-//! What the buffers of a context have in common: the places where bytes can be, the ways between them, the threads and
-//! memory that move them, and what all of it has cost.
+//! State common to the buffers of a context: the places of bytes, the routes between places, the thread and memory for
+//! transfers, and figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -21,11 +21,11 @@ pub(crate) struct ContextBuffers {
     map: Mutex<Map>,
     roots: Mutex<Vec<Weak<Root>>>,
     totals: Mutex<BufferStatistics>,
-    /// Counts uses, so that it is known which memory was not used for long.
+    /// Counts uses, to find the least recently used memory.
     clock: AtomicU64,
 }
 
-/// The devices that buffers have been on; a device's place is its index and 1.
+/// The devices with uses of buffers; a device's place is the index plus 1.
 #[derive(Default)]
 struct Map {
     devices: Vec<Weak<DeviceShared>>,
@@ -33,7 +33,7 @@ struct Map {
 }
 
 impl ContextBuffers {
-    /// The device's place, which is new if buffers were never there.
+    /// The device's place, a new one on first use.
     pub(super) fn place_of(&self, device: &Arc<DeviceShared>) -> Result<Place, BufferError> {
         let mut map = lock(&self.map);
         let place = |at: usize| {
@@ -45,7 +45,7 @@ impl ContextBuffers {
         if let Some(at) = map.devices.iter().position(is_it) {
             return place(at);
         }
-        // Whatever a buffer has on a device keeps it open: nothing is at the place of one that is gone.
+        // An allocation of a buffer keeps its device open: at the place of a closed device there are no bytes.
         let gone = map
             .devices
             .iter()
@@ -76,7 +76,7 @@ impl ContextBuffers {
         Arc::clone(&lock(&self.map).routes)
     }
 
-    /// Takes a way between two devices out of the table, after it was refused.
+    /// Removes a direct route between two devices, after a refusal.
     pub(super) fn close_route(&self, a: Place, b: Place) {
         let mut map = lock(&self.map);
         let mut routes = (*map.routes).clone();
@@ -84,7 +84,7 @@ impl ContextBuffers {
         map.routes = Arc::new(routes);
     }
 
-    /// What people call a place.
+    /// The name of a place in messages.
     pub(super) fn name_of(&self, place: Place) -> String {
         let Some(at) = (place.index() as usize).checked_sub(1) else {
             return "the host".to_owned();
@@ -113,7 +113,7 @@ impl ContextBuffers {
         roots.push(Arc::downgrade(root));
     }
 
-    /// The buffers that there are.
+    /// The living buffers.
     pub(super) fn roots(&self) -> Vec<Arc<Root>> {
         lock(&self.roots).iter().filter_map(Weak::upgrade).collect()
     }
@@ -122,7 +122,7 @@ impl ContextBuffers {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts what was done for one buffer for the context, too.
+    /// Adds the figures of one buffer's command to the context's.
     pub(super) fn count(&self, change: impl FnOnce(&mut BufferStatistics)) {
         change(&mut lock(&self.totals));
     }

@@ -1,4 +1,4 @@
-//! The memory that a buffer has on one device: a wgpu buffer of its own, or a part of a block.
+//! The memory of a buffer on one device: a wgpu buffer of its own, or a part of a block.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,42 +11,42 @@ use crate::device::{DeviceShared, capture, unique_id};
 use crate::memory::buffer::{BufferShared, DeviceBuffer, USAGE};
 use crate::memory::{MemoryError, MemoryExtension};
 
-/// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
+/// The largest alignment of binding offsets that WebGPU lets an adapter require.
 pub(super) const BINDABLE: u64 = 256;
 
-/// What a wgpu buffer is to a buffer of the context.
+/// The kind of a buffer's memory.
 enum Memory {
-    /// Its own.
+    /// A whole wgpu buffer.
     Alone,
-    /// A block, in which it has this room.
+    /// An extent of a block.
     Block(Room),
-    /// Memory that other devices see, too.
+    /// Memory common to several devices.
     Common,
 }
 
-/// Memory of one device for a whole buffer. Ranges are those of the buffer.
+/// Memory of one device for a whole buffer. Ranges are ranges of the buffer.
 pub(super) struct DeviceAllocation {
     pub(super) shared: Arc<BufferShared>,
-    /// Where it begins in the wgpu buffer.
+    /// Offset of the buffer in the wgpu buffer.
     pub(super) base: u64,
-    /// What it has.
+    /// Size, up to whole words.
     bytes: u64,
     memory: Memory,
-    /// What batches write that may not be submitted yet.
+    /// Ranges written by batches that may not be submitted yet.
     unsent: Vec<(Range<u64>, Arc<Batch>)>,
-    /// The last batch that uses it.
+    /// The last batch with a use of the memory.
     pub(super) last: Option<Arc<Batch>>,
     pub(super) used_at: u64,
 }
 
-/// Bytes below a device's cap for memory that is about to be made, which nobody else takes meanwhile.
+/// Bytes reserved below a device's cap for memory about to be made.
 pub(super) struct Reservation<'r> {
     room: &'r MemoryExtension,
     bytes: u64,
 }
 
 impl<'r> Reservation<'r> {
-    /// Or how much is reserved, where that leaves too little.
+    /// Fails, with the bytes reserved so far, if the cap would be exceeded.
     pub(super) fn new(
         room: &'r MemoryExtension,
         bytes: u64,
@@ -61,7 +61,7 @@ impl<'r> Reservation<'r> {
         Ok(Self { room, bytes })
     }
 
-    /// The memory was made, and whoever drops it gives its bytes back.
+    /// Keeps the bytes reserved after the memory was made: dropping the memory returns them.
     fn keep(self) -> u64 {
         let bytes = self.bytes;
         std::mem::forget(self);
@@ -103,7 +103,7 @@ impl DeviceAllocation {
         }
     }
 
-    /// A wgpu buffer of its own, of the size that is reserved for it; zero.
+    /// A zeroed wgpu buffer of the reserved size.
     pub(super) fn alone(
         device: &Arc<DeviceShared>,
         reserved: Reservation<'_>,
@@ -113,8 +113,8 @@ impl DeviceAllocation {
         Ok(Self::new(made.shared, size, Memory::Alone))
     }
 
-    /// A part of a block that is not among those of `avoid`, which may hold anything if it says so; `None` where that
-    /// takes a new block, and there is no room for it below the device's cap or at all.
+    /// A part of a block outside of `avoid`; [`Self::is_used`] says whether old bytes are left there. `None` if a new
+    /// block is needed, and exceeds the device's cap or memory.
     pub(super) fn carved(device: &Arc<DeviceShared>, bytes: u64, avoid: &[u64]) -> Option<Self> {
         let (cap, limit) = (device.options.buffer_bytes, device.limits.max_buffer_size);
         let most = blocks::largest(cap, limit);
@@ -136,7 +136,7 @@ impl DeviceAllocation {
                 })
             });
             if error.is_some() {
-                // Whoever then asks for less is told why he gets nothing.
+                // The caller then asks for a smaller buffer, and gets the error there.
                 return None;
             }
             blocks.add(memory, reserved.keep());
@@ -149,7 +149,7 @@ impl DeviceAllocation {
         Some(Self::new(shared, bytes, Memory::Block(place)))
     }
 
-    /// What `shared`, which has at least `bytes` bytes, sees of memory that other devices see, too.
+    /// Memory common to several devices, seen through `shared`, of at least `bytes` bytes.
     pub(super) fn common(shared: Arc<BufferShared>, bytes: u64) -> Self {
         Self::new(shared, bytes, Memory::Common)
     }
@@ -161,27 +161,27 @@ impl DeviceAllocation {
         }
     }
 
-    /// The block that it lies in.
+    /// The number of the block around this part, if any.
     pub(super) fn block(&self) -> Option<u64> {
         self.room().map(|room| room.block)
     }
 
-    /// Other devices see it, too.
+    /// Whether other devices see the memory, too.
     pub(super) fn is_common(&self) -> bool {
         matches!(self.memory, Memory::Common)
     }
 
-    /// What it has: the buffer's bytes, and the rest of the last word.
+    /// Bytes of the buffer, and the rest of the last word.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether it may hold what others have left.
+    /// Whether bytes of earlier owners may be left here.
     pub(super) fn is_used(&self) -> bool {
         self.room().is_some_and(|room| room.is_used)
     }
 
-    /// All of it, in the wgpu buffer: whole words.
+    /// The whole range in the wgpu buffer: whole words.
     pub(super) fn all(&self) -> Range<u64> {
         self.base..self.base + self.bytes
     }
@@ -191,22 +191,22 @@ impl DeviceAllocation {
         self.base + range.start..self.base + range.end
     }
 
-    /// Gives the memory up at once, and not only when nobody has a handle of it.
+    /// Gives the memory up at once, whatever handles are left.
     pub(super) fn give_up(self) {
-        // Bytes of a block are free as soon as this is dropped: the queue is in order, and what has them next comes behind
-        // what was recorded. Memory that others see is theirs.
+        // Bytes of a block are free with this drop: the queue is in order, and commands of the next owner come behind
+        // all recorded ones. Common memory belongs to other devices, too.
         if !matches!(self.memory, Memory::Alone) {
             return;
         }
         let unsent = (self.last.as_ref()).is_some_and(|batch| batch.submission().is_none());
         if unsent {
-            // wgpu refuses batches that use what was destroyed; failures are their events' to tell.
+            // wgpu refuses batches with destroyed buffers; failures are reported by events.
             let _ = self.shared.device.flush();
         }
         self.shared.raw.destroy();
     }
 
-    /// Whether something writes there that was recorded and not submitted.
+    /// Whether a recorded command that writes there is not submitted yet.
     pub(super) fn is_unsent(&mut self, range: &Range<u64>) -> bool {
         self.unsent
             .retain(|(_, batch)| batch.submission().is_none());
@@ -215,7 +215,7 @@ impl DeviceAllocation {
         self.unsent.iter().any(meets)
     }
 
-    /// `batch`, which is open, uses the memory, and writes `range` of it.
+    /// Notes a use by `batch`, which is open, and the range written.
     pub(super) fn used(&mut self, batch: &Arc<Batch>, written: Option<Range<u64>>, now: u64) {
         if let Some(range) = written {
             let same =
@@ -230,7 +230,7 @@ impl DeviceAllocation {
         self.used_at = now;
     }
 
-    /// `range` holds bytes that these outcomes decide about.
+    /// Notes new bytes in `range`, and the outcomes on which the bytes depend.
     pub(super) fn filled(&self, range: &Range<u64>, outcomes: &[Arc<Outcome>]) {
         self.overwritten(range);
         for outcome in outcomes {
@@ -251,7 +251,7 @@ impl DeviceAllocation {
         self.shared.depends_on(&self.at(range))
     }
 
-    /// Records that all bytes come here from where they were on the same device, which is another wgpu buffer.
+    /// Records the copy of all bytes from `old`, another wgpu buffer of the same device.
     pub(super) fn take_over(&mut self, old: &DeviceAllocation, now: u64) {
         let device = Arc::clone(&self.shared.device);
         let mut queue = device.queue.lock(&device);
@@ -266,7 +266,7 @@ impl DeviceAllocation {
         self.used(&batch, Some(0..self.bytes), now);
     }
 
-    /// Records that all bytes become zero.
+    /// Records the zeroing of all bytes.
     pub(super) fn clear(&mut self, now: u64) {
         let device = Arc::clone(&self.shared.device);
         let mut queue = device.queue.lock(&device);
@@ -295,13 +295,13 @@ impl Drop for DeviceAllocation {
     }
 }
 
-/// Gives the device its empty blocks back, and returns their bytes.
+/// Destroys the device's empty blocks, and returns their bytes.
 pub(super) fn trim_blocks(device: &DeviceShared) -> u64 {
     let rooms = device.memory_extension.get::<MemoryExtension>();
     let empty = lock(&rooms.blocks).trim(0);
     let bytes = empty.iter().map(|(_, bytes)| bytes).sum();
     if bytes > 0 {
-        // wgpu refuses batches that use what was destroyed; failures are their events' to tell.
+        // wgpu refuses batches with destroyed buffers; failures are reported by events.
         let _ = device.flush();
         empty.iter().for_each(|(memory, _)| memory.destroy());
         let mut memory = lock(&rooms.buffers);

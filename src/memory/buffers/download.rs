@@ -1,5 +1,5 @@
-//! Bytes of a device on their way to the host: copied into mappable memory, in pieces, so that the host can go on with
-//! the first one while the device copies the next.
+//! Transfers from a device to the host: copied into mappable memory, in pieces, so that the host works on the first
+//! piece while the device copies the next.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::device::{DeviceShared, capture};
 use crate::memory::buffer::{BufferShared, MemoryError};
 use crate::memory::staging::{Coming, Lent, Missing, Piece, pieces, pump};
 
-/// Bytes of one piece: enough that what a piece costs by itself does not show.
+/// Bytes per piece: enough to make the fixed cost of a piece negligible.
 const PIECE: u64 = 8 << 20;
 
-/// One piece, submitted and on its way.
+/// One submitted piece.
 pub(super) struct Download {
     submissions: Arc<Submissions>,
     coming: Coming,
@@ -23,7 +23,7 @@ pub(super) struct Download {
     pub range: Range<u64>,
 }
 
-/// wgpu's refusal of a copy, which may be its way to say that the device is gone.
+/// wgpu's refusal of a copy: an error of the device's loss, if the device is lost.
 pub(super) fn refused(device: &DeviceShared, error: &wgpu::Error) -> MemoryError {
     match device.lost.check() {
         Err(lost) => MemoryError::Execution(Arc::new(lost)),
@@ -37,7 +37,7 @@ pub(super) fn refused(device: &DeviceShared, error: &wgpu::Error) -> MemoryError
 /// Why bytes did not arrive.
 pub(super) enum Missed {
     Deadline,
-    /// The bytes come when the asking thread has answered a call.
+    /// The bytes come only after the asking thread has answered a call.
     InHandler(ExecutionError),
     Failed(ExecutionError),
 }
@@ -54,8 +54,8 @@ impl From<Missing> for Missed {
 }
 
 impl Download {
-    /// Starts to bring down `range`, which is not empty, of what begins at `base` of a wgpu buffer. Commands that were recorded before and are not
-    /// submitted yet need not be waited for, unless `after_recorded` says that they write there.
+    /// Starts to bring `range`, which is not empty, of the buffer at offset `base` of a wgpu buffer. Recorded commands
+    /// are submitted first only with `after_recorded`, for commands with writes to the range.
     pub(super) fn start(
         buffer: &BufferShared,
         base: u64,
@@ -74,11 +74,11 @@ impl Download {
 
     fn begin(buffer: &BufferShared, base: u64, piece: Piece) -> Result<Self, MemoryError> {
         let device = &buffer.device;
-        // Whole words are copied; what surrounds the range is left out by whoever takes the bytes.
+        // Whole words are copied; [`Self::take`] leaves out the bytes around the range.
         let words = piece.words();
         let bytes = words.end - words.start;
         let memory = Lent::take(device, "a copy to the host", bytes)?;
-        // Held, so that nothing is recorded in between that was not looked at.
+        // The lock is kept, so that no unseen command is recorded in between.
         let mut queue = device.queue.lock(device);
         let (commands, error) = capture(&device.raw, || {
             let mut encoder = (device.raw)
@@ -100,7 +100,7 @@ impl Download {
         })
     }
 
-    /// Those of its device.
+    /// The submissions of the device.
     pub(super) fn submissions(&self) -> &Arc<Submissions> {
         &self.submissions
     }
@@ -112,7 +112,7 @@ impl Download {
 
     /// Waits for the bytes.
     pub(super) fn arrive(&self, deadline: Option<Instant>) -> Result<(), Missed> {
-        // What was on its way when the device was lost counts as lost with it.
+        // Bytes under way when the device was lost count as lost.
         if let Some(reason) = self.submissions.lost().get() {
             return Err(Missing::Lost(reason).into());
         }
@@ -120,19 +120,19 @@ impl Download {
         Ok(self.coming.arrive(&self.submissions, left)?)
     }
 
-    /// Hands the bytes, which have arrived, to `use_them`; once.
+    /// Passes the bytes, which have arrived, to `use_them`; once.
     pub(super) fn take(&self, use_them: impl FnOnce(&[u8])) -> Result<(), Missed> {
         Ok(self.coming.read(use_them)?)
     }
 }
 
-/// Copies what the pieces bring to `bytes`, of which the first is byte `start` of the buffer.
+/// Copies the bytes of the pieces to `bytes`, which begins at byte `start` of the buffer.
 pub(super) fn take_all(
     mut pieces: Vec<Download>,
     start: u64,
     bytes: &mut [u8],
 ) -> Result<(), Missed> {
-    // Each byte comes from one place, so that the pieces share none.
+    // Each byte comes from one place, so the pieces are disjoint.
     pieces.sort_by_key(|piece| piece.range.start);
     let (mut rest, mut at, mut parts) = (bytes, start, Vec::with_capacity(pieces.len()));
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! What can be wrong with buffers of a context.
+//! Errors of a context's buffers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use crate::error_text::debug_by_text;
 use crate::memory::migrate::MigrateError;
 use crate::memory::{HeapError, MemoryError};
 
-/// Why a buffer of a context, or a command on one, was refused, or has no values to give. No contents are lost by it.
+/// Why a buffer of a context, or a command on a buffer, was refused, or has no values. No contents are lost by the
+/// error.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BufferError {
@@ -83,7 +84,7 @@ pub enum BufferError {
     Lost {
         /// The device's name.
         device: String,
-        /// The bytes that were lost among those that were asked for, in bytes of the whole buffer.
+        /// The lost bytes within the range asked for, in bytes of the whole buffer.
         ranges: Vec<Range<u64>>,
     },
     /// Source and destination of a copy have bytes in common.

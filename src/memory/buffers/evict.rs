@@ -1,9 +1,8 @@
-//! Memory on devices is given up when others need it more, or somebody says so.
+//! Eviction: buffers give up memory on devices, to make room or on request.
 //!
-//! Room is had by the bytes that buffers have on a device, against a cap, and by the driver's refusal. The root that
-//! was not used for longest gives up its memory; what is nowhere else comes to the host first. Roots of the same
-//! launch are locked and so are left alone; where nothing can go, the launch is refused and all contents are where
-//! they were.
+//! A device has no room when a cap on the bytes of buffers is reached, or the driver refuses. Then the least recently
+//! used root gives up its memory, after bytes with no other copy have come to the host. Roots of the same launch are
+//! locked, and so left alone; if no root can be evicted, the launch is refused, and all contents are unchanged.
 
 use std::sync::Arc;
 
@@ -21,8 +20,8 @@ use crate::memory::migrate::Place;
 use super::statistics::BufferMemory;
 
 impl Root {
-    /// Has the buffer that was not used for longest give up its memory at `place`; false if none could. Buffers that
-    /// somebody works with at this moment are left alone, as are those of the same launch.
+    /// Evicts the least recently used buffer with memory at `place`; false if there is none. Locked buffers, as are
+    /// those of the same launch, are left alone.
     pub(super) fn make_room(
         &self,
         device: &Arc<DeviceShared>,
@@ -37,7 +36,7 @@ impl Root {
                 continue;
             }
             let used_at = root.try_lock().and_then(|state| {
-                // Memory of the host is not what the device lacks.
+                // Common memory takes host memory, not the device's.
                 let copy = state.copy(place).filter(|copy| !copy.is_common())?;
                 Some(copy.used_at)
             });
@@ -55,7 +54,7 @@ impl Root {
         Ok(false)
     }
 
-    /// Gives up the memory at `place`, after what is nowhere else has come to the host. Waits for that.
+    /// Gives up the memory at `place`, after bytes with no other copy have come to the host; waits for the bytes.
     pub(super) fn evict(&self, state: &mut State, place: Place) -> Result<(), BufferError> {
         if state.copy(place).is_none() {
             return Ok(());
@@ -69,10 +68,10 @@ impl Root {
             .map_err(|error| self.refusal(error))?;
         let is_common = state.copy(place).is_some_and(DeviceAllocation::is_common);
         if is_common {
-            // What one has there the others have.
+            // All members have the same bytes.
             for place in state.common_places() {
                 state.take_copy(place);
-                // Nothing was only there: it is no longer one memory with the others.
+                // The bytes are elsewhere, too: this only separates the place from the common memory.
                 state.residency.lost(place);
             }
             self.leave_common(state);
@@ -84,7 +83,7 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the copies of a plan that lead to the host's memory, and waits for them. Not yet in the books.
+    /// Makes the copies of a plan to the host's memory, and waits for the bytes. The caller commits the plan.
     pub(super) fn bring_down(
         &self,
         state: &mut State,
@@ -108,7 +107,7 @@ impl Root {
     }
 }
 
-/// Bytes that did not arrive although nobody was in a hurry.
+/// The error for bytes that did not arrive, in a wait without a deadline.
 pub(super) fn missed(why: Missed) -> BufferError {
     let error = match why {
         Missed::Failed(error) | Missed::InHandler(error) => error,
@@ -120,7 +119,7 @@ pub(super) fn missed(why: Missed) -> BufferError {
 }
 
 impl State {
-    /// Refuses to wait for the device of a place, before anything is submitted there, on a thread that serves its calls.
+    /// Refuses, before any submission, a wait for the device at `place` on a thread that serves a call of the device.
     pub(super) fn may_wait_at(&self, place: Place, what: &'static str) -> Result<(), BufferError> {
         let Some(copy) = self.copy(place) else {
             return Ok(());
@@ -129,7 +128,7 @@ impl State {
         Ok(submissions.may_wait(what).map_err(Arc::new)?)
     }
 
-    /// Where the buffer lies in the heap, if it lives there and was used before.
+    /// The buffer's address in the heap, if the buffer lives there and was used before.
     pub(super) fn in_heap(&self) -> Option<(&SharedHeap, crate::memory::Ptr<u8>)> {
         match &self.home {
             Home::Heap {
@@ -141,19 +140,18 @@ impl State {
         }
     }
 
-    /// Whether it lives in the heap, used or not.
+    /// Whether the buffer lives in the heap, used or not.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.home, Home::Heap { .. })
     }
 }
 
 impl Device {
-    /// Gives up all memory that buffers of the context have on this device, after what is nowhere else has come to the
-    /// host; waits for that. Buffers that somebody works with at this moment are left alone. Returns the bytes that were
-    /// given up.
+    /// Gives up all memory of the context's buffers on this device; waits for bytes with no other copy to come to the
+    /// host. Buffers in use by another thread at this moment are left alone. Returns the bytes given up.
     ///
     /// # Errors
-    /// The first failure of a buffer, which stays as it was; the others are given up all the same.
+    /// The first failure of a buffer, which keeps its memory; the others are evicted all the same.
     pub fn trim_buffers(&self) -> Result<u64, BufferError> {
         let context = self.shared.buffers_extension.get::<super::ContextBuffers>();
         let place = context.place_of(&self.shared)?;
@@ -175,13 +173,13 @@ impl Device {
         }
     }
 
-    /// Gives the device back the blocks of memory in which no buffer has anything; buffers stay where they are. Returns
-    /// the bytes of the blocks. It happens by itself when there is no room for a buffer.
+    /// Gives empty blocks of buffer memory back to the device; no buffer moves. Returns the bytes of the blocks. Also
+    /// done by the runtime when there is no room for a buffer.
     pub fn trim_buffer_blocks(&self) -> u64 {
         trim_blocks(&self.shared)
     }
 
-    /// The memory that buffers of the context ([`Buffer`](crate::Buffer)) have on this device.
+    /// The memory of the context's buffers ([`Buffer`](crate::Buffer)) on this device.
     pub fn buffer_memory(&self) -> BufferMemory {
         let memory = *lock(
             &self
@@ -203,7 +201,7 @@ impl Device {
 }
 
 impl State {
-    /// A part as a device sees it where the buffer has memory.
+    /// A part as a binding on a device with memory for the buffer.
     pub(super) fn view_on(
         &self,
         device: &Arc<DeviceShared>,
@@ -216,7 +214,7 @@ impl State {
             return Ok(view);
         }
         let Some(copy) = self.copy(place) else {
-            // Never: whoever asks has had the memory made under the same lock.
+            // Unreachable: callers have had the memory made under the same lock.
             return Err(BufferError::NoRoom {
                 device: device.capabilities.name.clone(),
                 bytes: part.bytes,

@@ -1,10 +1,7 @@
-//! Host memory that two devices have both imported: bytes go from one device to the other in one hop, and the host
-//! touches none of them.
+//! Host memory imported by two devices: bytes go from one device to the other in one hop, without a copy by the host.
 //!
-//! The memory is cut into crates, one for each transfer under way. A crate is used again when the batch that emptied it
-//! has ended.
-//!
-//! A crate is a shared transfer slot: one copy on either device, none by the host.
+//! The memory is cut into shared transfer slots, one for each transfer under way: one copy on either device, none by
+//! the host. A slot is reused after the end of the batch that emptied it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -15,14 +12,14 @@ use crate::device::wait::lock;
 use crate::device::window::Window;
 use crate::device::{Aspect, DeviceShared};
 
-/// All crates together; address space only, until crates are needed.
+/// All slots together; address space only, until slots are needed.
 const WINDOW_BYTES: u64 = 4 << 30;
-/// The smallest crate, and what sizes are multiples of: whole pages everywhere.
+/// The smallest slot, a multiple of the page size on all systems.
 const LEAST_BYTES: u64 = 64 << 10;
-/// The most that may be in one transfer; what is larger goes in several.
+/// The most bytes of one transfer; larger uploads are divided.
 pub(super) const MOST_BYTES: u64 = 64 << 20;
 
-/// The crates of a context.
+/// The slots of a context.
 #[derive(Default)]
 pub(super) struct Exchange(Mutex<State>);
 
@@ -30,14 +27,14 @@ pub(super) struct Exchange(Mutex<State>);
 struct State {
     /// `None` inside where the system has no such window.
     window: Option<Option<Arc<Window>>>,
-    /// Bytes of the window that are cut already.
+    /// Bytes of the window already cut into slots.
     cut: u64,
     idle: Vec<Crate>,
-    /// Emptied by a batch that may not have ended.
+    /// With the ends of batches that may still use the slot.
     busy: Vec<(Crate, Vec<End>)>,
 }
 
-/// A piece of memory that devices have imported.
+/// A shared transfer slot: memory imported by devices.
 pub(super) struct Crate {
     start: u64,
     bytes: u64,
@@ -45,21 +42,21 @@ pub(super) struct Crate {
 }
 
 impl Crate {
-    /// The memory as the device sees it; it was given to [`Exchange::take`].
+    /// The memory as a buffer of the device, which was given to [`Exchange::take`].
     pub(super) fn seen_by(&self, device: &DeviceShared) -> Option<&wgpu::Buffer> {
         self.imports.get(&device.id).map(|(_, buffer)| buffer)
     }
 }
 
 impl Exchange {
-    /// Whether bytes can go this way between the two.
+    /// Whether both devices can import host memory.
     pub(super) fn joins(a: &DeviceShared, b: &DeviceShared) -> bool {
         let imports = |device: &DeviceShared| device.capabilities.has(Aspect::HostImport);
         imports(a) && imports(b)
     }
 
-    /// A crate of at least `bytes` bytes that both devices see; `None` where there is no memory for it, or a driver
-    /// refuses the import.
+    /// A slot of at least `bytes` bytes, seen by both devices; `None` without memory, or if a driver refuses the
+    /// import.
     pub(super) fn take(
         &self,
         bytes: u64,
@@ -88,7 +85,7 @@ impl Exchange {
         Some(found)
     }
 
-    /// Has another device see a crate; false where a driver refuses.
+    /// Imports a slot on another device; false if the driver refuses.
     pub(super) fn import(&self, known: &mut Crate, device: &Arc<DeviceShared>) -> bool {
         if known.imports.contains_key(&device.id) {
             return true;
@@ -109,7 +106,7 @@ impl Exchange {
         }
     }
 
-    /// Takes a crate back; nothing uses it after all of `ends`.
+    /// Takes a slot back, to be reused after all of `ends`.
     pub(super) fn give(&self, used: Crate, ends: Vec<End>) {
         let mut state = lock(&self.0);
         match ends.is_empty() {

@@ -1,8 +1,9 @@
-//! Bytes on their way from one device to another, through the host, and the order between two devices' batches.
+//! Host-staged transfers between devices, and the order between two devices' batches.
 //!
-//! The copy out of the source is submitted when the hop is made; the copy into the target is recorded in the target's
-//! open batch, out of memory that the host fills when the bytes arrive. Until then that batch is held back ([`ExternalDependency`]):
-//! the thread that recorded it goes on. A thread of the context completes the dependencies in their order and submits the batches.
+//! The copy out of the source is submitted when the transfer is made; the copy into the target is recorded in the
+//! target's open batch, from memory that the host fills when the bytes arrive. Until then the batch is held back
+//! ([`ExternalDependency`]), and the recording thread goes on. A thread of the context completes the dependencies in
+//! order and submits the batches.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,39 +21,39 @@ use crate::device::submissions::{Progress, Submissions, in_handler};
 use crate::device::wait::lock;
 use crate::memory::staging::fill;
 
-/// What the host has to do before a batch is submitted.
+/// The host's work before a batch is submitted.
 pub(super) struct Hop {
     state: Mutex<State>,
     changed: Condvar,
-    /// Those of the devices that it waits for.
+    /// The submissions of all source devices.
     sources: Vec<Arc<Submissions>>,
-    /// What becomes of the bytes.
+    /// The outcome of the bytes.
     outcome: Arc<Outcome>,
 }
 
 struct State {
     work: Work,
     wakers: Vec<Waker>,
-    /// The batch that waited was submitted.
+    /// True once the waiting batch was submitted.
     sent: bool,
 }
 
 enum Work {
-    /// Nobody is at it; these pieces are left.
+    /// No thread works; these pieces are left.
     Left(VecDeque<Piece>),
     Busy,
     Done,
 }
 
-/// One thing that has to happen.
+/// One step of the work.
 pub(super) enum Piece {
-    /// Bytes come down, and go to mapped memory.
+    /// Bytes arrive, and are copied to mapped memory.
     Bytes { from: Download, to: wgpu::Buffer },
-    /// A batch of another device, which was submitted, ends.
+    /// The end of a submitted batch of another device.
     End(End),
 }
 
-/// How the end of a batch is seen without its device.
+/// The end of a batch, without a hold on the device.
 pub(crate) struct End {
     submissions: Arc<Submissions>,
     batch: Arc<Batch>,
@@ -66,28 +67,27 @@ impl End {
         }
     }
 
-    /// Whether it is known that the batch was submitted and nothing of it runs any more. Asks wgpu nothing, which would run
-    /// callbacks of the program: any lock may be held. Waits and submissions are what the ends become known by.
+    /// Whether the batch is known to be submitted and over. No call of wgpu, which might run callbacks of the program:
+    /// any lock may be held. Ends become known by waits and submissions.
     pub(super) fn is_reached(&self) -> bool {
         self.submissions.standing(&self.batch).is_over()
     }
 
-    /// Whether wgpu has got the batch, or has refused it.
+    /// Whether wgpu has accepted or refused the batch.
     pub(crate) fn is_submitted(&self) -> bool {
         self.batch.submission().is_some()
     }
 
-    /// Waits for it.
+    /// Waits for the end.
     pub(super) fn await_it(&self) {
-        // What went wrong is what the batch's events tell.
+        // Failures are reported by the batch's events.
         let _ = self.wait(None);
     }
 
-    /// Waits until nothing of the batch runs any more, and then says what became of it: something before a batch that was
-    /// refused may run.
+    /// Waits until nothing up to the batch runs, also after a refusal of the batch. Then returns the failure, if any.
     fn wait(&self, deadline: Option<Instant>) -> Result<(), Missed> {
         let Some(submission) = self.batch.submission() else {
-            // Whoever makes the piece has it submitted first, unless that very call runs this.
+            // The batch is submitted before the piece is made, unless the submission itself runs this.
             return Err(Missed::Failed(ExecutionError::InCallback {
                 what: "a transfer behind a batch that is just being submitted",
             }));
@@ -96,7 +96,7 @@ impl End {
         match self.submissions.wait_over(&self.batch, left) {
             Progress::Done => match (submission, self.submissions.lost().get()) {
                 (Err(error), _) => Err(Missed::Failed((**error).clone())),
-                // What was on its way when the device was lost counts as lost with it.
+                // Bytes under way when the device was lost count as lost.
                 (Ok(()), Some(reason)) => {
                     Err(Missed::Failed(ExecutionError::DeviceLost { reason }))
                 }
@@ -135,10 +135,10 @@ impl Piece {
         filled.map_err(|message| Missed::Failed(ExecutionError::Refused { message }))
     }
 
-    /// It will not happen.
+    /// Releases the memory of a piece that will not arrive.
     fn give_up(&self) {
         if let Self::Bytes { to, .. } = self {
-            // wgpu submits nothing that uses mapped memory.
+            // wgpu refuses submissions with mapped memory.
             to.unmap();
         }
     }
@@ -176,7 +176,7 @@ impl Hop {
         Ok(())
     }
 
-    /// The batch that waited is on its way.
+    /// Notes the submission of the waiting batch.
     fn sent(&self) {
         let mut state = lock(&self.state);
         state.sent = true;
@@ -198,7 +198,7 @@ impl ExternalDependency for Hop {
                 }
                 Work::Busy => {}
             }
-            // Whoever is at it may wait for the very call that this thread serves.
+            // The working thread may wait for the very call served by this thread.
             let is_refused = |source: &Arc<Submissions>| source.is_served_here();
             if self.sources.iter().any(is_refused) {
                 return false;
@@ -219,7 +219,7 @@ impl ExternalDependency for Hop {
                 self.outcome.settle(Ok(()));
                 (Work::Done, true)
             }
-            // Somebody else sees to it.
+            // Another thread completes the rest.
             Err(Missed::Deadline | Missed::InHandler(_)) => (Work::Left(pieces), false),
             Err(Missed::Failed(error)) => {
                 pieces.iter().for_each(Piece::give_up);
@@ -245,14 +245,14 @@ impl ExternalDependency for Hop {
         let left = matches!(state.work, Work::Left(_));
         drop(state);
         if left {
-            // There is no thread: whoever asks does what can be done now.
+            // Without a thread, the asking one does the work possible now.
             self.complete(Some(Instant::now()));
         }
         waker.wake_by_ref();
     }
 }
 
-/// The thread that completes dependencies, started by the first one.
+/// The thread that completes dependencies, started on first use.
 #[derive(Default)]
 pub(super) struct TransferThread {
     sender: OnceLock<Mutex<Sender<Errand>>>,
@@ -273,7 +273,7 @@ struct Errand {
 }
 
 impl TransferThread {
-    /// Has the hop made, and what waits for it on `target` submitted.
+    /// Has the transfer made, and then the waiting batch on `target` submitted.
     pub(super) fn send(
         &self,
         hop: &Arc<Hop>,
@@ -304,7 +304,7 @@ impl TransferThread {
 }
 
 fn serve(errands: Receiver<Errand>) {
-    // Perhaps the last that has one of the devices.
+    // An errand may have the last handle of a device.
     while let Ok(errand) = errands.recv() {
         exit::inside(|| errand.run());
     }
@@ -320,7 +320,7 @@ impl Errand {
         if let Some(target) = self.target.upgrade() {
             let mut queue = target.queue.lock(&target);
             if queue.dependencies().has_held() && queue.dependencies().pending().is_empty() {
-                // The batch's events carry what went wrong.
+                // Failures are reported by the batch's events.
                 let _ = queue.flush();
             }
         }

@@ -20,18 +20,19 @@ use crate::memory::migrate::{Access, Content, Place, Want};
 use crate::memory::places::copy;
 
 impl<T: Pod> Buffer<T> {
-    /// Reads the whole buffer, or this part; waits for everything that writes there.
+    /// Reads the whole buffer, or this part; waits for all writes to the bytes.
     ///
     /// # Errors
     /// [`BufferError::Execution`] with the failure of the launch that should have written the values;
-    /// [`BufferError::Lost`]; [`BufferError::Mapped`] while it is mapped for writing; [`BufferError::Memory`] where the
-    /// host has no memory for the values. For a buffer in the heap [`BufferError::Heap`], with
-    /// [`HeapError::HostAccess`](crate::heap::HeapError::HostAccess) where this thread has a [`HostAccess`](crate::heap::HostAccess).
+    /// [`BufferError::Lost`]; [`BufferError::Mapped`] if the bytes are mapped for writing; [`BufferError::Memory`]
+    /// without host memory for the values. For a buffer in the heap [`BufferError::Heap`], with
+    /// [`HeapError::HostAccess`](crate::heap::HeapError::HostAccess) if this thread has a
+    /// [`HostAccess`](crate::heap::HostAccess).
     pub fn read(&self) -> Result<Vec<T>, BufferError> {
         self.read_range(..)
     }
 
-    /// Reads a range of elements; waits for everything that writes there.
+    /// Reads a range of elements; waits for all writes to the range.
     ///
     /// # Errors
     /// As [`Buffer::read`], and [`BufferError::OutOfRange`].
@@ -45,12 +46,12 @@ impl<T: Pod> Buffer<T> {
         Ok(values)
     }
 
-    /// Writes `values` from element `start` on. They are taken at once: commands enqueued before read what was there,
-    /// and commands enqueued later read these.
+    /// Writes `values` from element `start` on. The values are taken at once: commands enqueued before read the old
+    /// values, and commands enqueued later the new ones.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] where the host has no memory for the
-    /// buffer. For a buffer in the heap, whose launches are waited for, [`BufferError::Heap`], as [`Buffer::read`].
+    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] without host memory for the
+    /// buffer. For a buffer in the heap, after a wait for its launches, [`BufferError::Heap`], as [`Buffer::read`].
     pub fn write(&self, start: u64, values: &[T]) -> Result<(), BufferError> {
         const WHAT: &str = "write";
         let range = self.byte_range(WHAT, start..start.saturating_add(values.len() as u64))?;
@@ -61,13 +62,13 @@ impl<T: Pod> Buffer<T> {
         })
     }
 
-    /// Sets a range of elements to `value`: on a device that has memory for the buffer, where one does, and on the host
-    /// else. Works for every element size and alignment.
+    /// Sets a range of elements to `value`, on a device with memory for the buffer, or else on the host. Works for
+    /// every element size and alignment.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] when the device refuses, or the host
-    /// has no memory for the buffer. For a buffer in the heap, whose launches are waited for, [`BufferError::Heap`], as
-    /// [`Buffer::read`].
+    /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] when the device refuses, or
+    /// without host memory for the buffer. For a buffer in the heap, after a wait for its launches,
+    /// [`BufferError::Heap`], as [`Buffer::read`].
     pub fn fill(&self, value: T, range: impl RangeBounds<u64>) -> Result<(), BufferError> {
         const WHAT: &str = "fill";
         let range = self.byte_range(WHAT, range)?;
@@ -103,12 +104,12 @@ impl<T: Pod> Buffer<T> {
         Ok(())
     }
 
-    /// Copies this part to `to`, which has as many elements: on the device that has used this buffer last, or on the host
-    /// where none has. What `to` held is not copied anywhere. Two parts of one buffer must have no bytes in common.
+    /// Copies this part to `to`, a part of as many elements: on the device with the last use of this buffer, or else on
+    /// the host. The old bytes of `to` are not moved. Two parts of one buffer must have no bytes in common.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`] if the lengths differ; [`BufferError::Overlap`]; as [`Buffer::prefetch`] for both, or as
-    /// [`Buffer::read`] and [`Buffer::write`] where the host copies; [`BufferError::Mapped`].
+    /// [`BufferError::OutOfRange`] if the lengths differ; [`BufferError::Overlap`]; as [`Buffer::prefetch`] for both,
+    /// or as [`Buffer::read`] and [`Buffer::write`] where the host copies; [`BufferError::Mapped`].
     pub fn copy_to(&self, to: &Buffer<T>) -> Result<(), BufferError> {
         const WHAT: &str = "copy";
         if self.len != to.len {
@@ -142,20 +143,19 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// Brings the latest bytes of the buffer, or of this part, to `device`; other places keep what they have. Nothing
-    /// moves where they are already. Launches do this by themselves: asked for early, bytes travel while the devices do
-    /// something else.
+    /// Brings the latest bytes of the buffer or part to `device`; other places keep their copies. Bytes already there
+    /// do not move. Launches do the same; bytes asked for early travel while the devices do other work.
     ///
     /// # Errors
-    /// [`BufferError::NoRoom`], [`BufferError::Lost`], [`BufferError::OtherContext`]; [`BufferError::Mapped`] while it
-    /// is mapped for writing.
+    /// [`BufferError::NoRoom`], [`BufferError::Lost`], [`BufferError::OtherContext`]; [`BufferError::Mapped`] if the
+    /// bytes are mapped for writing.
     pub fn prefetch(&self, device: &Device) -> Result<Event, BufferError> {
         let mut state = self.root.enter("prefetch")?;
         self.bring_to(&mut state, device)
     }
 
-    /// Brings the latest bytes of the buffer, or of this part, to `device`, as [`Buffer::prefetch`] does, and gives up the
-    /// memory of the whole buffer everywhere else, unless bytes of it are latest only there.
+    /// Brings the latest bytes of the buffer or part to `device`, as [`Buffer::prefetch`] does, and gives up the whole
+    /// buffer's memory everywhere else, except memory with the only latest copy of some bytes.
     ///
     /// # Errors
     /// As [`Buffer::prefetch`].
@@ -181,8 +181,7 @@ impl<T: Pod> Buffer<T> {
         Ok(event)
     }
 
-    /// Has memory made on `device` for contents that nobody needs: what this part holds is undefined afterwards, and
-    /// nothing is copied.
+    /// Has memory made on `device` without contents: this part is undefined afterwards, and nothing is copied.
     ///
     /// # Errors
     /// As [`Buffer::prefetch`].
@@ -194,8 +193,8 @@ impl<T: Pod> Buffer<T> {
         self.root.settle_in(&mut state, &device.shared, place, &[])
     }
 
-    /// Says that nobody needs what this part holds: it is undefined until it is written, and is not copied anywhere.
-    /// Failures of launches that wrote there are forgotten.
+    /// Discards the contents of this part: undefined until the next write, and not copied. Failures of launches that
+    /// wrote the part are forgotten.
     ///
     /// # Errors
     /// [`BufferError::Mapped`].
@@ -209,8 +208,8 @@ impl<T: Pod> Buffer<T> {
         Ok(())
     }
 
-    /// Declares the contents good again after a failed launch, whatever they are: the error that reading them would yield
-    /// is dropped. Does nothing in a callback of wgpu that a command on this buffer runs.
+    /// Accepts the contents after a failed launch, whatever the bytes are: reading no longer yields the error. Does
+    /// nothing in a callback of wgpu run by a command on this buffer.
     pub fn clear_error(&self) {
         let range = self.bytes();
         if let Some(mut state) = self.root.look() {
@@ -218,7 +217,7 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// Gives up the memory of the whole buffer on `device`; what is latest only there comes to the host first.
+    /// Gives up the memory of the whole buffer on `device`; bytes with no other latest copy come to the host first.
     ///
     /// # Errors
     /// [`BufferError::OtherContext`], and failures of the device.
@@ -247,7 +246,7 @@ impl<T: Pod> Buffer<T> {
             access: Access::Read,
         };
         root.bring(state, &[want], device, place)?;
-        // Bytes that were asked for before may still be on their way.
+        // Bytes asked for earlier may still be on their way.
         let batch = state.copy(place).and_then(|copy| copy.last.clone());
         Ok(match batch {
             Some(batch) => Event::of_batch(device, batch),
@@ -257,7 +256,7 @@ impl<T: Pod> Buffer<T> {
 }
 
 impl Root {
-    /// Reads bytes; waits for them with the buffer unlocked, but in memory that devices have in common.
+    /// Reads bytes; waits with the buffer unlocked, except in common memory.
     pub(super) fn read_into(
         &self,
         what: &'static str,
@@ -278,14 +277,14 @@ impl Root {
             loop {
                 match self.start_read(&mut state, &range, bytes) {
                     Ok(started) => break started,
-                    // Where a device was lost meanwhile, others may have the bytes.
+                    // After the loss of a device, others may have the bytes.
                     Err(error) if !state.suspect_losses() => return Err(error),
                     Err(_) => {}
                 }
             }
         };
         if let Err(why) = take_all(started.pieces, range.start, bytes) {
-            // Where the device was lost on the way, others may have the bytes; else it is known now what is lost.
+            // After a loss on the way, others may have the bytes; or a new plan names the lost ranges.
             let is_known = self.lock().suspect_losses();
             return match is_known {
                 true => self.read_into(what, range, bytes, own),
@@ -296,7 +295,7 @@ impl Root {
         failure_of(&started.outcomes)
     }
 
-    /// Takes what the host has, and starts to bring down the rest.
+    /// Copies the host's bytes, and starts to bring the rest.
     fn start_read(
         &self,
         state: &mut State,
@@ -314,7 +313,7 @@ impl Root {
             outcomes: state.host_depends_on(range),
             ..Started::default()
         };
-        // Zeros where nothing was ever written.
+        // Zeros for bytes never written.
         if let Some(host) = &state.host {
             bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
         }
@@ -335,8 +334,8 @@ impl Root {
         Ok(started)
     }
 
-    /// Reads what lies in the heap, after everything that writes there. Who has the heap may ask for the buffer, so that
-    /// it is not kept while the heap is waited for.
+    /// Reads from the heap, after all writes there. The buffer is unlocked during the wait for the heap, since holders
+    /// of the heap may ask for the buffer.
     fn read_heap(
         &self,
         mut state: Locked<'_>,
@@ -344,15 +343,15 @@ impl Root {
         bytes: &mut [u8],
     ) -> Result<(), BufferError> {
         let Some((heap, ptr)) = state.in_heap() else {
-            // Not used yet: what it was made of, or zeros.
+            // Before the first use: the initial values, or zeros.
             if let Some(host) = &state.host {
                 bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
             }
             return Ok(());
         };
-        // It stays where it is as long as the buffer lives.
+        // The address is fixed while the buffer lives.
         let heap = heap.clone();
-        // Those of now and of then: what is overwritten meanwhile may have been read before.
+        // Outcomes from before and after the wait: bytes overwritten meanwhile may have been read before.
         let mut outcomes = state.host_taint.touching(&range);
         drop(state);
         let host = heap.host()?;
@@ -362,13 +361,13 @@ impl Root {
         failure_of(&outcomes)
     }
 
-    /// Has the host change `parts` of the bytes of `range`, counted from its start: `change` gets the bytes of each, and
-    /// the part. They are the latest from then on. In the heap the host waits for its turn, with nothing locked: whoever
-    /// has it may ask for the buffer meanwhile.
+    /// Changes `parts` of `range` on the host, by offsets from the range's start: `change` gets the bytes and the
+    /// offsets of each part, and the bytes are the latest from then on. In the heap the host waits for its turn with
+    /// nothing locked: holders of the heap may ask for the buffer meanwhile.
     ///
     /// # Errors
-    /// [`BufferError::Mapped`], unless by the mapping `own`; [`BufferError::Heap`], [`BufferError::Memory`]. Nothing has
-    /// changed then.
+    /// [`BufferError::Mapped`], unless by the mapping `own`; [`BufferError::Heap`], [`BufferError::Memory`]. Nothing
+    /// has changed then.
     pub(super) fn change(
         &self,
         what: &'static str,
@@ -386,7 +385,7 @@ impl Root {
         if self.settle_in_heap(&mut state)? {
             let place = (state.in_heap()).map(|(heap, ptr)| (heap.clone(), ptr));
             if let Some((heap, ptr)) = place {
-                // It stays where it is as long as the buffer lives.
+                // The address is fixed while the buffer lives.
                 drop(state);
                 access = Some((heap.host()?, ptr.byte_add(range.start)));
                 state = self.lock();
@@ -419,11 +418,11 @@ impl Root {
 struct Started {
     pieces: Vec<Download>,
     outcomes: Vec<Arc<Outcome>>,
-    /// The devices that settle them.
+    /// The devices that resolve the outcomes.
     sources: Vec<Arc<DeviceShared>>,
 }
 
-/// The first failure among launches, after all of them have told.
+/// The first failure among launches, after all outcomes are resolved.
 pub(super) fn failure_of(outcomes: &[Arc<Outcome>]) -> Result<(), BufferError> {
     for outcome in outcomes {
         outcome.resolve();
@@ -444,7 +443,7 @@ impl State {
         range: Range<u64>,
         batch: &Arc<Batch>,
     ) {
-        // Within the buffer, since parts are.
+        // Cannot fail: parts are within the buffer.
         let _ = self.residency.wrote(place, range.clone());
         let now = context.tick();
         if let Some(copy) = self.copy_mut(place) {
@@ -454,7 +453,7 @@ impl State {
         self.begin(device, place, &range, Access::Overwrite, batch, false);
     }
 
-    /// The outcomes that decide about what the host has of a range; where it has the latest bytes, and only there.
+    /// The outcomes of a range for bytes with the host among the latest places.
     pub(super) fn host_depends_on(&mut self, range: &Range<u64>) -> Vec<Arc<Outcome>> {
         if self.host_taint.is_empty() {
             return Vec::new();
@@ -470,7 +469,7 @@ impl State {
         found
     }
 
-    /// No failure is to be told of the range any more.
+    /// Clears the failures of a range in all places.
     fn overwritten_everywhere(&mut self, range: &Range<u64>) {
         self.host_taint.overwrite(range);
         for place in self.places() {

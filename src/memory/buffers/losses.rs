@@ -1,8 +1,8 @@
-//! Devices that are gone, and bytes that therefore did not arrive: others that have the bytes are asked instead.
+//! Lost devices: bytes that did not arrive are brought from other places.
 //!
-//! A lost device is found when it is asked for bytes, if not before. wgpu reports nothing to those who ask something
-//! of a device that was destroyed; but a buffer made there is none, which is how the question is put. Other places
-//! that have the bytes are asked next.
+//! A lost device is found, at the latest, when bytes are asked for. wgpu reports no error for commands to a destroyed
+//! device; but a buffer made there is invalid, and a test buffer shows the loss. Other places with the bytes are asked
+//! next.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::device::DeviceShared;
 use crate::memory::migrate::{Content, Place};
 
 impl State {
-    /// Finds out which devices are gone, after something went wrong; true if there are any.
+    /// Looks for lost devices after a failure; true if there are any.
     pub(super) fn suspect_losses(&mut self) -> bool {
         let places = self.places();
         for place in &places {
@@ -23,7 +23,7 @@ impl State {
         self.places().len() < places.len()
     }
 
-    /// Takes note of devices that are gone, and of bytes that therefore did not arrive.
+    /// Removes lost devices from the books, and bytes of failed transfers.
     pub(super) fn notice_losses(&mut self) {
         for (outcome, place, range) in std::mem::take(&mut self.arrivals) {
             match outcome.went_wrong() {
@@ -43,8 +43,8 @@ impl State {
         }
     }
 
-    /// Bytes that should be at a place are not. Where they are elsewhere they can be had from there; what was written
-    /// over them meanwhile, or was nowhere else, stays with the failure that the place remembers.
+    /// Bytes of a failed transfer to `place`. Bytes with another latest place are brought again from there; bytes
+    /// overwritten meanwhile, or without another place, keep the failure as their outcome.
     fn not_arrived(&mut self, place: Place, range: &Range<u64>) {
         let mut elsewhere = Vec::new();
         let memory = self.residency.memory_of(place);
@@ -56,7 +56,7 @@ impl State {
             }
         }
         for part in elsewhere {
-            // Within the buffer, as its contents are.
+            // Cannot fail: contents are within the buffer.
             let _ = self.residency.failed(place, part.clone());
             if let Some(copy) = self.copy(place) {
                 copy.overwritten(&part);
@@ -65,8 +65,7 @@ impl State {
     }
 }
 
-/// Raises the flag of a device that is gone. wgpu reports nothing to those who ask something of a device that was
-/// destroyed.
+/// Raises the flag of a lost device. wgpu reports no error for commands to a destroyed device.
 fn suspect(device: &DeviceShared) {
     if !device.submissions.answers() {
         device.lost.raise("it was destroyed, or answers no more");
@@ -120,7 +119,7 @@ mod tests {
         for place in [one, other] {
             bring(&mut state, place, 0..100);
         }
-        // Written there since, so that nobody else has it.
+        // Written since, so without another latest place.
         state.residency.wrote(one, 40..50).unwrap();
         state.arrivals.push((arrival(true), one, 20..60));
         state.arrivals.push((arrival(false), other, 0..100));
@@ -143,7 +142,7 @@ mod tests {
                 "{range:?}"
             );
         }
-        // What is not known yet is asked again.
+        // An unknown outcome is asked again.
         assert_eq!(state.arrivals.len(), 1);
         unknown.settle(Err(ExecutionError::Refused {
             message: "lost".to_owned(),
@@ -151,7 +150,7 @@ mod tests {
         state.notice_losses();
         assert!(state.arrivals.is_empty());
         assert!(!state.residency.is_current(other, 0..10));
-        // It is brought again, from where it is.
+        // The bytes are brought again, from another place.
         bring(&mut state, one, 0..100);
         assert!(state.residency.is_current(one, 0..100));
     }

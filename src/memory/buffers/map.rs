@@ -1,4 +1,4 @@
-//! Mapped ranges: bytes of a buffer as values that the host borrows, until they are unmapped.
+//! Mapped ranges: values of a buffer borrowed by the host until the unmapping.
 
 use std::ops::{
     Deref, Index, IndexMut, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo,
@@ -12,21 +12,21 @@ use super::root::Mapping;
 use crate::device::unique_id;
 use crate::memory::host_memory;
 
-/// What writing back calls itself.
+/// The name of writing back in errors.
 const WHAT: &str = "unmap";
 
-/// Values of a [`Buffer`] as they were when they were mapped: it dereferences to a slice. While it lives, launches that
-/// write to the range are refused.
+/// Values of a [`Buffer`] at the time of mapping, as a slice (`Deref`). Launches that write the range are refused while
+/// the mapping lives.
 #[derive(Debug)]
 pub struct MappedRead<T: Pod> {
     values: Vec<T>,
     hold: Hold<T>,
 }
 
-/// Values of a [`Buffer`], to be changed: it dereferences to a slice, and elements and ranges are changed through
-/// `mapped[i]` and `mapped[a..b]`. While it lives, launches that use the range are refused.
+/// Values of a [`Buffer`], to be changed: a slice (`Deref`), with elements and ranges changed through `mapped[i]` and
+/// `mapped[a..b]`. Launches that use the range are refused while the mapping lives.
 ///
-/// What was touched that way, and nothing else, is written back by [`MappedWrite::unmap`], or when it is dropped.
+/// Only elements changed in this way are written back, by [`MappedWrite::unmap`] or on drop.
 #[derive(Debug)]
 pub struct MappedWrite<T: Pod> {
     values: Vec<T>,
@@ -45,7 +45,7 @@ struct Hold<T: Pod> {
 }
 
 impl<T: Pod> Buffer<T> {
-    /// Maps a range of elements for reading; waits for everything that writes there.
+    /// Maps a range of elements for reading; waits for all writes to the range.
     ///
     /// # Errors
     /// As [`Buffer::read_range`].
@@ -54,10 +54,10 @@ impl<T: Pod> Buffer<T> {
         Ok(MappedRead { values, hold })
     }
 
-    /// Maps a range of elements for reading and writing; waits for everything that writes there.
+    /// Maps a range of elements for reading and writing; waits for all writes to the range.
     ///
     /// # Errors
-    /// As [`Buffer::read_range`], and [`BufferError::Mapped`] where it is mapped in any way.
+    /// As [`Buffer::read_range`], and [`BufferError::Mapped`] if any byte of the range is mapped.
     pub fn map_mut(&self, range: impl RangeBounds<u64>) -> Result<MappedWrite<T>, BufferError> {
         let (hold, values) = self.hold("map for writing", range, true, true)?;
         Ok(MappedWrite {
@@ -67,12 +67,11 @@ impl<T: Pod> Buffer<T> {
         })
     }
 
-    /// Maps a range of elements for writing, whatever it held: nothing is read and nobody is waited for, and the values
-    /// begin as zeros.
+    /// Maps a range of elements for writing, without a read or a wait: the values begin as zeros.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`]; [`BufferError::Mapped`] where it is mapped in any way; [`BufferError::Memory`] where the
-    /// host has no memory for the values.
+    /// [`BufferError::OutOfRange`]; [`BufferError::Mapped`] if any byte of the range is mapped; [`BufferError::Memory`]
+    /// without host memory for the values.
     pub fn map_overwrite(
         &self,
         range: impl RangeBounds<u64>,
@@ -104,7 +103,7 @@ impl<T: Pod> Buffer<T> {
                 writing,
             });
         }
-        // From here on it is let go of whatever happens.
+        // From here on the mapping ends by `Drop`.
         let hold = Hold {
             buffer: self.clone(),
             id,
@@ -154,17 +153,17 @@ impl<T: Pod> MappedWrite<T> {
         &self.hold.buffer
     }
 
-    /// The elements that were touched, counted from the beginning of the mapped range.
+    /// The touched elements, counted from the beginning of the mapped range.
     pub fn touched(&self) -> &[Range<usize>] {
         &self.touched
     }
 
-    /// Writes back what was touched, and ends the mapping.
+    /// Writes the touched elements back, and ends the mapping.
     ///
     /// # Errors
-    /// [`BufferError::Heap`] for a buffer in the heap where this thread has a [`HostAccess`](crate::heap::HostAccess), or a
-    /// launch has failed that used the heap; [`BufferError::Memory`] where the host has no memory for the buffer. What was
-    /// touched is lost then.
+    /// [`BufferError::Heap`] for a buffer in the heap if this thread has a [`HostAccess`](crate::heap::HostAccess), or
+    /// a launch that used the heap has failed; [`BufferError::Memory`] without host memory for the buffer. The touched
+    /// elements are lost then.
     pub fn unmap(mut self) -> Result<(), BufferError> {
         self.write_back()
     }
@@ -176,7 +175,7 @@ impl<T: Pod> MappedWrite<T> {
         let (Some(start), Some(end)) = (touched.first(), touched.last()) else {
             return Ok(());
         };
-        // One access for all of them: in the heap each would wait for what is in flight.
+        // One access for all ranges: in the heap each access would wait for launches in flight.
         let (start, end) = (start.start, end.end);
         let all = first + start as u64 * element..first + end as u64 * element;
         let values: &[u8] = bytemuck::cast_slice(&self.values[start..end]);
@@ -196,7 +195,7 @@ impl<T: Pod> MappedWrite<T> {
     }
 }
 
-/// Adds a range to ranges in rising order that are apart from each other, and stay so.
+/// Adds a range to disjoint ranges in rising order.
 fn touch(touched: &mut Vec<Range<usize>>, new: Range<usize>) {
     if new.is_empty() {
         return;

@@ -1,15 +1,16 @@
-//! Buffers that belong to a context: their bytes are wherever they were last used, and move by themselves.
+//! Buffers that belong to a context: the bytes lie where they were last used, and are moved by the runtime.
 //!
-//! A [`Buffer`] is a part of a root ([`root`]), which knows for every range of bytes where the latest ones are: the
-//! books are kept by the planner ([`migrate`](super::migrate)), which also decides what moves. This room has the memory
-//! made ([`evict`]), makes the copies ([`carry`], over [`download`], [`hop`] and [`exchange`], through the device's staging memory ([`staging`](super::staging))), and keeps the host's side
-//! ([`host`], [`map`]); [`losses`] sees to what is left when a device is gone. Launches go through [`residency_guard`].
+//! A [`Buffer`] is a part of a root ([`root`]). A root knows the places with the latest bytes of each range; the
+//! planner ([`migrate`](super::migrate)) keeps these books and decides about moves. This module has memory made
+//! ([`evict`]), makes the copies ([`carry`], over [`download`], [`hop`] and [`exchange`], through the device's staging
+//! memory ([`staging`](super::staging))), keeps the host's side ([`host`], [`map`]), and recovers after the loss of a
+//! device ([`losses`]). Launches go through [`residency_guard`].
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
 //!   versions.
-//! - Nobody waits for bytes when a command is enqueued, but for those of batches that are themselves still held back, and
-//!   for other devices where copies, fills and reads of the host touch memory that these have in common.
-//! - What a failed launch would have written is poisoned wherever it goes, also on other devices and the host.
+//! - Enqueuing does not wait for bytes, except for bytes of batches still held back, and for other devices where
+//!   copies, fills and reads of the host touch common memory.
+//! - Bytes that a failed launch would have written are poisoned wherever they go, also on other devices and the host.
 
 mod blocks;
 mod carry;
@@ -60,34 +61,35 @@ use crate::device::Event;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Placement {
-    /// As [`Placement::Device`]: kernels are as fast as they can be there, and a program that uses one device at a time
-    /// moves each byte once. But a buffer of up to 256 MiB that devices hand to and fro goes to memory that they have in
-    /// common, and moves no more, if all of them work in the host's memory anyway
-    /// ([`Capabilities::unified_memory`](crate::device::Capabilities)) and import it: after 8 launches in a row that write it and for
-    /// which half of it or more came from another device, with no more than 8 launches that use it between two of these.
-    /// Devices of which one reads what the other has made keep memory of their own, and work side by side. It stays there
-    /// until it is evicted, and then begins anew. [`Launch::explain`](crate::Launch::explain) says so.
+    /// As [`Placement::Device`], until devices hand the buffer to and fro: kernels run at full speed, and a program
+    /// with one device at a time moves each byte once. A buffer of up to 256 MiB moves to memory common to its devices,
+    /// where no more copies are made, if all of them work in the host's memory anyway
+    /// ([`Capabilities::unified_memory`](crate::device::Capabilities)) and import it: after 8 launches in a row that
+    /// write the buffer with half of the bytes or more from another device, with at most 8 other uses between two such
+    /// launches. A device that only reads the results of another keeps memory of its own, and both work side by side.
+    /// Eviction ends the common memory, and the count begins anew. [`Launch::explain`](crate::Launch::explain) reports
+    /// the common memory.
     #[default]
     Auto,
-    /// Each device that uses the buffer has memory of its own for it, and bytes move between them as needed.
+    /// Each device in use has memory of its own for the buffer, and bytes move between devices as needed.
     Device,
     /// In the context's heap ([`Context::heap`](crate::Context::heap)): devices that use the host's memory in place all
-    /// see the same bytes, and nothing is moved. Commands of different devices that meet there wait for each other.
-    /// Devices that cannot import memory work with the heap's copy ([`SharedHeap::tier`](crate::SharedHeap::tier)).
+    /// see the same bytes, and nothing is moved. Commands of different devices on the same bytes wait for each other.
+    /// Devices without import of host memory work with the heap's copy ([`SharedHeap::tier`](crate::SharedHeap::tier)).
     Shared,
 }
 
-/// A buffer of `len` values of `T` that belongs to a [`Context`](crate::Context), or a part of one: the context's devices
-/// all use it, and the bytes that a launch needs are brought to its device when it is submitted.
+/// A buffer of `len` values of `T`, or a part of such a buffer, that belongs to a [`Context`](crate::Context): all the
+/// context's devices use the buffer, and submitting a launch brings the needed bytes to its device.
 ///
-/// Making a buffer allocates nothing. A device gets memory for it (for the whole of it, whatever part is used there) when
-/// the first command uses it; if there is no room, and nothing else can be moved to the host, that command is refused.
-/// What is known to be latest is kept for each byte: a device that only reads makes no version, so any number of them may
-/// have the same bytes; a launch that may write ([`ArgumentKind::Storage`](crate::kernel::ArgumentKind), `writable`) makes all
-/// bytes of its part new.
+/// Making a buffer allocates nothing. A device gets memory for the whole buffer, whatever part is used there, with the
+/// first command on the buffer; without room, and with nothing else to move to the host, the command is refused. The
+/// latest places are known for each byte: a device that only reads makes no version, so any number of devices may have
+/// the same bytes; a launch that may write ([`ArgumentKind::Storage`](crate::kernel::ArgumentKind), `writable`) makes
+/// all bytes of its part new.
 ///
-/// Handles are cheap to clone. Parts ([`Buffer::slice`]) are the same buffer: what is written through one is seen through
-/// every other, and disjoint parts may be worked on by different devices at the same time, with nothing moving in between.
+/// Handles are cheap to clone. Parts ([`Buffer::slice`]) are the same buffer: writes through one part are seen through
+/// every other, and different devices may work on disjoint parts at the same time, with no moves in between.
 ///
 /// ```no_run
 /// # use tombolo::{Constants, Context, Program};
@@ -136,16 +138,16 @@ impl<T> std::fmt::Debug for Buffer<T> {
     }
 }
 
-/// What a launch may be given for a buffer: a [`Buffer`] of the context or a part of it, a [`DeviceBuffer`], a slice of
-/// one, or live words.
+/// A buffer argument of a launch: a [`Buffer`] of the context or a part of it, a [`DeviceBuffer`], a slice of a
+/// [`DeviceBuffer`], or live words.
 #[derive(Debug, Clone)]
 pub struct BufferArgument(pub(crate) Passing);
 
 #[derive(Debug, Clone)]
 pub(crate) enum Passing {
-    /// It lies on one device.
+    /// Memory of one device.
     Here(BufferView),
-    /// It lies wherever it was last used.
+    /// A part of a context's buffer, to be brought to the launch's device.
     Wherever(PartView),
 }
 
@@ -227,7 +229,7 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// Values in the buffer, or in this part of it.
+    /// Values in the buffer or part.
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -242,11 +244,8 @@ impl<T: Pod> Buffer<T> {
         self.offset
     }
 
-    /// A part of the buffer, in elements; parts of parts are parts. It may begin anywhere: where an adapter cannot bind
-    /// at that place, the launch works on a copy in a place where it can, and only the bytes of the part come back.
-    ///
-    /// # Errors
-    /// [`BufferError::EmptyPart`], [`BufferError::OutOfRange`].
+    /// A part of the buffer, in elements; parts of parts are parts. A part may begin anywhere: where an adapter cannot
+    /// bind at the part's offset, the launch works on a staged copy, and only the bytes of the part come back.
     pub fn slice(&self, range: impl RangeBounds<u64>) -> Result<Self, BufferError> {
         let range = self.elements("a part", range)?;
         if range.is_empty() {
@@ -266,7 +265,7 @@ impl<T: Pod> Buffer<T> {
     /// The same bytes as values of another type.
     ///
     /// # Errors
-    /// [`BufferError::ElementSize`] if they are no whole number of them; [`BufferError::ZeroSized`].
+    /// [`BufferError::ElementSize`] if the bytes are no whole number of values; [`BufferError::ZeroSized`].
     pub fn cast<U: Pod>(&self) -> Result<Buffer<U>, BufferError> {
         bytes_of::<U>(0)?;
         let range = self.bytes();
@@ -287,8 +286,8 @@ impl<T: Pod> Buffer<T> {
         })
     }
 
-    /// What was moved for the whole buffer, and what was not. Zeros in a callback of wgpu that a command on this buffer
-    /// runs.
+    /// Figures of moved and avoided bytes for the whole buffer. Zeros in a callback of wgpu run by a command on this
+    /// buffer.
     pub fn statistics(&self) -> BufferStatistics {
         let Some(state) = self.root.look() else {
             return BufferStatistics::default();
@@ -299,8 +298,8 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// Where the bytes of this part are latest, in words and as ranges of bytes of the whole buffer; what was never
-    /// written, and what was discarded, is left out. Nothing in a callback of wgpu that a command on this buffer runs.
+    /// The places with the latest bytes of this part, in words and as ranges of bytes of the whole buffer; bytes never
+    /// written, and discarded bytes, are left out. Empty in a callback of wgpu run by a command on this buffer.
     pub fn whereabouts(&self) -> Vec<(Range<u64>, Vec<String>)> {
         let Some(state) = self.root.look() else {
             return Vec::new();
@@ -391,8 +390,8 @@ fn bytes_of<T>(len: usize) -> Result<u64, BufferError> {
 }
 
 impl Event {
-    /// What was moved for this launch, and why: see [`Launch::explain`](crate::Launch::explain). `None` for commands that
-    /// used no buffer of the context.
+    /// The moves made for this launch, with reasons: see [`Launch::explain`](crate::Launch::explain). `None` for
+    /// commands without a buffer of the context.
     pub fn explanation(&self) -> Option<&LaunchExplanation> {
         self.hook()
     }

@@ -1,5 +1,7 @@
-//! What a launch does with buffers of the context: it brings their bytes to its device, keeps its order with the
-//! commands of other devices that use the same memory, and puts what it writes into the books.
+//! A launch's lock on buffers of the context.
+//!
+//! The guard brings the bytes to the launch's device, orders the launch behind commands of other devices in the same
+//! memory, and enters the launch's writes into the books.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,7 +22,7 @@ use crate::device::submissions::Held;
 use crate::memory::buffer::BufferView;
 use crate::memory::migrate::{Access, Explanation, Place, Plan, Want};
 
-/// A part of a context's buffer, wherever its bytes are.
+/// A part of a context's buffer.
 #[derive(Debug, Clone)]
 pub(crate) struct PartView {
     pub(crate) root: Arc<Root>,
@@ -37,12 +39,12 @@ impl PartView {
         self.offset..self.offset + self.bytes
     }
 
-    /// Whether its buffer lives in the heap.
+    /// Whether the buffer lives in the heap.
     pub(crate) fn is_shared(&self) -> bool {
         self.root.is_shared()
     }
 
-    /// Whether it ends where its buffer does, so that nothing lies behind it in its last word.
+    /// Whether the part ends with the buffer, so that the last word holds no other bytes.
     pub(crate) fn is_last(&self) -> bool {
         self.offset + self.bytes == self.root.bytes
     }
@@ -57,29 +59,29 @@ pub(crate) struct Use {
     pub(crate) argument: String,
 }
 
-/// What a launch moves for one of its arguments, or for several that are parts of one buffer.
+/// Moves of a launch for one argument, or for several arguments that are parts of one buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArgumentMoves {
-    /// The arguments, by their names in WGSL.
+    /// The arguments' names in WGSL.
     pub arguments: Vec<String>,
-    /// What moves, from where to where, and why; in bytes of the whole buffer.
+    /// The moves, with sources, targets and reasons; in bytes of the whole buffer.
     pub moves: Explanation,
-    /// Bytes that another thread has another device write, without anybody having waited for it.
+    /// Bytes written at the same time by another thread's command on another device, without a wait in between.
     pub conflicts: Vec<Range<u64>>,
-    /// The buffer is in memory that its devices have in common, or goes there with this launch.
+    /// The buffer is in memory common to its devices, or moves there with this launch.
     pub common: Option<CommonMemory>,
 }
 
-/// What a launch moves between host and devices, and why: as data, and with `Display` as text.
+/// A launch's moves between host and devices, with reasons: as data, and with `Display` as text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LaunchExplanation {
-    /// For each buffer of the context that the launch uses.
+    /// For each buffer of the context used by the launch.
     pub buffers: Vec<ArgumentMoves>,
 }
 
-/// The event finds what was moved here.
+/// The launch's event finds the moves by this hook.
 impl CompletionHook for LaunchExplanation {}
 
 impl LaunchExplanation {
@@ -88,7 +90,7 @@ impl LaunchExplanation {
         self.buffers.iter().map(|buffer| buffer.moves.moved).sum()
     }
 
-    /// Bytes that were wanted and need not move.
+    /// Wanted bytes that need not move.
     pub fn avoided(&self) -> u64 {
         let avoided = self
             .buffers
@@ -131,7 +133,7 @@ impl fmt::Display for LaunchExplanation {
     }
 }
 
-/// The buffers of a launch, each once, in the order in which they are locked.
+/// The buffers of a launch, each once, in the order of locking.
 pub(crate) fn roots<'u>(parts: impl Iterator<Item = &'u PartView>) -> Vec<Arc<Root>> {
     let mut roots: Vec<Arc<Root>> = parts.map(|part| Arc::clone(&part.root)).collect();
     roots.sort_by_key(|root| root.id);
@@ -139,7 +141,7 @@ pub(crate) fn roots<'u>(parts: impl Iterator<Item = &'u PartView>) -> Vec<Arc<Ro
     roots
 }
 
-/// The buffers of a launch, locked until it is recorded.
+/// The buffers of a launch, locked until the launch is recorded.
 pub(crate) struct ResidencyGuard<'r> {
     device: Arc<DeviceShared>,
     place: Place,
@@ -149,11 +151,11 @@ pub(crate) struct ResidencyGuard<'r> {
     _held: Held,
 }
 
-/// A use that was refused, by its index, and why.
+/// A refused use, by its index, and the reason.
 pub(crate) type Refused = (usize, BufferError);
 
 impl<'r> ResidencyGuard<'r> {
-    /// `roots` are those of [`roots`], and `extension` is the slot of the device for buffers.
+    /// `roots` come from [`roots`], and `extension` is the device's slot for buffers.
     pub(crate) fn begin(
         device: &Arc<DeviceShared>,
         extension: &'r ExtensionSlot,
@@ -175,7 +177,7 @@ impl<'r> ResidencyGuard<'r> {
     }
 
     fn index(&self, root: &Root) -> usize {
-        // Every use is of one of them, and they are in order.
+        // The root of every use is in `roots`, which is sorted.
         self.roots.partition_point(|known| known.id < root.id)
     }
 
@@ -197,7 +199,7 @@ impl<'r> ResidencyGuard<'r> {
         uses.iter().map(want).collect()
     }
 
-    /// Brings the books up to date, and refuses what meets mapped bytes.
+    /// Removes what was lost or has ended from the books, and refuses uses of mapped bytes.
     fn prepare(&mut self, by_root: &[Vec<(usize, &Use)>]) -> Result<(), Refused> {
         for (state, uses) in self.states.iter_mut().zip(by_root) {
             state.notice_losses();
@@ -211,8 +213,7 @@ impl<'r> ResidencyGuard<'r> {
         Ok(())
     }
 
-    /// Has memory made, and brings the bytes that the launch needs. Afterwards they are there for all that is recorded
-    /// on the device.
+    /// Has memory made, and brings the bytes for `uses`. Afterwards all commands recorded on the device find the bytes.
     pub(crate) fn bring(&mut self, uses: &[Use]) -> Result<LaunchExplanation, Refused> {
         let by_root = self.by_root(uses);
         self.prepare(&by_root)?;
@@ -229,7 +230,7 @@ impl<'r> ResidencyGuard<'r> {
             let root = &self.roots[at];
             let wants = self.wants(uses);
             let state = &mut self.states[at];
-            // Before anything is submitted, so that it does not depend on who is quick.
+            // Before any submission, so that the result does not depend on a race.
             let conflicts = Self::conflicts(state, self.place, uses);
             let plan = root.bring(state, &wants, &self.device, self.place);
             let plan = plan.map_err(|error| (first, error))?;
@@ -251,8 +252,8 @@ impl<'r> ResidencyGuard<'r> {
         Ok(told)
     }
 
-    /// The blocks of the device's memory in which a buffer must not lie: wgpu allows a buffer one use in a dispatch if
-    /// anything of it is written there, and to wgpu a block is a buffer.
+    /// The blocks of the device's memory forbidden to a buffer: wgpu allows a written buffer one use in a dispatch, and
+    /// a block is one buffer to wgpu.
     fn apart_from(&self, at: usize, by_root: &[Vec<(usize, &Use)>]) -> Vec<u64> {
         let writes = |at: usize| by_root[at].iter().any(|(_, one)| one.access.writes());
         let others = (0..by_root.len()).filter(|other| *other != at);
@@ -262,7 +263,7 @@ impl<'r> ResidencyGuard<'r> {
             .collect()
     }
 
-    /// What [`Self::bring`] would do. Nothing changes.
+    /// The result of [`Self::bring`], without a change.
     pub(crate) fn explain(&mut self, uses: &[Use]) -> Result<LaunchExplanation, Refused> {
         let by_root = self.by_root(uses);
         self.prepare(&by_root)?;
@@ -270,7 +271,7 @@ impl<'r> ResidencyGuard<'r> {
         for (at, uses) in by_root.iter().enumerate() {
             let first = uses.first().map_or(0, |(index, _)| *index);
             let wants = self.wants(uses);
-            // Buffers in the heap are one memory, as soon as they are used.
+            // A buffer in the heap is one memory from the first use on.
             let mut residency = self.states[at].residency.clone();
             if self.states[at].is_shared() {
                 residency.share(Place::HOST, self.place);
@@ -315,7 +316,7 @@ impl<'r> ResidencyGuard<'r> {
         }
     }
 
-    /// In memory that several devices see, what is recorded from now on comes behind what others do there.
+    /// Orders later commands on this device behind earlier ones of other devices in common memory.
     fn keep_order(&mut self, by_root: &[Vec<(usize, &Use)>]) {
         let mut earlier: Vec<(Arc<DeviceShared>, Arc<Batch>)> = Vec::new();
         for (at, uses) in by_root.iter().enumerate() {
@@ -345,13 +346,13 @@ impl<'r> ResidencyGuard<'r> {
         let mut pieces = Vec::with_capacity(earlier.len());
         for (device, batch) in earlier {
             if batch.submission().is_none() {
-                // What went wrong is what its events tell.
+                // Failures are reported by the batch's events.
                 device.complete_dependencies(None);
                 device.submit(&batch);
             }
             pieces.push(Piece::End(End::of(&device, batch)));
         }
-        // Whether they went well is what their own outcomes tell.
+        // Failures are reported by the batches' own outcomes.
         let outcome = Outcome::new("the order between devices".into(), Vec::new());
         let hop = Hop::new(pieces, outcome);
         let mut queue = self.device.queue.lock(&self.device);
@@ -359,7 +360,7 @@ impl<'r> ResidencyGuard<'r> {
             let _ = queue.flush();
         }
         queue.dependencies().hold_for(Arc::clone(&hop) as _);
-        // So that there is something to submit.
+        // So that the batch is not empty.
         queue.encode(|_| {});
         drop(queue);
         self.context
@@ -367,14 +368,14 @@ impl<'r> ResidencyGuard<'r> {
             .send(&hop, &source, &self.device);
     }
 
-    /// The part as the device sees it.
+    /// The part as a binding on the device.
     pub(crate) fn view(&self, part: &PartView) -> Result<BufferView, BufferError> {
         let state = &self.states[self.index(&part.root)];
         state.view_on(&self.device, self.place, part)
     }
 
-    /// The launch is recorded: what it writes is a new version. `outcome` is the launch's own; what arguments hold that
-    /// travelled through other memory is taken from there.
+    /// After recording: enters the launch's writes as new versions. `outcome` decides about the written bytes: the
+    /// launch's own, or the outcome of bytes lost on the way back from staging memory.
     pub(crate) fn recorded(
         &mut self,
         uses: &[Use],
@@ -388,7 +389,7 @@ impl<'r> ResidencyGuard<'r> {
             let range = one.part.range();
             let writes = one.access.writes();
             if writes {
-                // Within the buffer, since parts are.
+                // Cannot fail: parts are within the buffer.
                 let _ = state.residency.wrote(self.place, range.clone());
             }
             if let Some(copy) = state.copy_mut(self.place) {
@@ -411,7 +412,7 @@ impl<'r> ResidencyGuard<'r> {
         }
     }
 
-    /// What a part holds depends on these outcomes.
+    /// Poisons a part by these outcomes.
     pub(super) fn poison(&mut self, part: &PartView, outcomes: &[Arc<Outcome>]) {
         let at = self.index(&part.root);
         if let Some(copy) = self.states[at].copy(self.place) {
@@ -422,7 +423,7 @@ impl<'r> ResidencyGuard<'r> {
         }
     }
 
-    /// The outcomes that decide about what a part holds.
+    /// The outcomes on which the bytes of a part depend.
     pub(crate) fn depends_on(&mut self, part: &PartView) -> Vec<Arc<Outcome>> {
         let at = self.index(&part.root);
         let state = &mut *self.states[at];
@@ -443,7 +444,7 @@ impl Root {
         })
     }
 
-    /// Brings what is wanted at `place`, whose memory is there, and puts it into the books.
+    /// Brings the wanted bytes to `place`, which has memory, and commits the plan.
     pub(super) fn bring(
         &self,
         state: &mut State,
@@ -466,7 +467,7 @@ impl Root {
                     return Ok(plan);
                 }
                 Err(error) => {
-                    // Where a source was lost meanwhile, others may have the bytes.
+                    // After the loss of a source, others may have the bytes.
                     if !state.suspect_losses() || state.copy(place).is_none() {
                         return Err(error);
                     }
@@ -475,7 +476,7 @@ impl Root {
         }
     }
 
-    /// Bytes that only went through the host's hands are not kept there.
+    /// Drops the host's copy of bytes that only passed through the host.
     fn forget_passage(&self, state: &mut State, plan: &Plan) -> Result<(), BufferError> {
         for step in plan.steps.iter().filter(|step| step.to.is_host()) {
             let dropped = state.residency.evicted(Place::HOST, step.range.clone());

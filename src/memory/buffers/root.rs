@@ -1,16 +1,16 @@
-//! A whole buffer of a context: what is known of its bytes, and the memory that it has in each place.
+//! A whole buffer of a context: the books about its bytes, and its memory in each place.
 //!
-//! One lock for each buffer. Who needs several takes them in the order of their numbers, before anything of a device or
-//! of the heap; nothing that is done for somebody who holds a queue ever asks for them. A thread with a buffer may submit,
-//! and wgpu runs callbacks of the program meanwhile: callbacks are refused buffers ([`Root::enter`]), since the lock may
-//! be that of their own thread.
+//! Each buffer has one lock. A thread with several buffers takes the locks in the order of the buffers' numbers, before
+//! locks of a device or of the heap; code that runs under a queue's lock never takes a buffer's. A thread with a buffer
+//! may submit, and wgpu runs callbacks of the program meanwhile: callbacks are refused buffers ([`Root::enter`]), since
+//! the lock may be held by the same thread.
 //!
 //! A launch locks its roots, has memory made, carries the plan out, is recorded, and notes its writes, all before the
 //! unlock: so the order of launches is the order of versions.
 //!
-//! A device gets memory for the whole root, whatever part is used: offsets in that memory are those of the root, so a
-//! part is bound in place, and another part costs no allocation. Memory that several devices need in parts alone is a
-//! case for several buffers.
+//! A device gets memory for the whole root, whatever part is used: offsets in the device's memory are offsets in the
+//! root, so a part is bound in place, and another part costs no allocation. Programs whose devices should have memory
+//! for disjoint parts alone use several buffers.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut, Range};
@@ -41,74 +41,74 @@ use crate::memory::{HeapError, MemoryError, host_memory};
 pub(crate) struct Root {
     pub(super) id: u64,
     pub(super) bytes: u64,
-    /// It lives in the heap, used or not.
+    /// The buffer lives in the heap, used or not.
     is_shared: bool,
-    /// The context's, for its buffers.
+    /// The context's slot for buffers.
     pub(super) extension: Arc<ExtensionSlot>,
-    /// The context's, for its heap.
+    /// The context's slot for the heap.
     heap_extension: Arc<ExtensionSlot>,
     state: Mutex<State>,
-    /// Mappings that were let go of, and are not yet out of the books.
+    /// Mappings dropped by the program, and not yet removed from `maps`.
     unmapped: Mutex<Vec<u64>>,
 }
 
-/// What is known of a buffer at one moment.
+/// The state of a buffer under its lock.
 pub(crate) struct State {
     pub(super) residency: Residency,
     pub(super) home: Home,
-    /// The host's own memory, once it has some. Everything that was never written is zero.
+    /// The host's own memory, once there is some. Bytes never written are zero.
     pub(super) host: Option<Box<dyn HostBytes>>,
-    /// Launches of uncertain outcome whose results the host has.
+    /// Launches of uncertain outcome with results in the host's memory.
     pub(super) host_taint: Taint,
     /// By place, without the host's.
     copies: Vec<Option<DeviceAllocation>>,
     pub(super) living: Living,
-    /// How often it had to leave a block because of what else lay there.
+    /// How often the buffer had to leave a block because of another argument in the block.
     pub(super) departures: u8,
     pub(super) maps: Vec<Mapping>,
-    /// Bytes on their way to devices, with what becomes of them.
+    /// Bytes on their way to devices, each range with the outcome of its transfer.
     pub(super) arrivals: Vec<(Arc<Outcome>, Place, Range<u64>)>,
-    /// Commands that may not have ended, by the numbers that the residency knows them by.
+    /// Commands not known to have ended, by their numbers in the residency.
     uses: HashMap<u64, InUse>,
-    /// Without the moves, which the residency counts.
+    /// Without the moves, counted by the residency.
     pub(super) statistics: BufferStatistics,
 }
 
 /// Where a buffer lives.
 pub(super) enum Home {
-    /// Each device that uses it has memory of its own.
+    /// Each device has memory of its own.
     Apart,
-    /// In the context's heap, which all devices see.
+    /// In the context's heap, seen by all devices.
     Heap {
         heap: Option<SharedHeap>,
-        /// Null before it is first used.
+        /// Null before the first use.
         ptr: Ptr<u8>,
-        /// It is freed with the buffer.
+        /// The allocation is freed with the buffer.
         owned: bool,
     },
 }
 
-/// Below this many batches nobody asks which of them have ended.
+/// With fewer batches than this, ended ones are not looked for.
 const FEW: usize = 4;
 
-/// Bytes that the host has mapped.
+/// Bytes mapped by the host.
 pub(super) struct Mapping {
     pub(super) id: u64,
     pub(super) range: Range<u64>,
     pub(super) writing: bool,
 }
 
-/// A command that may not have ended.
+/// A command not known to have ended.
 pub(super) struct InUse {
     pub(super) end: End,
     pub(super) device: Arc<DeviceShared>,
     pub(super) batch: Arc<Batch>,
     thread: ThreadId,
-    /// It only moves bytes, for others that are in the books themselves.
+    /// The batch only moves bytes, for commands with entries of their own.
     is_transfer: bool,
 }
 
-/// Memory of the host, of whatever type it was.
+/// Memory of the host, of any element type.
 pub(crate) trait HostBytes: Send + Sync {
     fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> &mut [u8];
@@ -182,7 +182,7 @@ impl Root {
         let mut residency = Residency::new(bytes);
         let is_written = host.is_some() || matches!(home, Home::Heap { owned: false, .. });
         if is_written {
-            // The whole range: it cannot be outside.
+            // The range is the whole buffer, so this cannot fail.
             let _ = residency.wrote(Place::HOST, 0..bytes);
         }
         let root = Arc::new(Self {
@@ -210,7 +210,7 @@ impl Root {
         root
     }
 
-    /// Whether it lives in the heap, used or not.
+    /// Whether the buffer lives in the heap, used or not.
     pub(super) const fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -233,7 +233,7 @@ impl Root {
         Ok(self.locked(held))
     }
 
-    /// Takes the buffer. For who has entered, or has [`Held`] otherwise.
+    /// Takes the buffer, for callers that have entered or have [`Held`] otherwise.
     pub(super) fn lock(&self) -> Locked<'_> {
         self.locked(Held::counted())
     }
@@ -250,13 +250,13 @@ impl Root {
         Locked { state, _held: held }
     }
 
-    /// Lets go of a mapping, also where a callback does so in a call that has the buffer in hand.
+    /// Drops a mapping, also in a callback run by a call with the buffer locked.
     pub(super) fn unmap(&self, id: u64) {
         lock(&self.unmapped).push(id);
         drop(self.look());
     }
 
-    /// `None` while somebody else is at it.
+    /// `None` while another caller has the lock.
     pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
         use std::sync::TryLockError;
         let state = match self.state.try_lock() {
@@ -267,8 +267,7 @@ impl Root {
         Some(self.begun(state, Held::counted()))
     }
 
-    /// Takes the buffer for something that cannot fail and is soon done; `None` where a callback asks for what the call
-    /// that runs it has in hand.
+    /// Takes the buffer for short work that cannot fail; `None` in a callback if the buffer is locked.
     pub(super) fn look(&self) -> Option<Locked<'_>> {
         match Held::is_refused() {
             true => self.try_lock(),
@@ -276,7 +275,7 @@ impl Root {
         }
     }
 
-    /// Puts a plan that was carried out into the books.
+    /// Enters a plan that was carried out.
     pub(super) fn commit(&self, state: &mut State, plan: &Plan) -> Result<(), BufferError> {
         state.residency.commit(plan).map_err(BufferError::Migrate)?;
         self.context().count(|totals| totals.moves.add(plan));
@@ -321,7 +320,7 @@ impl State {
         self.copies.get_mut(at)?.take()
     }
 
-    /// The places that have memory, the host's not among them.
+    /// The places with memory, without the host's.
     pub(super) fn places(&self) -> Vec<Place> {
         let with = (self.copies.iter().enumerate()).filter(|(_, copy)| copy.is_some());
         with.filter_map(|(at, _)| Place::new(at as u32 + 1).ok())
@@ -344,7 +343,8 @@ impl State {
         Ok(self.host.insert(host).bytes_mut())
     }
 
-    /// The first mapping that `range` meets and a command that `writes` it, or reads it, must not.
+    /// Refuses a command that meets mapped bytes: a write meets any mapping of `range`, a read only mappings for
+    /// writing.
     pub(super) fn check_maps(
         &self,
         what: &'static str,
@@ -368,17 +368,17 @@ impl State {
         }
     }
 
-    /// Remembers the reads of a transfer, where others see the memory.
+    /// Records the reads of a transfer from common memory.
     pub(super) fn begin_reading(&mut self, place: Place, range: &Range<u64>, batch: &Arc<Batch>) {
         if let Some(copy) = self.copy(place).filter(|copy| copy.is_common()) {
             let device = Arc::clone(&copy.shared.device);
-            // Nobody else may, where no launch comes between.
+            // Without launches, ended commands are removed only here.
             self.forget_ended();
             self.begin(&device, place, range, Access::Read, batch, true);
         }
     }
 
-    /// Remembers a command until it has ended; `is_transfer` says that it moves bytes and is nobody's command.
+    /// Records a command until its end; `is_transfer` marks the runtime's own moves of bytes.
     pub(super) fn begin(
         &mut self,
         device: &Arc<DeviceShared>,
@@ -391,7 +391,7 @@ impl State {
         // Commands of one batch end together.
         let known = (self.uses.iter()).find(|(_, used)| Arc::ptr_eq(&used.batch, batch));
         let token = known.map_or_else(unique_id, |(token, _)| *token);
-        // Within the buffer, since parts are.
+        // Cannot fail: parts are within the buffer.
         let _ = self.residency.begin(token, place, range.clone(), access);
         let used = self.uses.entry(token).or_insert_with(|| InUse {
             end: End::of(device, Arc::clone(batch)),
@@ -403,14 +403,14 @@ impl State {
         used.is_transfer &= is_transfer;
     }
 
-    /// The ends of all commands that may not have ended.
+    /// The ends of all commands not known to have ended.
     pub(super) fn unfinished_ends(&self) -> Vec<End> {
         let left = self.uses.values().filter(|used| !used.is_over());
         left.map(|used| End::of(&used.device, Arc::clone(&used.batch)))
             .collect()
     }
 
-    /// Forgets the commands that have ended, and those that a later one stands for.
+    /// Removes commands that have ended, and commands superseded by a later one.
     pub(super) fn forget_ended(&mut self) {
         if self.uses.len() < FEW {
             return;
@@ -423,7 +423,7 @@ impl State {
         uses.retain(|token, _| live.contains(token));
     }
 
-    /// The commands of other devices that one of `device` has to come behind in memory that both use.
+    /// The commands of other devices that must come before a command of `device` in memory of both.
     pub(super) fn before(
         &self,
         device: &Arc<DeviceShared>,
@@ -433,14 +433,14 @@ impl State {
     ) -> Vec<(Arc<DeviceShared>, Arc<Batch>)> {
         let hazards = self.residency.hazards(place, range.clone(), access);
         let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
-        // What has ended needs no dependency, and no thread that completes it.
+        // An ended command needs no dependency, and no thread for its completion.
         let foreign = uses.filter(|used| !Arc::ptr_eq(&used.device, device) && !used.is_over());
         foreign
             .map(|used| (Arc::clone(&used.device), Arc::clone(&used.batch)))
             .collect()
     }
 
-    /// Writes of other devices and threads to the same bytes that may not have ended.
+    /// Unfinished writes of other devices and threads to the same bytes.
     pub(super) fn rivals(
         &self,
         place: Place,
@@ -485,7 +485,7 @@ impl Drop for Root {
         } = &state.home
             && !ptr.is_null()
         {
-            // It was allocated for this buffer; whoever frees waits for launches in flight by himself.
+            // The allocation belongs to this buffer, and `free` waits for launches in flight.
             let _ = heap.free(*ptr);
         }
         if let Living::Together { memory, .. } = std::mem::take(&mut state.living) {

@@ -1,4 +1,4 @@
-//! Memory on devices: had when it is first needed.
+//! Memory on devices, made on first use.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::device::wait::lock;
 use crate::memory::migrate::Place;
 use crate::memory::{MemoryError, MemoryExtension};
 
-/// Whoever has left blocks so often gets memory of his own.
+/// A root that has left this many blocks gets memory of its own.
 const MOST_DEPARTURES: u8 = 2;
 
 impl Root {
-    /// Sees to it that the buffer has memory at `place`, which is `device`'s, and that it does not lie in one of the
-    /// blocks of `avoid`. Others may lose theirs; nobody loses contents.
+    /// Has memory for the buffer at `place`, on `device`, outside of the blocks of `avoid`. Other buffers may be
+    /// evicted; no contents are lost.
     pub(super) fn settle_in(
         &self,
         state: &mut State,
@@ -24,7 +24,7 @@ impl Root {
         avoid: &[u64],
     ) -> Result<(), BufferError> {
         if self.settle_in_heap(state)? {
-            // What one device has there the others have, and the host.
+            // All devices and the host see the same bytes there.
             if !state.residency.memory_of(place).contains(Place::HOST) {
                 state.residency.share(Place::HOST, place);
             }
@@ -99,7 +99,7 @@ impl Root {
         };
         if ptr.is_null() && *owned {
             let found = self.heap()?;
-            // Filled as it is allocated, which waits for nobody.
+            // Filled with the allocation, which waits for no launch.
             let bytes = state.host.as_ref().map_or(&[][..], |host| host.bytes());
             let made = found.alloc_filled(self.bytes.max(1), BINDABLE, bytes)?;
             (*ptr, *heap) = (made, Some(found));

@@ -1,5 +1,5 @@
-//! While bytes are on their way, that is after the copy was enqueued, and before anybody has the bytes: devices that are
-//! lost, and devices that go on.
+//! Tests of devices lost while bytes are on their way: after the copy was enqueued, and before the bytes arrive; and of
+//! devices that go on meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -59,7 +59,7 @@ impl Drop for Unhook {
     }
 }
 
-/// Has the device lost as soon as somebody begins to wait for bytes that are on their way.
+/// Destroys the device when the first wait for bytes on their way begins.
 fn lose_on_the_way(device: &Device) -> (Unhook, Arc<AtomicUsize>) {
     let lost = Arc::new(AtomicUsize::new(0));
     let (raw, shared) = (device.raw().clone(), Arc::downgrade(&device.shared));
@@ -67,7 +67,7 @@ fn lose_on_the_way(device: &Device) -> (Unhook, Arc<AtomicUsize>) {
     hooks::set(Some(Arc::new(move |point| {
         if point == Point::HopBegun && count.fetch_add(1, Ordering::SeqCst) == 0 {
             raw.destroy();
-            // As wgpu would tell when it is asked next.
+            // As wgpu would report on the next call.
             if let Some(device) = shared.upgrade() {
                 device.lost.raise("it was unplugged");
             }
@@ -76,7 +76,8 @@ fn lose_on_the_way(device: &Device) -> (Unhook, Arc<AtomicUsize>) {
     (Unhook, lost)
 }
 
-/// A device of each adapter, each with one of every other adapter, and with one that shares no memory with it.
+/// A device of each adapter, paired with a device of every other adapter, and with another of the same adapter without
+/// shared memory.
 fn pairs() -> Vec<(Context, Kernels, Kernels)> {
     let mut pairs = Vec::new();
     let count = Context::with_backends(wgpu::Backends::VULKAN)
@@ -108,7 +109,7 @@ fn both_devices_go_on_while_bytes_are_on_their_way() {
         let [moved, of_source, of_target] = [(); 3].map(|()| context.buffer_from(&values).unwrap());
         let seen = context.buffer::<u32>(3000).unwrap();
         source.add(&moved).unwrap();
-        // In the same batch of the target, in front of what waits for the bytes.
+        // In the target's batch, in front of the command in wait for the bytes.
         let before = target.add(&of_target).unwrap();
         let (reached, has_begun) = channel();
         let (go, may_go) = channel::<()>();
@@ -116,14 +117,14 @@ fn both_devices_go_on_while_bytes_are_on_their_way() {
         hooks::set(Some(Arc::new(move |point| {
             if point == Point::HopBegun && held.fetch_add(1, Ordering::SeqCst) == 0 {
                 reached.send(()).unwrap();
-                // Whoever drops the sender lets it go, too.
+                // Dropping the sender ends the wait, too.
                 let _ = may_go.lock().unwrap().recv_timeout(MINUTE);
             }
         })));
         let _unhook = Unhook;
         let event = target.copy(&moved, &seen).unwrap();
         has_begun.recv_timeout(MINUTE).unwrap();
-        // Nobody has the bytes, and all that does not need them ends.
+        // The bytes are nowhere yet, and commands without need of the bytes end.
         before.wait_timeout(MINUTE).unwrap();
         for _ in 0..3 {
             source
@@ -155,7 +156,7 @@ fn a_source_that_is_lost_on_the_way_takes_only_what_it_had_alone() {
         // Only there; there and with the host; only with the host.
         source.add(&part(0..1000)).unwrap();
         part(1000..2000).prefetch(&source.device).unwrap();
-        // As far as the target has got without it.
+        // The target's work without the source.
         let first = target.add(&apart).unwrap();
         let seen = context.buffer::<u32>(3000).unwrap();
         let event = {
@@ -169,7 +170,7 @@ fn a_source_that_is_lost_on_the_way_takes_only_what_it_had_alone() {
         };
         assert!(event.wait().is_err());
         first.wait().unwrap();
-        // What existed nowhere else is named, with the device that had it.
+        // Bytes without another copy are reported, with the name of the lost device.
         let lost = |error: BufferError| match error {
             BufferError::Lost { device, ranges } => {
                 assert!(device.contains(&name), "{device}");
@@ -191,7 +192,7 @@ fn a_source_that_is_lost_on_the_way_takes_only_what_it_had_alone() {
             }
             error => panic!("{error}"),
         }
-        // What was made of it is not there either.
+        // Values computed from the lost bytes are not there either.
         assert!(matches!(seen.read(), Err(BufferError::Execution(_))));
         // The rest goes on, on the host and on the other device.
         assert_eq!(part(1000..3000).read().unwrap(), values[1000..]);
@@ -220,7 +221,7 @@ fn a_target_that_is_lost_on_the_way_loses_only_what_it_wrote() {
             let seen = context.buffer::<u32>(1000).unwrap();
             let event = target.copy(&buffer, &seen).unwrap();
             assert!(event.wait().is_err());
-            // Of what it wrote nothing is left.
+            // Nothing of the written bytes is left.
             match seen.read().unwrap_err() {
                 BufferError::Lost { ranges, .. } => {
                     assert_eq!(ranges, std::slice::from_ref(&(0..4000)))
@@ -231,14 +232,14 @@ fn a_target_that_is_lost_on_the_way_loses_only_what_it_wrote() {
             event
         };
         drop(event);
-        // What it was to read is where it was.
+        // The bytes to read are still at the source.
         assert_eq!(buffer.read().unwrap(), vec![4; 1000]);
         source.add(&buffer).unwrap().wait().unwrap();
         assert_eq!(buffer.read().unwrap(), vec![13; 1000]);
     }
 }
 
-/// Several transfers under way from one device, of which the first finds that it is gone.
+/// Several transfers under way from one device, where the first finds the loss.
 #[test]
 fn all_transfers_of_a_lost_source_are_told() {
     let _alone = hooks::alone();
@@ -249,7 +250,7 @@ fn all_transfers_of_a_lost_source_are_told() {
         for buffer in &buffers {
             source.add(buffer).unwrap();
         }
-        // One is also with the host.
+        // One buffer is also with the host.
         buffers[0].evict(&source.device).unwrap();
         buffers[0].prefetch(&source.device).unwrap();
         let mut events = Vec::new();
@@ -257,7 +258,7 @@ fn all_transfers_of_a_lost_source_are_told() {
             let (_unhook, _) = lose_on_the_way(&source.device);
             for buffer in &buffers {
                 let seen = context.buffer::<u32>(500).unwrap();
-                // Those that are enqueued after the loss are refused, or find the bytes elsewhere.
+                // Launches enqueued after the loss are refused, or find the bytes elsewhere.
                 match target.copy(buffer, &seen) {
                     Ok(event) => events.push((seen, event)),
                     Err(LaunchError::Buffer { source, .. }) => {
@@ -272,7 +273,7 @@ fn all_transfers_of_a_lost_source_are_told() {
         }
         for (seen, event) in &events {
             match event.wait() {
-                // Nobody is told that bytes have come that have not.
+                // Success is never reported for bytes that did not arrive.
                 Ok(()) => assert_eq!(seen.read().unwrap(), vec![1; 500]),
                 Err(_) => assert!(seen.read().is_err()),
             }
