@@ -1,12 +1,12 @@
-//! What becomes of a kernel that does what the processor refuses.
+//! Recovery from kernels that do what the processor refuses.
 //!
-//! Bounds are checked, so that no kernel touches what is not its own. But modules can ask for no checks, pointers into the
-//! unified heap can be wrong, and memory that a host lends can go away. The process must live on.
+//! Bounds are checked, so that no kernel touches foreign memory. But modules can ask for no checks, pointers into the
+//! unified heap can be wrong, and memory lent by a host can go away. The process must live on.
 //!
-//! *How it works.* A handler of the system's signals looks where the fault happened. In the code of the kernel that this
-//! thread runs, it lets the thread go on at the end of the kernel's fiber, whose stack is given up with everything on it:
-//! nothing but frames of kernels lies there, which own nothing. Anywhere else, the fault is not ours, and whoever handled
-//! the signal before does so now.
+//! *How it works.* A handler of the system's signals looks where the fault happened. In code of the kernel run by this
+//! thread, the handler lets the thread go on at the end of the kernel's fiber, whose stack is given up with all frames:
+//! only frames of kernels lie there, without destructors. Anywhere else, the fault goes to the handler installed
+//! before.
 
 use std::{cell::Cell, ops::Range};
 
@@ -31,7 +31,7 @@ impl Fault {
     }
 }
 
-/// A kernel that this thread runs.
+/// The kernel run by this thread.
 #[derive(Clone, Copy)]
 struct Running {
     code_start: usize,
@@ -43,7 +43,7 @@ thread_local! {
     static RUNNING: Cell<Option<Running>> = const { Cell::new(None) };
 }
 
-/// Runs `f`, which resumes a fiber whose kernel has this code. A fault there ends the fiber with [`End::Fault`].
+/// Runs `f`, which resumes a fiber with this kernel code. A fault in the code ends the fiber with [`End::Fault`].
 pub(super) fn catching<R>(
     code: Range<usize>,
     way_out: CoroutineTrapHandler<End>,
@@ -60,7 +60,7 @@ pub(super) fn catching<R>(
     result
 }
 
-/// The kernel whose code an instruction belongs to, if this thread runs it.
+/// The kernel run by this thread, if the instruction is in the kernel's code.
 fn running(instruction: usize) -> Option<Running> {
     let running = RUNNING.get()?;
     (running.code_start..running.code_end)
@@ -78,7 +78,7 @@ mod os {
 
     use super::{End, Fault, Running, running};
 
-    /// Signals of faults, and what they are called.
+    /// Signals of faults, with names for messages.
     const SIGNALS: [(i32, &str); 4] = [
         (libc::SIGSEGV, "an access to memory that is not there"),
         (
@@ -92,29 +92,29 @@ mod os {
         (libc::SIGFPE, "an arithmetic exception"),
     ];
 
-    /// Who handled each of [`SIGNALS`] before.
+    /// The earlier handlers of [`SIGNALS`].
     static BEFORE: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
 
-    /// Puts the handler in its place, once for the process.
+    /// Installs the handler, once for the process.
     pub(super) fn install() {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| {
             let before = SIGNALS.map(|(signal, _)| {
-                // SAFETY: asks for an action and writes it to a place of its size.
+                // SAFETY: asks for an action, written to a variable of the right size.
                 unsafe {
                     let mut before = MaybeUninit::zeroed();
                     libc::sigaction(signal, std::ptr::null(), before.as_mut_ptr());
                     before.assume_init()
                 }
             });
-            // A handler that is called must find who comes after it.
+            // Set before the handler is installed: the handler needs the earlier ones.
             if BEFORE.set(before).is_err() {
                 return;
             }
             for (signal, _) in SIGNALS {
-                // SAFETY: the action is complete: a handler of the form that `SA_SIGINFO` says, on the alternate stack,
-                // since the stack of a fiber may be what has run out. The handler calls nothing that is not allowed to be
-                // called by one.
+                // SAFETY: the action is complete: a handler with the signature for `SA_SIGINFO`, on the alternate
+                // stack, since a fiber's stack may have run out. The handler calls only functions allowed in signal
+                // handlers.
                 let installed = unsafe {
                     let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
                     action.sa_sigaction = handle as *const () as usize;
@@ -138,17 +138,17 @@ mod os {
         // SAFETY: the system passes a context of this type.
         let context_of_thread = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         let Some(running) = running(instruction(context_of_thread)) else {
-            // SAFETY: as the system called this.
+            // SAFETY: with the arguments from the system.
             return unsafe { pass_on(signal, info, context) };
         };
         let what = SIGNALS.iter().find(|(number, _)| *number == signal);
         let fault = Fault {
             what: what.map_or("a signal", |(_, what)| what),
-            // SAFETY: the system passes information of this type, which has an address for these signals.
+            // SAFETY: the system passes information of this type, with an address for these signals.
             address: unsafe { (*info).si_addr() } as usize,
         };
-        // SAFETY: the fault happened in code of a kernel, which runs on the fiber that the way out belongs to, and which
-        // is assembly as far as Rust is concerned. The registers are set below.
+        // SAFETY: the fault happened in kernel code, assembly as far as Rust is concerned, on the fiber of `way_out`.
+        // The registers are set below.
         let registers = unsafe { way_out(running, fault) };
         leave(context_of_thread, &registers);
     }
@@ -162,19 +162,19 @@ mod os {
         }
     }
 
-    /// Lets whoever handled the signal before handle it.
+    /// Passes the signal to the earlier handler.
     unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
         let index = SIGNALS.iter().position(|(number, _)| *number == signal);
         let before = BEFORE.get().zip(index).map(|(before, index)| before[index]);
         let Some(before) = before else { return };
         match before.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // The instruction is run again, and the system does what it does without a handler.
-                // SAFETY: sets an action that the system gave.
+                // The instruction is run again, and meets the system's default action. SAFETY: sets an action returned
+                // by the system.
                 unsafe { libc::sigaction(signal, &before, std::ptr::null_mut()) };
             }
             handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
-                // SAFETY: an action with this flag has a handler of this form.
+                // SAFETY: an action with this flag has a handler of this type.
                 unsafe {
                     let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) =
                         std::mem::transmute(handler);
@@ -182,7 +182,7 @@ mod os {
                 }
             }
             handler => {
-                // SAFETY: an action without the flag has a handler of this form.
+                // SAFETY: an action without the flag has a handler of this type.
                 unsafe {
                     let handler: extern "C" fn(i32) = std::mem::transmute(handler);
                     handler(signal);
@@ -234,7 +234,7 @@ mod os {
 
     #[cfg(all(target_vendor = "apple", target_arch = "aarch64"))]
     fn leave(context: &mut libc::ucontext_t, to: &corosensei::trap::TrapHandlerRegs) {
-        // SAFETY: the system passes the registers of the thread, and takes them from there.
+        // SAFETY: the system passes the registers of the thread, and restores the thread from there.
         let registers = unsafe { &mut (*context.uc_mcontext).__ss };
         registers.__pc = to.pc;
         registers.__sp = to.sp;
@@ -252,7 +252,7 @@ mod os {
 
     #[cfg(all(target_vendor = "apple", target_arch = "x86_64"))]
     fn leave(context: &mut libc::ucontext_t, to: &corosensei::trap::TrapHandlerRegs) {
-        // SAFETY: the system passes the registers of the thread, and takes them from there.
+        // SAFETY: the system passes the registers of the thread, and restores the thread from there.
         let registers = unsafe { &mut (*context.uc_mcontext).__ss };
         registers.__rip = to.rip;
         registers.__rsp = to.rsp;
@@ -261,7 +261,7 @@ mod os {
         registers.__rsi = to.rsi;
     }
 
-    /// Elsewhere no fault is known to be one of a kernel.
+    /// On other systems no fault is attributed to a kernel.
     #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
     fn instruction(_context: &libc::ucontext_t) -> usize {
         0
@@ -288,11 +288,11 @@ mod os {
 
     use super::{End, Fault, running};
 
-    /// Puts the handler in its place, once for the process.
+    /// Installs the handler, once for the process.
     pub(super) fn install() {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| {
-            // SAFETY: the handler is of the form that the system calls, and stays for ever.
+            // SAFETY: the handler has the signature required by the system, and is never removed.
             let installed = unsafe { AddVectoredExceptionHandler(1, Some(handle)) };
             if installed.is_null() {
                 log::warn!(
@@ -332,8 +332,8 @@ mod os {
                 record.ExceptionAddress as usize
             },
         };
-        // SAFETY: the fault happened in code of a kernel, which runs on the fiber that the way out belongs to, and which
-        // is assembly as far as Rust is concerned. The registers are set below.
+        // SAFETY: the fault happened in kernel code, assembly as far as Rust is concerned, on the fiber of `way_out`.
+        // The registers are set below.
         let to = unsafe {
             running
                 .way_out
@@ -357,7 +357,7 @@ mod os {
         context.Rsi = to.rsi;
     }
 
-    /// Fibers have no way out on other processors yet: such a fault ends the process, as any other does.
+    /// Fibers have no way out on other processors yet: such a fault ends the process, as any other.
     #[cfg(not(target_arch = "x86_64"))]
     fn instruction(_context: &CONTEXT) -> usize {
         0

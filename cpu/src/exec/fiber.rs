@@ -1,10 +1,11 @@
-//! A stack of its own for work-groups, so that one that waits for others can be left and taken up again.
+//! Fibers: stacks for work-groups, so that a waiting work-group can be suspended and resumed.
 //!
-//! A work-group cannot be moved to another stack once it runs. So all of them run on fibers, one after the other on the
-//! same as long as none waits. One that does keeps its fiber, and a fresh one goes on with the next work-group.
+//! A running work-group cannot move to another stack. So all work-groups run on fibers, one after the other on the same
+//! fiber as long as none waits. A waiting work-group keeps its fiber, and a fresh fiber goes on with the next
+//! work-group.
 //!
-//! A fiber is also what a fault leaves ([`fault`](super::fault)): the stack with the kernel on it is given up, and the
-//! thread goes on.
+//! A fault is also left by way of the fiber ([`fault`](super::fault)): the kernel's stack is given up, and the thread
+//! goes on.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,17 +30,17 @@ use crate::compile::{
     host::FUNCTIONS,
 };
 
-/// Bytes of a stack. Kernels keep arrays elsewhere; what they call is shallow.
+/// Bytes of a stack. Kernels keep arrays elsewhere, and call only shallow functions.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// How long a work-group that works and may wait as well keeps its thread from others.
+/// How long a work-group with both work and waits keeps its thread from others.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// Calls by a waiting kernel that nobody else needs the thread for, before the system is asked whether another process
-/// does: some ten microseconds.
+/// Calls by a waiting kernel, with no other work for the thread, before the thread is offered to other processes: some
+/// ten microseconds.
 const SPINS: u32 = 256;
 
-/// What a fiber is made of, kept for the next one.
+/// Memory of a fiber, kept for the next fiber.
 pub(super) struct Parts {
     stack: DefaultStack,
     scratch: Box<Scratch>,
@@ -56,46 +57,46 @@ impl Parts {
     }
 }
 
-/// How a fiber stands after it ran.
+/// The state of a fiber after a resume.
 pub(super) enum Run {
-    /// It waits for other work-groups.
+    /// The work-group waits for others.
     Waits(Fiber),
-    /// It has no work any more.
+    /// There is no more work.
     Ended(Parts),
 }
 
-/// How the code on a fiber came to its end.
+/// How the code on a fiber ended.
 #[derive(Clone, Copy)]
 pub(super) enum End {
-    /// There was no work-group any more.
+    /// No work-group was left.
     Done,
-    /// A kernel did what a processor does not do.
+    /// The kernel did what the processor refuses.
     Fault(Fault),
     /// [`Report::panic`] has the message.
     Panicked,
 }
 
-/// What the code on a fiber reports to whoever resumes it.
+/// The report of the code on a fiber to the resuming thread.
 #[derive(Default)]
 struct Report {
-    /// Work-groups that are claimed and have not ended
+    /// Claimed work-groups without an end yet
     claimed: Cell<u64>,
     panic: RefCell<String>,
 }
 
 /// Work-groups of a grid on a stack.
 ///
-/// A fiber that has been started must be resumed until it ends: it cannot be dropped before.
+/// A started fiber must be resumed until its end, and not dropped before.
 pub(super) struct Fiber {
     coroutine: Coroutine<(), (), End, DefaultStack>,
-    /// What the coroutine has pointers to
+    /// Memory pointed to by the coroutine
     grid: Arc<Grid>,
     scratch: Box<Scratch>,
     report: Box<Report>,
 }
 
 impl Fiber {
-    /// A fiber that will claim work-groups of a grid until there are none.
+    /// A fiber to claim work-groups of a grid until none are left.
     pub(super) fn new(grid: Arc<Grid>, parts: Parts) -> Self {
         let Parts { stack, mut scratch } = parts;
         let report = Box::<Report>::default();
@@ -103,8 +104,8 @@ impl Fiber {
         let memory = NonNull::from(&mut *scratch);
         let reported = NonNull::from(&*report);
         let body = move |yielder: &Yielder<(), ()>, ()| {
-            // SAFETY: the fiber owns the grid's handle, the scratch and the report, in places that do not move, and
-            // neither uses the scratch nor drops any of them before the coroutine has ended.
+            // SAFETY: the fiber owns the grid's handle, the scratch and the report, at fixed addresses, and neither
+            // uses the scratch nor drops any of the three before the coroutine has ended.
             let (grid, scratch, report) =
                 unsafe { (of.as_ref(), &mut *memory.as_ptr(), reported.as_ref()) };
             match catch_unwind(AssertUnwindSafe(|| run(grid, scratch, report, yielder))) {
@@ -115,7 +116,7 @@ impl Fiber {
                 }
             }
         };
-        // SAFETY: what `body` points to lives as long as the fiber, as said above.
+        // SAFETY: the targets of `body`'s pointers live as long as the fiber, as said above.
         let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, body) };
         Self {
             coroutine,
@@ -125,7 +126,7 @@ impl Fiber {
         }
     }
 
-    /// Runs until the work-group waits or there is none any more.
+    /// Runs until the work-group waits or none is left.
     pub(super) fn resume(mut self) -> Run {
         let code = self.grid.kernel.code();
         let resumed = fault::catching(code, self.coroutine.trap_handler(), || {
@@ -153,13 +154,13 @@ impl Fiber {
     }
 }
 
-/// What a kernel that polls comes back to.
+/// The state behind a kernel's calls of `poll`.
 struct Runtime<'a> {
     grid: &'a Grid,
     yielder: &'a Yielder<(), ()>,
     /// When the fiber was resumed last
     since: Cell<Option<Instant>>,
-    /// Calls in a row that found nobody else to run
+    /// Calls in a row without other work for the thread
     alone: Cell<u32>,
 }
 
@@ -197,11 +198,11 @@ impl Runtime<'_> {
 }
 
 thread_local! {
-    /// Whether somebody else could use this thread. Set by who resumes fibers.
+    /// Whether other work could use this thread. Set by the threads that resume fibers.
     pub(super) static OTHERS: Cell<fn() -> bool> = const { Cell::new(|| false) };
 }
 
-/// Runs work-groups until nobody has any left.
+/// Runs work-groups until none is left to claim.
 fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<(), ()>) {
     let kernel = &*grid.kernel;
     let enough = scratch.reserve(kernel.workgroup_bytes, kernel.frame_bytes);
@@ -240,7 +241,7 @@ fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<()
     }
 }
 
-/// Runs some work-groups. Returns `false` if one had to stop.
+/// Runs some work-groups. Returns `false` if a work-group had to stop.
 fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
     let kernel = &*grid.kernel;
     let [x, y, _] = grid.count;
@@ -250,7 +251,7 @@ fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
             return false;
         }
         if grid.zero_workgroup && kernel.workgroup_bytes > 0 {
-            // SAFETY: the scratch has been made as large, and this fiber alone uses it.
+            // SAFETY: the scratch has at least this size, and only this fiber uses the scratch.
             unsafe {
                 group
                     .workgroup
@@ -258,9 +259,9 @@ fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
             };
         }
         group.id = id;
-        // SAFETY: the group describes what the kernel was compiled for: buffers in the order of its bindings, which the
-        // commands keep alive; immediates, tables, frames and work-group memory of the sizes that it needs, which no other
-        // thread writes; a stop word that the grid keeps alive; and `poll` with the runtime that it expects.
+        // SAFETY: the group matches the compiled kernel: buffers in the order of the kernel's bindings, kept alive by
+        // the commands; immediates, tables, frames and work-group memory of the required sizes, written by no other
+        // thread; a stop word kept alive by the grid; and `poll` with its runtime.
         if unsafe { (kernel.function())(group) } == STOPPED {
             return false;
         }
@@ -277,9 +278,9 @@ fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
     true
 }
 
-/// Called by kernels in loops that may run long. See [`crate::compile::abi::PollFn`].
+/// Called by kernels in possibly long loops. See [`crate::compile::abi::PollFn`].
 unsafe extern "C" fn poll(group: *mut Group, reason: u32) -> u32 {
-    // SAFETY: kernels pass the group on that `run` made, whose runtime lives on the stack of this fiber.
+    // SAFETY: kernels pass on the group made by `run`, with a runtime on the stack of this fiber.
     let runtime = unsafe { &*(*group).runtime.cast::<Runtime<'_>>() };
     runtime.poll(reason)
 }

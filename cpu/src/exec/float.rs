@@ -1,8 +1,9 @@
-//! How a thread computes with floats: rounding, and what becomes of numbers close to zero.
+//! The floating-point mode of a thread: rounding, and subnormal numbers.
 //!
-//! Kernels also run on threads of the host, which may have changed this. Results must not depend on it.
+//! Kernels also run on threads of the host, which may have changed the mode. Results must not depend on the host's
+//! mode.
 
-/// While it lives, floats are computed as IEEE 754 says: to the nearest, ties to even, with subnormal numbers.
+/// While alive, floats are computed by IEEE 754: to the nearest, ties to even, with subnormal numbers.
 pub(super) struct Exact {
     before: Control,
 }
@@ -31,11 +32,11 @@ type Control = u32;
 #[cfg(target_arch = "x86_64")]
 const DEFAULT: Control = 0x1f80;
 
-/// The bits that say how to compute, without those that say what has happened.
+/// The control bits of the register, without the status bits.
 #[cfg(target_arch = "x86_64")]
 fn read() -> Control {
     let mut control = 0u32;
-    // SAFETY: stores the register to a variable of its size.
+    // SAFETY: stores the register to a variable of the same size.
     unsafe {
         std::arch::asm!("stmxcsr [{}]", in(reg) &mut control, options(nostack, preserves_flags));
     }
@@ -44,8 +45,8 @@ fn read() -> Control {
 
 #[cfg(target_arch = "x86_64")]
 fn write(control: Control) {
-    // SAFETY: loads the register with a value that it had, or with its default. Rust code is not to run with another than
-    // the default; what this thread had before it came here is its own matter, and is put back.
+    // SAFETY: loads the register with an earlier value, or with the default. Rust code must run with the default;
+    // another value of this thread was set by the host, and is only put back.
     unsafe {
         std::arch::asm!("ldmxcsr [{}]", in(reg) &control, options(nostack, preserves_flags));
     }
@@ -59,7 +60,7 @@ const DEFAULT: Control = 0;
 #[cfg(target_arch = "aarch64")]
 fn read() -> Control {
     let control: u64;
-    // SAFETY: reads a register that every program may read.
+    // SAFETY: reads a register open to every program.
     unsafe {
         std::arch::asm!("mrs {}, fpcr", out(reg) control, options(nomem, nostack, preserves_flags));
     }

@@ -12,13 +12,13 @@ use std::{
 use super::loss::Loss;
 use crate::compile::{Kernel, abi::BoundResource};
 
-/// Pieces into which a dispatch is cut for each thread, so that threads that are fast get more of them.
+/// Pieces of a dispatch per thread, so that fast threads get more pieces.
 const PIECES: u64 = 8;
 
 /// The most work-groups of a piece.
 const MAX_PIECE: u64 = 256;
 
-/// A dispatch that runs.
+/// A running dispatch.
 pub(crate) struct Grid {
     pub(crate) kernel: Arc<Kernel>,
     /// In the order of [`Kernel::bindings`]
@@ -29,25 +29,25 @@ pub(crate) struct Grid {
     /// Set when kernels of the device are to stop
     pub(crate) stop: Arc<AtomicU32>,
     total: u64,
-    /// Work-groups that are claimed at once. What waits behind a work-group that was suspended would wait with it, so that
-    /// kernels that may wait are claimed one work-group at a time.
+    /// Work-groups claimed at once. Work-groups claimed with a suspended one would wait behind it, so kernels that may
+    /// wait are claimed one work-group at a time.
     piece: u64,
-    /// The first work-group that nobody has claimed
+    /// The first unclaimed work-group
     next: AtomicU64,
-    /// Work-groups that have not ended
+    /// Work-groups not ended yet
     left: AtomicU64,
     failure: OnceLock<Loss>,
-    /// Who waits for the end
+    /// The thread in wait for the end
     owner: Thread,
 }
 
-// SAFETY: `buffers` hold addresses of memory that the commands keep alive, which wgpu allows kernels to access from any
-// thread; everything else is `Send` and `Sync` by itself.
+// SAFETY: `buffers` hold addresses of memory kept alive by the commands, and wgpu lets kernels access the memory from
+// any thread; all other fields are `Send` and `Sync`.
 unsafe impl Send for Grid {}
 // SAFETY: as above.
 unsafe impl Sync for Grid {}
 
-/// What a dispatch consists of.
+/// A dispatch: the kernel, its resources, and the count of work-groups.
 pub(crate) struct Dispatch {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) buffers: Vec<BoundResource>,
@@ -57,7 +57,7 @@ pub(crate) struct Dispatch {
 }
 
 impl Grid {
-    /// A dispatch whose end the calling thread will wait for, cut for so many threads.
+    /// A dispatch with the calling thread in wait for the end, cut for `threads` threads.
     pub(super) fn new(dispatch: Dispatch, stop: Arc<AtomicU32>, threads: u64) -> Self {
         let Dispatch {
             kernel,
@@ -89,7 +89,7 @@ impl Grid {
         }
     }
 
-    /// Takes the next work-groups, which the caller must run or [`Self::end`].
+    /// Claims the next work-groups. The caller must run them or [`Self::end`] the claim.
     pub(super) fn claim(&self) -> Option<Range<u64>> {
         // Looking first keeps the counter from growing on and on.
         if !self.is_open() {
@@ -100,12 +100,12 @@ impl Grid {
         (start < end).then_some(start..end)
     }
 
-    /// Whether there are work-groups that nobody has claimed.
+    /// Whether there are unclaimed work-groups.
     pub(super) fn is_open(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.total
     }
 
-    /// Says that so many claimed work-groups have ended.
+    /// Notes the end of claimed work-groups.
     pub(super) fn end(&self, groups: u64) {
         if groups > 0 && self.left.fetch_sub(groups, Ordering::AcqRel) == groups {
             self.owner.unpark();
@@ -117,17 +117,17 @@ impl Grid {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    /// Claims what is left, so that nobody runs it.
+    /// Claims all remaining work-groups without running any.
     pub(super) fn abandon(&self) {
         let next = self.next.swap(self.total, Ordering::Relaxed);
         self.end(self.total.saturating_sub(next));
     }
 
-    /// Abandons the dispatch with a reason, which loses the device. The first reason stays.
+    /// Abandons the dispatch with a reason, and loses the device. The first reason stays.
     ///
-    /// Work-groups that run are told to stop: they may wait for the one that has failed.
+    /// Running work-groups are stopped: some may wait for the failed one.
     pub(super) fn fail(&self, loss: Loss) {
-        // Somebody else's reason came first, and is told.
+        // An earlier reason is the one reported.
         let _ = self.failure.set(loss);
         self.stop.store(1, Ordering::Relaxed);
         self.abandon();

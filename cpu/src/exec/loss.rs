@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
-/// Why a device runs nothing any more.
+/// Why a device was lost.
 ///
-/// wgpu says that a device was lost, not why; [`Device::loss`](crate::Device::loss) does.
+/// wgpu reports the loss without the reason; [`Device::loss`](crate::Device::loss) returns the reason.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
@@ -18,29 +18,29 @@ pub enum Loss {
         /// Bytes of private and work-group memory for one work-group
         bytes: u64,
     },
-    /// A kernel did what the processor refuses: it touched memory that is not there, which bounds checks rule out where
-    /// they are on, or ran out of stack.
+    /// A kernel did what the processor refuses: an access to missing memory, impossible with bounds checks, or a stack
+    /// overflow.
     #[error("the kernel {kernel} was ended by {what} at the address {address:#x}")]
     Fault {
         /// The entry point
         kernel: String,
-        /// What the system called it
+        /// The system's name for the fault
         what: &'static str,
-        /// The address that was touched, or that of the instruction
+        /// The address of the access, or of the instruction
         address: usize,
     },
-    /// The device was dropped while a kernel ran that did not come to an end.
+    /// The device was dropped while a kernel ran without an end.
     #[error("the device was dropped while a kernel ran that did not come to an end")]
     Dropped,
     /// A thread of the device panicked: a defect of this crate.
     #[error("a thread of the device panicked: {message}")]
     Panicked {
-        /// What the panic said
+        /// The message of the panic
         message: String,
     },
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())

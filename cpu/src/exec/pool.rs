@@ -1,8 +1,9 @@
 //! Threads that run work-groups.
 //!
-//! *What is promised.* Every work-group of a dispatch is begun, also if those that run wait for it, as long as no more than
-//! [`MAX_WAITING`] work-groups wait on each thread: one that waits gives its thread to the next. A loop waits if it looks at
-//! memory by atomic operations; one that looks by plain loads is a data race, and nothing is promised about it.
+//! *What is promised.* Every work-group of a dispatch is begun, also if running work-groups wait for others, as long as
+//! at most [`MAX_WAITING`] work-groups wait on each thread: a waiting work-group gives its thread to the next. A loop
+//! counts as waiting if memory is polled by atomic operations; polling by plain loads is a data race, without a
+//! promise.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,16 +21,16 @@ use super::{
     loss::Loss,
 };
 
-/// The most work-groups that wait on one thread at the same time. With as many, no other ones are begun there.
+/// The most waiting work-groups on one thread. With as many, no others are begun there.
 pub(crate) const MAX_WAITING: usize = 4096;
 
-/// Stacks that a thread keeps for later.
+/// Stacks kept by a thread for later.
 const KEPT: usize = 4;
 
-/// Threads that help whoever runs a grid.
+/// Threads that help the owner of a grid.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
-    /// Threads that run a grid at most, with the one that owns it
+    /// The most threads of a grid, with the owner's
     threads: usize,
 }
 
@@ -37,17 +38,17 @@ pub(crate) struct Pool {
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
-    /// How many grids are in the list, to be looked at without the lock
+    /// The number of listed grids, readable without the lock
     listed: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Grids that have work-groups to claim
+    /// Grids with work-groups to claim
     grids: Vec<Arc<Grid>>,
-    /// Threads that exist
+    /// Living threads
     helpers: usize,
-    /// Threads that have nothing to do
+    /// Threads without work
     idle: usize,
     closed: bool,
 }
@@ -57,7 +58,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A grid that has work-groups to claim.
+    /// A grid with work-groups to claim.
     fn pick(&self, state: &mut State) -> Option<Arc<Grid>> {
         state.grids.retain(|grid| grid.is_open());
         self.listed.store(state.grids.len(), Ordering::Relaxed);
@@ -73,7 +74,7 @@ impl Pool {
         }
     }
 
-    /// Runs a dispatch on this thread, with the help of others, and returns when it has ended.
+    /// Runs a dispatch on this thread and helpers, and returns after the end.
     ///
     /// # Errors
     /// If a work-group could not be run, or failed.
@@ -87,7 +88,7 @@ impl Pool {
             std::thread::park();
         }
         if self.threads > 1 {
-            // Nobody claims any more, but the list would keep what the grid keeps.
+            // No thread claims any more, but the list would keep the grid's resources.
             self.shared
                 .lock()
                 .grids
@@ -123,7 +124,7 @@ impl Pool {
                 .spawn(move || help(&shared));
             match spawned {
                 Ok(_) => state.helpers += 1,
-                // Who owns the grid runs it alone then.
+                // The owner of the grid then runs alone.
                 Err(error) => log::warn!("a thread for work-groups cannot be started: {error}"),
             }
         }
@@ -139,7 +140,7 @@ impl Drop for Pool {
     }
 }
 
-/// What a thread of the pool does: work-groups of any grid, those that wait by turns.
+/// The loop of a helper thread: work-groups of any grid, and waiting work-groups by turns.
 fn help(shared: &Weak<Shared>) {
     let _exact = Exact::enter();
     let Some(listed) = shared.upgrade().map(|shared| shared.listed.clone()) else {
@@ -167,7 +168,7 @@ fn help(shared: &Weak<Shared>) {
     }
 }
 
-/// Waits for a grid that has work-groups to claim. `None`: the pool is gone.
+/// Waits for a grid with work-groups to claim. `None` after the end of the pool.
 fn next_grid(shared: &Weak<Shared>) -> Option<Arc<Grid>> {
     let shared = shared.upgrade()?;
     let mut state = shared.lock();
@@ -188,11 +189,11 @@ fn next_grid(shared: &Weak<Shared>) -> Option<Arc<Grid>> {
 }
 
 thread_local! {
-    /// Stacks that are not in use.
+    /// Unused stacks.
     static PARTS: RefCell<Vec<Parts>> = const { RefCell::new(Vec::new()) };
-    /// Fibers of this thread that wait, beside the one that runs.
+    /// Waiting fibers of this thread, without the running one.
     static WAITING: Cell<usize> = const { Cell::new(0) };
-    /// How many grids the pool of this thread has.
+    /// The number of grids listed in this thread's pool.
     static LISTED: RefCell<Option<Arc<AtomicUsize>>> = const { RefCell::new(None) };
 }
 
@@ -204,7 +205,7 @@ fn is_listed() -> bool {
     })
 }
 
-/// Runs work-groups of a grid until there are none to claim and none that wait on this thread.
+/// Runs work-groups of a grid until none is left to claim, and none waits on this thread.
 fn work(grid: &Arc<Grid>) {
     let _exact = Exact::enter();
     OTHERS.set(|| WAITING.get() > 0);
@@ -220,16 +221,17 @@ fn work(grid: &Arc<Grid>) {
     }
 }
 
-/// Fibers that wait on a thread.
+/// Waiting fibers of a thread.
 #[derive(Default)]
 struct Waiting {
     fibers: VecDeque<Fiber>,
-    /// How many were resumed since the last one ended
+    /// Resumes since the last end of a fiber
     resumed: usize,
 }
 
 impl Waiting {
-    /// Begins a fiber for a grid. Without memory for one, one that waits goes on; without any, the grid fails.
+    /// Begins a fiber for a grid. Without memory for a fiber, a waiting fiber goes on; without a waiting fiber, the
+    /// grid fails.
     fn begin(&mut self, grid: &Arc<Grid>) {
         match PARTS.with_borrow_mut(Vec::pop).map_or_else(Parts::new, Ok) {
             Ok(parts) => self.resume(Fiber::new(grid.clone(), parts)),
@@ -244,10 +246,10 @@ impl Waiting {
         }
     }
 
-    /// Resumes the fiber that has waited longest.
+    /// Resumes the fiber with the longest wait.
     fn go_on(&mut self) {
         if self.resumed > self.fibers.len() {
-            // All of them wait, for somebody on another thread.
+            // All fibers wait, for work-groups on other threads.
             self.resumed = 0;
             std::thread::yield_now();
         }

@@ -1,8 +1,8 @@
-//! Memory that a kernel needs while it runs: what its invocations share, and what each has for itself.
+//! Memory of a running kernel: shared memory of a work-group, and private memory of each invocation.
 
 use std::{alloc::Layout, ptr::NonNull};
 
-/// Bytes to which both parts are aligned.
+/// Alignment of both parts, in bytes.
 const ALIGNMENT: usize = 64;
 
 /// Memory for one work-group at a time.
@@ -19,9 +19,9 @@ impl Scratch {
         }
     }
 
-    /// Makes room for a kernel. What was there is lost if there was too little.
+    /// Makes room for a kernel. Old contents are lost if the memory has to grow.
     ///
-    /// Returns `false` if there is no memory.
+    /// Returns `false` without memory.
     pub(super) fn reserve(&mut self, workgroup_bytes: u64, frame_bytes: u64) -> bool {
         let workgroup = workgroup_bytes.checked_next_multiple_of(ALIGNMENT as u64);
         let bytes = workgroup
@@ -47,7 +47,7 @@ impl Scratch {
         self.memory.is_some()
     }
 
-    /// Work-group memory and frames, of the sizes that were reserved last.
+    /// Work-group memory and frames, of the sizes reserved last.
     pub(super) fn parts(&mut self) -> Option<(NonNull<u8>, NonNull<u8>)> {
         let (memory, _) = self.memory?;
         // SAFETY: `reserve` made the memory at least as large as the first part.

@@ -1,8 +1,7 @@
 //! The order of submissions.
 //!
-//! *How it works.* Submissions wait in a line. A thread of the queue, the *driver*, runs them one after the other. A
-//! submission of little work that finds the line empty runs on the thread that submits it: waking another one takes
-//! longer.
+//! *How it works.* Submissions wait in a line. A thread of the queue, the *driver*, runs the line one by one. A small
+//! submission to an empty line runs on the submitting thread: waking another thread takes longer.
 
 use std::{
     collections::VecDeque,
@@ -21,19 +20,19 @@ use super::{
 
 /// Work of a submission.
 pub(crate) trait Work: Send + 'static {
-    /// Whether it is done sooner than another thread would wake up.
+    /// Whether the work takes less time than waking another thread.
     fn is_small(&self) -> bool;
 
-    /// Does it, with the help of a pool; alone if there is none.
+    /// Does the work, with the help of a pool, if given.
     ///
     /// # Errors
-    /// If it cannot be done: the device is lost then.
+    /// If the work cannot be done: the device is lost then.
     fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss>;
 
-    /// Says that it is done.
+    /// Reports the work as done.
     fn finish(self);
 
-    /// Says that it never will be.
+    /// Reports the work as abandoned.
     fn give_up(self);
 }
 
@@ -53,7 +52,7 @@ struct Shared<W> {
 
 struct State<W> {
     line: VecDeque<W>,
-    /// Whether somebody runs a submission
+    /// Whether a submission is running
     busy: bool,
     /// Whether there is a driver
     driven: bool,
@@ -71,11 +70,11 @@ impl<W: Work> Shared<W> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a submission, while `busy` says that nobody else does.
+    /// Runs a submission, with `busy` set so that no other runs.
     fn run(&self, work: W, pool: Option<&Pool>) {
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| work.run(pool, &self.stop)));
         let loss = match result {
-            // Told to stop, it may have left out anything.
+            // A stopped kernel may have left work out.
             Ok(Ok(())) if self.stop.load(Ordering::Relaxed) != 0 => Some(Loss::Dropped),
             Ok(Ok(())) => None,
             Ok(Err(loss)) => Some(loss),
@@ -92,13 +91,13 @@ impl<W: Work> Shared<W> {
         }
     }
 
-    /// Ends the device, of which nothing runs any more: what waits in the line is given up.
+    /// Loses the device, with no work running: submissions in the line are given up.
     fn lose(&self, loss: Loss) {
         self.stop.store(1, Ordering::Relaxed);
         let mut state = self.lock();
         if self.loss.get().is_none() {
             log::error!("the device is lost: {loss}");
-            // With the lock, so that nobody who has found the device well puts anything into the line afterwards.
+            // With the lock, so that no thread enters the line afterwards after an earlier check of `loss`.
             let _ = self.loss.set(loss);
         }
         let line = std::mem::take(&mut state.line);
@@ -125,12 +124,12 @@ impl<W: Work> Timeline<W> {
         }
     }
 
-    /// Why the device is lost, if it is. Nothing of it runs then.
+    /// Why the device was lost, if so. Nothing of the device runs then.
     pub(crate) fn loss(&self) -> Option<&Loss> {
         self.shared.loss.get()
     }
 
-    /// Runs work after all that was submitted before.
+    /// Runs work after all earlier submissions.
     ///
     /// # Errors
     /// If the device is lost, or if there is no thread to run the work.
@@ -168,7 +167,7 @@ impl<W: Work> Timeline<W> {
         Ok(())
     }
 
-    /// Runs what waits in the line on this thread, where there is no driver to do so.
+    /// Runs the line on this thread, without a driver.
     fn drain(&self) {
         let mut state = self.shared.lock();
         loop {
@@ -186,7 +185,7 @@ impl<W: Work> Timeline<W> {
         }
     }
 
-    /// Waits until everything has run, but not for ever: what still runs after `limit` is stopped.
+    /// Waits until everything has run, up to `limit`: then kernels still running are stopped.
     pub(crate) fn finish(&self, limit: Duration) {
         let end = Instant::now().checked_add(limit);
         let mut state = self.shared.lock();
@@ -194,7 +193,7 @@ impl<W: Work> Timeline<W> {
             let rest = end.and_then(|end| end.checked_duration_since(Instant::now()));
             let Some(rest) = rest else {
                 self.shared.stop.store(1, Ordering::Relaxed);
-                // Out of reach of the driver, which would begin with the next.
+                // Out of reach of the driver, which would begin the next.
                 let given_up = std::mem::take(&mut state.line);
                 while state.busy {
                     state = self.shared.wait(state);
@@ -216,7 +215,7 @@ impl<W: Work> Timeline<W> {
     }
 }
 
-/// What the driver does.
+/// The loop of the driver.
 fn drive<W: Work>(shared: &Shared<W>) {
     let mut state = shared.lock();
     loop {
