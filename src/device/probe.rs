@@ -1,22 +1,22 @@
-//! The start-up probe: what a device really does, measured with tiny kernels.
+//! The start-up probe: the device's real behaviour, measured with tiny kernels.
 //!
-//! An adapter's limits and features do not say whether host and kernel see each other's writes
-//! while the kernel runs, nor whether the driver ends long loops on its own. Both decide what the
-//! runtime may do on the device, so both are tried once, when the device is opened.
+//! An adapter's limits and features do not say whether host and kernel see each other's writes while the kernel runs,
+//! nor whether the driver ends long loops on its own. Both decide the runtime's choices on the device, so both are
+//! tried once, when the device is opened.
 //!
-//! Every kernel here is bounded by itself (at most 2^20 short turns by eight invocations), and every
-//! wait has a deadline, so a probe can neither hang nor run into a driver's watchdog. What could not
-//! be found out is said to be so ([`Finding`]); nothing is assumed from it. A question without an answer for want of time
-//! is asked again when the adapter is opened next ([`AdapterProbe`]): a device kept busy by others can do no less.
+//! Every kernel here is bounded (at most 2^20 short turns by eight invocations), and every wait has a deadline, so a
+//! probe can neither hang nor run into a driver's watchdog. An open question is reported as such ([`Finding`]); nothing
+//! is assumed from the lack of an answer. A question without an answer for want of time is asked again when the adapter
+//! is opened next ([`AdapterProbe`]): a device kept busy by others can do no less.
 //!
-//! Four questions are asked on a scratch device, on a thread that is left behind at the deadline: does the host see a
-//! running kernel's writes, and the kernel the host's; can the device use the host's memory in place; after how many
-//! turns do loops end; how long does a launch take. A finding is *measured*, *not asked*, *timed out* or *failed*;
-//! only the first counts.
+//! Four questions are asked on a scratch device, on a thread left behind at the deadline: does the host see a running
+//! kernel's writes, and the kernel the host's; can the device use the host's memory in place; after how many turns do
+//! loops end; how long does a launch take. A finding is *measured*, *not asked*, *timed out* or *failed*; only the
+//! first counts.
 //!
-//! A kernel must poll a word at one place: Mesa reuses the value of an earlier load of the same word. Between two
-//! looks stands a fence ([`fence`](super::fence)), as in calls. Whether two work-groups, or two queues, run beside
-//! each other is not asked: nothing depends on it but calls between devices (`docs/servers.md`, *Forward progress*).
+//! A kernel must poll a word at one place: Mesa reuses the value of an earlier load of the same word. Between two looks
+//! stands a fence ([`fence`](super::fence)), as in calls. Whether two work-groups, or two queues, run beside each other
+//! is not asked: nothing depends on the answer but calls between devices (`docs/servers.md`, *Forward progress*).
 
 use std::sync::Arc;
 use std::thread;
@@ -37,11 +37,11 @@ mod tests;
 pub(crate) use adapter::AdapterProbe;
 pub use report::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 
-/// Probes `device`, which must be idle, and returns when all is measured or the deadline has passed. What was `known`
-/// before is not asked again, but for what had no answer for want of time.
+/// Probes `device`, which must be idle, until all is measured or the deadline has passed. Questions answered in `known`
+/// are not asked again.
 ///
-/// No wgpu error leaves this function and no wait in it is without bound; what it cannot bound is
-/// the driver's shader compiler. [`AdapterProbe`] bounds that as well.
+/// No wgpu error leaves this function and no wait is without bound, except in the driver's shader compiler.
+/// [`AdapterProbe`] bounds the compiler as well.
 pub(crate) fn probe(
     device: &wgpu::Device,
     queue: &wgpu::Queue,
@@ -67,7 +67,7 @@ pub(crate) fn probe(
         Finding::TimedOut { .. } => probe_import(device, queue, within, bench.deadline),
         answer => answer,
     };
-    // Last, because it is the one that may use up the time.
+    // Last, because this measurement may use up the time.
     let live = bench.ask(known.live, || bench.live(backend));
     ProbeReport {
         live,
@@ -106,7 +106,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// What is known, or else what a measurement says.
+    /// The known finding, or a new one if the known one ran out of time.
     fn ask<T>(&self, known: Finding<T>, measure: impl FnOnce() -> Result<T, Stop>) -> Finding<T> {
         match known.ran_out() {
             true => self.finding(measure),
@@ -148,7 +148,7 @@ impl Bench<'_> {
     }
 
     fn pipeline(&self, source: &'static str, entry: &str) -> Result<wgpu::ComputePipeline, Stop> {
-        // Always: these kernels are one group of lanes, so that nobody waits at what a driver makes of a fence.
+        // Always: a kernel here is one group of lanes, so no lane waits at a driver's version of a fence.
         let mut module = naga::front::wgsl::parse_str(source)
             .map_err(|error| Stop::Failed(error.message().to_owned()))?;
         fence::fill(&mut module, "fence");
@@ -291,14 +291,14 @@ impl Bench<'_> {
                 break;
             }
             if self.left().is_zero() {
-                // Nothing was seen *yet*, which is no measurement.
+                // Nothing seen *so far* is no measurement.
                 return Err(Stop::TimedOut);
             }
         }
         Ok(found)
     }
 
-    /// One attempt: launches the kernel and talks to it until it ends.
+    /// One attempt: launches the kernel and exchanges words until the kernel ends.
     fn talk(
         &self,
         memory: &LiveBuffer,
@@ -384,15 +384,16 @@ mod words {
 /// not run host and kernel at the same time at first.
 struct WaitBudget {
     turns: u32,
-    /// Spent in attempts, each as long as a kernel may be: beyond that the device was busy with something else.
+    /// Time spent in attempts, each counted up to a kernel's longest time: the rest belongs to other work on the
+    /// device.
     spent: Duration,
 }
 
 impl WaitBudget {
-    /// In vain that often is taken for a no, if [`Self::ENOUGH`] was spent.
+    /// So many silent attempts count as a no, if [`Self::ENOUGH`] was spent.
     const FEWEST_ATTEMPTS: u32 = 6;
     const ENOUGH: Duration = Duration::from_secs(1);
-    /// In vain that often is taken for a no in any case.
+    /// So many silent attempts count as a no in any case.
     const MOST_ATTEMPTS: u32 = 24;
     const FIRST: u32 = 1_000;
     /// Below the smallest loop budget known (65,535, Mesa's lavapipe).
@@ -407,8 +408,8 @@ impl WaitBudget {
         }
     }
 
-    /// Attempt number `attempt` took `elapsed` and was in vain: whether that is taken for a no. How busy the device is
-    /// says nothing about it.
+    /// Counts a silent attempt, number `attempt`, of length `elapsed`; true if the silence counts as a no. How busy the
+    /// device is has no influence.
     fn in_vain(&mut self, attempt: u32, elapsed: Duration) -> bool {
         self.spent += elapsed.min(Self::LONGEST);
         self.grow(elapsed);
@@ -416,19 +417,19 @@ impl WaitBudget {
             || (attempt >= Self::FEWEST_ATTEMPTS && self.spent >= Self::ENOUGH)
     }
 
-    /// After an attempt that took `elapsed`.
+    /// Adapts the turns to an attempt of length `elapsed`.
     fn grow(&mut self, elapsed: Duration) {
         let grown = self.turns.saturating_mul(4).min(Self::MOST);
         let scale = Self::LONGEST.as_secs_f64() / elapsed.as_secs_f64().max(1e-6);
-        // A float to integer cast saturates, so this is at most `u32::MAX`.
+        // A float to integer cast saturates, so the result is at most `u32::MAX`.
         let fitting = (f64::from(self.turns) * scale) as u32;
         self.turns = grown.min(fitting).max(Self::FIRST);
     }
 }
 
-/// What an attempt left behind.
+/// The words after an attempt.
 struct Talk {
-    /// The first progress that the host saw.
+    /// The first progress seen by the host.
     first_progress: u32,
     /// The progress when the kernel ended.
     taken: u32,
@@ -437,11 +438,11 @@ struct Talk {
     answered: bool,
 }
 
-/// What an attempt proves.
+/// The directions proved by an attempt.
 fn judge_talk(talk: &Talk) -> LiveFinding {
-    // The host acknowledges only a progress that it saw, so a kernel that saw the acknowledgement
-    // has proved both directions. Without it: a beat that changed under the kernel, and a progress
-    // that was not the last one, cannot have been written before or after the run.
+    // The host acknowledges only a progress seen before, so a kernel that saw the acknowledgement has proved both
+    // directions. Without an acknowledgement: a beat changed under the kernel, and a progress other than the last one,
+    // cannot have been written before or after the run.
     LiveFinding {
         host_to_kernel: talk.answered || talk.first_beat != talk.last_beat,
         kernel_to_host: talk.answered
@@ -449,7 +450,7 @@ fn judge_talk(talk: &Talk) -> LiveFinding {
     }
 }
 
-/// Takes a count only if the generator's state proves that so many turns were taken.
+/// Takes a count only if the generator's state proves the same number of turns.
 fn judge_loop(limit: u32, seed: u32, counted: u32, state: u32) -> Result<Option<u32>, Stop> {
     if counted == 0 || counted > limit || xorshift(seed, counted) != state {
         return Err(Stop::Failed(format!(

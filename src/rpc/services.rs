@@ -1,4 +1,4 @@
-//! The host's side: registered functions, and the threads that serve calls to them.
+//! The host's side of calls: registered functions, and the server threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
@@ -20,10 +20,10 @@ use crate::device::submissions::{serve, serve_device};
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
 
-/// What runs a call: arguments in, results out.
+/// A function behind a call: arguments in, results out.
 pub(super) type Call = Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>;
 
-/// What serves a function.
+/// How a function is served.
 pub(super) enum Serve {
     Call(Call),
     Stream(Open),
@@ -33,7 +33,7 @@ thread_local! {
     static IS_SERVER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Whether this thread serves calls, of whichever services.
+/// Whether this thread serves calls, of any services.
 pub(super) fn is_server_thread() -> bool {
     IS_SERVER.get()
 }
@@ -44,11 +44,11 @@ pub(super) struct Function {
     pub(super) opcode: u32,
     pub(super) argument_words: usize,
     pub(super) serve: Serve,
-    /// One for each server thread, which alone writes it.
+    /// One entry for each server thread, the only writer.
     pub(super) counters: Box<[Counters]>,
 }
 
-/// Functions of the host that kernels call, and the threads that serve them.
+/// Functions of the host for calls by kernels, and the threads that serve the calls.
 ///
 /// ```
 /// use tombolo::{HostServices, Program};
@@ -68,71 +68,72 @@ pub(super) struct Function {
 ///
 /// # In WGSL
 ///
-/// A program made by [`Program::with_services`](crate::Program::with_services) calls the functions by their names.
-/// For a function `fn f(x: X) -> R` it may call
+/// A program made by [`Program::with_services`](crate::Program::with_services) calls the functions by name. For a
+/// function `fn f(x: X) -> R` there are
 ///
-/// - `f(x)`: waits for the result. A call that fails (see [`CallStatus`](crate::calls::CallStatus)) gives a zero value and *fails the launch*
-///   with [`ExecutionError::CallFailed`](crate::device::ExecutionError::CallFailed), so that no such value is taken for a
-///   result.
-/// - `f_try(x)`: gives `f_reply { status: u32, value: R }` and leaves it to the kernel what a failure means;
-///   `status` is one of `CALL_DONE`, `CALL_TIMED_OUT`, `CALL_STOPPED`, `CALL_UNKNOWN`, `CALL_MALFORMED` and
-///   `CALL_PANICKED`, and `value` is zero unless it is `CALL_DONE`.
-/// - `f_group(takes_part, x)` and `f_group_try(takes_part, x)`: the same for a whole work-group at once, in as few packets
-///   as the calls fit in: only one invocation waits at a port, and the others at a barrier. Like
-///   `workgroupBarrier`, it has to be reached by all invocations of the work-group; those with `takes_part = false` make
-///   no call, and get `CALL_DONE` and zeros. A packet holds a word more than the arguments of its calls, and its
-///   answer a word more for each: give ports room with
-///   [`HostServicesBuilder::payload`](crate::calls::HostServicesBuilder::payload). On software adapters that makes 0.6 to 0.9 as
-///   many calls a second as calls one by one (bench `rpc_host`), and spares the turns of loops of all but one invocation.
-///   On an NVIDIA H200 it makes 3.6 times as many.
-/// - `f_post(x)`: posts the call and goes on. Its result is dropped. Gives `CALL_DONE` once the call is posted;
-///   it is served at most once, and exactly once if the services run on.
-/// - `f_begin(x)`: posts the call and gives a *ticket* for its answer; 0 if no port was free. `f_collect(ticket)` gives
-///   `f_reply`, with the status `CALL_PENDING` while there is no answer: ask again. Any invocation may collect, one at a
-///   time, in the same kernel or in a later launch; each ticket is good for one answer (`CALL_NO_TICKET` afterwards, and
-///   for what is no ticket of `f`). A port is taken until its call is collected, or left with `f_leave(ticket)`: have
-///   more ports than tickets, or calls that wait find none.
+/// - `f(x)`: waits for the result. A failed call (see [`CallStatus`](crate::calls::CallStatus)) gives a zero value and
+///   *fails the launch* with [`ExecutionError::CallFailed`](crate::device::ExecutionError::CallFailed), so that the
+///   zero is not taken for a result.
+/// - `f_try(x)`: gives `f_reply { status: u32, value: R }` and leaves failures to the kernel; `status` is one of
+///   `CALL_DONE`, `CALL_TIMED_OUT`, `CALL_STOPPED`, `CALL_UNKNOWN`, `CALL_MALFORMED` and `CALL_PANICKED`, and `value`
+///   is zero unless `status` is `CALL_DONE`.
+/// - `f_group(takes_part, x)` and `f_group_try(takes_part, x)`: the same for a whole work-group at once, in as few
+///   packets as the calls fit in: only one invocation waits at a port, and the others at a barrier. Like
+///   `workgroupBarrier`, the call has to be reached by all invocations of the work-group; invocations with `takes_part
+///   = false` make no call, and get `CALL_DONE` and zeros. A packet has one word more than the arguments of its calls,
+///   and the answer one word more for each call: give ports room with
+///   [`HostServicesBuilder::payload`](crate::calls::HostServicesBuilder::payload). On software adapters group calls
+///   reach 0.6 to 0.9 times the calls per second of single calls (bench `rpc_host`), and spare the loop turns of all
+///   invocations but one. On an NVIDIA H200 group calls reach 3.6 times as many.
+/// - `f_post(x)`: posts the call and goes on. The result is dropped. Gives `CALL_DONE` once the call is posted; the
+///   call is served at most once, and exactly once if the services run on.
+/// - `f_begin(x)`: posts the call and gives a *ticket* for the answer; 0 if no port was free. `f_collect(ticket)` gives
+///   `f_reply`, with the status `CALL_PENDING` while there is no answer: ask again. Any invocation may collect, one at
+///   a time, in the same kernel or in a later launch; each ticket is good for one answer (`CALL_NO_TICKET` afterwards,
+///   and for numbers other than tickets of `f`). A port is taken until the call is collected, or left with
+///   `f_leave(ticket)`: have more ports than tickets, or waiting calls find none.
 ///
-/// Calls may stand anywhere, in branches and loops, for one lane or all. Arguments and results are host-shareable
-/// types without atomics, at most as long as a port
+/// Calls may stand anywhere, in branches and loops, for one lane or all. Arguments and results are host-shareable types
+/// without atomics, at most as long as a port
 /// ([`HostServicesBuilder::payload`](crate::calls::HostServicesBuilder::payload)); pointers cost two words.
 ///
 /// # Streams
 ///
-/// What is longer goes through a stream ([`HostServicesBuilder::stream`](crate::calls::HostServicesBuilder::stream)), word by
-/// word and in both directions, with one port held open. For a stream `fn f(x: X) -> R`:
+/// Longer data goes through a stream ([`HostServicesBuilder::stream`](crate::calls::HostServicesBuilder::stream)), word
+/// by word and in both directions, with one port held open. For a stream `fn f(x: X) -> R`:
 ///
-/// - `var s = f_open(x);` opens one; its type is `f_stream`, and functions take it as `ptr<function, f_stream>`.
-/// - `f_put(&s, word)` puts a word; `f_get(&s)` gives the next word from the host, which has been given all words that
-///   were put before. Where there is none, it gives 0 and `s.status` is `CALL_END`.
-/// - `f_close(&s)` gives `f_reply`. A stream that is not closed keeps its port.
+/// - `var s = f_open(x);` opens a stream of type `f_stream`, passed to functions as `ptr<function, f_stream>`.
+/// - `f_put(&s, word)` puts a word; `f_get(&s)` gives the next word from the host, after all words put before have
+///   reached the host. At the end of the host's words `f_get` gives 0, and `s.status` is `CALL_END`.
+/// - `f_close(&s)` gives `f_reply`. A stream never closed keeps its port.
 ///
-/// `s.status` is `CALL_DONE` while all is well; what went wrong stays there, and the functions then do nothing. A stream
-/// that found no free port has the status `CALL_TIMED_OUT`: there have to be as many ports as streams at a time.
+/// `s.status` is `CALL_DONE` until a failure; a failure stays there, and the functions then do nothing. A stream
+/// without a free port has the status `CALL_TIMED_OUT`: there have to be as many ports as streams at a time.
 ///
 /// # While the kernel runs, or when it has ended
 ///
-/// On devices with [live memory](crate::device::Aspect::LiveMemory) calls are served while the kernel runs. On others, and on
-/// Metal, requests leave when the launch has ended and answers arrive in front of the next launch that is submitted:
-/// `f_post`, `f_begin`, `f_collect` and `f_leave` are the same there, and kernels that use another form, which has to wait inside,
-/// are refused with [`LaunchError::NeedsLiveMemory`](crate::launch::LaunchError::NeedsLiveMemory). One launch can post as many
-/// calls there as there are ports; what finds none is told so (`CALL_TIMED_OUT`, or the ticket 0).
-/// [`Event::wait`](crate::Event::wait) waits until they are served, too.
+/// On devices with [live memory](crate::device::Aspect::LiveMemory) calls are served while the kernel runs. On others,
+/// and on Metal, requests leave when the launch has ended and answers arrive in front of the next submitted launch:
+/// `f_post`, `f_begin`, `f_collect` and `f_leave` are the same there, and kernels with the other forms, which wait in
+/// the kernel, are refused with [`LaunchError::NeedsLiveMemory`](crate::launch::LaunchError::NeedsLiveMemory). One
+/// launch can post as many calls there as there are ports; a call without a port gets `CALL_TIMED_OUT`, or the ticket
+/// 0. [`Event::wait`](crate::Event::wait) also waits until the calls are served.
 ///
 /// # How long a call waits
 ///
-/// Without limit, on devices that end no loops, unless [`HostServicesBuilder::wait_budget`](crate::calls::HostServicesBuilder::wait_budget) sets one; until the services
-/// are stopped at the latest. On adapters with a loop budget an invocation may take seven eighths of that for
-/// waiting, in all its calls together, and slows down between two looks so that this lasts (about a quarter of a second of
-/// processor time on lavapipe); a call that ran out has the status `CALL_TIMED_OUT`.
+/// Without limit, on devices that end no loops, unless
+/// [`HostServicesBuilder::wait_budget`](crate::calls::HostServicesBuilder::wait_budget) sets a limit; until the
+/// services are stopped at the latest. On adapters with a loop budget an invocation may spend seven eighths of the
+/// budget on waiting, in all its calls together, and slows down between two looks to make the budget last (about a
+/// quarter of a second of processor time on lavapipe); a call out of budget has the status `CALL_TIMED_OUT`.
 ///
-/// So a function must not wait for what waits for its caller: for the launch that calls it, for the device that this runs
-/// on ([`Device::finish`](crate::Device::finish), reading a buffer of the device) or for
-/// [`SharedHeap::host`](crate::SharedHeap::host) while that kernel uses the heap. It is told so, at once, with
-/// [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler) for as long as anything runs on the device; a thread of
-/// its own that it waits for is not known to the runtime, and would keep the call waiting. Functions reach what is in the
-/// heap through pointers that they are given and the services for [memory](crate::calls::HostServicesBuilder::memory) and files,
-/// which know of running kernels.
+/// So a function must not wait for anything behind its caller: for the calling launch, for the launch's device
+/// ([`Device::finish`](crate::Device::finish), reading a buffer of the device) or for
+/// [`SharedHeap::host`](crate::SharedHeap::host) while the kernel uses the heap. Such a wait is refused, at once, with
+/// [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler) for as long as anything runs on the device;
+/// a wait for a thread of the function's own is not known to the runtime, and would keep the call waiting. Functions
+/// reach the heap through pointers given as arguments and the services for
+/// [memory](crate::calls::HostServicesBuilder::memory) and files, which know of running kernels.
 ///
 /// Dropping the services stops them.
 pub struct HostServices {
@@ -140,7 +141,7 @@ pub struct HostServices {
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What server threads and launches share.
+/// State shared by server threads and launches.
 pub(crate) struct Shared {
     pub(super) functions: Vec<Function>,
     /// Indices into `functions`, by opcode.
@@ -163,7 +164,7 @@ pub(crate) struct Shared {
 }
 
 impl HostServices {
-    /// What was served so far.
+    /// Figures of calls served so far.
     pub fn statistics(&self) -> ServiceStatistics {
         let shared = &self.shared;
         let read = |function: &Function| {
@@ -182,18 +183,17 @@ impl HostServices {
         }
     }
 
-    /// Bytes that `ports` ports take on a device:
-    /// `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)` for `N` ports of `M` bytes a direction, where `pad` rounds up to
-    /// 64. Where the device has memory of its own, or calls are not served while kernels run, host and device have so
-    /// much each. By default ([`HostServicesBuilder::ports`](crate::calls::HostServicesBuilder::ports)) a device has 512 or
-    /// 4,096.
+    /// Bytes of `ports` ports on a device: `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)` for `N` ports of `M` bytes a
+    /// direction, where `pad` rounds up to 64. On a device with memory of its own, or without calls to running kernels,
+    /// host and device have as much each. By default
+    /// ([`HostServicesBuilder::ports`](crate::calls::HostServicesBuilder::ports)) a device has 512 or 4,096.
     pub fn port_bytes(&self, ports: usize) -> u64 {
         PortLayout::new(ports, self.shared.payload).bytes()
     }
 
-    /// Stops the services: kernels that call get the status [`CallStatus::Stopped`](crate::calls::CallStatus::Stopped), those that wait too, unless
-    /// their answer is there already. Returns when the last call that was being served has ended. Stopping twice
-    /// does nothing.
+    /// Stops the services: calls of kernels get the status [`CallStatus::Stopped`](crate::calls::CallStatus::Stopped),
+    /// also waiting calls unless already answered. Returns when the last call in service has ended. Stopping twice does
+    /// nothing.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::Release);
         for mailbox in self.shared.mailboxes() {
@@ -247,7 +247,7 @@ impl Shared {
         PortLayout::new(self.ports.unwrap_or(default), self.payload)
     }
 
-    /// Adds a mailbox and forgets those of devices that are gone.
+    /// Adds a mailbox and removes mailboxes of dropped devices.
     fn add(&self, mailbox: Mailbox) -> Arc<Mailbox> {
         let mailbox = Arc::new(mailbox);
         let mut mailboxes = self
@@ -257,7 +257,7 @@ impl Shared {
         mailboxes.retain(|known| {
             let alive = known.is_alive();
             if !alive {
-                // What such a device still runs must not wait for anybody.
+                // Kernels still running there must not wait for an answer.
                 known.close();
             }
             alive
@@ -272,7 +272,7 @@ impl Shared {
         mailbox
     }
 
-    /// The mailbox of a device, made when it is first asked for: in live memory if that is `live`.
+    /// The mailbox of a device, made on first use: in live memory if `live`.
     pub(crate) fn mailbox(
         &self,
         device: &Arc<DeviceShared>,
@@ -311,7 +311,7 @@ impl Shared {
         ))
     }
 
-    /// A server thread, the one with that number.
+    /// The loop of server thread number `thread`.
     pub(super) fn run(&self, thread: usize) {
         IS_SERVER.set(true);
         let names = self.functions.iter();
@@ -341,12 +341,12 @@ impl Shared {
                 .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &dispatcher))
                 .sum();
             if stopped {
-                // One last sweep, since a client that goes on posting must not keep the thread. It may be the last that has
-                // a device, and serves nobody any more.
+                // One last sweep, since a client that goes on posting must not keep the thread. The sweep may drop the
+                // last handle of a device; by then no call is served.
                 serve_device(None);
                 return;
             }
-            // Who has called is likely to call again; and others are found soon enough.
+            // A recent caller is likely to call again; other callers are found by the next sweep.
             for _ in 0..GLANCES {
                 let glances = mailboxes.iter_mut();
                 served += glances
@@ -372,7 +372,7 @@ impl Shared {
     }
 }
 
-/// Looks at busy ports between two at all.
+/// Looks at busy ports between two sweeps of all ports.
 const GLANCES: usize = 8;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Threads that serve calls of running kernels, and what they must not wait for.
+//! Threads that serve calls of running kernels, and refused waits on such threads.
 //!
-//! The queue of a device is in order. So nothing that was submitted behind a kernel ends before the kernel does, and a
-//! kernel whose call waits for its answer ends after the function of the host that serves it: a function that waits for
-//! its caller's device would wait for itself. It is told ([`ExecutionError::InHandler`]), as soon as it asks.
+//! The queue of a device is in order. So no later submission ends before a running kernel, and a kernel in wait for an
+//! answer ends after the host's function behind the call: a function in wait for the caller's device would wait for
+//! itself. The wait is refused ([`ExecutionError::InHandler`]) at once.
 //!
-//! Which of the kernels on a device has called is not known, nor whether it waits. When nothing runs there any more the
-//! caller is over, and the function may wait like any other thread.
+//! The calling kernel among several on a device is not known, nor whether the kernel waits. When nothing runs on the
+//! device any more the caller is over, and the function may wait like any other thread.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use super::super::outcome::ExecutionError;
 use super::{Batch, Submissions};
 
 thread_local! {
-    /// The device whose calls this thread serves at the moment; 0 for none.
+    /// The device of the calls served by this thread now; 0 for none.
     static DEVICE: Cell<u64> = const { Cell::new(0) };
     static DEVICE_NAME: RefCell<Arc<str>> = RefCell::new(Arc::from(""));
-    /// The function that it runs, in `NAMES`.
+    /// The running function, in `NAMES`.
     static FUNCTION: Cell<usize> = const { Cell::new(0) };
     /// The call's kernel has ended.
     static IS_CALLER_OVER: Cell<bool> = const { Cell::new(false) };
     static NAMES: RefCell<Arc<[String]>> = RefCell::new(Arc::new([]));
 }
 
-/// This thread serves calls of these functions.
+/// Marks this thread as a server of these functions.
 pub(crate) fn serve(names: Arc<[String]>) {
     NAMES.replace(names);
 }
 
-/// A device whose kernels run while they are served.
+/// A device with calls served while kernels run.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
     id: u64,
     name: Arc<str>,
 }
 
-/// This thread looks at the ports of a device from now on; `None` for ports whose clients have ended, or are no kernels.
+/// Notes the device of the ports looked at next; `None` for ports of ended clients, or of clients on the host.
 pub(crate) fn serve_device(device: Option<&Served>) {
     let id = device.map_or(0, |device| device.id);
     if DEVICE.replace(id) != id
@@ -47,7 +47,7 @@ pub(crate) fn serve_device(device: Option<&Served>) {
     }
 }
 
-/// It runs the function with this index.
+/// Notes the function about to run, by index.
 pub(crate) fn serve_call(function: usize) {
     FUNCTION.set(function);
     IS_CALLER_OVER.set(false);
@@ -62,13 +62,13 @@ impl Submissions {
         }
     }
 
-    /// Whether this thread runs a function for a kernel of the device that may not have ended.
+    /// Whether this thread runs a function for a kernel of the device not known to have ended.
     pub(crate) fn is_served_here(&self) -> bool {
         DEVICE.get() == self.id && !IS_CALLER_OVER.get()
     }
 
-    /// Refuses a wait for something behind what runs on the device, on a thread that serves a call from there. May run
-    /// callbacks of the program.
+    /// Refuses a wait behind commands of the device, on a thread that serves a call from there. May run callbacks of
+    /// the program.
     ///
     /// # Errors
     /// [`ExecutionError::InHandler`].
@@ -84,7 +84,8 @@ impl Submissions {
         Err(in_handler(what))
     }
 
-    /// As [`Self::may_wait`], for a wait of that length for the end of a batch: it may have ended, and a look is no wait.
+    /// As [`Self::may_wait`], for a wait of `timeout` for the end of a batch: an ended batch needs no wait, and a zero
+    /// `timeout` is only a look.
     pub(crate) fn may_wait_for(
         &self,
         batch: &Batch,
@@ -99,7 +100,7 @@ impl Submissions {
     }
 }
 
-/// What the function that this thread runs is told where it would wait for its caller.
+/// The error for a function of this thread that would wait for its own caller.
 pub(crate) fn in_handler(what: &'static str) -> ExecutionError {
     let name = NAMES.with_borrow(|names| names.get(FUNCTION.get()).cloned());
     ExecutionError::InHandler {

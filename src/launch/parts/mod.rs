@@ -1,24 +1,25 @@
 //! The parts of a launch: each feature is one part, in one file of this folder.
 //!
-//! *How it works.* A part is what one feature does to a submission, and the steps of all parts are those of [`Part`]:
+//! *How it works.* A part is one feature's share of a submission. The steps of all parts are the methods of [`Part`]:
 //!
-//! 1. `check`, once until the launch is changed, and `ready`, before each submission: nothing is held, so both may wait.
+//! 1. `check`, once until the launch is changed, and `ready`, before each submission: nothing is held, so both may
+//!    wait.
 //! 2. `begin` and `acquire`: memory, guards and locks, in the order of the list below. `Rank` is the last lock in hand
 //!    when the part has acquired, and the ranks of the list ascend: the list *is* the lock order of ARCHITECTURE.md.
-//! 3. With the queue in hand: `confirm` (nothing has changed meanwhile), `inherit` (the outcomes that the launch depends
-//!    on), `reserve` and `place` (values in the uniform ring, records), `identity` and `bind` (resources of bindings).
-//! 4. `enter` and `copy_in` may refuse the launch, and are the last steps that may.
+//! 3. With the queue in hand: `confirm` (nothing has changed meanwhile), `inherit` (the outcomes under the launch),
+//!    `reserve` and `place` (values in the uniform ring, records), `identity` and `bind` (resources of bindings).
+//! 4. `enter` and `copy_in`, the last steps that may refuse the launch.
 //! 5. `before`, the dispatches, `after` in reverse order: the last part of the list is the closest to the kernel.
-//! 6. `recorded`: the books of memory and outcomes, and what the event and the queue follow to the end ([`Ending`]);
-//!    `released`, without the queue; `follow_up`, with nothing held.
+//! 6. `recorded`: the books of memory and outcomes, and the followers of the launch's end ([`Ending`]); `released`,
+//!    without the queue; `follow_up`, with nothing held.
 //!
-//! A part is undone by its `Drop` until `recorded`: an attempt that is refused, overtaken or short of memory leaves no
-//! trace, whatever step it has come to. [`Parts`] is declared before the queue is locked, hence dropped after the queue
-//! was let go, and a `Drop` may take the queue.
+//! A part is undone by its `Drop` until `recorded`: an attempt refused, overtaken or short of memory leaves no trace,
+//! at whatever step. [`Parts`] is declared before the queue is locked, hence dropped after the unlock, and a `Drop` may
+//! take the queue.
 //!
-//! Parts that a launch does not have are `None` and cost one comparison in each step; no part is boxed. A new feature is
-//! one file and one line of the list: its setting (the launch's own, kept between submissions) is a field of
-//! [`Settings`], and the methods that set it stand in the part's file. `counter.rs` shows that in a test.
+//! Unused parts of a launch are `None` and cost one comparison in each step; no part is boxed. A new feature is one
+//! file and one line of the list: the feature's setting (the launch's own, kept between submissions) is a field of
+//! [`Settings`], with the setters in the part's file. `counter.rs` shows an example in a test.
 
 mod arena;
 mod arguments;
@@ -54,8 +55,8 @@ use crate::kernel::pipeline::KernelShared;
 use crate::kernel::plan::Source;
 use crate::memory::SharedHeap;
 
-/// The last lock in hand when a part has acquired what it needs: the lock order of ARCHITECTURE.md, whose first lock, the
-/// host's access to the heap, no part takes.
+/// The last lock in hand after a part's `acquire`: the lock order of ARCHITECTURE.md, without the first lock, the
+/// host's access to the heap, which no part takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Roots,
@@ -80,7 +81,7 @@ impl<E: Into<LaunchError>> From<E> for Stop {
     }
 }
 
-/// What the guards of parts borrow from.
+/// Values borrowed by the guards of parts.
 pub(in crate::launch) struct Ground {
     pub(in crate::launch) device: Arc<DeviceShared>,
     buffers: buffers::Used,
@@ -97,11 +98,11 @@ impl Ground {
     }
 }
 
-/// A submission whose parts have acquired what they need, as the later steps see it.
+/// A submission after `acquire` of all parts, for the later steps.
 pub(in crate::launch) struct Submission<'a> {
     pub(in crate::launch) launch: &'a Launch,
     pub(in crate::launch) device: &'a Arc<DeviceShared>,
-    /// The kernel, in the form that the launch needs.
+    /// The kernel, specialized for the launch.
     pub(in crate::launch) kernel: &'a KernelShared,
     pub(in crate::launch) dispatches: &'a Dispatches<'a>,
 }
@@ -124,10 +125,10 @@ impl Places {
     }
 }
 
-/// Numbers that differ where something else is bound.
+/// Numbers that differ for different bound resources.
 pub(in crate::launch) type Identity = SmallVec<[u64; 8]>;
 
-/// What is bound.
+/// A bound resource.
 pub(in crate::launch) enum Resource<'a> {
     Buffer {
         id: u64,
@@ -135,7 +136,7 @@ pub(in crate::launch) enum Resource<'a> {
         start: u64,
         bytes: u64,
     },
-    /// The one status buffer of the queue.
+    /// The queue's status buffer.
     Status,
     /// So many bytes of the uniform ring, at the binding's place.
     Ring(u64),
@@ -155,7 +156,7 @@ impl<'a> Resource<'a> {
     }
 }
 
-/// The outcomes that a launch depends on, each once.
+/// The outcomes that decide about a launch, each once.
 #[derive(Default)]
 pub(in crate::launch) struct Inherits(pub(in crate::launch) Vec<Arc<Outcome>>);
 
@@ -169,23 +170,23 @@ impl Inherits {
     }
 }
 
-/// A recorded launch, and what follows it to its end.
+/// A recorded launch, with the followers of its end.
 pub(in crate::launch) struct Ending {
     pub(in crate::launch) batch: Arc<Batch>,
-    /// The outcome of the launch; `None` for a launch that cannot fail by itself and depends on nothing uncertain.
+    /// The outcome of the launch; `None` for a launch that cannot fail and inherits nothing uncertain.
     pub(in crate::launch) outcome: Option<Arc<Outcome>>,
-    /// The outcome of bytes that did not come back from staging memory, if there are any.
+    /// The outcome of bytes lost on the way back from staging memory, if any.
     pub(in crate::launch) lost: Option<Arc<Outcome>>,
     pub(in crate::launch) watch: Option<Watch>,
     pub(in crate::launch) hooks: CompletionHooks,
 }
 
-/// What a feature does to a launch. Every step has a default that does nothing.
+/// One feature of a launch. Every step does nothing by default.
 trait Part<'s>: Sized {
     /// The last lock in hand after [`Part::acquire`], or [`Part::place`] for what needs the queue.
     const RANK: Rank;
 
-    /// Checks what the program has given, once until the launch is changed. Nothing is held.
+    /// Checks the program's input, once until the launch is changed. Nothing is held.
     fn check(_launch: &mut Launch) -> Result<(), LaunchError> {
         Ok(())
     }
@@ -195,25 +196,25 @@ trait Part<'s>: Sized {
         Ok(())
     }
 
-    /// Behind the launch. Nothing is held.
+    /// After the launch. Nothing is held.
     fn follow_up(_launch: &Launch) -> Result<(), LaunchError> {
         Ok(())
     }
 
-    /// Before anything is moved or locked: what makes the attempt pointless.
+    /// Before any move or lock: refuses pointless attempts.
     fn begin(_launch: &Launch) -> Result<(), LaunchError> {
         Ok(())
     }
 
-    /// The part with all that it needs but the queue; `None` where the launch has no use for the part. The parts before
-    /// in the list have acquired. May change where the launch's arguments are, and then has it checked again.
+    /// Acquires everything for the part but the queue; `None` for launches without use for the part. Earlier parts of
+    /// the list have acquired. May change where the launch's arguments are, and then has the launch checked again.
     fn acquire(
         launch: &mut Launch,
         ground: &'s Ground,
         earlier: &Parts<'s>,
     ) -> Result<Option<Self>, Stop>;
 
-    /// Whether that still holds, with the queue in hand.
+    /// Whether the acquired state still holds, with the queue in hand.
     fn confirm(&self) -> bool {
         true
     }
@@ -221,7 +222,7 @@ trait Part<'s>: Sized {
     /// Adds the outcomes on which the launch depends.
     fn inherit(&mut self, _to: &Submission<'_>, _inherits: &mut Inherits) {}
 
-    /// Whether the end of the launch must be known even if it depends on nothing.
+    /// Whether the launch's end must be known even without inherited outcomes.
     fn follows(&self) -> bool {
         false
     }
@@ -231,7 +232,7 @@ trait Part<'s>: Sized {
         0
     }
 
-    /// Takes places in the ring, and what else only the queue has.
+    /// Takes places in the ring, and other resources of the queue.
     fn place(
         &mut self,
         _to: &Submission<'_>,
@@ -249,7 +250,7 @@ trait Part<'s>: Sized {
         None
     }
 
-    /// Enters memory for the launch. The last check: refuses what the copies must not meet.
+    /// Enters memory for the launch. The last check: refuses conflicts with the copies.
     fn enter(
         &mut self,
         _to: &Submission<'_>,
@@ -259,7 +260,7 @@ trait Part<'s>: Sized {
         Ok(())
     }
 
-    /// Records copies to memory of the part's own: a launch that is refused here has changed nothing.
+    /// Records copies to the part's own memory: a launch refused here has changed nothing.
     fn copy_in(
         &mut self,
         _to: &Submission<'_>,
@@ -280,7 +281,7 @@ trait Part<'s>: Sized {
         Ok(())
     }
 
-    /// Puts the launch into the books. What `Drop` would undo stays from here on.
+    /// Enters the launch into the books. `Drop` undoes nothing from here on.
     fn recorded(&mut self, _to: &Submission<'_>, _ending: &mut Ending) {}
 
     /// As [`Part::recorded`], without the queue.

@@ -20,21 +20,21 @@ pub(super) struct State {
     pub(super) region: Region,
     /// Bytes that the heap may grow to.
     pub(super) bound: u64,
-    /// Bytes of the segments within which allocations stay, a power of two: the smallest in which a device of
-    /// the context binds the heap.
+    /// Bytes of the segments for allocations, a power of two: the smallest binding of the heap among the context's
+    /// devices.
     pub(super) part: u64,
-    /// Bytes from the start that the region hands out: whole segments, or up to the bound.
+    /// Bytes from the start handed out by the region: whole segments, or up to the bound.
     pub(super) laid_out: u64,
-    /// Bytes from the start backed by memory, and that devices see.
+    /// Bytes from the start backed by memory and seen by devices.
     pub(super) committed: u64,
     /// Bytes from the start with memory in the window: more than `committed` while pages to be given back are still
     /// held.
     pub(super) backed: u64,
     /// Since when most of the heap is free.
     pub(super) roomy_since: Option<Instant>,
-    /// The thread that holds a [`HostAccess`](super::HostAccess).
+    /// The thread with a [`HostAccess`](super::HostAccess).
     pub(super) host: Option<ThreadId>,
-    /// The wait of that thread, which may not look before its end.
+    /// The batches awaited by the thread in `host`, which may not look earlier.
     pub(super) host_awaits: Option<Vec<InFlight>>,
     /// Batches with possible uses of the heap, by device.
     pub(super) in_flight: HashMap<u64, InFlight>,
@@ -42,11 +42,11 @@ pub(super) struct State {
     pub(super) deferred: HashSet<AllocationId>,
     /// Allocations with a separate claim.
     pub(super) holds: HashMap<AllocationId, Hold>,
-    /// Launches that used the heap and may have failed: the next access of the host is told.
+    /// Launches with uses of the heap that may have failed, for a report to the host's next access.
     pub(super) outcomes: Vec<Arc<Outcome>>,
-    /// What each mirror lacks, by device, except for `fresh` and what the mirror ahead has not told yet.
+    /// Pages missing in each mirror, by device, without `fresh` and without unreported changes of the mirror ahead.
     pub(super) stale: HashMap<u64, mirror::PageSet>,
-    /// A mirror has changes that did not come down.
+    /// A mirror has changes not yet copied to the host.
     pub(super) mirror_ahead: bool,
     /// Allocations made since the mirror ahead was brought up to date.
     pub(super) fresh: mirror::RangeSet,
@@ -60,17 +60,17 @@ pub(super) enum Hold {
     Owned,
 }
 
-/// The batches of a device with uses of the heap and without a known end, in the order of its queue.
+/// A device's batches with uses of the heap and without a known end, in the order of the queue.
 #[derive(Clone)]
 pub(super) struct InFlight {
     pub(super) id: u64,
     /// Weak, since devices know the heap.
     pub(super) device: Weak<DeviceShared>,
-    /// The batch works on a copy of the heap, or its device has caches that do not follow the host's writes meanwhile.
+    /// The batch works on a copy of the heap, or on a device with caches blind to the host's writes meanwhile.
     pub(super) is_apart: bool,
     /// The device's name.
     name: Arc<str>,
-    /// The witness of its end: launches go on when their device is dropped.
+    /// The witness of the ends: launches go on after the drop of a device.
     submissions: Arc<Submissions>,
     end: Arc<QueueEnd>,
     batches: VecDeque<Arc<Batch>>,
@@ -97,7 +97,7 @@ impl InFlight {
         self.batches.push_back(Arc::clone(batch));
     }
 
-    /// Those of a device taken out of the books and comes back.
+    /// Adds the batches of a device taken out of the books and put back.
     fn add_earlier(&mut self, earlier: Self) {
         for batch in earlier.batches.into_iter().rev() {
             if !self.batches.iter().any(|known| Arc::ptr_eq(known, &batch)) {
@@ -106,7 +106,7 @@ impl InFlight {
         }
     }
 
-    /// Batches of a queue end in their order.
+    /// Removes ended batches; batches of a queue end in order.
     fn forget_ended(&mut self) {
         while let Some(first) = self.batches.front()
             && self.is_over(first)
@@ -124,13 +124,13 @@ impl InFlight {
         }
     }
 
-    /// Whether none of them runs any more, as far as is known. Asks wgpu nothing, so any lock may be held.
+    /// Whether no batch runs any more, as far as is known. Asks wgpu nothing, so any lock may be held.
     pub(super) fn is_done(&mut self) -> bool {
         self.forget_ended();
         self.batches.is_empty()
     }
 
-    /// The first submitted one, and the witness of its end.
+    /// The first submitted batch, and the witness of its end.
     fn first(&self) -> Option<(Arc<Submissions>, Arc<Batch>)> {
         let sent = |batch: &&Arc<Batch>| batch.submission().is_some();
         let first = self.batches.iter().find(sent)?;
@@ -161,7 +161,7 @@ impl InFlight {
                 }
                 return Err(HeapError::Deadline);
             }
-            // Failures are reported by the events; here it only matters that nothing stays behind.
+            // Failures are reported by the events; the only need here is to leave no batch behind.
             device.submit(unsent);
             if !unsent.is_closed() {
                 // The batch has no commands: their recording was refused.
@@ -177,7 +177,7 @@ impl InFlight {
         Ok(())
     }
 
-    /// Waits until none of them runs any more. A device lost meanwhile is an error only after that.
+    /// Waits until no batch runs any more. A device lost meanwhile is an error only after the wait.
     ///
     /// # Errors
     /// [`HeapError::Deadline`]; [`HeapError::Execution`] when the device was lost before all had come to their end;
@@ -187,7 +187,7 @@ impl InFlight {
         let mut lost = None;
         for batch in &self.batches {
             if batch.submission().is_none() {
-                // The batch has no commands, or its device has ended without it.
+                // The batch has no commands, or the device has ended without the batch.
                 continue;
             }
             if let Some(device) = self.device.upgrade() {
@@ -214,7 +214,7 @@ impl InFlight {
         }
     }
 
-    /// Settles the outcomes of the device's launches, which have all ended.
+    /// Resolves the outcomes of the device's launches, all of which have ended.
     pub(super) fn settle(&self) {
         if let Some(device) = self.device.upgrade() {
             device.settle();
@@ -223,8 +223,8 @@ impl InFlight {
 }
 
 impl State {
-    /// Notes that the host has written a range of the heap, given by its offsets, without access to all of the heap:
-    /// mirrors get the range in any case, and their own bytes there are void.
+    /// Notes the host's write to a range of the heap, in offsets, without access to all of the heap: mirrors get the
+    /// range in any case, and their own bytes there are void.
     pub(super) fn host_wrote(&mut self, range: std::ops::Range<u64>) {
         if self.mirror_ahead {
             self.fresh.insert(range);
@@ -233,7 +233,7 @@ impl State {
         }
     }
 
-    /// Notes that bytes have changed, which every mirror lacks now.
+    /// Notes changed bytes as missing in every mirror.
     pub(super) fn changed(&mut self, range: &std::ops::Range<u64>) {
         for pages in self.stale.values_mut() {
             pages.insert(range);
@@ -289,8 +289,8 @@ impl HeapShared {
         }
     }
 
-    /// Refuses a wait for the launches that use the heap, or for an access that waits for them, on a thread that serves a
-    /// call of one. May run callbacks of the program: no lock may be held.
+    /// Refuses a wait for launches with uses of the heap, or for an access behind such launches, on a thread that
+    /// serves a call of the device. May run callbacks of the program: no lock may be held.
     ///
     /// # Errors
     /// [`HeapError::Execution`] with [`ExecutionError::InHandler`].
@@ -336,10 +336,10 @@ impl HeapShared {
         if state.host.is_some() {
             return Err(HeapError::HostAccess { what });
         }
-        // Where the device has memory of its own, its caches do not follow the host's writes meanwhile.
+        // Caches of a device with memory of its own do not follow the host's writes meanwhile.
         let is_apart = self.is_mirrored(device) || !device.capabilities.unified_memory;
         if !state.in_flight.contains_key(&device.id) {
-            // Devices that come and go leave nothing behind.
+            // Dropped devices leave no entry behind.
             let gone = |batches: &InFlight| batches.device.strong_count() == 0;
             (state.in_flight).retain(|_, batches| !gone(batches) || !batches.is_done());
         }
@@ -352,7 +352,7 @@ impl HeapShared {
             stale.for_each(mirror::PageSet::insert_everything);
         }
         if !outcomes.is_empty() {
-            // Now and then, so a long batch does not look at all of them each time.
+            // Now and then, so that a long batch does not look at all outcomes each time.
             if state.outcomes.len().is_power_of_two() {
                 state.outcomes.retain(|known| !known.succeeded());
             }
