@@ -1,4 +1,4 @@
-//! Bytes on their way to the host: copied by a batch into staging memory, which is mapped behind it.
+//! Bytes on their way to the host: copied by a batch into staging memory, and mapped behind the batch.
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -12,14 +12,14 @@ use crate::device::submissions::{Batch, Progress, Submissions, in_handler};
 use crate::memory::MemoryError;
 use crate::memory::readback::ReadError;
 
-/// Staging memory that goes back to its device's pool, unmapped, when this is dropped.
+/// Staging memory, given back unmapped to the device's pool on drop.
 pub(crate) struct Lent {
     buffer: wgpu::Buffer,
     owner: Weak<DeviceShared>,
 }
 
 impl Lent {
-    /// Memory for a copy of `bytes` bytes to the host, which is not mapped.
+    /// Unmapped memory for a copy of `bytes` bytes to the host.
     ///
     /// # Errors
     /// As [`super::make`].
@@ -47,17 +47,17 @@ impl Drop for Lent {
     }
 }
 
-/// Bytes in memory that a device fills.
+/// Bytes on their way into staging memory.
 pub(crate) struct Coming {
     batch: Arc<Batch>,
     mapping: Mapping,
-    /// Given back after it was unmapped, when the bytes were read or nobody wants them.
+    /// Given back after the unmapping, with the bytes read or abandoned.
     _memory: Lent,
     piece: Piece,
 }
 
 impl Coming {
-    /// The words of `piece`, which `batch` copies to `memory`, to which `mapping` leads.
+    /// The words of `piece`, copied by `batch` to `memory` and read through `mapping`.
     pub(crate) fn new(batch: Arc<Batch>, mapping: Mapping, memory: Lent, piece: Piece) -> Self {
         Self {
             batch,
@@ -72,7 +72,7 @@ impl Coming {
         &self.batch
     }
 
-    /// Bytes that were asked for.
+    /// Bytes asked for.
     pub(crate) fn len(&self) -> usize {
         self.piece.len() as usize
     }
@@ -107,7 +107,7 @@ impl Coming {
         }
     }
 
-    /// Hands the bytes, which have arrived, to `read`; once.
+    /// Passes the bytes, which have arrived, to `read`; once.
     pub(crate) fn read(&self, read: impl FnOnce(&[u8])) -> Result<(), Missing> {
         let first = (self.piece.bytes.start - self.piece.words().start) as usize;
         let wanted = first..first + self.len();
@@ -119,11 +119,11 @@ impl Coming {
 /// Why bytes are not there.
 pub(crate) enum Missing {
     Deadline,
-    /// The thread that asks serves a call of a kernel in front of the copy.
+    /// The asking thread serves a call of a kernel in front of the copy.
     InHandler(ExecutionError),
     /// With the device.
     Lost(String),
-    /// wgpu did not map them; in its words.
+    /// wgpu's error for a failed mapping.
     Refused(String),
 }
 
@@ -141,7 +141,7 @@ impl From<Missing> for ReadError {
     }
 }
 
-/// What became of a batch that was to be submitted.
+/// The error of a batch, if the submission was refused or is not done yet.
 ///
 /// # Errors
 /// [`MemoryError::Execution`].

@@ -1,23 +1,22 @@
-//! Staging memory: mapped buffers through which bytes go between the host and a device, kept for the next transfer. Making
-//! one costs more than filling it: new memory has to be given pages and zeroed, and where a driver gives it back at once
-//! (a discrete GPU does) every small read pays tens of milliseconds.
+//! Staging memory: mapped buffers for bytes on their way between the host and a device, kept for the next transfer.
+//! Making a staging buffer costs more than filling it: new memory has to be given pages and zeroed, and where a driver
+//! gives memory back at once (a discrete GPU does) every small read pays tens of milliseconds.
 //!
 //! # How it works
 //! 1. Each direction has a shelf of its own ([`shelf`]), because wgpu maps memory either for reading or for writing.
-//! 2. *Downloads*: a transfer takes memory that is not mapped, has the device copy into it, maps it, and gives it back
-//!    unmapped.
-//! 3. *Uploads*: a transfer takes mapped memory, fills and unmaps it, has the device copy out of it, and gives it back with
-//!    the batch that does so ([`End`]). The next transfer asks for it to be mapped again, as soon as that batch is
-//!    submitted; wgpu maps it behind the batch's end, when it is polled by whoever waits or submits. Nobody polls here:
-//!    memory is asked for with locks held that callbacks of the program may want.
-//! 4. Copies within a device that need a third buffer share one ([`Staging::scratch`]): the queue is in order.
-//! 5. *Large* transfers go by pieces ([`pieces`]): while the device copies one, the host copies another, with several
-//!    threads where the machine has them ([`pump`]). All pieces have their place in line at once, so that a transfer is one
-//!    command whoever else records; each gets its memory when it is its turn, so that a few pieces' memory serves for all
-//!    ([`receive`], [`send`]).
+//! 2. *Downloads*: a transfer takes unmapped memory, has the device copy into it, maps it, and gives it back unmapped.
+//! 3. *Uploads*: a transfer takes mapped memory, fills and unmaps it, has the device copy out of it, and gives it back
+//!    with the copying batch ([`End`]). The next transfer asks wgpu to map the memory again, as soon as the batch is
+//!    submitted; wgpu maps the memory behind the batch's end, in the poll of a thread that waits or submits. No poll
+//!    happens here: memory is asked for under locks that callbacks of the program may want.
+//! 4. Copies within a device in need of a third buffer share one ([`Staging::scratch`]): the queue is in order.
+//! 5. *Large* transfers go by pieces ([`pieces`]): while the device copies one piece, the host copies another, with
+//!    several threads where the machine has enough ([`pump`]). All pieces have their place in line at once, so that a
+//!    transfer is one command whatever other threads record; each piece gets its memory in its turn, so that a few
+//!    pieces' memory serves for all ([`receive`], [`send`]).
 //!
-//! Every transfer of the runtime comes here, whichever way its bytes go on, so that [`TransferStatistics`] counts all
-//! staging memory that is ever made.
+//! Every transfer of the runtime takes its memory here, so that [`TransferStatistics`] counts all staging memory ever
+//! made.
 //!
 //! Parameters of the runtime's own kernels travel with the batch's uniforms.
 
@@ -40,27 +39,27 @@ use super::{MemoryError, MemoryExtension};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture};
 
-/// A scratch buffer beyond this many bytes is not kept.
+/// A larger scratch buffer is not kept.
 const KEPT_SCRATCH: u64 = 16 << 20;
 /// The smallest scratch buffer.
 const LEAST_SCRATCH: u64 = 64 << 10;
 
-/// What transfers of a device have made and used again. Counts begin with the device.
+/// Figures of a device's transfers: memory made and reused. Counts begin with the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TransferStatistics {
-    /// Staging buffers that were made: each is an allocation of the driver.
+    /// Staging buffers made: each is an allocation of the driver.
     pub staging_made: u64,
-    /// Times that a transfer found a staging buffer that was kept.
+    /// Transfers with a kept staging buffer.
     pub staging_reused: u64,
-    /// Bytes of staging buffers that are kept now, idle or until their last transfer has ended.
+    /// Bytes of staging buffers kept now, idle or until the end of the last transfer.
     pub staging_kept: u64,
-    /// Arguments of launches that were copied to staging memory and back, because the adapter cannot bind them where they
-    /// lie: slices that begin at an offset it does not bind, or end inside a word.
+    /// Arguments of launches copied to staging memory and back, because the adapter cannot bind the slice in place: the
+    /// slice begins at an offset not allowed for bindings, or ends inside a word.
     pub staged_arguments: u64,
     /// Bytes of these arguments.
     pub staged_argument_bytes: u64,
-    /// Bytes that the device copied from or to pinned memory ([`PinnedVec`](crate::buffers::PinnedVec)), without staging
+    /// Bytes copied by the device from or to pinned memory ([`PinnedVec`](crate::buffers::PinnedVec)), without staging
     /// memory.
     pub pinned_bytes: u64,
 }
@@ -78,21 +77,21 @@ pub(crate) struct Staging {
     pinned_bytes: AtomicU64,
 }
 
-/// Memory that devices copy into and the host reads. What keeps some beyond its device (a mirror of the heap) has one of its
-/// own.
+/// Memory written by devices and read by the host. Owners of memory for longer than a device lives (a mirror of the
+/// heap) have a shelf of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Downloads(Mutex<Shelf<wgpu::Buffer>>);
 
-/// Memory of an upload that was given back.
+/// Memory of an upload, given back.
 struct Upload {
     memory: wgpu::Buffer,
     state: Using,
 }
 
 enum Using {
-    /// A batch copies out of it, and may not have ended.
+    /// A batch copies out of the memory, and may not have ended.
     Device(End),
-    /// It is being mapped; whether it was, as soon as that is known.
+    /// The mapping is under way; set to the success once known.
     Mapping(Arc<Mutex<Option<bool>>>),
 }
 
@@ -123,7 +122,7 @@ pub(crate) fn make(
     }
 }
 
-/// wgpu's refusal of memory, which may be its way to say that the device is gone.
+/// The error for wgpu's refusal of memory: the device's loss, if the device is lost.
 fn refusal(
     device: &DeviceShared,
     what: &'static str,
@@ -144,8 +143,8 @@ fn refusal(
 }
 
 impl Downloads {
-    /// A mappable buffer of at least `bytes` bytes, which is not mapped, and whether it had to be made; `most` is the
-    /// largest that the device makes. Errors are wgpu's.
+    /// An unmapped, mappable buffer of at least `bytes` bytes, and whether the buffer is new; `most` is the device's
+    /// limit for a buffer. Errors are wgpu's.
     pub(crate) fn take(&self, raw: &wgpu::Device, most: u64, bytes: u64) -> (wgpu::Buffer, bool) {
         let kept = lock(&self.0).take(bytes, |_| Readiness::Ready);
         let is_new = kept.is_none();
@@ -160,7 +159,7 @@ impl Downloads {
         (memory, is_new)
     }
 
-    /// Takes back what [`Self::take`] gave, unmapped.
+    /// Takes a buffer of [`Self::take`] back, unmapped.
     pub(crate) fn give(&self, memory: wgpu::Buffer) {
         let bytes = memory.size();
         let gone = lock(&self.0).give(memory, bytes);
@@ -169,7 +168,7 @@ impl Downloads {
 }
 
 impl Upload {
-    /// Asks for the memory to be mapped when the last transfer has ended, if that is submitted.
+    /// Asks wgpu to map the memory after the last transfer, once the transfer is submitted.
     fn reclaim(&mut self, device: &DeviceShared) {
         let Using::Device(end) = &self.state else {
             return;
@@ -202,7 +201,7 @@ impl Upload {
             Some(false) => Readiness::Gone,
             // Another thread's poll has collected the callback and not yet run it.
             None if Arc::strong_count(mapped) > 1 => Readiness::Busy,
-            // A callback that is gone and was not run says nothing of the memory.
+            // A callback dropped without a run says nothing about the memory.
             None => Readiness::Gone,
         }
     }
@@ -217,7 +216,7 @@ impl Staging {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A mappable buffer of at least `bytes` bytes, which is not mapped, for a device to copy into.
+    /// An unmapped, mappable buffer of at least `bytes` bytes, for a device to copy into.
     ///
     /// # Errors
     /// As [`make`].
@@ -237,12 +236,12 @@ impl Staging {
         }
     }
 
-    /// Takes back what [`Self::download`] gave, unmapped.
+    /// Takes a buffer of [`Self::download`] back, unmapped.
     pub(crate) fn give_download(&self, memory: wgpu::Buffer) {
         self.downloads.give(memory);
     }
 
-    /// A mapped buffer of at least `bytes` bytes, which may hold anything, for the host to fill and a device to copy out
+    /// A mapped buffer of at least `bytes` bytes with undefined contents, for the host to fill and a device to copy out
     /// of.
     ///
     /// # Errors
@@ -254,7 +253,7 @@ impl Staging {
         bytes: u64,
     ) -> Result<wgpu::Buffer, MemoryError> {
         let kept = {
-            // All of them, so that each is mapped by the time that it is the oldest.
+            // All kept memory, so that each buffer is mapped by the time of being the oldest.
             self.reclaim(device);
             let mut uploads = lock(&self.uploads);
             uploads.take(bytes, |kept| kept.readiness())
@@ -275,12 +274,12 @@ impl Staging {
         }
     }
 
-    /// Asks for the memory of transfers that were submitted to be mapped as soon as they end.
+    /// Asks wgpu to map the memory of submitted transfers after their ends.
     pub(crate) fn reclaim(&self, device: &DeviceShared) {
         lock(&self.uploads).each(|kept| kept.reclaim(device));
     }
 
-    /// Memory of [`Self::upload`] with `bytes` from byte `at` on, which is below 4, and zeros in the rest of their words;
+    /// Memory of [`Self::upload`] with `bytes` from byte `at` on, which is below 4, and zeros in the rest of the words;
     /// unmapped.
     ///
     /// # Errors
@@ -308,7 +307,7 @@ impl Staging {
         Err(MemoryError::Refused { what, message })
     }
 
-    /// Takes back what [`Self::upload`] gave, unmapped; nothing copies out of it after `end`.
+    /// Takes a buffer of [`Self::upload`] back, unmapped; no copy reads the buffer after `end`.
     pub(crate) fn give_upload(&self, memory: wgpu::Buffer, end: End) {
         let bytes = memory.size();
         let state = Using::Device(end);
@@ -316,8 +315,8 @@ impl Staging {
         drop(gone);
     }
 
-    /// A buffer of at least `bytes` bytes for copies and kernels of one command, which may hold anything. All commands get
-    /// the same one: it must be used with the queue held, and what a command leaves in it is not there for the next.
+    /// A buffer of at least `bytes` bytes with undefined contents, for copies and kernels of one command. All commands
+    /// share the buffer: use it with the queue held, and leave nothing in it for the next command.
     ///
     /// # Errors
     /// As [`make`].
@@ -351,18 +350,18 @@ impl Staging {
         Ok(made)
     }
 
-    /// Counts an argument that a launch had to copy.
+    /// Counts an argument copied by a launch.
     pub(crate) fn staged_argument(&self, bytes: u64) {
         self.staged_arguments.fetch_add(1, Ordering::Relaxed);
         (self.staged_argument_bytes).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that needed no staging memory.
+    /// Counts bytes moved without staging memory.
     pub(crate) fn count_pinned(&self, bytes: u64) {
         self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back everything that is kept.
+    /// Drops all kept memory.
     pub(crate) fn trim(&self) {
         let downloads = lock(&self.downloads.0).clear();
         let uploads = lock(&self.uploads).clear();
@@ -371,7 +370,7 @@ impl Staging {
     }
 }
 
-/// Writes `bytes` from byte `at` on, and nothing but zeros to the rest of the words that they lie in.
+/// Writes `bytes` from byte `at` on, and zeros to the rest of the words.
 pub(crate) fn fill(view: &mut wgpu::BufferViewMut, at: u64, bytes: &[u8]) {
     const ZEROS: [u8; 4] = [0; 4];
     let (at, end) = (at as usize, at as usize + bytes.len());
@@ -383,7 +382,7 @@ pub(crate) fn fill(view: &mut wgpu::BufferViewMut, at: u64, bytes: &[u8]) {
 }
 
 impl Device {
-    /// What transfers between the host and this device, and copies on it, have made and used again.
+    /// Figures of staging memory for transfers between the host and this device, and for copies on the device.
     pub fn transfer_statistics(&self) -> TransferStatistics {
         let staging = of(&self.shared);
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

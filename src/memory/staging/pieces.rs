@@ -1,9 +1,9 @@
-//! The pieces of a large transfer: which bytes go through one staging buffer, and the words that they lie in.
+//! The pieces of a large transfer: the bytes through one staging buffer, and the words around the bytes.
 
 use std::ops::Range;
 
-/// Bytes of one piece, at most: enough that what a piece costs by itself does not show, and little enough that the first
-/// one is there soon and all that are on their way at a time stay in the processor's caches.
+/// The most bytes of one piece: enough to make a piece's fixed cost negligible, and few enough for an early first
+/// piece, and for all pieces under way to stay in the processor's caches.
 pub(crate) const PIECE: u64 = 4 << 20;
 
 /// One piece of a range of bytes.
@@ -14,7 +14,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The words that the bytes lie in: what wgpu copies.
+    /// The words around the bytes: the unit of wgpu's copies.
     pub(crate) fn words(&self) -> Range<u64> {
         self.bytes.start / 4 * 4..self.bytes.end.next_multiple_of(4)
     }
@@ -24,8 +24,8 @@ impl Piece {
     }
 }
 
-/// The pieces of `range`, one behind the other, each within `most` bytes of whole words; `most` is at least 4. All but the
-/// first begin with a word, all but the last end with one.
+/// The pieces of `range`, one behind the other, each within `most` bytes of whole words; `most` is at least 4. All but
+/// the first begin with a word, all but the last end with a word.
 pub(crate) fn pieces(range: Range<u64>, most: u64) -> impl Iterator<Item = Piece> {
     let most = (most / 4 * 4).max(4);
     let mut at = range.start;

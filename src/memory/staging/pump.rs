@@ -1,6 +1,6 @@
-//! Work on the pieces of a transfer: begun and ended one behind the other by the thread that asks for the transfer, and
-//! copied in between, by that thread and, where the machine has more processors than the device needs, by others beside
-//! it. These touch nothing but the bytes: whatever runs callbacks of the program stays with the caller.
+//! Work on the pieces of a transfer. The thread that asks for the transfer begins and ends the pieces in order; the
+//! copies in between are made by the same thread and, on a machine with more processors than the device needs, by
+//! helpers. Helpers touch only the bytes: callbacks of the program run on the caller's thread.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -12,19 +12,18 @@ use super::pieces::PIECE;
 use crate::device::wait::lock;
 use crate::memory::host_memory::Destination;
 
-/// More threads than this do not make a copy faster: the memory is busy.
+/// More threads do not make a copy faster: the memory is busy.
 const MOST_HELPERS: usize = 7;
-/// Pieces on their way at a time beside those that helpers have: one that the device copies, one that the host copies,
-/// and one that waits.
+/// Pieces under way at a time beside the helpers': one copied by the device, one copied by the host, and one waiting.
 const AHEAD: usize = 3;
 
-/// What happens to a piece.
+/// The stages of a piece.
 pub(super) trait Stages<P, E> {
     /// Begins the next piece, unless there is none.
     fn begin(&mut self) -> Result<Option<P>, E>;
     /// Waits until the piece can be worked on.
     fn ready(&mut self, piece: &P) -> Result<(), E>;
-    /// What follows the work, in the order in which the pieces were begun.
+    /// Called after the work, in the order of `begin`.
     fn end(&mut self, piece: P) -> Result<(), E>;
 }
 
@@ -36,22 +35,22 @@ enum Place<P> {
     Worked(P),
 }
 
-/// How many threads copy so many pieces beside the one that asks, at best.
+/// The most helper threads for a number of pieces.
 pub(super) fn helpers(pieces: usize) -> usize {
     static HELPERS: OnceLock<usize> = OnceLock::new();
     let most = *HELPERS.get_or_init(|| {
-        // One is the caller's, and one the device's: a driver's thread, or the device itself.
+        // One processor is the caller's, and one the device's: for a driver's thread, or the device itself.
         let all = thread::available_parallelism().map_or(1, usize::from);
         all.saturating_sub(2).min(MOST_HELPERS)
     });
     most.min(pieces.saturating_sub(1))
 }
 
-/// Has every piece go through its stages, with `work` in between, which is done by the caller and up to `helpers` threads.
-/// What was begun before an error is dropped, when nobody works on it any more.
+/// Takes every piece through its stages, with `work` in between, on the caller's thread and up to `helpers` others.
+/// Pieces begun before an error are dropped after all work has ended.
 ///
 /// # Errors
-/// The first one of a stage.
+/// The first error of a stage.
 pub(super) fn run<P: Send, E>(
     helpers: usize,
     stages: &mut impl Stages<P, E>,
@@ -65,7 +64,7 @@ pub(super) fn run<P: Send, E>(
         for _ in 0..helpers {
             let (given, work, give_back) = (&given, &work, give_back.clone());
             let help = move || help(given, &give_back, work);
-            // Without a thread the others do its part.
+            // Without a thread the others do the work.
             let thread = thread::Builder::new().name("tombolo copy".into());
             hands.extend(thread.spawn_scoped(scope, help).ok());
         }
@@ -82,10 +81,10 @@ pub(super) fn run<P: Send, E>(
     })
 }
 
-/// Waits for all pieces, which are on their way, and has each worked on as soon as it is there.
+/// Waits for all pieces, which are on their way, and works on each piece on arrival.
 ///
 /// # Errors
-/// The first one.
+/// The first error.
 pub(crate) fn run_all<P: Send, E: Send>(
     pieces: Vec<P>,
     arrive: impl FnMut(&P) -> Result<(), E>,
@@ -116,7 +115,7 @@ pub(crate) fn run_all<P: Send, E: Send>(
     })
 }
 
-/// Copies `bytes` to `to`, by several threads where they are many.
+/// Copies `bytes` to `to`, by several threads if large.
 pub(crate) fn copy(bytes: &[u8], mut to: Destination<'_>) {
     if bytes.len() as u64 <= PIECE {
         return to.put(bytes);
@@ -136,7 +135,7 @@ pub(crate) fn copy(bytes: &[u8], mut to: Destination<'_>) {
     let Ok(()) = copied;
 }
 
-/// Works on what is given until nothing more will be.
+/// Works on received pieces until the channel closes.
 fn help<P>(
     given: &Mutex<Receiver<(usize, P)>>,
     give_back: &Sender<(usize, P)>,
@@ -158,11 +157,11 @@ struct Pump<P> {
     give: Sender<(usize, P)>,
     back: Receiver<(usize, P)>,
     helpers: usize,
-    /// The pieces that were begun and are not ended, in order.
+    /// Pieces between `begin` and `end`, in order.
     places: VecDeque<Place<P>>,
-    /// Pieces that have ended: the number of the first place.
+    /// Ended pieces: the number of the first place.
     ended: usize,
-    /// Pieces that helpers have.
+    /// Pieces with helpers.
     away: usize,
 }
 
@@ -191,7 +190,7 @@ impl<P> Pump<P> {
                 None if self.places.is_empty() => return Ok(()),
                 None => match self.back.recv() {
                     Ok(worked) => self.put_back(worked),
-                    // A helper has panicked, which the scope passes on.
+                    // A helper has panicked; the scope passes the panic on.
                     Err(_) => return Ok(()),
                 },
             }
@@ -205,7 +204,7 @@ impl<P> Pump<P> {
         }
     }
 
-    /// Has the piece in a place worked on by a helper that is idle, or works on it.
+    /// Gives the piece in a place to an idle helper, or works on it here.
     fn work_on<E>(
         &mut self,
         at: usize,
@@ -242,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// Pieces are numbers; their stages are written down.
+    /// Pieces are numbers; their stages are recorded.
     #[derive(Default)]
     struct Model {
         count: usize,
@@ -250,7 +249,7 @@ mod tests {
         ready: usize,
         ended: usize,
         most: usize,
-        /// The stage that fails, and at which piece.
+        /// The failing stage, and the piece.
         fails: Option<(usize, usize)>,
     }
 
@@ -322,7 +321,7 @@ mod tests {
                     prop_assert_eq!(result, Err(stage));
                     prop_assert!(model.ended <= at);
                     prop_assert!(times.iter().all(|times| *times <= 1));
-                    // Nothing from there on was ended; nobody worked on what was not ready.
+                    // No piece from there on was ended; no work was done on pieces before `ready`.
                     prop_assert!(stage != 1 || times[at..].iter().all(|times| *times == 0));
                 }
                 None => {

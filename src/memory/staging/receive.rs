@@ -1,9 +1,9 @@
-//! Large reads: many batches, which have their place in line at once, so that no launch of another thread comes between
-//! two of them, and are submitted one behind the other while the host copies what has arrived.
+//! Large reads: many batches with places in line at once, so no launch of another thread comes between two of these;
+//! submitted one behind the other while the host copies bytes already there.
 //!
-//! A batch gets its staging memory when it is its turn. So a read needs as much of it as is on its way at a time, however
-//! much is read; only where another thread submits what it has recorded behind the read, the rest of the read is submitted
-//! first, and needs memory for all of it.
+//! A batch gets staging memory in its turn. So a read needs only the memory of the pieces under way, however large the
+//! read is; but if another thread submits commands recorded behind the read, the rest of the read is submitted first,
+//! and needs memory for all pieces.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
@@ -26,10 +26,10 @@ pub(crate) fn is_large(bytes: &Range<u64>) -> bool {
     bytes.end - bytes.start > PIECE
 }
 
-/// Reads `bytes` of a buffer, which are some and within it, after everything recorded before.
+/// Reads `bytes` of a buffer, not empty and within the buffer, after everything recorded before.
 ///
 /// # Errors
-/// [`ReadError::Execution`]; [`MemoryError::OutOfMemory`] where there is no room for staging memory.
+/// [`ReadError::Execution`]; [`MemoryError::OutOfMemory`] without room for staging memory.
 pub(crate) fn receive(
     buffer: &BufferShared,
     what: &'static str,
@@ -43,7 +43,7 @@ pub(crate) fn receive(
     device.complete_dependencies(None);
     let (copies, depends_on) = {
         let mut queue = device.queue.lock(device);
-        // With the queue in hand, so that nobody else's launch comes between.
+        // With the queue in hand, so that no other thread's launch comes between.
         let depends_on = buffer.depends_on(&bytes);
         let closed: Vec<_> = (copies.iter())
             .map(|copy| copy.batch(device, &buffer.raw))
@@ -71,14 +71,14 @@ pub(crate) fn receive(
     settle_all(device, &depends_on)
 }
 
-/// The copy of one piece, and what becomes of it.
+/// The copy of one piece, with its state.
 struct Copy {
     piece: Piece,
     what: &'static str,
     state: Arc<Mutex<State>>,
 }
 
-/// Filled in when it is the copy's turn.
+/// Filled in when the copy's batch is made.
 #[derive(Default)]
 struct State {
     memory: Option<Lent>,
@@ -120,7 +120,7 @@ impl Copy {
         closed
     }
 
-    /// The bytes, on their way.
+    /// The submitted copy, on its way.
     fn coming(self, batch: Arc<Batch>) -> Result<Coming, MemoryError> {
         let mut state = lock(&self.state);
         if let Some(error) = state.refused.take() {
@@ -129,7 +129,7 @@ impl Copy {
         check_submitted("a read", &batch)?;
         match (state.mapping.take(), state.memory.take()) {
             (Some(mapping), Some(memory)) => Ok(Coming::new(batch, mapping, memory, self.piece)),
-            // Never: a batch that was submitted was made.
+            // Unreachable: a submitted batch has recorded its copy.
             _ => Err(MemoryError::Refused {
                 what: self.what,
                 message: "the copy was not recorded".to_owned(),
@@ -138,7 +138,7 @@ impl Copy {
     }
 }
 
-/// Makes the commands of a copy, unless nobody waits for it any more.
+/// Makes the commands of a copy, unless the read was given up.
 fn record(
     state: &Weak<Mutex<State>>,
     owner: &Weak<DeviceShared>,
@@ -177,11 +177,11 @@ fn record(
 struct Reading<'a> {
     device: &'a Arc<DeviceShared>,
     copies: vec::IntoIter<(Arc<Batch>, Copy)>,
-    /// Where the pieces go that were not begun.
+    /// The target of the pieces not begun yet.
     to: Destination<'a>,
 }
 
-/// A piece that was submitted.
+/// A submitted piece.
 struct Arriving<'a> {
     coming: Coming,
     to: Option<Destination<'a>>,

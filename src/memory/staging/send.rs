@@ -1,11 +1,10 @@
-//! Large writes. From pinned memory the device copies directly ([`direct`]), where it has nothing else to do. Of other memory
-//! the host fills then one piece of staging memory while the device copies the
-//! one before: each piece is a batch of its own. Where the device is busy, the pieces are filled and recorded, so that the
-//! write waits for nothing.
+//! Large writes. An idle device copies directly from pinned memory ([`direct`]). From other memory the host fills one
+//! piece of staging memory while an idle device copies the piece before: each piece is a batch of its own. For a busy
+//! device the pieces are filled and recorded, so that the write waits for nothing.
 //!
-//! The batches have their place in line before the first one is filled, so that no launch of another thread, or of a
-//! callback, sees half of a write. Whoever submits one of them that is not filled yet fills it: nobody waits for the
-//! thread that writes, which may be the one that runs the callback.
+//! The batches have their place in line before the first piece is filled, so that no launch of another thread, or of a
+//! callback, sees half of a write. A thread that submits an unfilled piece fills the piece: no thread waits for the
+//! writing one, which may be the thread under the callback.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -33,16 +32,16 @@ pub(crate) fn is_large(bytes: &[u8]) -> bool {
 /// Where a write goes.
 pub(crate) struct Target<'a> {
     pub buffer: &'a BufferShared,
-    /// Bytes of the buffer, some and within it.
+    /// Bytes of the buffer, not empty and within the buffer.
     pub range: Range<u64>,
-    /// Whether the bytes behind the last one, up to the end of its word, belong to nobody.
+    /// Whether the bytes behind the last one, up to the end of the word, are unused.
     pub padded: bool,
 }
 
-/// Writes `bytes`, which are as many as the target has, after everything recorded before.
+/// Writes `bytes`, as many as the target has, after everything recorded before.
 ///
 /// # Errors
-/// [`MemoryError::OutOfMemory`] where there is no room for staging memory, [`MemoryError::Execution`].
+/// [`MemoryError::OutOfMemory`] without room for staging memory, [`MemoryError::Execution`].
 pub(crate) fn send(
     what: &'static str,
     target: &Target<'_>,
@@ -96,10 +95,10 @@ fn send_by_pieces(
         &mut stages,
         |(_, part): &mut Sent<'_>| part.fill(device),
     );
-    // From here on nobody looks at the bytes any more.
+    // From here on no thread reads the bytes.
     drop(parts);
     sent?;
-    // Mapped by the poll that finds the end of the write.
+    // Mapped by the poll at the end of the write.
     super::of(device).reclaim(device);
     Ok(match batches.last() {
         Some(last) => Event::of_batch(device, Arc::clone(last)),
@@ -111,7 +110,7 @@ fn send_by_pieces(
 struct Sending<'a, I> {
     device: &'a Arc<DeviceShared>,
     next: I,
-    /// The last batch that was submitted.
+    /// The last submitted batch.
     last: Option<&'a Arc<Batch>>,
 }
 
@@ -128,7 +127,7 @@ impl<'a, I: Iterator<Item = Sent<'a>>> Stages<Sent<'a>, MemoryError> for Sending
 
     fn end(&mut self, (batch, part): Sent<'a>) -> Result<(), MemoryError> {
         if let (true, Some(last)) = (part.is_refused(), self.last) {
-            // What the pieces before have used can be used again when they are copied.
+            // Staging memory of the pieces before is reusable after their copies.
             let _ = self.device.submissions.wait(last, None);
             super::of(self.device).reclaim(self.device);
             self.device.submissions.collect();
@@ -143,7 +142,7 @@ impl<'a, I: Iterator<Item = Sent<'a>>> Stages<Sent<'a>, MemoryError> for Sending
     }
 }
 
-/// The parts of a write that is under way: nobody looks at their bytes when this is dropped.
+/// The parts of a write under way: after the drop no thread reads the bytes.
 struct Parts(Vec<Arc<Part>>);
 
 impl Drop for Parts {
@@ -152,7 +151,7 @@ impl Drop for Parts {
     }
 }
 
-/// The bytes of one piece, and what became of them.
+/// The bytes of one piece, with the state of their copy.
 struct Part {
     what: &'static str,
     piece: Piece,
@@ -161,26 +160,26 @@ struct Part {
     changed: Condvar,
 }
 
-/// Bytes of whoever writes, who does not go on before all parts are closed.
+/// The caller's bytes. The caller does not go on before all parts are closed.
 struct Source {
     start: *const u8,
     len: usize,
 }
 
-// SAFETY: they are read only, and only while nobody can have changed or freed them; see `Part::fill`.
+// SAFETY: the bytes are read only, and only while nobody can have changed or freed the memory; see `Part::fill`.
 unsafe impl Send for Source {}
 // SAFETY: as above.
 unsafe impl Sync for Source {}
 
 enum State {
-    /// The source is there.
+    /// The source is unread.
     Empty,
-    /// Somebody reads the source.
+    /// A thread reads the source.
     Filling,
     Filled(wgpu::Buffer),
     /// There was no memory.
     Refused(MemoryError),
-    /// The bytes were recorded, or nobody wants them any more. The source may be gone.
+    /// The bytes were recorded, or abandoned. The source may be gone.
     Over,
 }
 
@@ -198,7 +197,7 @@ impl Part {
         }
     }
 
-    /// Copies the bytes to staging memory, unless somebody has done so or is at it.
+    /// Copies the bytes to staging memory, unless another thread has begun.
     fn fill(&self, device: &DeviceShared) {
         match &mut *lock(&self.state) {
             state @ State::Empty => *state = State::Filling,
@@ -208,8 +207,8 @@ impl Part {
             part: self,
             state: State::Over,
         };
-        // SAFETY: the part was not closed, and is not before it is filled: `close` waits for that. Until all parts are
-        // closed the write does not return, nor unwind, and so the slice that it has borrowed is there unchanged.
+        // SAFETY: the part is not closed, and stays open until filled: `close` waits for the end of the filling. Until
+        // all parts are closed the write neither returns nor unwinds, and so the borrowed slice is there unchanged.
         let bytes = unsafe { slice::from_raw_parts(self.source.start, self.source.len) };
         let at = self.piece.bytes.start % 4;
         filled.state = match super::of(device).filled(device, self.what, at, bytes) {
@@ -252,12 +251,12 @@ impl Part {
         }
     }
 
-    /// Nobody looks at the source any more.
+    /// Ends the use of the source.
     fn close(&self) {
         *self.settled() = State::Over;
     }
 
-    /// The state, when nobody is at it.
+    /// The state, once no thread fills the part.
     fn settled(&self) -> std::sync::MutexGuard<'_, State> {
         let mut state = lock(&self.state);
         while matches!(*state, State::Filling) {
@@ -267,7 +266,7 @@ impl Part {
         state
     }
 
-    /// The batch that copies the bytes to `target`.
+    /// The batch with the copy to `target`.
     fn batch(self: &Arc<Self>, device: &Arc<DeviceShared>, target: &wgpu::Buffer) -> ClosedBatch {
         let (part, owner, target) = (Arc::clone(self), Arc::downgrade(device), target.clone());
         let memory = Arc::new(Mutex::new(None));
@@ -308,7 +307,7 @@ impl Part {
     }
 }
 
-/// What becomes of a part that is being filled, whatever unwinds.
+/// Sets the state of a part after the filling, also in an unwind.
 struct Filled<'a> {
     part: &'a Part,
     state: State,
@@ -346,7 +345,7 @@ fn record_all(what: &'static str, target: &Target<'_>, bytes: &[u8]) -> Result<E
         let source = Place::in_buffer(memory, piece.bytes.start % 4, true);
         let is_last = piece.bytes.end == target.range.end;
         let raw = &target.buffer.raw;
-        // All pieces but the last one end with a word.
+        // All pieces but the last end with a word.
         let to = Place::in_buffer(raw, piece.bytes.start, is_last && target.padded);
         copied = copied.and_then(|()| copy(&mut queue, device, &source, &to, piece.len()));
     }
@@ -356,7 +355,7 @@ fn record_all(what: &'static str, target: &Target<'_>, bytes: &[u8]) -> Result<E
     let batch = queue.batch();
     queue.commit();
     drop(queue);
-    // What was recorded before a refusal still copies out of it.
+    // Copies recorded before a refusal still read the memory.
     for (_, memory) in filled {
         super::of(device).give_upload(memory, End::of(device, Arc::clone(&batch)));
     }

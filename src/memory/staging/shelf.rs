@@ -1,27 +1,26 @@
-//! Which staging memory is kept for the next transfer, and which goes when there is too much of it: the books, which touch
-//! no memory.
+//! Staging memory kept for the next transfer, and limits of the kept memory: only the books, without access to memory.
 //!
 //! Small memory and large memory are kept apart, each with a budget of its own. A transfer of hundreds of megabytes may
-//! push out other large memory, but never what small transfers need: these make driver memory once for each size that is
-//! in flight at a time, whatever comes between. Within a budget the memory that was not used for longest goes first, so
-//! that a change of sizes does not leave a budget full of what nobody asks for.
+//! push out other large memory, but never memory of small transfers: these make driver memory once for each size in
+//! flight at a time, whatever comes between. Within a budget the least recently used memory goes first, so that a
+//! change of sizes does not leave a budget full of unused sizes.
 //!
 //! Small memory is up to 1 MiB, in five sizes; the budgets are 16 MiB and 64 MiB. With one budget, a large read filled
-//! it for good, and on a discrete GPU each small one then paid 35 ms for memory that the driver made and freed.
+//! the budget for good, and on a discrete GPU each small read then paid 35 ms for memory made and freed by the driver.
 
 use std::cmp::Reverse;
 
-/// Memory of at most this size is small.
+/// The largest small memory.
 pub(super) const SMALL: u64 = 1 << 20;
 /// The smallest memory: making less costs as much.
 const LEAST: u64 = 4 << 10;
-/// Idle small memory beyond this is given back.
+/// Idle small memory beyond this budget is dropped.
 pub(super) const SMALL_BUDGET: u64 = 16 << 20;
-/// Idle large memory beyond this is given back.
+/// Idle large memory beyond this budget is dropped.
 pub(super) const LARGE_BUDGET: u64 = 64 << 20;
 
-/// The size of memory that is made for `bytes` bytes, so that the next transfer of about that size finds it: powers of
-/// four up to [`SMALL`], a quarter of a power of two apart above; at most `most`, as long as that is enough.
+/// The size of memory to make for `bytes` bytes, for reuse by transfers of similar sizes: powers of four up to
+/// [`SMALL`], a quarter of a power of two apart above; at most `most`, if enough for `bytes`.
 pub(super) fn size_class(bytes: u64, most: u64) -> u64 {
     let class = if bytes <= SMALL {
         let bits = bytes.max(LEAST).next_power_of_two().ilog2();
@@ -34,21 +33,21 @@ pub(super) fn size_class(bytes: u64, most: u64) -> u64 {
     class.min(most).max(bytes.next_multiple_of(4))
 }
 
-/// Whether memory that is kept can be used.
+/// Whether kept memory can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
     Ready,
-    /// Not before its last transfer has ended; nor can what was given back later.
+    /// Not before the end of the last transfer; the same holds for all memory given back later.
     Busy,
     /// Never again.
     Gone,
 }
 
-/// What is kept, of one direction.
+/// The kept memory of one direction.
 #[derive(Debug)]
 pub(super) struct Shelf<M> {
     kept: Vec<Kept<M>>,
-    /// Counts what was given back.
+    /// Counts memory given back.
     clock: u64,
 }
 
@@ -69,8 +68,8 @@ impl<M> Default for Shelf<M> {
 }
 
 impl<M> Shelf<M> {
-    /// Memory of at least `bytes` bytes that `readiness` calls ready: the smallest, and among equals the one that was
-    /// given back first. A small transfer takes any small memory, a large one what is at most twice as large.
+    /// Memory of at least `bytes` bytes, ready by `readiness`: the smallest, and among equals the first given back. A
+    /// small transfer takes any small memory, a large transfer memory at most twice as large.
     pub(super) fn take(
         &mut self,
         bytes: u64,
@@ -93,7 +92,7 @@ impl<M> Shelf<M> {
         }
     }
 
-    /// Takes memory back. The answer is what is no longer kept, which is better dropped without a lock.
+    /// Takes memory back. Returns memory no longer kept, better dropped without a lock.
     pub(super) fn give(&mut self, memory: M, bytes: u64) -> Vec<M> {
         self.clock += 1;
         let since = self.clock;
@@ -106,7 +105,7 @@ impl<M> Shelf<M> {
             true => (true, SMALL_BUDGET),
             false => (false, LARGE_BUDGET),
         };
-        // From the youngest on: as much as the budget has room for. What alone is more than that pushes out nothing.
+        // From the youngest on, as much as the budget has room for. Memory larger than the budget pushes out nothing.
         self.kept.sort_by_key(|kept| Reverse(kept.since));
         let mut sum = 0;
         let beyond = |kept: &mut Kept<M>| {
@@ -121,17 +120,17 @@ impl<M> Shelf<M> {
         removed.map(|kept| kept.memory).collect()
     }
 
-    /// Shows everything that is kept to `look`.
+    /// Passes all kept memory to `look`.
     pub(super) fn each(&mut self, mut look: impl FnMut(&mut M)) {
         self.kept.iter_mut().for_each(|kept| look(&mut kept.memory));
     }
 
-    /// Everything that is kept.
+    /// Removes all kept memory.
     pub(super) fn clear(&mut self) -> Vec<M> {
         self.kept.drain(..).map(|kept| kept.memory).collect()
     }
 
-    /// Bytes that are kept.
+    /// Bytes of kept memory.
     pub(super) fn bytes(&self) -> u64 {
         self.kept.iter().map(|kept| kept.bytes).sum()
     }
@@ -166,12 +165,12 @@ mod tests {
                 false => 2,
             };
             assert!(class <= (bytes * waste).max(LEAST), "{bytes}: {class}");
-            // Who gets a class and asks for all of it gets the same.
+            // Asking for all of a class gives the same class.
             assert_eq!(size_class(class, u64::MAX), class);
         }
         assert_eq!(size_class(5 << 20, u64::MAX), 5 << 20);
         assert_eq!(size_class((5 << 20) + 1, u64::MAX), 6 << 20);
-        // A limit of the device that is no class, and one that is too low.
+        // A device's limit between two classes, and a limit too low.
         assert_eq!(size_class(7_000_001, 7_000_004), 7_000_004);
         assert_eq!(size_class(7_000_001, 1), 7_000_004);
         assert_eq!(size_class(u64::MAX - 7, u64::MAX), u64::MAX - 7);
@@ -202,7 +201,7 @@ mod tests {
     #[test]
     fn who_waits_is_passed_over_with_all_that_came_later() {
         let mut shelf = Shelf::default();
-        // The oldest is a large one: what is smaller came later, so that it is busy, too.
+        // The oldest is a large one: smaller memory was given back later, and so is busy, too.
         for (bytes, name) in [(SMALL, 'a'), (LEAST, 'b'), (SMALL, 'c')] {
             shelf.give(name, bytes);
         }
@@ -245,14 +244,14 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of everything that was ever made: nothing is had twice, all is large enough, budgets are
-        /// kept, and a small transfer makes memory only where there was never so much small memory in flight at once.
+        /// Against a list of all memory ever made: no memory is taken twice, all is large enough, budgets are kept, and
+        /// a small transfer makes memory only for a new peak of small memory in flight.
         #[test]
         fn memory_is_had_once_and_small_memory_is_made_once(steps in steps()) {
             let mut shelf: Shelf<(usize, u64)> = Shelf::default();
             let mut made = 0;
             let mut in_flight: Vec<(usize, u64)> = Vec::new();
-            // The largest small memory is had by everybody who asks for a small one.
+            // Memory of the largest small size serves every small transfer.
             let mut largest_made = 0;
             let mut most_small_in_flight = 0;
             for step in steps {
