@@ -142,7 +142,10 @@ impl Bench {
                 }}"
             );
             let of = if call == SINGLE { &services } else { &wide };
-            let program = Program::with_services("bench.wgsl", source, of)?;
+            let program = Program::builder()
+                .source("bench.wgsl", source)
+                .services(of)
+                .build()?;
             Ok(device.kernel(&program, "main", &Constants::new())?)
         };
         let plain = |lanes: u32| -> Result<Kernel, Error> {

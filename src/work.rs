@@ -7,13 +7,12 @@
 //! item can be seen and down when `work_done` is called: 0 is the end. A launch that takes nothing while items are
 //! left is an error, not one more launch. The kernel's side is `shaders/work.wgsl`.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::device::{Device, WaitError};
 use crate::error_text::debug_by_text;
+use crate::kernel::ProgramBuilder;
 use crate::kernel::template::Template;
-use crate::kernel::{KernelError, Program};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, MemoryError, ReadError};
 
@@ -39,7 +38,7 @@ const MOST: usize = 1 << 24;
 /// whichever invocation comes next. Idle work-groups take items found by others, which spreads work that cannot be
 /// divided beforehand.
 ///
-/// A program made by [`Program::with_work_queue`] has these functions; an item is a `vec4<u32>`, in which a pointer takes
+/// A program made by [`ProgramBuilder::work_queue`] has these functions; an item is a `vec4<u32>`, in which a pointer takes
 /// two words:
 ///
 /// - `work_take() -> WorkItem`: takes an item if one is ready (`found`), which is `item`.
@@ -58,7 +57,7 @@ const MOST: usize = 1 << 24;
 ///
 /// let device = Context::new()?.device()?;
 /// // Counts the nodes of a binary tree: node `n` has the children `2n` and `2n + 1`.
-/// let program = Program::with_work_queue("tree.wgsl", "
+/// let program = Program::builder().source("tree.wgsl", "
 ///     @group(0) @binding(0) var<storage, read_write> count: atomic<u32>;
 ///     @compute @workgroup_size(64) fn main() {
 ///         for (var turn = 0u; turn < 100u; turn++) {
@@ -71,7 +70,7 @@ const MOST: usize = 1 << 24;
 ///             }
 ///             work_done();
 ///         }
-///     }")?;
+///     }").work_queue().build()?;
 /// let kernel = device.kernel(&program, "main", &Constants::new())?;
 /// let (queue, count) = (WorkQueue::new(&device, 1024)?, device.buffer(&[0u32])?);
 /// queue.fill(&[[1, 0, 0, 0]])?;
@@ -244,28 +243,21 @@ impl WorkQueue {
     }
 }
 
-impl Program {
-    /// As [`Program::new`], for a program whose kernels share work through a [`WorkQueue`], which its launches are given by
+impl ProgramBuilder {
+    /// Lets the program's kernels share work through a [`WorkQueue`], which their launches are given by
     /// [`Launch::work_queue`].
-    ///
-    /// # Errors
-    /// As [`Program::new`].
-    pub fn with_work_queue(
-        name: impl Into<String>,
-        source: impl Into<Arc<str>>,
-    ) -> Result<Self, KernelError> {
-        let source = source.into();
-        let group = crate::kernel::free_group(&source);
-        let own = Template::new(WORK)
-            .set("binding", format!("@group({group}) @binding(0)"))
-            .set("turns", TURNS)
-            .fill();
-        Self::new(name, format!("{source}\n{own}"))
+    pub fn work_queue(self) -> Self {
+        self.behind(|group| {
+            Template::new(WORK)
+                .set("binding", format!("@group({group}) @binding(0)"))
+                .set("turns", TURNS)
+                .fill()
+        })
     }
 }
 
 impl Launch {
-    /// Gives the queue that the kernel's invocations share ([`Program::with_work_queue`]).
+    /// Gives the queue that the kernel's invocations share ([`ProgramBuilder::work_queue`]).
     pub fn work_queue(self, queue: &WorkQueue) -> Self {
         self.buffer(NAME, &queue.buffer)
     }

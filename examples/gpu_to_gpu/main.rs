@@ -61,7 +61,10 @@ fn call(caller: &Device, callee: &Device, arguments: &Arguments) -> Result<bool,
         .start()?;
     // The function by its name, as if it were the program's own.
     let source = include_str!("caller.wgsl");
-    let program = Program::with_server("caller.wgsl", source, &server)?;
+    let program = Program::builder()
+        .source("caller.wgsl", source)
+        .server(&server)
+        .build()?;
     let kernel = caller.kernel(&program, "main", &Constants::new())?;
     let counts = caller.buffer(&vec![NONE; ranges as usize])?;
     let mut launch = kernel

@@ -78,7 +78,10 @@ fn files(stage: &Stage) -> Shown {
         .exit()
         .start()?;
     let source = include_str!("kernels/copy_file.wgsl");
-    let program = Program::with_services("copy_file.wgsl", source, &services)?;
+    let program = Program::builder()
+        .source("copy_file.wgsl", source)
+        .services(&services)
+        .build()?;
     let files = stage.device.zeroed::<u32>(2)?;
     for (entry, groups) in [
         ("open", 1),

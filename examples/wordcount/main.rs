@@ -125,7 +125,10 @@ fn count_words(
         .exit()
         .start()?;
     let source = include_str!("wordcount.wgsl");
-    let program = Program::with_services("wordcount.wgsl", source, &services)?;
+    let program = Program::builder()
+        .source("wordcount.wgsl", source)
+        .services(&services)
+        .build()?;
     let main = device.kernel(&program, "main", &Constants::new())?;
     let count = device.kernel(&program, "count", &Constants::new())?;
     let work = device.buffer(&[0u32; 3])?;

@@ -34,7 +34,7 @@ pub enum GlobalError {
     /// `invalid`.
     #[error(
         "invalid: {what} of the device global `{name}`, which has image scope and an instance in each of {}: name it \
-         in one program only, or keep them apart by prefixes (Program::with_global_prefix)", modules.join(", ")
+         in one program only, or keep them apart by prefixes (ProgramBuilder::global_prefix)", modules.join(", ")
     )]
     SeveralModules {
         /// The variable's name.

@@ -263,8 +263,7 @@ pub(crate) fn compile(
     let has_status = (module.global_variables.iter()).any(|(_, v)| v.binding == status);
     let places = Places {
         kernel: entry.to_string(),
-        file: program.name().to_string(),
-        lines: program.inner.lines.clone(),
+        files: program.inner.files.clone(),
         text,
     };
     let prints = (program.inner.prints.as_ref().zip(prints))
@@ -372,7 +371,7 @@ fn check_shape(
         return Ok(());
     };
     let reporter = Reporter {
-        file: program.name(),
+        files: &program.inner.files,
         text,
     };
     let size = nesting::unfolded(module, &point.function);

@@ -7,23 +7,26 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use codespan_reporting::diagnostic::{Diagnostic as Report, Label};
-use codespan_reporting::files::SimpleFile;
+use codespan_reporting::files::SimpleFiles;
 use codespan_reporting::term;
 use naga::front::wgsl::ParseError;
 use naga::{Span, WithSpan};
 
 use super::edit::EditedText;
 use super::error::KernelError;
+use super::files::{File, Files};
 use super::text_limits::Excess;
 
 /// A place in the source that a [`Diagnostic`] speaks of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiagnosticLabel {
+    /// The source of the program that the place is in.
+    pub file: String,
     /// Line, counted from 1.
     pub line: u32,
     /// Column in characters, counted from 1.
     pub column: u32,
-    /// Bytes of the source.
+    /// Bytes of that source.
     pub range: Range<usize>,
     /// The message at the place; may be empty.
     pub text: String,
@@ -33,7 +36,8 @@ pub struct DiagnosticLabel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// Name of the program, as given to [`Program::new`](super::Program::new).
+    /// Name of the source, as given to [`Program::new`](super::Program::new) or
+    /// [`ProgramBuilder::source`](super::ProgramBuilder::source); of the first one, if the fault has no place in the text.
     pub file: String,
     /// Line of the fault, counted from 1; 0 if the fault has no place in the text.
     pub line: u32,
@@ -57,11 +61,11 @@ impl fmt::Display for Diagnostic {
 
 impl Error for Diagnostic {}
 
-/// The file of the diagnostics of a compilation.
+/// What the diagnostics of a compilation speak of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reporter<'a> {
-    /// Name of the program.
-    pub file: &'a str,
+    /// The files of the user's text.
+    pub files: &'a Files,
     /// The text that was compiled, and the way back to the user's.
     pub text: &'a EditedText,
 }
@@ -75,12 +79,18 @@ impl Reporter<'_> {
         notes: Vec<String>,
     ) -> Box<Diagnostic> {
         let source = self.text.original();
+        let mut shown: Vec<Arc<File>> = Vec::new();
         let labels = labels
             .into_iter()
             .map(|(range, text)| {
                 let range = snap(source, range);
-                let (line, column) = line_and_column(source, range.start);
+                let (file, start) = self.files.find(range.start);
+                // A place in a text that the runtime has put behind the files is none of theirs.
+                let range = snap(&file.source, start..start.saturating_add(range.len()));
+                let (line, column) = file.place(range.start);
+                shown.push(Arc::clone(file));
                 DiagnosticLabel {
+                    file: file.name.clone(),
                     line,
                     column,
                     range,
@@ -89,8 +99,11 @@ impl Reporter<'_> {
             })
             .collect::<Vec<_>>();
         let (line, column) = labels.first().map_or((0, 0), |l| (l.line, l.column));
+        let file = labels
+            .first()
+            .map_or(self.files.name(), |label| &label.file);
         let mut diagnostic = Diagnostic {
-            file: self.file.to_owned(),
+            file: file.to_owned(),
             line,
             column,
             message,
@@ -98,7 +111,7 @@ impl Reporter<'_> {
             notes,
             rendered: String::new(),
         };
-        diagnostic.rendered = render(&diagnostic, source);
+        diagnostic.rendered = render(&diagnostic, &shown);
         Box::new(diagnostic)
     }
 
@@ -191,182 +204,88 @@ fn snap(source: &str, range: Range<usize>) -> Range<usize> {
     start..end.max(start)
 }
 
-/// Line and column, both from 1, of byte `at`; columns count characters.
-pub(crate) fn line_and_column(source: &str, at: usize) -> (u32, u32) {
-    let before = source
-        .get(..source.floor_char_boundary(at))
-        .unwrap_or(source);
-    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-    let line = before.bytes().filter(|&b| b == b'\n').count() + 1;
-    let column = before.get(line_start..).map_or(0, |l| l.chars().count()) + 1;
-    (
-        u32::try_from(line).unwrap_or(u32::MAX),
-        u32::try_from(column).unwrap_or(u32::MAX),
-    )
-}
-
-/// The lines of a text: finds places without reading the text again for each.
-#[derive(Clone, Debug)]
-pub(crate) struct Lines {
-    source: Arc<str>,
-    /// The first byte of each line.
-    starts: Vec<usize>,
-    /// Characters in front of each block of the text.
-    characters: Vec<usize>,
-}
-
-/// Bytes of a block, within which characters are counted anew.
-const BLOCK: usize = 1024;
-
-/// Characters of a line shown on either side of a place.
-const EXCERPT: usize = 100;
-
-impl Lines {
-    pub fn new(source: &Arc<str>) -> Self {
-        let bytes = source.as_bytes();
-        let breaks = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-        let mut characters = vec![0];
-        let mut before = 0;
-        for block in bytes.chunks(BLOCK) {
-            before += block.iter().filter(|byte| begins_character(**byte)).count();
-            characters.push(before);
-        }
-        Self {
-            source: Arc::clone(source),
-            starts: std::iter::once(0)
-                .chain(breaks.map(|(at, _)| at + 1))
-                .collect(),
-            characters,
-        }
-    }
-
-    /// The line of byte `at`, from 1.
-    pub fn line(&self, at: usize) -> u32 {
-        let line = self.starts.partition_point(|start| *start <= at);
-        u32::try_from(line).unwrap_or(u32::MAX)
-    }
-
-    /// Line and column of byte `at`, both from 1; columns count characters.
-    pub fn place(&self, at: usize) -> (u32, u32) {
-        let at = self.source.floor_char_boundary(at);
-        let line = self.line(at);
-        let start = self.starts.get(line as usize - 1).copied().unwrap_or(0);
-        let column = self.characters_before(at) - self.characters_before(start) + 1;
-        (line, u32::try_from(column).unwrap_or(u32::MAX))
-    }
-
-    fn characters_before(&self, at: usize) -> usize {
-        let block = at / BLOCK;
-        let counted = self.characters.get(block).copied().unwrap_or(0);
-        let rest = self.source.as_bytes().get(block * BLOCK..at);
-        counted
-            + rest.map_or(0, |rest| {
-                rest.iter().filter(|byte| begins_character(**byte)).count()
-            })
-    }
-
-    /// The line of byte `at` with its number, and a marker below the place. Of a long line only the part around the
-    /// place.
-    pub fn excerpt(&self, at: usize) -> String {
-        let at = self.source.floor_char_boundary(at);
-        let line = self.line(at);
-        let start = self.starts.get(line as usize - 1).copied().unwrap_or(0);
-        let end = (self.starts.get(line as usize)).map_or(self.source.len(), |next| next - 1);
-        let from = self
-            .source
-            .ceil_char_boundary(at.saturating_sub(EXCERPT).max(start));
-        let to = self.source.floor_char_boundary((at + EXCERPT).min(end));
-        let before = self.source.get(from..at).unwrap_or_default();
-        let behind = self.source.get(at..to.max(at)).unwrap_or_default();
-        let (cut, more) = (
-            if from > start { "…" } else { "" },
-            if to < end { "…" } else { "" },
-        );
-        let indent = before.chars().count() + cut.chars().count();
-        let behind = behind.trim_end_matches('\r');
-        format!(
-            "{line:>5} | {cut}{before}{behind}{more}\n      | {}^",
-            " ".repeat(indent)
-        )
-    }
-}
-
-/// Whether a byte of UTF-8 is the first of a character.
-fn begins_character(byte: u8) -> bool {
-    byte & 0xc0 != 0x80
-}
-
 /// Bytes of a line shown as a whole.
 const LONG_LINE: usize = 1000;
 
-/// Whether any of the places is in a line, or over lines, too long for a screen.
-fn has_long_line(source: &str, labels: &[DiagnosticLabel]) -> bool {
+/// Whether the place is in a line, or over lines, too long for a screen.
+fn is_in_long_line(source: &str, range: &Range<usize>) -> bool {
     let bytes = source.as_bytes();
-    labels.iter().any(|label| {
-        let start = label.range.start.min(bytes.len());
-        let end = label.range.end.clamp(start, bytes.len());
-        let before = bytes[..start]
-            .iter()
-            .rev()
-            .take_while(|byte| **byte != b'\n');
-        let behind = bytes[end..].iter().take_while(|byte| **byte != b'\n');
-        let shown = start - before.count()..end + behind.count();
-        let mut lines = bytes[shown].split(|byte| *byte == b'\n');
-        lines.any(|line| line.len() > LONG_LINE)
-    })
+    let start = range.start.min(bytes.len());
+    let end = range.end.clamp(start, bytes.len());
+    let before = bytes[..start]
+        .iter()
+        .rev()
+        .take_while(|byte| **byte != b'\n');
+    let behind = bytes[end..].iter().take_while(|byte| **byte != b'\n');
+    let shown = start - before.count()..end + behind.count();
+    let mut lines = bytes[shown].split(|byte| *byte == b'\n');
+    lines.any(|line| line.len() > LONG_LINE)
 }
 
 /// A report that shows a part of the first place's line.
-fn render_part(diagnostic: &Diagnostic, lines: &Lines, label: &DiagnosticLabel) -> String {
+fn render_part(diagnostic: &Diagnostic, file: &File, label: &DiagnosticLabel) -> String {
     let notes: String = (diagnostic.notes.iter())
         .map(|note| format!("      = {note}\n"))
         .collect();
+    let file = File::new("", printable(&file.source).into());
     format!(
         "error: {}\n     --> {}:{}:{}\n{} {}\n{notes}",
         diagnostic.message,
         diagnostic.file,
         diagnostic.line,
         diagnostic.column,
-        lines.excerpt(label.range.start),
+        file.excerpt(label.range.start),
         label.text
     )
 }
 
-fn render(diagnostic: &Diagnostic, source: &str) -> String {
-    // Control characters would disturb the terminal. Each is replaced by a character of as many bytes, so the spans
-    // still fit.
-    let printable = source
-        .chars()
-        .map(|c| match c {
-            _ if !c.is_control() || c.is_whitespace() => c,
-            _ if c.len_utf8() == 1 => '?',
-            _ => '\u{b7}',
-        })
-        .collect::<String>();
-    if let Some(label) = diagnostic.labels.first()
-        && has_long_line(source, &diagnostic.labels)
-    {
-        return render_part(diagnostic, &Lines::new(&printable.into()), label);
+/// The text without control characters, which would disturb the terminal. Each is replaced by a character of as many bytes, so
+/// that spans still fit.
+fn printable(source: &str) -> String {
+    let plain = |c: char| match c {
+        _ if !c.is_control() || c.is_whitespace() => c,
+        _ if c.len_utf8() == 1 => '?',
+        _ => '\u{b7}',
+    };
+    source.chars().map(plain).collect()
+}
+
+/// The report; `files` are those of the labels.
+fn render(diagnostic: &Diagnostic, files: &[Arc<File>]) -> String {
+    let places = || diagnostic.labels.iter().zip(files);
+    if let (Some((label, file)), true) = (
+        places().next(),
+        places().any(|(label, file)| is_in_long_line(&file.source, &label.range)),
+    ) {
+        return render_part(diagnostic, file, label);
     }
-    let file = SimpleFile::new(diagnostic.file.as_str(), printable);
-    let labels = diagnostic.labels.iter().enumerate().map(|(i, label)| {
+    let mut shown = SimpleFiles::new();
+    let mut ids: Vec<(&Arc<File>, usize)> = Vec::new();
+    let labels = places().enumerate().map(|(i, (label, file))| {
+        let known = ids.iter().find(|(known, _)| Arc::ptr_eq(known, file));
+        let id = known.map(|(_, id)| *id).unwrap_or_else(|| {
+            let id = shown.add(file.name.as_str(), printable(&file.source));
+            ids.push((file, id));
+            id
+        });
         let make = if i == 0 {
             Label::primary
         } else {
             Label::secondary
         };
-        make((), label.range.clone()).with_message(&label.text)
+        make(id, label.range.clone()).with_message(&label.text)
     });
+    let labels = labels.collect::<Vec<_>>();
     let mut notes = diagnostic.notes.clone();
     if diagnostic.labels.is_empty() {
         notes.insert(0, format!("in {}", diagnostic.file));
     }
     let report = Report::error()
         .with_message(&diagnostic.message)
-        .with_labels(labels.collect())
+        .with_labels(labels)
         .with_notes(notes);
     let config = term::Config::default();
-    term::emit_into_string(&config, &file, &report).unwrap_or_else(|error| {
+    term::emit_into_string(&config, &shown, &report).unwrap_or_else(|error| {
         format!(
             "error: {}\n  --> {}:{}:{} (the source line cannot be shown: {error})\n",
             diagnostic.message, diagnostic.file, diagnostic.line, diagnostic.column
@@ -380,38 +299,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_count_characters_and_lines_count_from_one() {
-        assert_eq!(line_and_column("é\nüx", 5), (2, 2));
-        assert_eq!(line_and_column("", 0), (1, 1));
-        assert_eq!(line_and_column("a\n", 2), (2, 1));
-        assert_eq!(line_and_column("é", 1), (1, 1));
-        assert_eq!(line_and_column("a", 99), (1, 2));
-    }
-
-    #[test]
-    fn lines_find_what_reading_the_text_finds() {
-        let long = "ü".repeat(3000) + "x\r\n" + &"abc\n".repeat(2000) + "é\n\nlast";
-        for source in ["", "\n", "a", "é\nüx", "a\n", long.as_str()] {
-            let lines = Lines::new(&source.into());
-            for at in 0..source.len() + 3 {
-                assert_eq!(lines.place(at), line_and_column(source, at), "{at}");
-                assert_eq!(lines.line(at), lines.place(at).0, "{at}");
-            }
-        }
-        let lines = Lines::new(&"ab\ncd é;\r\nx".into());
-        assert_eq!(lines.excerpt(8), "    2 | cd é;\n      |     ^");
-        let lines = Lines::new(&long.as_str().into());
-        let excerpt = lines.excerpt(3000);
-        let (text, marker) = excerpt.split_once('\n').unwrap();
-        assert!(excerpt.len() < 700, "{excerpt}");
-        assert_eq!(
-            text.chars().nth(marker.chars().count() - 1),
-            Some('ü'),
-            "{excerpt}"
-        );
-    }
-
-    #[test]
     fn a_parse_error_behind_a_longer_replacement_keeps_its_column() {
         let source = "const N = 1; fn f() { let é = 1; let y = missing; }";
         let text = EditedText::new(
@@ -423,7 +310,7 @@ mod tests {
         );
         let error = naga::front::wgsl::parse_str(text.text()).expect_err("unknown identifier");
         let diagnostic = Reporter {
-            file: "a.wgsl",
+            files: &Files::one("a.wgsl", text.original()),
             text: &text,
         }
         .parse_error(&error);
@@ -452,7 +339,7 @@ mod tests {
     fn an_error_without_a_place_names_the_file() {
         let text = EditedText::unchanged("".into());
         let diagnostic = Reporter {
-            file: "b.wgsl",
+            files: &Files::one("b.wgsl", text.original()),
             text: &text,
         }
         .at("broken".into(), vec![], vec![]);
@@ -464,7 +351,7 @@ mod tests {
     fn control_characters_and_odd_spans_do_not_disturb_the_report() {
         let text = EditedText::unchanged("a\u{1b}b\u{9b}é\n".into());
         let reporter = Reporter {
-            file: "c",
+            files: &Files::one("c", text.original()),
             text: &text,
         };
         for start in 0..9 {
@@ -482,7 +369,7 @@ mod tests {
         let source = "x + ".repeat(10_000);
         let text = EditedText::unchanged(source.as_str().into());
         let reporter = Reporter {
-            file: "long.wgsl",
+            files: &Files::one("long.wgsl", text.original()),
             text: &text,
         };
         let diagnostic = reporter.at(

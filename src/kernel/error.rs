@@ -8,6 +8,34 @@ use super::diagnostic::Diagnostic;
 use super::globals::GlobalConflict;
 use crate::error_text::debug_by_text;
 
+/// Options of a [`ProgramBuilder`](super::ProgramBuilder) that do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramMistake {
+    /// No source was given.
+    #[error("it has no source: give it one, by `source`")]
+    NoSource,
+    /// Two different sources have one name.
+    #[error(
+        "two of its sources are named `{name}`, and differ: messages could not tell them apart"
+    )]
+    TwoSources {
+        /// The name.
+        name: String,
+    },
+    /// The program is to call the functions of more than one side.
+    #[error(
+        "it is given both `{first}` and `{second}`, and the kernels of a program call one side: call the others from a \
+         second program"
+    )]
+    TwoCallees {
+        /// The option that was given first.
+        first: &'static str,
+        /// The other one.
+        second: &'static str,
+    },
+}
+
 /// Why a program or its specialization was refused.
 #[derive(Clone, PartialEq, Error)]
 #[non_exhaustive]
@@ -94,6 +122,14 @@ pub enum KernelError {
         ty: ConstantType,
         /// The value that was set.
         given: ConstantValue,
+    },
+    /// The options of a builder contradict each other.
+    #[error("{}: {mistake}", match .program.as_str() { "" => "a program".to_owned(), name => format!("`{name}`") })]
+    Builder {
+        /// Name of the program, if there is one.
+        program: String,
+        /// The contradiction, and the remedy.
+        mistake: ProgramMistake,
     },
     /// The entry point uses constants that have neither a value nor a default.
     #[error(
@@ -219,6 +255,7 @@ pub enum KernelError {
 }
 
 debug_by_text!(KernelError {
+    Builder,
     Syntax,
     Type,
     Validation,

@@ -17,6 +17,7 @@ use super::constants::{ConstantType, ConstantValue};
 use super::declarations::DeclarationKind;
 use super::diagnostic::{Diagnostic, Reporter, causes};
 use super::edit::{EditedText, Replacement, blank};
+use super::files::Files;
 use super::fold::fold;
 use super::private_array::Analysis;
 
@@ -106,7 +107,7 @@ fn small_text(source: &Arc<str>, analysis: &Analysis, keep: &[bool], tail: &str)
 impl Evaluator {
     /// Builds the module for the program's overrides and the constants that size arrays.
     pub fn new(
-        file: &str,
+        files: &Files,
         source: &Arc<str>,
         analysis: &Analysis,
     ) -> Result<Self, Box<Diagnostic>> {
@@ -126,7 +127,7 @@ impl Evaluator {
                 &format!("@compute @workgroup_size(1) fn {PROBE}{index}() {{ let x = {name}; }}\n");
         }
         let text = small_text(source, analysis, &keep, &tail);
-        let reporter = Reporter { file, text: &text };
+        let reporter = Reporter { files, text: &text };
         let mut module = parse(text.text()).map_err(|e| reporter.parse_error(&e))?;
         validator(Capabilities::all())
             .validate(&module)

@@ -26,6 +26,7 @@ mod diagnostic;
 mod edit;
 pub(crate) mod error;
 mod evaluate;
+mod files;
 mod fold;
 pub(crate) mod globals;
 pub(crate) mod heap_setup;
@@ -60,7 +61,7 @@ mod mutation_tests;
 pub use cache::{CacheCounts, CacheStatistics};
 pub use constants::{ConstantInfo, ConstantType, ConstantValue, Constants, OverrideKey};
 pub use diagnostic::{Diagnostic, DiagnosticLabel};
-pub use error::KernelError;
+pub use error::{KernelError, ProgramMistake};
 pub use globals::{GlobalAccess, GlobalConflict, GlobalPlace, GlobalScope, GlobalUse, InitMode};
 pub use host_layout::{
     HostShareable, LayoutDifference, LayoutFault, LayoutMismatch, RustField, RustLayout,
@@ -70,7 +71,6 @@ pub use passes::pointers::TranslationMode;
 pub use pipeline::{Kernel, KernelOptions};
 pub use precompiled::Precompiled;
 pub use private_array::PrivateArrayInfo;
-pub use program::Program;
-pub(crate) use program::free_group;
+pub use program::{Program, ProgramBuilder};
 pub use reflect::{ArgumentInfo, ArgumentKind, Interface};
 pub use text_limits::TextLimits;

@@ -400,7 +400,7 @@ impl Sizes<'_> {
             length,
             bytes: layout.1,
             align: layout.0,
-            line: self.inner.lines.line(variable.name_span.start),
+            line: self.inner.files.line(variable.name_span.start),
         };
         Ok(Some((info, variable)))
     }

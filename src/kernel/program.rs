@@ -1,6 +1,7 @@
 //! A program: WGSL text, read once. The declarations are known from here on, and faults are reported here as far as
 //! independent of values chosen later.
 
+mod builder;
 mod served;
 
 use std::collections::HashSet;
@@ -19,10 +20,11 @@ use super::constants::{ConstantInfo, ConstantType, ConstantValue, Constants};
 use super::declarations::DeclarationKind;
 use super::declared::{Declared, SpecKey};
 use super::deep_stack::on_deep_stack;
-use super::diagnostic::{Diagnostic, Lines, Reporter};
+use super::diagnostic::{Diagnostic, Reporter};
 use super::edit::EditedText;
 use super::error::KernelError;
 use super::evaluate::{Evaluator, parse, validator};
+use super::files::Files;
 use super::globals::ModuleIdentity;
 use super::heap_setup::HeapSetup;
 use super::passes::{self, globals};
@@ -33,6 +35,7 @@ use super::specialize::specialize;
 use super::text_limits::{self, Excess, TextLimits};
 use super::token::TokenStream;
 use super::usm::{Appendix, appendix};
+pub use builder::ProgramBuilder;
 use served::parse_types;
 
 /// A WGSL program. Cheap to clone; clones are the same program.
@@ -47,8 +50,8 @@ pub(crate) struct Inner {
     hash: u64,
     pub name: String,
     pub source: Arc<str>,
-    /// Where its lines are.
-    pub lines: Lines,
+    /// The files of the text.
+    pub files: Files,
     /// The prefix of the program's device globals.
     pub global_prefix: Arc<str>,
     /// The text that owns the device globals, where different.
@@ -98,49 +101,30 @@ impl Program {
     /// has no thread for the reading. Faults dependent on the size of private arrays are judged when the sizes are
     /// known.
     pub fn new(name: impl Into<String>, source: impl Into<Arc<str>>) -> Result<Self, KernelError> {
-        Self::with_global_prefix(name, source, "")
+        Self::builder().source(name, source).build()
     }
 
-    /// As [`Program::new`], with a prefix for the names of the program's device globals: its variable `count` is
-    /// known to the host, and to programs of the same prefix, as `<prefix>count`. So programs that were written
-    /// apart keep variables of the same name apart.
-    ///
-    /// # Errors
-    /// As [`Program::new`].
-    pub fn with_global_prefix(
-        name: impl Into<String>,
-        source: impl Into<Arc<str>>,
-        prefix: impl Into<Arc<str>>,
-    ) -> Result<Self, KernelError> {
-        Self::with_calls(
-            name.into(),
-            source.into(),
-            prefix.into(),
-            &CallSet::default(),
-        )
-    }
-
-    /// The same for a program that may call functions of the host.
-    pub(crate) fn with_calls(
-        name: String,
-        source: Arc<str>,
+    /// Reads the text of the files, for a program that may call functions of the host or of a server.
+    pub(crate) fn assembled(
+        (source, files): (Arc<str>, Files),
         prefix: Arc<str>,
         calls: &CallSet,
     ) -> Result<Self, KernelError> {
-        let program = name.clone();
-        on_deep_stack(&program, move || Self::read(name, source, prefix, calls))
+        let program = files.name().to_owned();
+        on_deep_stack(&program, move || Self::read(files, source, prefix, calls))
     }
 
     fn read(
-        name: String,
+        files: Files,
         source: Arc<str>,
         prefix: Arc<str>,
         calls: &CallSet,
     ) -> Result<Self, KernelError> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let name = files.name().to_owned();
         let unchanged = EditedText::unchanged(Arc::clone(&source));
         let reporter = Reporter {
-            file: &name,
+            files: &files,
             text: &unchanged,
         };
         let too_complex = |excess: Excess| reporter.excess(excess);
@@ -179,14 +163,14 @@ impl Program {
         let changed = analysis.uses_conventions() || pointers.is_some() || calls.is_some();
         let module = match changed {
             true => {
-                check_grammar(&name, &source, &analysis)?;
+                check_grammar(&files, &source, &analysis)?;
                 None
             }
             false => {
                 let mut module = match parse(&source) {
                     Ok(module) => module,
                     Err(error) => {
-                        check_grammar(&name, &source, &analysis)?;
+                        check_grammar(&files, &source, &analysis)?;
                         return Err(KernelError::Type(reporter.parse_error(&error)));
                     }
                 };
@@ -198,9 +182,8 @@ impl Program {
                 Some(module)
             }
         };
-        let evaluator = Evaluator::new(&name, &source, &analysis).map_err(KernelError::Type)?;
-        let lines = Lines::new(&source);
-        let (declared, declaration_of) = declare(&lines, &analysis, &evaluator);
+        let evaluator = Evaluator::new(&files, &source, &analysis).map_err(KernelError::Type)?;
+        let (declared, declaration_of) = declare(&files, &analysis, &evaluator);
         let entries = analysis.declarations.iter().filter(|d| d.entry.is_some());
         let inner = Inner {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -208,7 +191,7 @@ impl Program {
             entry_points: entries.map(|d| d.name.clone()).collect(),
             name,
             source,
-            lines,
+            files,
             global_prefix: prefix,
             extends: None,
             analysis,
@@ -341,7 +324,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 /// Reports faults of grammar alone. naga parses a whole text before looking at names, and looks for names declared
 /// twice before anything else: so a text ending in such a pair, and failing for no other reason, is grammatical,
 /// whatever other faults it has.
-fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(), KernelError> {
+fn check_grammar(files: &Files, source: &Arc<str>, analysis: &Analysis) -> Result<(), KernelError> {
     let mut edited = analysis.assemble(source, |_| true, |_| None, |_| None);
     let reporter_text = edited.clone();
     let pair = format!("\nconst {TWICE} = 0;\nconst {TWICE} = 0;\n");
@@ -349,7 +332,7 @@ fn check_grammar(name: &str, source: &Arc<str>, analysis: &Analysis) -> Result<(
     match parse(edited.text()) {
         Err(error) if !error.message().contains(TWICE) => {
             let reporter = Reporter {
-                file: name,
+                files,
                 text: &reporter_text,
             };
             let diagnostic = reporter.parse_error(&error);
@@ -382,7 +365,7 @@ fn call_appendix(
 }
 
 /// The constants of a program, and per constant its declaration.
-fn declare(lines: &Lines, analysis: &Analysis, evaluator: &Evaluator) -> (Declared, Vec<usize>) {
+fn declare(files: &Files, analysis: &Analysis, evaluator: &Evaluator) -> (Declared, Vec<usize>) {
     let (mut infos, mut plain, mut declaration_of) = (Vec::new(), Vec::new(), Vec::new());
     let defaults = evaluator.values(&PipelineConstants::default());
     for (index, declaration) in analysis.declarations.iter().enumerate() {
@@ -399,7 +382,7 @@ fn declare(lines: &Lines, analysis: &Analysis, evaluator: &Evaluator) -> (Declar
             default: defaults.get(index).ok(),
             has_initializer: declaration.initialized,
             sizes_private_array: analysis.is_sizing(index),
-            line: lines.line(declaration.name_span.start),
+            line: files.line(declaration.name_span.start),
         });
         plain.push(
             !declaration
@@ -534,7 +517,7 @@ impl Inner {
     ) -> Result<(), KernelError> {
         let text = self.assemble(keep, value);
         let reporter = Reporter {
-            file: &self.name,
+            files: &self.files,
             text: &text,
         };
         let mut module =

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::calls::CallSet;
-use super::diagnostic::Lines;
 use super::edit::EditedText;
+use super::files::Files;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::{FaultReason, PointerFacts};
 use super::passes::print::PrintFacts;
@@ -30,14 +30,22 @@ impl std::fmt::Debug for Report {
 /// The user's text, for places inside.
 pub(super) struct Places {
     pub kernel: String,
-    pub file: String,
     pub text: EditedText,
-    pub lines: Lines,
+    pub files: Files,
+}
+
+/// A place in the user's text, as errors report it.
+pub(super) struct Position {
+    file: String,
+    line: u32,
+    column: u32,
+    /// The line with a marker.
+    excerpt: String,
 }
 
 impl Places {
-    /// Line, column and the line itself with a marker.
-    fn of(&self, span: Option<naga::Span>) -> (u32, u32, String) {
+    /// The place of a span of the compiled text.
+    fn of(&self, span: Option<naga::Span>) -> Position {
         let at = span
             .and_then(naga::Span::to_range)
             .map_or(0, |range| self.text.to_original(range).start);
@@ -45,9 +53,15 @@ impl Places {
     }
 
     /// The same for a byte of the user's text.
-    fn at(&self, at: usize) -> (u32, u32, String) {
-        let (line, column) = self.lines.place(at);
-        (line, column, self.lines.excerpt(at))
+    fn at(&self, at: usize) -> Position {
+        let (file, at) = self.files.find(at);
+        let (line, column) = file.place(at);
+        Position {
+            file: file.name.clone(),
+            line,
+            column,
+            excerpt: file.excerpt(at),
+        }
     }
 }
 
@@ -65,12 +79,12 @@ pub(super) fn report(
             facts.fault(words.try_into().ok()?)
         });
         if let Some(fault) = faults {
-            let (line, column, excerpt) = places.of(fault.site.map(|site| site.span));
+            let at = places.of(fault.site.map(|site| site.span));
             return Err(ExecutionError::Pointer {
                 kernel: places.kernel.clone(),
-                file: places.file.as_str().into(),
-                line,
-                column,
+                file: at.file.into(),
+                line: at.line,
+                column: at.column,
                 reason: match fault.reason {
                     FaultReason::Null => "a null pointer was followed",
                     FaultReason::Misaligned => "a misaligned pointer was followed",
@@ -84,7 +98,7 @@ pub(super) fn report(
                 found: Arc::default(),
                 pointee: fault.site.map_or("", |site| site.pointee.as_str()).into(),
                 invocation: fault.invocation,
-                excerpt: excerpt.into(),
+                excerpt: at.excerpt.into(),
             });
         }
         let code = record[LOOP_GUARD as usize];
@@ -100,14 +114,14 @@ pub(super) fn report(
         match &guard {
             Some((guard, budget)) if code != 0 => {
                 let site = guard.site_for_code(code);
-                let (line, column, excerpt) = places.of(site.map(|site| site.span));
+                let at = places.of(site.map(|site| site.span));
                 Err(ExecutionError::LoopCut {
                     kernel: places.kernel.clone(),
-                    file: places.file.clone(),
-                    line,
-                    column,
+                    file: at.file,
+                    line: at.line,
+                    column: at.column,
                     budget: *budget,
-                    excerpt,
+                    excerpt: at.excerpt,
                 })
             }
             _ => Ok(()),
@@ -118,19 +132,19 @@ pub(super) fn report(
 /// The printing places of the kernel, with the results of its specialization.
 pub(super) fn sites(places: &Places, prints: &Prints, facts: PrintFacts) -> Sites {
     let site = |(text, arguments): (&TextSite, Option<Vec<ValueType>>)| {
-        let (line, column, excerpt) = places.at(text.place.start);
+        let at = places.at(text.place.start);
         Some(Site {
+            file: at.file.into(),
             kind: text.kind,
-            line,
-            column,
-            excerpt,
+            line: at.line,
+            column: at.column,
+            excerpt: at.excerpt,
             template: text.template.clone(),
             arguments: arguments?,
         })
     };
     Sites {
         kernel: places.kernel.clone(),
-        file: places.file.clone(),
         sites: prints.sites.iter().zip(facts.arguments).map(site).collect(),
     }
 }

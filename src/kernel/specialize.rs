@@ -131,7 +131,7 @@ pub(crate) fn specialize_in(
         None => inner.assemble(|i| kept.get(i) == Some(&true), |i| values.sizing(i)),
     };
     let reporter = Reporter {
-        file: &inner.name,
+        files: &inner.files,
         text: &text,
     };
     let work = Work {
@@ -437,7 +437,7 @@ impl Inner {
             let variable = &module.global_variables[handle];
             let name = variable.name.clone().unwrap_or_default();
             let place = declared.get(name.as_str());
-            let line = place.map_or(0, |&place| self.lines.line(place));
+            let line = place.map_or(0, |&place| self.files.line(place));
             GlobalUse {
                 name,
                 writable: matches!(

@@ -146,7 +146,7 @@ impl Inner {
                 None => evaluated.get(index).map_err(|e| {
                     let text = EditedText::unchanged(Arc::clone(&self.source));
                     let reporter = Reporter {
-                        file: &self.name,
+                        files: &self.files,
                         text: &text,
                     };
                     let why = match e {

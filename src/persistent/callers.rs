@@ -18,7 +18,7 @@ use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::kernel::calls::{CallDeclaration, CallSet};
 use crate::kernel::server::{SLICE_ENTRY, SliceShape, write_ports};
-use crate::kernel::{Constants, KernelError, KernelOptions, Program};
+use crate::kernel::{Constants, KernelOptions, Program, ProgramBuilder};
 use crate::launch::callee::{Callee, Caller, KernelPorts};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
@@ -289,26 +289,18 @@ impl Drop for RemoteLaunch {
     }
 }
 
-impl Program {
-    /// As [`Program::new`], for a program whose kernels may call the functions of `server` by name, in the same way as
-    /// functions of the host: `f(x)`, `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see
-    /// [`HostServices`](crate::HostServices) for their meaning, and [`Launch::server`] for where each works. Structures
-    /// in the signatures are those of this program, and must have the server's layout in memory.
-    ///
-    /// # Errors
-    /// As [`Program::new`]; [`KernelError::HostCall`] when a called function does not fit the program.
-    pub fn with_server(
-        name: impl Into<String>,
-        source: impl Into<Arc<str>>,
-        server: &PersistentKernel,
-    ) -> Result<Self, KernelError> {
-        let calls = &server.callers.calls;
-        Self::with_calls(name.into(), source.into(), "".into(), calls)
+impl ProgramBuilder {
+    /// Lets the program's kernels call the functions of `server` by name, in the same way as functions of the host: `f(x)`,
+    /// `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see [`HostServices`](crate::HostServices) for their
+    /// meaning, and [`Launch::server`] for where each works. Structures in the signatures are those of this program, and
+    /// must have the server's layout in memory.
+    pub fn server(self, server: &PersistentKernel) -> Self {
+        self.callee("server", &server.callers.calls)
     }
 }
 
 impl Launch {
-    /// Gives the server on a device that the kernel calls ([`Program::with_server`]).
+    /// Gives the server on a device that the kernel calls ([`ProgramBuilder::server`]).
     ///
     /// - *On another device* the kernel's calls are served during the launch, if both devices use pages of the host in
     ///   place and the server was started for this

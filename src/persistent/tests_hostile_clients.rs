@@ -61,7 +61,11 @@ fn lost(context: &Context, own: usize, other: usize, together: bool) {
             let reply = next_try(id.x);
             results[id.x] = select(reply.status + 1000u, reply.value, reply.status == CALL_DONE);
         }";
-    let program = Program::with_server("caller.wgsl", call, &server).unwrap();
+    let program = Program::builder()
+        .source("caller.wgsl", call)
+        .server(&server)
+        .build()
+        .unwrap();
     let kernel = caller.kernel(&program, "main", &Constants::new()).unwrap();
     let results = caller.buffer(&[POISON; COUNT as usize]).unwrap();
     let launch = kernel.launch().buffer("results", &results);

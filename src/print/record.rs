@@ -2,6 +2,7 @@
 //! come from the program and never from the buffer, and what does not fit together ends the reading.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::format::{Piece, Template};
 use super::value::ValueType;
@@ -39,6 +40,8 @@ pub(crate) enum SiteKind {
 /// A printing place in a program, as seen by a single kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
+    /// The name of the source.
+    pub file: Arc<str>,
     pub kind: SiteKind,
     pub line: u32,
     pub column: u32,
@@ -76,7 +79,6 @@ impl Site {
 #[derive(Debug)]
 pub(crate) struct Sites {
     pub kernel: String,
-    pub file: String,
     pub sites: Vec<Option<Site>>,
 }
 
@@ -171,9 +173,9 @@ impl PrintRecord<'_> {
         &self.sites.kernel
     }
 
-    /// The program's name, as given to [`Program::new`](crate::Program::new).
+    /// The name of the source, as given to [`Program::new`](crate::Program::new).
     pub fn file(&self) -> &str {
-        &self.sites.file
+        &self.site.file
     }
 
     /// 1-based line of the `print` in the program's source.

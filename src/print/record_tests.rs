@@ -11,6 +11,7 @@ fn site(kind: SiteKind, text: &str, words: usize) -> Option<Site> {
         columns: 1,
     };
     Some(Site {
+        file: "a.wgsl".into(),
         kind,
         line: 3,
         column: 5,
@@ -24,7 +25,6 @@ fn site(kind: SiteKind, text: &str, words: usize) -> Option<Site> {
 fn sites() -> Sites {
     Sites {
         kernel: "main".into(),
-        file: "a.wgsl".into(),
         sites: vec![
             site(SiteKind::Print, "\"none\"", 0),
             site(SiteKind::Print, "\"{}\"", 1),

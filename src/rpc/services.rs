@@ -56,19 +56,19 @@ pub(super) struct Function {
 /// let services = HostServices::builder()
 ///     .call("fn square(x: f32) -> f32", |x: f32| x * x)
 ///     .start()?;
-/// let program = Program::with_services("calls.wgsl", "
+/// let program = Program::builder().source("calls.wgsl", "
 ///     @group(0) @binding(0) var<storage, read_write> values: array<f32>;
 ///     @compute @workgroup_size(64)
 ///     fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 ///         values[id.x] = square(values[id.x]);
-///     }", &services)?;
+///     }").services(&services).build()?;
 /// // kernel.launch().services(&services).buffer("values", &values) …
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # In WGSL
 ///
-/// A program made by [`Program::with_services`](crate::Program::with_services) calls the functions by name. For a
+/// A program made by [`ProgramBuilder::services`](crate::kernel::ProgramBuilder::services) calls the functions by name. For a
 /// function `fn f(x: X) -> R` there are
 ///
 /// - `f(x)`: waits for the result. A failed call (see [`CallStatus`](crate::calls::CallStatus)) gives a zero value and

@@ -1,5 +1,7 @@
 //! What the names of device globals mean: types, properties, prefixes, image scope.
 
+use std::sync::{Arc, Mutex};
+
 use crate::cases;
 use crate::globals::{each, kernel, run};
 use crate::harness::Fixture;
@@ -7,9 +9,10 @@ use bytemuck::{Pod, Zeroable};
 use tombolo::globals::host_access::{NoAccess, Read, ReadWrite, Write};
 use tombolo::globals::scope::PerImage;
 use tombolo::{
-    Constants, Device, DeviceGlobal, Program,
+    Constants, Device, DeviceGlobal, PrintOptions, Program,
     globals::{GlobalAccess, GlobalConflict, GlobalError, InitMode},
     kernel::{HostShareable, KernelError},
+    print::PrintRecord,
 };
 
 cases![
@@ -21,6 +24,7 @@ cases![
     initial_values_come_back_as_the_init_mode_says,
     names_lead_to_variables_without_their_types,
     a_variable_without_a_size_is_a_fault_of_the_program,
+    sources_keep_their_own_globals_and_lines,
 ];
 
 fn a_name_means_one_thing(f: &Fixture) {
@@ -138,7 +142,11 @@ fn a_prefix_keeps_programs_apart(f: &Fixture) {
             ("", source),
             ("left::", source),
         ] {
-            let program = Program::with_global_prefix("same name.wgsl", source, prefix).unwrap();
+            let program = Program::builder()
+                .source("same name.wgsl", source)
+                .global_prefix(prefix)
+                .build()
+                .unwrap();
             let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
             kernel.launch().invocations(1).submit().unwrap();
         }
@@ -389,4 +397,59 @@ fn a_variable_without_a_size_is_a_fault_of_the_program(_: &Fixture) {
     let diagnostic = error.diagnostic().unwrap_or_else(|| panic!("{error}"));
     assert_eq!(diagnostic.line, 2, "{error}");
     assert!(error.to_string().contains("`list`"), "{error}");
+}
+
+/// Two sources with a global of the same name each, and prints that say where they are.
+fn sources_keep_their_own_globals_and_lines(f: &Fixture) {
+    let device = f.open_alone(|_| {});
+    let program = Program::builder()
+        .source(
+            "main.wgsl",
+            "var<storage, read_write> _count: u32;
+            @group(0) @binding(0) var<storage, read_write> out: array<u32>;
+            @compute @workgroup_size(1) fn main() {
+                _count += 1u;
+                out[0] = _count;
+                out[1] = ten();
+                print(\"main {}\", _count);
+            }",
+        )
+        .source(
+            "lib/ten.wgsl",
+            "var<storage, read_write> _count: u32;
+            fn ten() -> u32 {
+                _count += 10u;
+
+                print(\"ten {}\", _count);
+                return _count;
+            }",
+        )
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let out = device.buffer(&[0xdead_beefu32; 2]).unwrap();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&lines);
+    let options = PrintOptions::sink(move |record: &PrintRecord<'_>| {
+        let place = (record.file().to_owned(), record.line());
+        sink.lock().unwrap().push((place, record.text()));
+    });
+    let mut launch = kernel
+        .launch()
+        .buffer("out", &out)
+        .workgroups(1)
+        .print_to(options);
+    for round in 1..3u32 {
+        launch.submit().unwrap().wait().unwrap();
+        assert_eq!(out.read().unwrap(), [round, 10 * round]);
+        let expected = [
+            (
+                ("lib/ten.wgsl".to_owned(), 5),
+                format!("ten {}", 10 * round),
+            ),
+            (("main.wgsl".to_owned(), 7), format!("main {round}")),
+        ];
+        assert_eq!(*lines.lock().unwrap(), expected);
+        lines.lock().unwrap().clear();
+    }
 }

@@ -163,7 +163,11 @@ fn waits_for_the_caller_are_refused(f: &Fixture) {
             .start()
             .unwrap()
     };
-    let program = Program::with_services("handlers.wgsl", SOURCE, &services).unwrap();
+    let program = Program::builder()
+        .source("handlers.wgsl", SOURCE)
+        .services(&services)
+        .build()
+        .unwrap();
     let kernel = scene
         .device
         .kernel(&program, "main", &Constants::new())

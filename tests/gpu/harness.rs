@@ -234,7 +234,10 @@ fn trim(name: &str) -> &str {
 
 /// The kernel `main` of a program that calls functions of `services`.
 pub fn kernel_of(device: &Device, services: &HostServices, source: &str) -> Kernel {
-    let program = Program::with_services("calls.wgsl", source, services);
+    let program = Program::builder()
+        .source("calls.wgsl", source)
+        .services(services)
+        .build();
     let program = program.unwrap_or_else(|error| panic!("{error}"));
     device.kernel(&program, "main", &Constants::new()).unwrap()
 }

@@ -82,7 +82,10 @@ pub fn start(builder: PersistentKernelBuilder) -> PersistentKernel {
 }
 
 pub fn caller(device: &Device, server: &PersistentKernel, source: &str) -> Kernel {
-    let program = Program::with_server("caller.wgsl", source, server);
+    let program = Program::builder()
+        .source("caller.wgsl", source)
+        .server(server)
+        .build();
     let program = program.unwrap_or_else(|error| panic!("{error}"));
     device.kernel(&program, "main", &Constants::new()).unwrap()
 }

@@ -139,7 +139,11 @@ fn check_and_submit_agree_about_options(f: &Fixture) {
         .unwrap();
     let source = "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
         @compute @workgroup_size(1) fn main() { data[0] = f(1u); }";
-    let program = Program::with_services("calls.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("calls.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let calling = f
         .device
         .kernel(&program, "main", &Constants::new())
@@ -324,7 +328,11 @@ fn services_without_room(f: &Fixture) {
     let Ok(services) = services else { return };
     let source = "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
         @compute @workgroup_size(1) fn main() { data[0] = f_post(1u); }";
-    let program = Program::with_services("calls.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("calls.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let kernel = f
         .device
         .kernel(&program, "main", &Constants::new())

@@ -300,7 +300,11 @@ fn handlers_call_the_host(f: &Fixture) {
         .unwrap();
     let source = "fn fail(x: u32) -> u32 { return host_fail(x); }
         fn twice(x: u32) -> u32 { return host_mix(host_mix(x, 1u), 2u); }";
-    let program = Program::with_services("server.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("server.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let server = PersistentKernel::builder(&f.device, &program);
     let server = server.services(&services).handler("twice").handler("fail");
     if is_sliced(&f.device) {

@@ -280,7 +280,11 @@ fn handlers_collect_later_what_the_host_answers(f: &Fixture) {
             let reply = host_mix_collect(ticket);
             return vec2(reply.status, reply.value);
         }";
-    let program = Program::with_services("server.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("server.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let server = PersistentKernel::builder(&f.device, &program).services(&services);
     let server = start(server.handler("ask").handler("answer"));
     let ask = server.function::<(u32,), u32>("ask").unwrap();

@@ -300,7 +300,11 @@ fn gated(f: &Fixture, services: &HostServices) -> Program {
         false => "fn gated(x: u32) -> u32 { return gate_try(x).status + x; }",
         true => "fn gated(x: u32) -> u32 { gate_post(x); return x + 1u; }",
     };
-    Program::with_services("server.wgsl", source, services).unwrap()
+    Program::builder()
+        .source("server.wgsl", source)
+        .services(services)
+        .build()
+        .unwrap()
 }
 
 fn a_stuck_lease_is_told_and_the_server_starts_again(f: &Fixture) {

@@ -29,7 +29,11 @@ fn handlers_in_slices_post_to_the_host_and_do_not_wait(f: &Fixture) {
         .start()
         .unwrap();
     let serve = |source: &str| {
-        let program = Program::with_services("server.wgsl", source, &services).unwrap();
+        let program = Program::builder()
+            .source("server.wgsl", source)
+            .services(&services)
+            .build()
+            .unwrap();
         let builder = PersistentKernel::builder(&device, &program).handler("work");
         builder.services(&services)
     };
@@ -81,7 +85,11 @@ fn a_post_that_waits_for_its_own_server_is_told(f: &Fixture) {
     let source = "
         fn work(x: u32) -> u32 { note_post(x); return x + 1u; }
         fn twice(x: u32) -> u32 { return 2u * x; }";
-    let program = Program::with_services("server.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("server.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let policy = LeasePolicy::of(device.capabilities()).stuck(Duration::from_secs(1));
     let server = PersistentKernel::builder(&device, &program).services(&services);
     let server = server.handler("work").handler("twice").leases(policy);

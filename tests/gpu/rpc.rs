@@ -301,7 +301,11 @@ fn services_serve_several_devices(f: &Fixture) {
         .start()
         .unwrap();
     let source = format!("{HEAD} out[id.x] = mix(id.x); }}");
-    let program = Program::with_services("rpc.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("rpc.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let others: Vec<_> = (f.context.adapters().iter())
         .map(|a| f.context.device_at(a.index).unwrap())
         .collect();

@@ -234,7 +234,11 @@ fn devices_without_live_memory_refuse_to_wait(f: &Fixture) {
         .start()
         .unwrap();
     let source = format!("{HEAD} out[id.x] = mix(id.x); }}");
-    let program = Program::with_services("rpc.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("rpc.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     for device in [
         f.open(|options| options.live_memory = false),
         f.open(|options| options.probe = Some(false)),
@@ -289,7 +293,11 @@ fn a_kernel_that_writes_garbage_harms_nobody_else(f: &Fixture) {
     // A server thread is alive, another device's ports are whole, and so is a loopback.
     let device = f.open(|_| {});
     let source = format!("{HEAD} out[id.x] = mix(id.x); }}");
-    let program = Program::with_services("rpc.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("rpc.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let honest = device.kernel(&program, "main", &Constants::new()).unwrap();
     let (out, result) = run(&honest, &services, 1024);
     result.unwrap();

@@ -199,7 +199,11 @@ fn structures_travel_in_records(f: &Fixture) {
             let words = array(ray.start.x, ray.start.y, ray.start.z, f32(ray.steps), ray.to.x, ray.to.y);
             for (var i = 0u; i < 6u; i++) { out[id.x * 6u + i] = words[i]; }
         }";
-    let program = Program::with_services("groups.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("groups.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let kernel = f
         .device
         .kernel(&program, "main", &Constants::new())

@@ -122,7 +122,11 @@ fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
     let services = HostServices::builder().call("fn gate(x: u32) -> u32", gate);
     let services = services.start().unwrap();
     let source = "fn gated(x: u32) -> u32 { return gate_try(x).status + x; }";
-    let program = Program::with_services("server.wgsl", source, &services).unwrap();
+    let program = Program::builder()
+        .source("server.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
     let device = f.open(|_| {});
     let policy = LeasePolicy::of(device.capabilities())
         .stuck(Duration::from_millis(5))

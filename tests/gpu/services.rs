@@ -53,7 +53,11 @@ pub fn kernels<const N: usize>(
     source: &str,
     entries: [&str; N],
 ) -> [Kernel; N] {
-    let program = Program::with_services("services.wgsl", source, services).unwrap();
+    let program = Program::builder()
+        .source("services.wgsl", source)
+        .services(services)
+        .build()
+        .unwrap();
     entries.map(|entry| device.kernel(&program, entry, &Constants::new()).unwrap())
 }
 

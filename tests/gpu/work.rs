@@ -23,7 +23,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 const POISON: u32 = 0x5000_0000;
 
 fn kernel(f: &Fixture, source: &str) -> Kernel {
-    let program = Program::with_work_queue("work.wgsl", source);
+    let program = Program::builder()
+        .source("work.wgsl", source)
+        .work_queue()
+        .build();
     let program = program.unwrap_or_else(|error| panic!("{error}"));
     f.device
         .kernel(&program, "main", &Constants::new())
@@ -207,14 +210,22 @@ fn queues_have_bounds(f: &Fixture) {
         "{error}"
     );
     // Errors in the program keep their lines.
-    let error = Program::with_work_queue("work.wgsl", "\nfn f() { work_put(1u); }").unwrap_err();
+    let error = Program::builder()
+        .source("work.wgsl", "\nfn f() { work_put(1u); }")
+        .work_queue()
+        .build()
+        .unwrap_err();
     assert!(error.to_string().contains("work.wgsl:2"), "{error}");
 }
 
 fn queues_pass_on_what_goes_wrong_below(f: &Fixture) {
     let source = "@compute @workgroup_size(1) fn main() { assert(!work_take().found); }";
     let device = f.open(|_| {});
-    let program = Program::with_work_queue("work.wgsl", source).unwrap();
+    let program = Program::builder()
+        .source("work.wgsl", source)
+        .work_queue()
+        .build()
+        .unwrap();
     let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
     let queue = WorkQueue::new(&device, 4).unwrap();
     queue.fill(&[[1; 4]]).unwrap();

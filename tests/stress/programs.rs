@@ -201,7 +201,12 @@ impl Programs {
     pub fn new(threads: usize, services: &HostServices) -> Outcome<Self> {
         let globals = (0..threads)
             .map(|thread| Program::new(format!("global_{thread}.wgsl"), global(thread)));
-        let calling = |name: &str, source: &str| Program::with_services(name, source, services);
+        let calling = |name: &str, source: &str| {
+            Program::builder()
+                .source(name, source)
+                .services(services)
+                .build()
+        };
         Ok(Self {
             work: Program::new("work.wgsl", WORK)?,
             window: Program::new("window.wgsl", WINDOW)?,
@@ -214,7 +219,10 @@ impl Programs {
             begin: calling("begin.wgsl", BEGIN)?,
             collect: calling("collect.wgsl", COLLECT)?,
             server: Program::new("server.wgsl", SERVER)?,
-            queue: Program::with_work_queue("queue.wgsl", QUEUE)?,
+            queue: Program::builder()
+                .source("queue.wgsl", QUEUE)
+                .work_queue()
+                .build()?,
         })
     }
 }

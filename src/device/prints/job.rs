@@ -125,7 +125,7 @@ impl Job {
         let values: Vec<u32> = (0..MAX_VALUES).map(|i| word(FAILED_VALUES + i)).collect();
         Some(ExecutionError::Assertion {
             kernel: self.sites.kernel.clone(),
-            file: self.sites.file.as_str().into(),
+            file: site.file.as_ref().into(),
             line: site.line,
             column: site.column,
             message: site.text(&values).into(),

@@ -21,7 +21,10 @@ fn set(of: &[(&str, &[usize], usize)]) -> CallSet {
 }
 
 fn program(source: &str, calls: &CallSet) -> Result<Program, KernelError> {
-    Program::with_calls("calls.wgsl".into(), source.into(), "".into(), calls)
+    Program::builder()
+        .source("calls.wgsl", source)
+        .callee("calls", calls)
+        .build()
 }
 
 const KERNEL: &str = "@group(0) @binding(0) var<storage, read_write> data: array<u32>;

@@ -42,7 +42,7 @@ pub enum GlobalConflict {
     /// The types differ.
     #[error(
         "the device global `{name}` is declared twice, and the declarations differ{why}; give one of them another \
-         name, or its program a prefix (Program::with_global_prefix)\n  {first}\n  {second}"
+         name, or its program a prefix (ProgramBuilder::global_prefix)\n  {first}\n  {second}"
     )]
     Type {
         /// The variable's name, with its program's prefix.

@@ -165,7 +165,7 @@ impl Inner {
             .assemble_own(is_kept, value)
             .append(&resolver, &[(0..resolver.len(), origin)]);
         let reporter = Reporter {
-            file: &self.name,
+            files: &self.files,
             text: &text,
         };
         let module = parse(text.text()).map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
@@ -214,7 +214,7 @@ impl Inner {
     fn failed(&self, index: usize, name: &str, why: &str) -> KernelError {
         let text = EditedText::unchanged(Arc::clone(&self.source));
         let reporter = Reporter {
-            file: &self.name,
+            files: &self.files,
             text: &text,
         };
         let message = format!("the constant `{name}` has no value: {why}");

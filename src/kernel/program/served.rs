@@ -21,14 +21,12 @@ impl Program {
     /// The program with `text` behind its own. Device globals see the same program.
     pub(crate) fn extended(&self, text: &str) -> Result<Self, KernelError> {
         let inner = &self.inner;
-        let source = format!("{}\n{text}", inner.source).into();
+        let source: Arc<str> = format!("{}\n{text}", inner.source).into();
+        let files = inner.files.extended(&source, text);
         let called = inner.calls.as_ref().map(|calls| calls.called.clone());
-        let mut program = Self::with_calls(
-            inner.name.clone(),
-            source,
-            Arc::clone(&inner.global_prefix),
-            &called.unwrap_or_default(),
-        )?;
+        let prefix = Arc::clone(&inner.global_prefix);
+        let called = called.unwrap_or_default();
+        let mut program = Self::assembled((source, files), prefix, &called)?;
         if let Some(own) = Arc::get_mut(&mut program.inner) {
             own.extends = Some(self.source_text());
         }

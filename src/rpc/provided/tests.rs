@@ -155,7 +155,11 @@ fn every_function_can_be_called() {
         calls += &format!("_ = {name}_try({});\n", arguments.join(", "));
     }
     let source = format!("@compute @workgroup_size(1) fn main() {{ {calls} }}");
-    crate::Program::with_services("all.wgsl", source, &b.services).unwrap();
+    crate::Program::builder()
+        .source("all.wgsl", source)
+        .services(&b.services)
+        .build()
+        .unwrap();
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl HostServicesBuilder {
     /// Lets kernels look into texts and put some together. Comes with [`HostServicesBuilder::files`] and
     /// [`HostServicesBuilder::arguments`].
     ///
-    /// WGSL has no strings. In programs made by [`Program::with_services`](crate::Program::with_services) a literal
+    /// WGSL has no strings. In programs made by [`ProgramBuilder::services`](crate::kernel::ProgramBuilder::services) a literal
     /// such as `"a.txt"` is a `u32` for the text, which stays on the host; so are arguments and texts made by a kernel.
     /// 0 stands for no text.
     ///

@@ -165,7 +165,10 @@ pub fn stopped(w: &mut Worker<'_>) -> Outcome {
     let services = HostServices::builder()
         .call("fn stress_mix(x: u32, y: u32) -> u32", mix)
         .start()?;
-    let program = Program::with_services("stopped.wgsl", STOPPED, &services)?;
+    let program = Program::builder()
+        .source("stopped.wgsl", STOPPED)
+        .services(&services)
+        .build()?;
     let kernel = gear.kernel(&program, &Constants::new())?;
     let (data, states) = (
         gear.device.buffer(&[5u32; 16])?,

@@ -1,0 +1,133 @@
+//! Programs of several sources, and with what else a program can have.
+
+use std::sync::Arc;
+
+use super::{Program, free_group};
+use crate::kernel::calls::CallSet;
+use crate::kernel::error::{KernelError, ProgramMistake};
+use crate::kernel::files::Files;
+
+/// A program in the making, from [`Program::builder`]. Everything combines; the order of the calls does not matter, but for
+/// the first source, whose name is the program's.
+///
+/// # Several sources
+/// The sources make one program: each sees the declarations of all others, and errors give the file and its line. What
+/// begins with an underscore belongs to its own source, device globals included, so that libraries need not know each other's
+/// helpers:
+///
+/// ```
+/// use tombolo::Program;
+///
+/// let program = Program::builder()
+///     .source("main.wgsl", "
+///         const _seed = 7u;
+///         @group(0) @binding(0) var<storage, read_write> values: array<u32>;
+///         @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+///             if id.x < arrayLength(&values) { values[id.x] = noise(id.x ^ _seed); }
+///         }")
+///     .source("noise.wgsl", "
+///         const _seed = 0x9e3779b9u;
+///         fn noise(x: u32) -> u32 { return (x ^ (x >> 15u)) * _seed; }")
+///     .build()?;
+/// assert_eq!(program.name(), "main.wgsl");
+/// # Ok::<(), tombolo::Error>(())
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "nothing is read until `build` is called"]
+pub struct ProgramBuilder {
+    sources: Vec<(String, Arc<str>)>,
+    prefix: Arc<str>,
+    /// What the program calls, with the option's name.
+    calls: Option<(&'static str, CallSet)>,
+    /// Makes a text behind the sources out of the number of a free bind group.
+    behind: Option<fn(u32) -> String>,
+    /// The first mistake, reported by `build`.
+    mistake: Option<ProgramMistake>,
+}
+
+impl Program {
+    /// Starts a program of one or several sources.
+    pub fn builder() -> ProgramBuilder {
+        ProgramBuilder::default()
+    }
+}
+
+impl ProgramBuilder {
+    /// Adds a source. `name` is for messages, usually a file name. The same source added again is there once, so that
+    /// libraries can each add what they need.
+    pub fn source(mut self, name: impl Into<String>, source: impl Into<Arc<str>>) -> Self {
+        let (name, source) = (name.into(), source.into());
+        match self.sources.iter().find(|(known, _)| *known == name) {
+            Some((_, known)) if *known == source => {}
+            Some(_) => self.wrong(ProgramMistake::TwoSources { name }),
+            None => self.sources.push((name, source)),
+        }
+        self
+    }
+
+    /// Puts a prefix before the names of the program's device globals: its variable `count` is known to the host, and to
+    /// programs of the same prefix, as `<prefix>count`. So programs that were written apart keep variables of the same name
+    /// apart.
+    pub fn global_prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// What the kernels call; `option` has added it.
+    pub(crate) fn callee(mut self, option: &'static str, calls: &CallSet) -> Self {
+        match self.calls {
+            Some((first, _)) => self.wrong(ProgramMistake::TwoCallees {
+                first,
+                second: option,
+            }),
+            None => self.calls = Some((option, calls.clone())),
+        }
+        self
+    }
+
+    /// Puts the text behind the sources that `text` makes with the number of a free bind group.
+    pub(crate) fn behind(mut self, text: fn(u32) -> String) -> Self {
+        self.behind = Some(text);
+        self
+    }
+
+    fn wrong(&mut self, mistake: ProgramMistake) {
+        self.mistake.get_or_insert(mistake);
+    }
+
+    /// Reads the program.
+    ///
+    /// # Errors
+    /// [`KernelError::Builder`] for options that contradict each other, and where there is no source.
+    /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text,
+    /// [`KernelError::Print`] and [`KernelError::Pointer`] for what is not WGSL but a convention of the runtime,
+    /// [`KernelError::HostCall`] where a called function does not fit the program,
+    /// [`KernelError::TooComplex`] for a text beyond [`Program::LIMITS`]; [`KernelError::Internal`] where the system
+    /// has no thread for the reading. Faults dependent on the size of private arrays are judged when the sizes are
+    /// known.
+    pub fn build(self) -> Result<Program, KernelError> {
+        let name = self.sources.first().map(|(name, _)| name.clone());
+        let mistake = match &name {
+            Some(_) => self.mistake,
+            None => Some(self.mistake.unwrap_or(ProgramMistake::NoSource)),
+        };
+        if let Some(mistake) = mistake {
+            return Err(KernelError::Builder {
+                program: name.unwrap_or_default(),
+                mistake,
+            });
+        }
+        let (source, files) = Files::join(&self.sources);
+        let text = match self.behind {
+            Some(behind) => {
+                let own = behind(free_group(&source));
+                let text: Arc<str> = format!("{source}\n{own}").into();
+                let files = files.extended(&text, &own);
+                (text, files)
+            }
+            None => (source, files),
+        };
+        let (_, calls) = self.calls.unwrap_or_default();
+        Program::assembled(text, self.prefix, &calls)
+    }
+}
