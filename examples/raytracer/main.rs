@@ -51,7 +51,10 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let device = Context::new()?.device()?;
     show("adapter", device.name());
-    let program = Program::new("raytracer.wgsl", include_str!("raytracer.wgsl"))?;
+    let program = Program::builder()
+        .source("raytracer.wgsl", include_str!("raytracer.wgsl"))
+        .source("sky.wgsl", include_str!("sky.wgsl"))
+        .build()?;
     program.check_layout(
         "Sphere",
         &layout_of!(Sphere {

@@ -1,4 +1,4 @@
-// One invocation for each pixel: a ray from the eye, bounced between mirrors.
+// One invocation for each pixel: a ray from the eye, bounced between mirrors. The sky is in `sky.wgsl`.
 
 struct Sphere {
     centre: vec3<f32>,
@@ -30,7 +30,6 @@ const FAR = 1e9;
 // Beyond this the sea is haze, and 32 bits cannot tell where on a ball a ray from there arrives.
 const HORIZON = 400.0;
 const BOUNCES = 6u;
-const SUN = vec3<f32>(0.48, 0.64, 0.6);
 
 fn nearest(origin: vec3<f32>, ray: vec3<f32>) -> Hit {
     var hit = Hit(FAR, -2);
@@ -54,12 +53,6 @@ fn nearest(origin: vec3<f32>, ray: vec3<f32>) -> Hit {
         }
     }
     return hit;
-}
-
-fn sky(ray: vec3<f32>) -> vec3<f32> {
-    let high = clamp(ray.y, 0.0, 1.0);
-    let glow = pow(max(dot(ray, SUN), 0.0), 96.0);
-    return mix(vec3(0.98, 0.78, 0.58), vec3(0.24, 0.42, 0.72), sqrt(high)) + glow * vec3(0.9, 0.7, 0.4);
 }
 
 @compute @workgroup_size(8, 8)
