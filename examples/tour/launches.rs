@@ -143,7 +143,7 @@ fn transfers(stage: &Stage) -> Shown {
     );
     let commands = [
         a.copy_to(0, &b, 0, 64)?,
-        a.fill(2, 0, 64)?,
+        a.fill(2, ..64)?,
         a.copy_to(0, &b, 16, 16)?,
         a.write(0, &[3; 64])?,
         a.copy_to(0, &b, 48, 16)?,

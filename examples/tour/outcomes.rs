@@ -54,7 +54,7 @@ fn long_loop(stage: &Stage) -> Shown {
                 Err(other) => return Err(other.into()),
                 Ok(wrong) => return Err(format!("the wrong sum {wrong:?} could be read").into()),
             }
-            let _event = total.fill(0, 0, 1)?;
+            let _event = total.fill(0, ..1)?;
             expect("overwritten", &total.read()?, &vec![0])?;
             let budget = grouped((*budget).into());
             held(format!("error, line {line}, after {budget}"))

@@ -1,11 +1,11 @@
 //! Filling ranges of buffers with a value of any size, at any alignment.
 
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 
 use bytemuck::{Pod, Zeroable};
 
 use super::MemoryExtension;
-use super::buffer::{DeviceBuffer, MemoryError};
+use super::buffer::{DeviceBuffer, MemoryError, bounds};
 use super::places::{check_words, is_in_words};
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
@@ -30,17 +30,18 @@ struct Fill {
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    /// Sets `count` elements from element `start` on to `value`. Works for every element size and
-    /// alignment.
+    /// Sets a range of elements to `value`. Works for every element size and alignment.
     ///
     /// # Errors
     /// [`MemoryError::OutOfRange`]; [`MemoryError::TooLarge`] for a value larger than one binding;
     /// [`MemoryError::MissingUsage`] for an imported buffer without `STORAGE`, or without `COPY_DST` where whole words
     /// become zero; [`MemoryError::Misaligned`] where an imported buffer ends inside the last word of the range;
     /// [`MemoryError::OutOfMemory`], [`MemoryError::Execution`] when the device is gone.
-    pub fn fill(&self, value: T, start: u64, count: u64) -> Result<Event, MemoryError> {
+    pub fn fill(&self, value: T, range: impl RangeBounds<u64>) -> Result<Event, MemoryError> {
         const WHAT: &str = "fill";
-        let range = self.byte_range(WHAT, start, count)?;
+        let range = bounds(range, self.len);
+        let count = range.end.saturating_sub(range.start);
+        let range = self.byte_range(WHAT, range.start, count)?;
         let device = &self.shared.device;
         if range.is_empty() {
             return Ok(Event::complete(device));

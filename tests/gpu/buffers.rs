@@ -99,8 +99,8 @@ fn ranges_beyond_the_end_are_refused(f: &Fixture) {
         );
     };
     out(a.write(8, &[1, 2, 3]).unwrap_err());
-    out(a.fill(1, 10, 1).unwrap_err());
-    out(a.fill(1, u64::MAX, 2).unwrap_err());
+    out(a.fill(1, 10..11).unwrap_err());
+    out(a.fill(1, u64::MAX - 1..u64::MAX).unwrap_err());
     out(a.copy_to(5, &a.clone(), 0, 6).unwrap_err());
     out(a.read_back(3..11).unwrap_err());
     assert_eq!(a.read().unwrap(), vec![0; 10]);
@@ -111,7 +111,11 @@ fn fills_of_every_size_and_alignment(f: &Fixture) {
         for (start, count) in [(0, 50), (1, 1), (3, 7), (2, 0), (5, 45), (49, 1)] {
             let mut expected = vec![old; 50];
             let buffer = f.device.buffer(&expected).unwrap();
-            buffer.fill(new, start, count).unwrap().wait().unwrap();
+            buffer
+                .fill(new, start..start + count)
+                .unwrap()
+                .wait()
+                .unwrap();
             expected[start as usize..(start + count) as usize].fill(new);
             assert_eq!(buffer.read().unwrap(), expected, "{start} {count}");
         }
@@ -170,7 +174,7 @@ fn empty_buffers_work(f: &Fixture) {
     assert!(buffer.is_empty());
     assert_eq!(buffer.read().unwrap(), Vec::<u32>::new());
     buffer.write(0, &[]).unwrap().wait().unwrap();
-    buffer.fill(7, 0, 0).unwrap().wait().unwrap();
+    buffer.fill(7, ..0).unwrap().wait().unwrap();
     assert!(matches!(
         f.device.zeroed::<()>(3).unwrap_err(),
         MemoryError::ZeroSized { .. }

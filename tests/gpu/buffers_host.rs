@@ -11,6 +11,7 @@ use tombolo::{
 
 cases![
     buffers_begin_with_what_they_are_given,
+    parts_are_read_into_memory_that_is_there,
     writes_come_between_launches,
     maps_see_what_launches_wrote,
     only_what_was_touched_is_written_back,
@@ -42,6 +43,35 @@ fn buffers_begin_with_what_they_are_given(f: &Fixture) {
     }
     let pairs = f.context.buffer_from_vec(vec![[1u8, 2, 3]; 5]).unwrap();
     assert_eq!(pairs.read().unwrap(), vec![[1, 2, 3]; 5]);
+}
+
+fn parts_are_read_into_memory_that_is_there(f: &Fixture) {
+    const LEN: usize = 300;
+    let kernels = Kernels::new(&f.device);
+    let check = |buffer: &Buffer<u32>, model: &[u32]| {
+        for (start, len) in [(0, LEN), (0, 1), (7, 100), (LEN - 1, 1), (5, 0)] {
+            let mut values = vec![0xdead_beef; len + 2];
+            buffer
+                .read_into(start as u64, &mut values[1..=len])
+                .unwrap();
+            assert_eq!(values[1..=len], model[start..start + len], "{start} {len}");
+            assert_eq!((values[0], values[len + 1]), (0xdead_beef, 0xdead_beef));
+        }
+    };
+    for placement in [Placement::Auto, Placement::Shared] {
+        let buffer = f.context.buffer_with::<u32>(LEN, placement).unwrap();
+        let mut model = vec![0; LEN];
+        check(&buffer, &model);
+        // On the device, but for a part.
+        kernels.add(&buffer.slice(50..120).unwrap(), 3).unwrap();
+        added(&mut model[50..120], 3);
+        check(&buffer, &model);
+        buffer.write(60, &[9; 20]).unwrap();
+        model[60..80].fill(9);
+        check(&buffer, &model);
+        let out = buffer.read_into(LEN as u64 - 1, &mut [0; 2]).unwrap_err();
+        assert!(matches!(out, BufferError::OutOfRange { .. }), "{out}");
+    }
 }
 
 fn writes_come_between_launches(f: &Fixture) {

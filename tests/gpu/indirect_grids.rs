@@ -77,7 +77,7 @@ fn counts_lie_anywhere(f: &Fixture) {
                 launch.submit().unwrap();
                 assert_eq!(seen.read().unwrap(), expected([1, 2, 3]), "{what}");
                 buffer.write(at as u64, &[2, 2, 1]).unwrap();
-                seen.fill(0, 0, 4).unwrap();
+                seen.fill(0, ..4).unwrap();
                 launch.submit().unwrap();
                 assert_eq!(seen.read().unwrap(), expected([2, 2, 1]), "{what}");
             }
@@ -126,7 +126,7 @@ fn counts_that_a_kernel_has_written(f: &Fixture) {
             let mut launch = kernel(&other, PLAN).launch().buffer("plan", &grid);
             launch = launch.value("counts", &[7u32, 1, 1, 0]);
             launch.workgroups(1).submit().unwrap();
-            seen.fill(0, 0, 4).unwrap();
+            seen.fill(0, ..4).unwrap();
             run.submit().unwrap();
             assert_eq!(
                 seen.read().unwrap(),

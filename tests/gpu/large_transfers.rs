@@ -114,7 +114,7 @@ fn large_writes_behind_work_that_was_recorded(f: &Fixture) {
         buffer.write(0, &a).unwrap();
         buffer.copy_to(0, &copy, 0, len as u64).unwrap();
         buffer.write(0, &b).unwrap();
-        buffer.fill(round, 7, 2).unwrap();
+        buffer.fill(round, 7..9).unwrap();
         assert!(copy.read().unwrap() == a);
         let seen = buffer.read().unwrap();
         assert!(seen[..7] == b[..7] && seen[7..9] == [round; 2] && seen[9..] == b[9..]);
@@ -153,7 +153,7 @@ fn a_large_read_is_one_command(f: &Fixture) {
     let round = AtomicU32::new(0);
     let race = || {
         let value = round.fetch_add(1, Ordering::Relaxed) + 1;
-        buffer.fill(value, 0, len).unwrap().wait().unwrap();
+        buffer.fill(value, ..len).unwrap().wait().unwrap();
     };
     beside(race, || {
         for _ in 0..3 {

@@ -353,7 +353,7 @@ fn destroyed_buffers_are_refused_by_wgpu(f: &Fixture) {
     data.raw().destroy();
     let error = launch.submit().unwrap_err();
     assert!(matches!(error, LaunchError::Refused { .. }), "{error}");
-    let error = data.fill(3, 0, 9).map(|_| ()).unwrap_err();
+    let error = data.fill(3, ..9).map(|_| ()).unwrap_err();
     assert!(matches!(error, MemoryError::Refused { .. }), "{error}");
     // What was recorded and refused is told by what comes behind it in its batch, and by nobody later.
     let other = device.buffer(&[1u32; 4]).unwrap();

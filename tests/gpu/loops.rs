@@ -444,7 +444,7 @@ fn poison_is_inherited_and_ends_where_overwritten(f: &Fixture) {
     a.write(0, &[5; 4]).unwrap();
     assert_eq!(a.read_range(..4).unwrap(), [5; 4]);
     assert!(a.read().is_err());
-    a.fill(6, 4, 4).unwrap();
+    a.fill(6, 4..8).unwrap();
     assert_eq!(a.read().unwrap(), [5, 5, 5, 5, 6, 6, 6, 6]);
     a.copy_to(0, &c, 0, 4).unwrap();
     assert_eq!(c.read().unwrap(), [5, 5, 5, 5, 0, 0, 0, 0]);

@@ -118,13 +118,13 @@ fn a_read_waits_for_what_was_recorded(f: &Fixture) {
     let mut vector = f.context.pinned_vec::<u32>(LEN).unwrap();
     let mut model = vec![0; LEN];
     for round in 1..6u32 {
-        buffer.fill(round, 0, LEN as u64).unwrap();
+        buffer.fill(round, ..LEN as u64).unwrap();
         model.fill(round);
         // The device has something to do: the bytes are taken at once.
         buffer.write(1, &vector[..LEN - 1]).unwrap();
         model[1..].copy_from_slice(&vector[..LEN - 1]);
         vector.fill(POISON);
-        buffer.fill(round + 100, 2, 3).unwrap();
+        buffer.fill(round + 100, 2..5).unwrap();
         model[2..5].fill(round + 100);
         buffer.read_into(0, &mut vector).unwrap();
         assert!(*vector == model, "{round}");
@@ -187,7 +187,7 @@ fn threads_transfer_at_the_same_time(f: &Fixture) {
                 let mut vector = pinned(f, &values);
                 let buffer = device.zeroed::<u32>(LEN).unwrap();
                 for _ in 0..3 {
-                    buffer.fill(POISON, 0, LEN as u64).unwrap();
+                    buffer.fill(POISON, ..LEN as u64).unwrap();
                     buffer.write(0, &vector).unwrap();
                     vector.fill(POISON);
                     buffer.read_into(0, &mut vector).unwrap();

@@ -98,7 +98,7 @@ fn odd_bytes_make_no_memory(f: &Fixture) {
     let ptr = heap.alloc_slice(&[3u8; 1000]).unwrap();
     let round = || {
         a.write(1, &[4; 33]).unwrap();
-        a.fill(5, 101, 5).unwrap();
+        a.fill(5, 101..106).unwrap();
         a.copy_to(3, &b, 500, 101).unwrap();
         b.copy_to(1, &b, 700, 9).unwrap();
         a.copy_to_heap(7, ptr.byte_add(2), 31).unwrap();

@@ -4,6 +4,7 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use rangemap::RangeSet;
 
 use super::download::{Download, take_all};
 use super::error::BufferError;
@@ -44,6 +45,17 @@ impl<T: Pod> Buffer<T> {
         self.root
             .read_into(WHAT, range, bytemuck::cast_slice_mut(&mut values), None)?;
         Ok(values)
+    }
+
+    /// Reads elements from element `start` on into `values`, as many as these are; waits for all writes to them.
+    ///
+    /// # Errors
+    /// As [`Buffer::read_range`]. `values` may have changed then.
+    pub fn read_into(&self, start: u64, values: &mut [T]) -> Result<(), BufferError> {
+        const WHAT: &str = "read";
+        let range = self.byte_range(WHAT, start..start.saturating_add(values.len() as u64))?;
+        let bytes = bytemuck::cast_slice_mut(values);
+        self.root.read_into(WHAT, range, bytes, None)
     }
 
     /// Writes `values` from element `start` on. The values are taken at once: commands enqueued before read the old
@@ -313,9 +325,19 @@ impl Root {
             outcomes: state.host_depends_on(range),
             ..Started::default()
         };
-        // Zeros for bytes never written.
-        if let Some(host) = &state.host {
-            bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
+        let part = |part: &Range<u64>| {
+            (part.start - range.start) as usize..(part.end - range.start) as usize
+        };
+        match &state.host {
+            Some(host) => {
+                bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
+            }
+            // Zeros for bytes never written.
+            None => {
+                let coming: RangeSet<u64> = plan.steps.iter().map(|s| s.range.clone()).collect();
+                let gaps = coming.gaps(range);
+                gaps.for_each(|gap| bytes[part(&gap)].fill(0));
+            }
         }
         for step in &plan.steps {
             if let Some((source, depends_on, pieces)) = state.export(step.from, &step.range)? {

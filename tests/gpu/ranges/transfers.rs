@@ -58,7 +58,9 @@ fn device_buffers_at_every_byte(f: &Fixture) {
                     wanted[start..start + len].copy_from_slice(&values[..len]);
                 }
                 1 => {
-                    buffer.fill(0x5a, range.start, len as u64).unwrap();
+                    buffer
+                        .fill(0x5a, range.start..range.start + len as u64)
+                        .unwrap();
                     wanted[start..start + len].fill(0x5a);
                 }
                 _ => {
@@ -84,7 +86,7 @@ fn device_buffers_at_every_byte(f: &Fixture) {
         other.copy_to(1, &buffer, 2, all as u64 - 2).unwrap();
         wanted[2..].copy_from_slice(&wanted_other[1..all - 1]);
         same(&buffer.read().unwrap(), &wanted, "copied");
-        other.fill(7, 1, all as u64 - 1).unwrap();
+        other.fill(7, 1..1 + all as u64 - 1).unwrap();
         wanted_other[1..].fill(7);
         same(&other.read().unwrap(), &wanted_other, "filled");
     }
@@ -214,7 +216,7 @@ fn fills_of_any_size_at_any_byte(f: &Fixture) {
         let count = (wanted.len() - at) / N;
         let target: DeviceBuffer<u8> = f.device.import(raw).unwrap();
         let other: DeviceBuffer<[u8; N]> = f.device.zeroed(count).unwrap();
-        other.fill(pattern, 0, count as u64).unwrap();
+        other.fill(pattern, ..count as u64).unwrap();
         assert_eq!(other.read().unwrap(), vec![pattern; count]);
         let bytes: DeviceBuffer<u8> = f.device.zeroed(count * N).unwrap();
         bytes.write(0, &pattern.repeat(count)).unwrap();
@@ -234,7 +236,7 @@ fn fills_of_any_size_at_any_byte(f: &Fixture) {
     // Longer than what goes with the parameters.
     let long: DeviceBuffer<[u32; 2000]> = f.device.zeroed(3).unwrap();
     let pattern: [u32; 2000] = std::array::from_fn(|i| i as u32 * 3);
-    long.fill(pattern, 1, 2).unwrap();
+    long.fill(pattern, 1..3).unwrap();
     assert_eq!(long.read().unwrap(), [[0; 2000], pattern, pattern]);
 }
 
@@ -244,12 +246,12 @@ fn fills_beyond_one_binding(f: &Fixture) {
     let len = 5 * BINDING as usize + 7;
     let buffer: DeviceBuffer<u8> = device.zeroed(len).unwrap();
     let mut wanted = vec![0u8; len];
-    buffer.fill(0xab, 3, len as u64 - 3).unwrap();
+    buffer.fill(0xab, 3..3 + len as u64 - 3).unwrap();
     wanted[3..].fill(0xab);
     same(&buffer.read().unwrap(), &wanted, "bytes");
     // Repetitions that do not end with a binding.
     let triples: DeviceBuffer<[u8; 3]> = device.zeroed(len / 3).unwrap();
-    triples.fill([1, 2, 3], 1, len as u64 / 3 - 1).unwrap();
+    triples.fill([1, 2, 3], 1..1 + len as u64 / 3 - 1).unwrap();
     let seen = triples.read().unwrap();
     assert_eq!(seen[0], [0; 3]);
     assert!(seen[1..].iter().all(|triple| *triple == [1, 2, 3]));
@@ -306,13 +308,13 @@ fn imported_buffers_that_end_inside_a_word(f: &Fixture) {
     let short = imported(38, copies | U::STORAGE);
     let whole = f.device.buffer(&noise(10, 38)).unwrap();
     is_misaligned(short.write(30, &[1; 8]).unwrap_err());
-    is_misaligned(short.fill(1, 37, 1).unwrap_err());
+    is_misaligned(short.fill(1, 37..38).unwrap_err());
     is_misaligned(short.read_back(36..37).map(|_| ()).unwrap_err());
     is_misaligned(short.copy_to(35, &whole, 0, 3).unwrap_err());
     is_misaligned(whole.copy_to(0, &short, 35, 3).unwrap_err());
     // In front of its last word all is well.
     short.write(0, &noise(11, 36)).unwrap();
-    short.fill(9, 1, 34).unwrap();
+    short.fill(9, 1..35).unwrap();
     let mut wanted = noise(11, 36);
     wanted[1..35].fill(9);
     same(&short.read_range(..36).unwrap(), &wanted, "imported");
@@ -326,9 +328,9 @@ fn imported_buffers_that_end_inside_a_word(f: &Fixture) {
         plain.write(1, &[1, 2]).unwrap_err(),
         U::COPY_DST | U::STORAGE,
     );
-    needs(plain.fill(1, 0, 40).unwrap_err(), U::STORAGE);
+    needs(plain.fill(1, ..40).unwrap_err(), U::STORAGE);
     plain.write(4, &[1, 2, 3, 4]).unwrap();
-    plain.fill(0, 8, 32).unwrap();
+    plain.fill(0, 8..40).unwrap();
     assert_eq!(plain.read_range(4..12).unwrap(), [1, 2, 3, 4, 0, 0, 0, 0]);
     let mute = imported(40, U::STORAGE);
     needs(mute.write(0, &[0; 4]).unwrap_err(), U::COPY_DST);

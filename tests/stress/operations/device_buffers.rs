@@ -107,9 +107,10 @@ pub fn write(w: &mut Worker<'_>) -> Outcome {
         event
     } else {
         let value = w.random.word();
-        let event = w.on_devices[at]
-            .buffer
-            .fill(value, range.start as u64, range.len() as u64)?;
+        let event = w.on_devices[at].buffer.fill(
+            value,
+            range.start as u64..range.start as u64 + range.len() as u64,
+        )?;
         w.on_devices[at].model[range].fill(value);
         event
     };
