@@ -97,7 +97,7 @@ impl<W: Work> Shared<W> {
         let mut state = self.lock();
         if self.loss.get().is_none() {
             log::error!("the device is lost: {loss}");
-            // With the lock, so that no thread enters the line afterwards after an earlier check of `loss`.
+            // Set under the lock: no submission checks `loss` before, and enters the line after.
             let _ = self.loss.set(loss);
         }
         let line = std::mem::take(&mut state.line);

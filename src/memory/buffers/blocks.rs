@@ -71,7 +71,7 @@ pub(super) struct Room {
     allocation: AllocationId,
     /// First byte.
     pub(super) start: u64,
-    /// Some of these bytes were handed out before, and are not zero.
+    /// Some of these bytes were handed out before, and may not be zero.
     pub(super) is_used: bool,
 }
 

@@ -113,7 +113,7 @@ impl DeviceAllocation {
         Ok(Self::new(made.shared, size, Memory::Alone))
     }
 
-    /// A part of a block outside of `avoid`; [`Self::is_used`] says whether old bytes are left there. `None` if a new
+    /// A part of a block outside of `avoid`; [`Self::is_used`] says whether old bytes may be left there. `None` if a new
     /// block is needed, and exceeds the device's cap or memory.
     pub(super) fn carved(device: &Arc<DeviceShared>, bytes: u64, avoid: &[u64]) -> Option<Self> {
         let (cap, limit) = (device.options.buffer_bytes, device.limits.max_buffer_size);

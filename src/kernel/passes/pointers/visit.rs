@@ -2,14 +2,31 @@
 //! every kind of expression at each place of a copy.
 
 use naga::{
-    AtomicFunction, Expression, GatherMode, Handle, RayPipelineFunction, RayQueryFunction,
-    SampleLevel, Statement,
+    AtomicFunction, Expression, GatherMode, Handle, ImageQuery, RayPipelineFunction,
+    RayQueryFunction, SampleLevel, Statement,
 };
+
+#[cfg(test)]
+mod tests;
 
 type Replace<'a, E> = &'a mut dyn FnMut(&mut Handle<Expression>) -> Result<(), E>;
 
 fn maybe<E>(handle: &mut Option<Handle<Expression>>, f: Replace<'_, E>) -> Result<(), E> {
     handle.as_mut().map_or(Ok(()), f)
+}
+
+fn each<const N: usize, E>(
+    handles: [&mut Handle<Expression>; N],
+    f: Replace<'_, E>,
+) -> Result<(), E> {
+    handles.into_iter().try_for_each(f)
+}
+
+fn each_given<const N: usize, E>(
+    handles: [&mut Option<Handle<Expression>>; N],
+    f: Replace<'_, E>,
+) -> Result<(), E> {
+    handles.into_iter().flatten().try_for_each(f)
 }
 
 /// Calls `f` for each expression that `expression` refers to.
@@ -33,10 +50,7 @@ pub(in crate::kernel) fn operands<E>(
         | Expression::SubgroupBallotResult
         | Expression::SubgroupOperationResult { .. } => Ok(()),
         Expression::Compose { components, .. } => components.iter_mut().try_for_each(f),
-        Expression::Access { base, index } => {
-            f(base)?;
-            f(index)
-        }
+        Expression::Access { base, index } => each([base, index], f),
         Expression::AccessIndex { base, .. } => f(base),
         Expression::Splat { value, .. } => f(value),
         Expression::Swizzle { vector, .. } => f(vector),
@@ -51,19 +65,9 @@ pub(in crate::kernel) fn operands<E>(
             depth_ref,
             ..
         } => {
-            f(image)?;
-            f(sampler)?;
-            f(coordinate)?;
-            maybe(array_index, f)?;
-            maybe(offset, f)?;
-            match level {
-                SampleLevel::Auto | SampleLevel::Zero => {}
-                SampleLevel::Exact(level) | SampleLevel::Bias(level) => f(level)?,
-                SampleLevel::Gradient { x, y } => {
-                    f(x)?;
-                    f(y)?;
-                }
-            }
+            each([image, sampler, coordinate], f)?;
+            each_given([array_index, offset], f)?;
+            of_level(level, f)?;
             maybe(depth_ref, f)
         }
         Expression::ImageLoad {
@@ -73,35 +77,22 @@ pub(in crate::kernel) fn operands<E>(
             sample,
             level,
         } => {
-            f(image)?;
-            f(coordinate)?;
-            maybe(array_index, f)?;
-            maybe(sample, f)?;
-            maybe(level, f)
+            each([image, coordinate], f)?;
+            each_given([array_index, sample, level], f)
         }
         Expression::ImageQuery { image, query } => {
             f(image)?;
-            match query {
-                naga::ImageQuery::Size { level } => maybe(level, f),
-                _ => Ok(()),
-            }
+            of_query(query, f)
         }
         Expression::Unary { expr, .. }
         | Expression::Derivative { expr, .. }
         | Expression::As { expr, .. } => f(expr),
-        Expression::Binary { left, right, .. } => {
-            f(left)?;
-            f(right)
-        }
+        Expression::Binary { left, right, .. } => each([left, right], f),
         Expression::Select {
             condition,
             accept,
             reject,
-        } => {
-            f(condition)?;
-            f(accept)?;
-            f(reject)
-        }
+        } => each([condition, accept, reject], f),
         Expression::Relational { argument, .. } => f(argument),
         Expression::Math {
             arg,
@@ -111,22 +102,28 @@ pub(in crate::kernel) fn operands<E>(
             ..
         } => {
             f(arg)?;
-            maybe(arg1, f)?;
-            maybe(arg2, f)?;
-            maybe(arg3, f)
+            each_given([arg1, arg2, arg3], f)
         }
         Expression::ArrayLength(array) => f(array),
         Expression::RayQueryVertexPositions { query, .. }
         | Expression::RayQueryGetIntersection { query, .. } => f(query),
-        Expression::CooperativeLoad { data, .. } => {
-            f(&mut data.pointer)?;
-            f(&mut data.stride)
-        }
-        Expression::CooperativeMultiplyAdd { a, b, c } => {
-            f(a)?;
-            f(b)?;
-            f(c)
-        }
+        Expression::CooperativeLoad { data, .. } => each([&mut data.pointer, &mut data.stride], f),
+        Expression::CooperativeMultiplyAdd { a, b, c } => each([a, b, c], f),
+    }
+}
+
+fn of_level<E>(level: &mut SampleLevel, f: Replace<'_, E>) -> Result<(), E> {
+    match level {
+        SampleLevel::Auto | SampleLevel::Zero => Ok(()),
+        SampleLevel::Exact(level) | SampleLevel::Bias(level) => f(level),
+        SampleLevel::Gradient { x, y } => each([x, y], f),
+    }
+}
+
+fn of_query<E>(query: &mut ImageQuery, f: Replace<'_, E>) -> Result<(), E> {
+    match query {
+        ImageQuery::Size { level } => maybe(level, f),
+        ImageQuery::NumLevels | ImageQuery::NumLayers | ImageQuery::NumSamples => Ok(()),
     }
 }
 
@@ -152,10 +149,7 @@ pub(in crate::kernel::passes) fn used_by<E>(
         Statement::Store {
             pointer,
             value: stored,
-        } => {
-            value(pointer)?;
-            value(stored)
-        }
+        } => each([pointer, stored], value),
         Statement::ImageStore {
             image,
             coordinate,
@@ -169,8 +163,7 @@ pub(in crate::kernel::passes) fn used_by<E>(
             value: stored,
             ..
         } => {
-            value(image)?;
-            value(coordinate)?;
+            each([image, coordinate], value)?;
             maybe(array_index, value)?;
             value(stored)
         }
@@ -181,18 +174,9 @@ pub(in crate::kernel::passes) fn used_by<E>(
             result: outcome,
         } => {
             value(pointer)?;
-            if let AtomicFunction::Exchange { compare } = fun {
-                maybe(compare, value)?;
-            }
+            of_atomic(fun, value)?;
             value(operand)?;
             maybe(outcome, result)
-        }
-        Statement::WorkGroupUniformLoad {
-            pointer,
-            result: outcome,
-        } => {
-            value(pointer)?;
-            result(outcome)
         }
         Statement::Call {
             arguments,
@@ -204,28 +188,13 @@ pub(in crate::kernel::passes) fn used_by<E>(
         }
         Statement::RayQuery { query, fun } => {
             value(query)?;
-            match fun {
-                RayQueryFunction::Initialize {
-                    acceleration_structure,
-                    descriptor,
-                } => {
-                    value(acceleration_structure)?;
-                    value(descriptor)
-                }
-                RayQueryFunction::Proceed { result: outcome } => result(outcome),
-                RayQueryFunction::GenerateIntersection { hit_t } => value(hit_t),
-                RayQueryFunction::ConfirmIntersection | RayQueryFunction::Terminate => Ok(()),
-            }
+            of_ray_query(fun, value, result)
         }
         Statement::RayPipelineFunction(RayPipelineFunction::TraceRay {
             acceleration_structure,
             descriptor,
             payload,
-        }) => {
-            value(acceleration_structure)?;
-            value(descriptor)?;
-            value(payload)
-        }
+        }) => each([acceleration_structure, descriptor, payload], value),
         Statement::SubgroupBallot {
             result: outcome,
             predicate,
@@ -238,30 +207,65 @@ pub(in crate::kernel::passes) fn used_by<E>(
             argument,
             result: outcome,
         } => {
-            match mode {
-                GatherMode::BroadcastFirst | GatherMode::QuadSwap(_) => {}
-                GatherMode::Broadcast(index)
-                | GatherMode::Shuffle(index)
-                | GatherMode::ShuffleDown(index)
-                | GatherMode::ShuffleUp(index)
-                | GatherMode::ShuffleXor(index)
-                | GatherMode::QuadBroadcast(index) => value(index)?,
-            }
+            of_gather(mode, value)?;
             value(argument)?;
             result(outcome)
         }
-        Statement::SubgroupCollectiveOperation {
-            argument,
+        Statement::WorkGroupUniformLoad {
+            pointer: operand,
+            result: outcome,
+        }
+        | Statement::SubgroupCollectiveOperation {
+            argument: operand,
             result: outcome,
             ..
         } => {
-            value(argument)?;
+            value(operand)?;
             result(outcome)
         }
         Statement::CooperativeStore { target, data } => {
-            value(target)?;
-            value(&mut data.pointer)?;
-            value(&mut data.stride)
+            each([target, &mut data.pointer, &mut data.stride], value)
         }
+    }
+}
+
+fn of_atomic<E>(function: &mut AtomicFunction, value: Replace<'_, E>) -> Result<(), E> {
+    match function {
+        AtomicFunction::Exchange { compare } => maybe(compare, value),
+        AtomicFunction::Add
+        | AtomicFunction::Subtract
+        | AtomicFunction::And
+        | AtomicFunction::ExclusiveOr
+        | AtomicFunction::InclusiveOr
+        | AtomicFunction::Min
+        | AtomicFunction::Max => Ok(()),
+    }
+}
+
+fn of_ray_query<E>(
+    function: &mut RayQueryFunction,
+    value: Replace<'_, E>,
+    result: Replace<'_, E>,
+) -> Result<(), E> {
+    match function {
+        RayQueryFunction::Initialize {
+            acceleration_structure,
+            descriptor,
+        } => each([acceleration_structure, descriptor], value),
+        RayQueryFunction::Proceed { result: outcome } => result(outcome),
+        RayQueryFunction::GenerateIntersection { hit_t } => value(hit_t),
+        RayQueryFunction::ConfirmIntersection | RayQueryFunction::Terminate => Ok(()),
+    }
+}
+
+fn of_gather<E>(mode: &mut GatherMode, value: Replace<'_, E>) -> Result<(), E> {
+    match mode {
+        GatherMode::BroadcastFirst | GatherMode::QuadSwap(_) => Ok(()),
+        GatherMode::Broadcast(index)
+        | GatherMode::Shuffle(index)
+        | GatherMode::ShuffleDown(index)
+        | GatherMode::ShuffleUp(index)
+        | GatherMode::ShuffleXor(index)
+        | GatherMode::QuadBroadcast(index) => value(index),
     }
 }
