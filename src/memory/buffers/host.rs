@@ -366,8 +366,11 @@ impl Root {
     ) -> Result<(), BufferError> {
         let Some((heap, ptr)) = state.in_heap() else {
             // Before the first use: the initial values, or zeros.
-            if let Some(host) = &state.host {
-                bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
+            match &state.host {
+                Some(host) => {
+                    bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
+                }
+                None => bytes.fill(0),
             }
             return Ok(());
         };
