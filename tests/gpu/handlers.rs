@@ -10,17 +10,19 @@ use crate::buffers_moving::Kernels;
 use crate::cases;
 use crate::harness::{Fixture, kernel_of};
 use tombolo::{
-    Buffer, Constants, Context, Device, DeviceBuffer, Event, HostServices, Program, Ptr,
-    SharedHeap,
+    Buffer, Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, HostServices, Program,
+    Ptr, SharedHeap,
     buffers::Placement,
     calls::CallStatus,
     device::{Aspect, EventStatus, ExecutionError, ProfilingError, WaitError},
+    heap::{HeapError, HeapPlacement},
 };
 
 cases![
     waits_for_the_caller_are_refused,
     handlers_may_wait_when_nothing_runs_any_more,
     handlers_may_wait_where_calls_are_served_after_the_launch,
+    a_refused_wait_leaves_the_changes_of_a_copy_of_the_heap,
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -263,4 +265,61 @@ fn handlers_may_wait_where_calls_are_served_after_the_launch(f: &Fixture) {
     event.wait_timeout(MINUTE).unwrap();
     told.recv_timeout(MINUTE).unwrap().unwrap();
     assert_eq!(out.read().unwrap()[0], CallStatus::Done.code());
+}
+
+/// What the caller has changed in its copy of the heap has to come down before another device may use the heap.
+fn a_refused_wait_leaves_the_changes_of_a_copy_of_the_heap(f: &Fixture) {
+    let context = Context::new().unwrap();
+    let open = |placement| {
+        let mut options = DeviceOptions::default();
+        options.heap_placement = placement;
+        context.device_named_with(f.device.name(), options).unwrap()
+    };
+    let device = open(HeapPlacement::Device);
+    let others = [HeapPlacement::Auto, HeapPlacement::Device].map(open);
+    let heap = context.heap().unwrap();
+    let at = heap.alloc(40u32).unwrap();
+    let (seen, told) = channel();
+    let submitted = Arc::new(Mutex::new(false));
+    let services = {
+        let (submitted, state) = (Arc::clone(&submitted), Mutex::new((others, seen)));
+        let ask = move |which: u32| -> u32 {
+            let begun = Instant::now();
+            while !*submitted.lock().unwrap() {
+                assert!(begun.elapsed() < MINUTE, "the launch has not returned");
+                std::thread::yield_now();
+            }
+            let (others, seen) = &*state.lock().unwrap();
+            let _ = seen.send(others[which as usize].heap_fill(at, 7u32, 1).map(drop));
+            1
+        };
+        HostServices::builder()
+            .call("fn ask(which: u32) -> u32", ask)
+            .start()
+            .unwrap()
+    };
+    let kernel = kernel_of(
+        &device,
+        &services,
+        "@group(0) @binding(0) var<uniform> at: usm_ptr;
+        @group(0) @binding(1) var<uniform> which: u32;
+        @compute @workgroup_size(1) fn main() { let word = usm_u32(at); *word += ask(which); }",
+    );
+    for which in 0..2u32 {
+        let launch = kernel.launch().services(&services).value("at", &at);
+        let event = launch.value("which", &which).workgroups(1).submit();
+        let event = event.unwrap();
+        device.flush().unwrap();
+        *submitted.lock().unwrap() = true;
+        event.wait_timeout(MINUTE).unwrap();
+        *submitted.lock().unwrap() = false;
+        match told.recv_timeout(MINUTE).unwrap() {
+            Err(HeapError::Execution(error)) => {
+                let is_told = matches!(*error, ExecutionError::InHandler { .. });
+                assert!(is_told, "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(heap.read(at, 1).unwrap(), [41 + which]);
+    }
 }

@@ -5,7 +5,7 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::mirror::{INCREMENT, Node, THIN, increment, kernel, list, mirrored, open, walk};
 use tombolo::{
-    Context, Device, DeviceBuffer, Ptr, SharedHeap,
+    Context, Device, DeviceBuffer, Kernel, Ptr, SharedHeap,
     heap::{HeapError, HeapSize},
 };
 
@@ -13,6 +13,8 @@ cases![
     fresh_memory_on_a_page_that_a_launch_changes,
     fresh_memory_where_a_launch_has_written,
     fresh_memory_reaches_every_mirror,
+    changes_beside_fresh_memory_outlast_a_launch_elsewhere,
+    freed_memory_holds_what_kernels_left,
     growth_keeps_pointers_and_launches_valid,
     segments,
     only_what_changed_travels,
@@ -112,6 +114,62 @@ fn fresh_memory_reaches_every_mirror(f: &Fixture) {
     increment(&two, fresh, 16);
     assert_eq!(heap.host().unwrap().slice(fresh, 16).unwrap(), [9; 16]);
     assert_eq!(sink.read().unwrap(), [6]);
+}
+
+/// Adds one to so many words behind a pointer.
+const ADD: &str = "
+alias Words = array<u32>;
+@group(0) @binding(0) var<uniform> words: usm_ptr;
+@group(0) @binding(1) var<uniform> count: u32;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < count { let place = usm_Words(words); place[id.x] += 1u; }
+}";
+
+fn add(kernel: &Kernel, words: Ptr<u32>, count: u32) {
+    let launch = kernel.launch().value("words", &words);
+    let mut launch = launch.value("count", &count).invocations(count);
+    launch.submit().unwrap();
+}
+
+/// What follows pointers is found by a search, and an upload to its page searches before the host asks.
+fn changes_beside_fresh_memory_outlast_a_launch_elsewhere(f: &Fixture) {
+    let (_context, device, heap) = open(f);
+    let kernel = kernel(&device, ADD);
+    let old = heap.alloc_slice(&[10u32; 16]).unwrap();
+    let elsewhere = heap.alloc_bytes(4 * 4096, 4096).unwrap().cast::<u32>();
+    for round in 0..3 {
+        add(&kernel, old, 16);
+        let fresh = heap.alloc_slice(&[round; 16]).unwrap();
+        assert_eq!(fresh.address() / 4096, old.address() / 4096);
+        // Brings the fresh bytes up, and leaves their page alone.
+        add(&kernel, elsewhere, 2048);
+        assert_eq!(heap.read(old, 16).unwrap(), [11 + round; 16]);
+        assert_eq!(heap.read(fresh, 16).unwrap(), [round; 16]);
+        assert!(heap.read(elsewhere, 2048).unwrap() == [round + 1; 2048]);
+    }
+}
+
+/// A copy that is compared with a shadow, beside a device with the heap in place.
+fn freed_memory_holds_what_kernels_left(f: &Fixture) {
+    let (context, device, heap) = open(f);
+    let importing = context.device_named(f.device.name()).unwrap();
+    let kept = heap.alloc_zeroed::<u32>(16).unwrap();
+    let kernel = kernel(&device, ADD);
+    for _ in 0..2 {
+        increment(&importing, kept, 16);
+        add(&kernel, kept, 16);
+    }
+    // The last block of the heap.
+    let block = heap.alloc_zeroed::<u32>(4096).unwrap();
+    add(&kernel, block, 4096);
+    device.finish().unwrap();
+    heap.free(block).unwrap();
+    increment(&importing, kept, 16);
+    let again = heap.alloc_zeroed::<u32>(4096).unwrap();
+    assert_eq!(again, block);
+    add(&kernel, again, 4096);
+    assert!(heap.read(again, 4096).unwrap() == [1; 4096]);
+    assert_eq!(heap.read(kept, 16).unwrap(), [5; 16]);
 }
 
 fn growth_keeps_pointers_and_launches_valid(f: &Fixture) {

@@ -3,22 +3,25 @@
 //! Everything here works with wgpu's own handles and not with the device's: the device may be dropped while the mirror
 //! still holds its last launch's writes.
 
+mod growth;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::ranges::push;
-use super::search::{LISTED_WORDS, Mode, SUMS, Search, grid, lists, random_keys};
+use super::search::{Mode, Search, grid, lists, random_keys};
 use super::{PAGE, PageSet};
 use crate::device::end::QueueEnd;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::submissions::{ClosedBatch, Progress, Submissions, in_handler};
-use crate::device::{DeviceShared, ExecutionError, capture, unique_id};
+use crate::device::{DeviceShared, ExecutionError, capture};
 use crate::memory::buffers::End;
 use crate::memory::heap::{HeapError, segment_bytes};
 use crate::memory::staging::{self, Downloads};
 
 /// Bytes moved at once: staging memory beyond this buys nothing.
 pub(super) const CHUNK: u64 = 16 << 20;
+
 /// A segment of the heap on a device with a copy.
 struct Part {
     /// Identity for the bind-group cache.
@@ -101,109 +104,10 @@ impl MirrorBuffers {
         self.parts.iter().map(of).collect()
     }
 
-    /// Makes the mirror cover `covered` bytes. Commands recorded before go on using the old buffers,
-    /// whose contents are copied behind them.
-    pub(super) fn grow(&mut self, device: &DeviceShared, covered: u64) -> Result<(), HeapError> {
-        let kept = (self.covered / self.step) as usize;
-        let mut new = Vec::new();
-        let mut at = kept as u64 * self.step;
-        while at < covered {
-            let bytes = self.step.min(covered - at);
-            let (part, error) = capture(&self.raw, || self.part(bytes));
-            refused(&self.name, error)?;
-            new.push(part);
-            at += bytes;
-        }
-        if let (Some(old), Some(new)) = (self.parts.get(kept), new.first()) {
-            self.carry_over(device, old, new)?;
-        }
-        self.replace(device, kept, new);
-        self.covered = covered;
-        Ok(())
-    }
-
-    /// Makes the mirror cover no more than `covered` bytes, in the same way.
-    pub(super) fn shrink(&mut self, device: &DeviceShared, covered: u64) -> Result<(), HeapError> {
-        let (kept, rest) = ((covered / self.step) as usize, covered % self.step);
-        let mut shorter = Vec::new();
-        if let (Some(old), true) = (self.parts.get(kept), rest > 0) {
-            let (part, error) = capture(&self.raw, || self.part(rest));
-            refused(&self.name, error)?;
-            self.carry_over(device, old, &part)?;
-            shorter.push(part);
-        }
-        self.replace(device, kept, shorter);
-        self.covered = covered;
-        // Buffers go once no recorded command uses them.
-        Self::flush(device)
-    }
-
-    /// Copies the common part of both.
-    fn carry_over(&self, device: &DeviceShared, old: &Part, new: &Part) -> Result<(), HeapError> {
-        let pairs = [
-            (&old.heap, &new.heap),
-            (&old.known, &new.known),
-            (&old.changed, &new.changed),
-        ];
-        let ((), error) = capture(&self.raw, || {
-            device.queue.lock(device).encode(|encoder| {
-                for (old, new) in pairs {
-                    let bytes = old.size().min(new.size());
-                    encoder.copy_buffer_to_buffer(old, 0, new, 0, bytes);
-                }
-            });
-        });
-        refused(&self.name, error)
-    }
-
-    /// Puts `new` in the place of the parts from `kept` on. Launches still naming these are given the replacements.
-    fn replace(&mut self, device: &DeviceShared, kept: usize, new: Vec<Part>) {
-        for old in self.parts.drain(kept.min(self.parts.len())..) {
-            if let Some(tell) = device.buffer_gone.get() {
-                tell(device, old.id);
-            }
-        }
-        self.parts.extend(new);
-    }
-
-    fn part(&self, bytes: u64) -> Part {
-        use wgpu::BufferUsages as U;
-        let buffer = |label, size| {
-            self.raw.create_buffer(&wgpu::BufferDescriptor {
-                label: Some(label),
-                size,
-                usage: U::STORAGE | U::COPY_SRC | U::COPY_DST,
-                mapped_at_creation: false,
-            })
-        };
-        // Uniform variables may be given a place in the heap, too.
-        let heap = self.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("shared heap mirror"),
-            size: bytes,
-            usage: U::STORAGE | U::UNIFORM | U::INDIRECT | U::COPY_SRC | U::COPY_DST,
-            mapped_at_creation: false,
-        });
-        let pages = bytes.div_ceil(PAGE);
-        let known = buffer("shared heap as it was", pages * SUMS);
-        let changed = buffer("shared heap pages", pages.div_ceil(32) * 4);
-        let listed = buffer("shared heap search", LISTED_WORDS * 4);
-        let group = self
-            .search
-            .group(&self.raw, [&heap, &known, &changed, &listed]);
-        Part {
-            id: unique_id(),
-            heap,
-            known,
-            changed,
-            listed,
-            group,
-        }
-    }
-
     /// Writes an upload behind everything recorded so far. Where the device may have changed the pages, `searches` has them
     /// searched before.
     pub(super) fn write(
-        &self,
+        &mut self,
         device: &DeviceShared,
         upload: &mut Upload,
         searches: bool,
@@ -217,10 +121,15 @@ impl MirrorBuffers {
         let staging = pool
             .filled(device, "an upload of the shared heap", 0, bytes)
             .map_err(|error| self.failed(error.to_string()))?;
+        let forget = searches && std::mem::take(&mut self.heard);
         let (batch, error) = capture(&self.raw, || {
             let mut queue = device.queue.lock(device);
             queue.encode(|encoder| {
                 if searches {
+                    // Before the search: the next download must find what the search finds.
+                    if forget {
+                        self.clear_changed(encoder);
+                    }
                     self.search_lists(encoder, &lists, Mode::Find, (&staging, at));
                 }
                 for clear in &upload.clears {
@@ -247,6 +156,12 @@ impl MirrorBuffers {
         refused(&self.name, error)
     }
 
+    fn clear_changed(&self, encoder: &mut wgpu::CommandEncoder) {
+        for part in &self.parts {
+            encoder.clear_buffer(&part.changed, 0, None);
+        }
+    }
+
     /// Searches the lists of [`lists`], whose words are in a buffer, from a byte on.
     fn search_lists(
         &self,
@@ -271,15 +186,22 @@ impl MirrorBuffers {
     }
 
     /// Sees to the submission of the device's recorded commands.
-    pub(super) fn submit(&self, device: Option<&DeviceShared>) {
+    ///
+    /// # Errors
+    /// [`ExecutionError::InHandler`] where the open batch stays behind.
+    pub(super) fn submit(&self, device: Option<&DeviceShared>) -> Result<(), HeapError> {
         match device {
-            // Failures are the events' to tell; a batch that was refused has changed nothing.
-            Some(device) => {
-                let _ = device.queue.lock(device).flush();
-            }
+            Some(device) => match device.queue.lock(device).flush() {
+                Err(error) if matches!(*error, ExecutionError::InHandler { .. }) => {
+                    Err(error.into())
+                }
+                // Failures are the events' to tell; a batch that was refused has changed nothing.
+                _ => Ok(()),
+            },
             // The last handle is gone: if another thread is just dropping the handle, that thread submits.
             None => {
                 self.end.wait(None);
+                Ok(())
             }
         }
     }
@@ -296,9 +218,7 @@ impl MirrorBuffers {
         let forget = std::mem::take(&mut self.heard);
         let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
             if forget {
-                for part in &self.parts {
-                    encoder.clear_buffer(&part.changed, 0, None);
-                }
+                self.clear_changed(encoder);
             }
             for part in &self.parts {
                 // The mode that searches all pages.

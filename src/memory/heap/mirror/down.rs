@@ -36,7 +36,9 @@ impl HeapShared {
                 Ok(())
             }
             Err(error) => {
-                if matches!(error, HeapError::Execution(_)) {
+                // Other errors of execution, such as that of a function of the host for which the download would be a wait
+                // for its own caller, leave the changes where they are.
+                if error.is_loss() {
                     // The device is lost together with its changes: the heap goes on without them.
                     table.by_device.remove(&id);
                     table.ahead = None;
@@ -66,7 +68,8 @@ impl HeapShared {
                 buffers,
                 shadow,
             } = mirror;
-            buffers.submit(owner.upgrade().as_deref());
+            buffers.submit(owner.upgrade().as_deref())?;
+            let has_shadow = matches!(shadow, Shadow::Kept(_));
             let mut sink = |offset: u64, bytes: &[u8]| {
                 moved.downloaded += bytes.len() as u64;
                 self.merge(shadow, offset, bytes);
@@ -76,9 +79,13 @@ impl HeapShared {
                     runs = buffers.fetch_pages(written, &mut sink)?;
                 }
                 _ => {
-                    // Kernels have no business beyond: what they wrote there is not brought down.
                     let last = lock(&self.state).region.last();
-                    let end = last.map_or(0, |last| last.end().next_multiple_of(PAGE));
+                    let end = match has_shadow {
+                        // A block freed since is still what kernels have made of it, which the shadow has to know.
+                        true => buffers.covered,
+                        // Kernels have no business beyond: what they wrote there is not brought down.
+                        false => last.map_or(0, |last| last.end().next_multiple_of(PAGE)),
+                    };
                     let travelled;
                     (runs, travelled) = buffers.changes(end)?;
                     buffers.read(&runs, &mut sink)?;
