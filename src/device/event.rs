@@ -13,6 +13,13 @@ use super::submissions::{Batch, Progress, in_handler};
 use super::{Device, DeviceShared};
 use crate::error_text::debug_by_text;
 
+mod callbacks;
+mod several;
+mod times;
+
+pub(crate) use callbacks::CallbackQueue;
+pub use times::GpuTimes;
+
 /// Where a command stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -32,6 +32,7 @@ pub(crate) mod status;
 pub(crate) mod submissions;
 pub(crate) mod tier;
 pub(crate) mod wait;
+pub(crate) mod wait_policy;
 pub(crate) mod window;
 pub(crate) mod words;
 pub(crate) mod working_set;
@@ -44,7 +45,7 @@ use futures::FutureExt;
 pub use aspect::Aspect;
 pub use call_status::CallStatus;
 pub use capabilities::Capabilities;
-pub use event::{Event, EventFuture, EventStatus, WaitError};
+pub use event::{Event, EventFuture, EventStatus, GpuTimes, WaitError};
 pub use heap_options::{HeapPlacement, HeapSizeError, HostAccessPolicy};
 pub use import::{ImportError, ImportFinding};
 pub use live::LiveError;
@@ -54,6 +55,7 @@ pub use pipeline_cache::PipelineCacheError;
 pub use probe::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 pub use profile::ProfilingError;
 pub use tier::{Capability, Tier, TierReport};
+pub use wait_policy::WaitPolicy;
 pub use window::WindowError;
 
 use extension::ExtensionSlot;
@@ -91,6 +93,7 @@ pub(crate) struct DeviceShared {
     /// The submissions, and their ends.
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,
+    pub(crate) callbacks: event::CallbackQueue,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
     /// The memory module's state for the device.
     pub(crate) memory_extension: ExtensionSlot,

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::capabilities::{Capabilities, names};
+use super::event::CallbackQueue;
 use super::extension::ExtensionSlot;
 use super::heap_options::{HeapPlacement, HeapSizeError, HostAccessPolicy};
 use super::import::{import_limits, request_device};
@@ -14,6 +15,7 @@ use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
 use super::queue::Queue;
 use super::submissions::Submissions;
 use super::wait::{LostFlag, Waiter};
+use super::wait_policy::WaitPolicy;
 use super::working_set::working_set;
 use super::{Aspect, Device, DeviceShared, unique_id};
 use crate::error_text::debug_by_text;
@@ -48,6 +50,8 @@ pub struct DeviceOptions {
     /// device works on one submission while the next is recorded: fewer commands keep it busy sooner, more cost less
     /// each.
     pub max_batch: u32,
+    /// How threads wait for the device: for how long they look before they sleep (default: [`WaitPolicy::Auto`]).
+    pub wait: WaitPolicy,
     /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the
     /// file: only a file written by this crate is used (a checksum shows that), but anyone with write access to the
     /// folder may write such a file, too. So give a folder with trusted writers only; on Unix a world-writable file is
@@ -120,6 +124,7 @@ impl Default for DeviceOptions {
             import_host_memory: true,
             heap_placement: HeapPlacement::Auto,
             max_batch: 128,
+            wait: WaitPolicy::default(),
             pipeline_cache: None,
             private_memory_bytes: None,
             storage_binding_bytes: None,
@@ -420,7 +425,7 @@ fn assemble(
         shader_capabilities: wgpu_naga_bridge::features_to_naga_capabilities(features, downlevel),
         queue: Queue::new(&limits),
         residents: super::resident::Residents::default(),
-        submissions: Submissions::new(&raw, &queue_raw, &lost),
+        submissions: Submissions::new(&raw, &queue_raw, &lost, options.wait),
         prints: super::prints::Prints::default(),
         queue_end: Arc::default(),
         raw,
@@ -430,6 +435,7 @@ fn assemble(
         options,
         lost,
         waiter: Waiter::default(),
+        callbacks: CallbackQueue::default(),
         pipeline_cache,
         memory_extension: ExtensionSlot::default(),
         kernel_extension: ExtensionSlot::default(),

@@ -27,6 +27,7 @@ use super::import::probe_import;
 use super::live::{LiveBuffer, LiveError, Reader};
 use super::mapping::{Mapped, Mapping};
 use super::submissions::{Batch, ClosedBatch, Progress, Submissions};
+use super::wait_policy::WaitPolicy;
 use super::words::Words;
 
 mod adapter;
@@ -51,7 +52,7 @@ pub(crate) fn probe(
 ) -> ProbeReport {
     let begun = Instant::now();
     let within = options.deadline;
-    let submissions = Submissions::new(device, queue, &Arc::default());
+    let submissions = Submissions::new(device, queue, &Arc::default(), WaitPolicy::Auto);
     let bench = Bench {
         device,
         queue,

@@ -10,8 +10,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::completion_hook::CompletionHook;
-use super::event::{Event, WaitError};
-use super::outcome::ExecutionError;
 use super::status::{Mirror, PendingMirror};
 use super::submissions::Submissions;
 use crate::error_text::debug_by_text;
@@ -40,6 +38,9 @@ pub enum ProfilingError {
         /// Why it is not waited for.
         reason: String,
     },
+    /// The launch had nothing to do, and so neither began nor ended.
+    #[error("the launch had nothing to do: its grid has no invocations")]
+    NothingRun,
     /// The timestamps did not come back.
     #[error("the timestamps of the launch could not be read back")]
     Unreadable,
@@ -49,6 +50,7 @@ debug_by_text!(ProfilingError {
     Unsupported,
     NotProfiled,
     Unfinished,
+    NothingRun,
     Unreadable,
 });
 
@@ -76,32 +78,6 @@ pub(crate) struct TimingSlot {
 
 /// The event finds the timestamps here.
 impl CompletionHook for TimingSlot {}
-
-impl Event {
-    /// Waits for the command and returns the device time of all its dispatches together.
-    ///
-    /// # Errors
-    /// [`ProfilingError`] when the launch was not submitted with
-    /// [`profiled`](crate::Launch::profiled), or its timestamps did not come back.
-    pub fn gpu_time(&self) -> Result<Duration, ProfilingError> {
-        let Some(timing) = self.hook::<TimingSlot>() else {
-            // A launch that had nothing to do took no time.
-            return match self.batch() {
-                None => Ok(Duration::ZERO),
-                Some(_) => Err(ProfilingError::NotProfiled),
-            };
-        };
-        if let Err(WaitError::Failed(error)) = self.wait()
-            && matches!(*error, ExecutionError::InHandler { .. })
-        {
-            return Err(ProfilingError::Unfinished {
-                reason: error.to_string(),
-            });
-        }
-        let duration = timing.duration(&self.device.submissions);
-        duration.ok_or(ProfilingError::Unreadable)
-    }
-}
 
 impl TimingSlot {
     /// The timestamps of the launch's own pass, if any.
@@ -136,8 +112,8 @@ impl TimingSlot {
         }
     }
 
-    /// The GPU time between the two timestamps, whose batch has ended; `None` for missing timestamps.
-    pub(crate) fn duration(&self, submissions: &Submissions) -> Option<Duration> {
+    /// The two timestamps, whose batch has ended, as times of the device's clock; `None` for missing timestamps.
+    pub(crate) fn times(&self, submissions: &Submissions) -> Option<(Duration, Duration)> {
         let mirror = self.ticks.get()?;
         let words = mirror.wait(submissions)?;
         let tick = |at: usize| {
@@ -145,10 +121,15 @@ impl TimingSlot {
             Some(u64::from(low) | u64::from(high) << 32)
         };
         let first = self.first as usize;
-        let nanoseconds =
-            tick(first + 1)?.saturating_sub(tick(first)?) as f64 * f64::from(self.period);
-        Some(Duration::from_nanos(nanoseconds as u64))
+        Some(times(tick(first)?, tick(first + 1)?, self.period))
     }
+}
+
+/// The times at these ticks of so many nanoseconds. The difference is exact however long the clock has been running.
+fn times(first: u64, last: u64, period: f32) -> (Duration, Duration) {
+    let time = |ticks: u64| Duration::from_nanos((ticks as f64 * f64::from(period)) as u64);
+    let started = time(first);
+    (started, started + time(last.saturating_sub(first)))
 }
 
 /// Hands out timestamps for the open batch.
@@ -224,5 +205,26 @@ impl Profiler {
             let _ = set.ticks.set(pending.mirror());
             mirrors.push(pending);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_takes_the_time_of_its_ticks_however_long_the_clock_has_run() {
+        for begun in [0, 1 << 40, (1 << 60) + 1] {
+            let (started, ended) = times(begun, begun + 1000, 1.5);
+            assert_eq!(ended - started, Duration::from_nanos(1500));
+        }
+        let nanoseconds = |times: (Duration, Duration)| (times.0.as_nanos(), times.1.as_nanos());
+        assert_eq!(nanoseconds(times(10, 20, 2.0)), (20, 40));
+        // Clocks of some drivers go back by a tick.
+        assert_eq!(nanoseconds(times(10, 9, 2.0)), (20, 20));
+        // A clock without a period, and one at its end, are no panic.
+        assert_eq!(nanoseconds(times(10, 20, 0.0)), (0, 0));
+        let (started, ended) = times(0, u64::MAX, f32::MAX);
+        assert!(started < ended);
     }
 }

@@ -46,10 +46,16 @@ type Wait = fn(&Scene, &Event) -> Answer;
 /// What a wait for the device gave.
 type Waited = Result<(), Arc<ExecutionError>>;
 
-const WAITS: [(&str, Wait); 17] = [
+const WAITS: [(&str, Wait); 19] = [
     ("Event::wait", |_, event| Ok(event.wait()?)),
     ("Event::wait_timeout", |_, event| {
         Ok(event.wait_timeout(MINUTE)?)
+    }),
+    ("Event::wait_all", |_, event| Ok(Event::wait_all(&[event])?)),
+    ("Event::wait_any", |_, event| {
+        // The refusal counts as the end.
+        assert_eq!(Event::wait_any(&[event]), Some(0));
+        Ok(event.wait()?)
     }),
     ("Event, awaited", |_, event| {
         Ok(pollster::block_on(std::future::IntoFuture::into_future(

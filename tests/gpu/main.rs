@@ -26,6 +26,7 @@ mod callbacks;
 mod device_memory;
 mod devices;
 mod ended;
+mod events;
 mod fault_forms;
 mod faults;
 mod foundation;
@@ -151,6 +152,7 @@ fn main() -> std::process::ExitCode {
         device_memory::CASES,
         devices::CASES,
         ended::CASES,
+        events::CASES,
         faults::CASES,
         foundation::CASES,
         globals::CASES,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{ImportError, import_host, import_limits};
 use crate::device::probe::{Finding, NotProbed};
 use crate::device::submissions::{ClosedBatch, Progress, Submissions};
+use crate::device::wait_policy::WaitPolicy;
 use crate::device::window::{Pinned, Window, WindowError};
 use crate::device::words::Words;
 use crate::device::{capture, fence};
@@ -103,7 +104,7 @@ fn attempt(
     queue: &wgpu::Queue,
     deadline: Instant,
 ) -> Result<ImportFinding, Stop> {
-    let submissions = &*Submissions::new(device, queue, &Arc::default());
+    let submissions = &*Submissions::new(device, queue, &Arc::default(), WaitPolicy::Auto);
     let limits = import_limits(device)?;
     let window = Window::reserve(limits.alignment)?;
     let range = 0..window.size();

@@ -58,7 +58,8 @@ impl Batch {
         self.closed.store(true, Ordering::Release);
     }
 
-    pub(super) fn number(&self) -> u64 {
+    /// The number in the ledger; 0 before the batch is submitted. Batches of one device end in the order of their numbers.
+    pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
     }
 
@@ -67,7 +68,7 @@ impl Batch {
     }
 
     /// When the submitting call has returned.
-    pub(super) fn sent(&self) -> Option<Instant> {
+    pub(crate) fn sent(&self) -> Option<Instant> {
         self.sent.get().copied()
     }
 

@@ -39,6 +39,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::wait::LostFlag;
+use super::wait_policy::WaitPolicy;
 
 pub(crate) use batch::{Batch, ClosedBatch, Commands, Hook, Standing};
 pub(crate) use contained::Held;
@@ -48,10 +49,6 @@ pub(crate) use waiting::{Pace, Progress};
 use ledger::Ledger;
 use line::Line;
 use signal::Signal;
-
-/// How long a thread looks at the signal of a fresh batch before parking: about as long as a short launch takes on a
-/// graphics processor, from which a parked thread is woken by an interrupt.
-const SPIN: Duration = Duration::from_micros(50);
 
 /// The submissions of one wgpu device.
 pub(crate) struct Submissions {
@@ -70,7 +67,7 @@ pub(crate) struct Submissions {
     proofs: AtomicU64,
     /// wgpu panics on the question.
     mute: AtomicBool,
-    /// How long a thread looks before parking.
+    /// How long after a submission a thread looks before parking.
     spin: Duration,
     /// Memory for the uniform values of the next batch.
     spare: Mutex<Vec<u8>>,
@@ -79,9 +76,12 @@ pub(crate) struct Submissions {
 }
 
 impl Submissions {
-    pub(crate) fn new(raw: &wgpu::Device, queue: &wgpu::Queue, lost: &Arc<LostFlag>) -> Arc<Self> {
-        // Kernels of a processor want the very core that would look.
-        let is_cpu = raw.adapter_info().device_type == wgpu::DeviceType::Cpu;
+    pub(crate) fn new(
+        raw: &wgpu::Device,
+        queue: &wgpu::Queue,
+        lost: &Arc<LostFlag>,
+        wait: WaitPolicy,
+    ) -> Arc<Self> {
         let signal = signal::open(raw);
         if let Some(signal) = &signal {
             let signal = Arc::downgrade(signal);
@@ -90,7 +90,7 @@ impl Submissions {
         Arc::new(Self {
             id: super::unique_id(),
             signal,
-            spin: if is_cpu { Duration::ZERO } else { SPIN },
+            spin: wait.looks_for(raw.adapter_info().device_type),
             raw: raw.clone(),
             queue: Mutex::new(Some(queue.clone())),
             lost: Arc::clone(lost),

@@ -1,8 +1,8 @@
 //! Waiting for the end of a batch: looking for about as long as a short launch takes, then parked.
 //!
-//! A thread looks at the signal for 50 µs on graphics processors, from which a parked thread is woken by an interrupt,
-//! and not at all on processors, whose kernels want the core. Where there is no signal, threads poll at distances that
-//! grow to 1 ms.
+//! For how long threads look is the program's choice (`WaitPolicy`), and counts from the submission, which bounds the
+//! processor time that a submission costs a thread. Where there is no signal, threads look at wgpu in that time, and
+//! poll at distances that grow to 1 ms behind it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,6 +61,33 @@ impl Pace {
     }
 }
 
+/// What looking has brought.
+#[derive(Debug, PartialEq, Eq)]
+enum Looked {
+    Found,
+    /// Nothing, up to this time.
+    InVain(Instant),
+}
+
+/// Looks for news until the time is up, which is at most the time between two looks too late. It is `now`.
+fn look(
+    until: Instant,
+    mut now: Instant,
+    mut clock: impl FnMut() -> Instant,
+    mut has_news: impl FnMut() -> bool,
+) -> Looked {
+    while now < until {
+        for _ in 0..8 {
+            std::hint::spin_loop();
+        }
+        if has_news() {
+            return Looked::Found;
+        }
+        now = clock();
+    }
+    Looked::InVain(now)
+}
+
 impl Submissions {
     /// The state of the batch, without asking wgpu; news comes by [`Self::wait`] and [`Self::collect`].
     pub(crate) fn standing(&self, batch: &Batch) -> super::Standing {
@@ -115,6 +142,7 @@ impl Submissions {
                 return Progress::Pending;
             }
             match has_reached {
+                true if self.signal.is_none() && self.looks(batch) => thread::yield_now(),
                 true => pace.rest(left),
                 false => self.park(batch, deadline),
             }
@@ -151,25 +179,38 @@ impl Submissions {
         }
     }
 
-    /// Waits for the signal of the batch.
+    /// Whether the submission of the batch is so fresh that threads look.
+    fn looks(&self, batch: &Batch) -> bool {
+        (batch.sent()).is_some_and(|sent| sent.elapsed() < self.spin)
+    }
+
+    /// Waits for the signal of the batch, for a slice at most: looks, then sleeps.
     fn park(&self, batch: &Batch, deadline: Option<Instant>) {
         let Some(signal) = &self.signal else {
             return;
         };
-        let spun = batch.sent().map(|sent| sent + self.spin);
-        let (target, mut now) = (batch.signal(), Instant::now());
-        while spun.is_some_and(|end| now < end) && deadline.is_none_or(|end| now < end) {
-            for _ in 0..8 {
-                std::hint::spin_loop();
+        let target = batch.signal();
+        let has_news = || match signal.reached() {
+            Ok(reached) => reached >= target,
+            Err(_) => true,
+        };
+        let now = Instant::now();
+        let slice = now + SLICE;
+        let until = deadline.map_or(slice, |end| end.min(slice));
+        let looking = match batch.sent() {
+            Some(sent) => sent
+                .checked_add(self.spin)
+                .map_or(until, |end| end.min(until)),
+            None => now,
+        };
+        match look(looking, now, Instant::now, has_news) {
+            Looked::Found => {}
+            Looked::InVain(now) => {
+                let left = until.saturating_duration_since(now);
+                if !left.is_zero() && signal.wait(target, left).is_err() {
+                    self.gone();
+                }
             }
-            match signal.reached() {
-                Ok(reached) if reached < target => now = Instant::now(),
-                _ => return,
-            }
-        }
-        let left = deadline.map_or(SLICE, |end| end.saturating_duration_since(now).min(SLICE));
-        if !left.is_zero() && signal.wait(target, left).is_err() {
-            self.gone();
         }
     }
 
@@ -245,5 +286,47 @@ mod tests {
         assert_eq!(times[7], Duration::from_micros(16));
         assert_eq!(times[8], Duration::from_micros(32));
         assert_eq!(times[99], Pace::MOST);
+    }
+
+    /// A clock that goes on by a microsecond whenever somebody asks.
+    fn clock(begun: Instant) -> impl FnMut() -> Instant {
+        let mut now = begun;
+        move || {
+            now += Duration::from_micros(1);
+            now
+        }
+    }
+
+    #[test]
+    fn looking_ends_with_the_news_and_in_any_case_in_time() {
+        let begun = Instant::now();
+        let until = begun + Duration::from_micros(50);
+        // The news at each look, and never.
+        for at in 1..=60u32 {
+            let mut looks = 0;
+            let has_news = || {
+                looks += 1;
+                looks == at
+            };
+            let looked = look(until, begun, clock(begun), has_news);
+            match at {
+                1..=50 => assert_eq!((looked, looks), (Looked::Found, at)),
+                _ => assert_eq!((looked, looks), (Looked::InVain(until), 50)),
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_no_time_to_look_does_not_look() {
+        let begun = Instant::now();
+        for until in [begun, begun - Duration::from_micros(1)] {
+            let looked = look(
+                until,
+                begun,
+                || panic!("asked for the time"),
+                || panic!("looked"),
+            );
+            assert_eq!(looked, Looked::InVain(begun));
+        }
     }
 }

@@ -1,0 +1,70 @@
+//! How a thread waits for a device: looking, then asleep.
+
+use std::time::Duration;
+
+/// How a thread waits for the end of a submission ([`DeviceOptions::wait`](crate::DeviceOptions::wait)).
+///
+/// A thread that sleeps is woken through the driver and the scheduler of the system, which takes longer than a short launch.
+/// A thread that looks sees the end at once, and keeps a processor busy meanwhile. So a thread looks for about the length of a
+/// short launch, and then sleeps. The time to look counts from the submission, not from the beginning of the wait: however
+/// often, and for whatever in it, a thread waits, a submission costs a thread no more processor time than that.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tombolo::{Context, DeviceOptions, device::WaitPolicy};
+///
+/// // Launches of a tenth of a millisecond, each of which is waited for at once.
+/// let mut options = DeviceOptions::default();
+/// options.wait = WaitPolicy::Spin(Duration::from_micros(200));
+/// let device = Context::new()?.device_with(options)?;
+/// # Ok::<(), tombolo::device::DeviceError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum WaitPolicy {
+    /// Decided by the runtime: 50 µs of looking on graphics processors, and none on processors, whose kernels want the very
+    /// core that would look.
+    #[default]
+    Auto,
+    /// Threads sleep at once: the least processor time, and the longest way back.
+    Park,
+    /// Threads look for so long after a submission, and then sleep. `Duration::MAX` has threads look until the end.
+    Spin(Duration),
+}
+
+impl WaitPolicy {
+    /// About as long as a short launch takes on a graphics processor, from which a parked thread is woken by an interrupt.
+    const SHORT_LAUNCH: Duration = Duration::from_micros(50);
+
+    /// How long after a submission threads look, on a device of this kind.
+    pub(super) fn looks_for(self, kind: wgpu::DeviceType) -> Duration {
+        match self {
+            Self::Auto if kind == wgpu::DeviceType::Cpu => Duration::ZERO,
+            Self::Auto => Self::SHORT_LAUNCH,
+            Self::Park => Duration::ZERO,
+            Self::Spin(time) => time,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_left_to_their_kernels_unless_a_program_wants_otherwise() {
+        use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu, Other};
+        let second = Duration::from_secs(1);
+        for kind in [DiscreteGpu, IntegratedGpu, Other] {
+            assert_eq!(
+                WaitPolicy::default().looks_for(kind),
+                Duration::from_micros(50)
+            );
+        }
+        assert_eq!(WaitPolicy::default().looks_for(Cpu), Duration::ZERO);
+        for kind in [Cpu, DiscreteGpu] {
+            assert_eq!(WaitPolicy::Park.looks_for(kind), Duration::ZERO);
+            assert_eq!(WaitPolicy::Spin(second).looks_for(kind), second);
+        }
+    }
+}
