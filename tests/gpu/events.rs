@@ -92,6 +92,14 @@ fn all_are_waited_for_and_the_first_failure_is_told(f: &Fixture) {
     assert_eq!(failed[0].status(), EventStatus::Failed);
     assert_eq!(last.status(), EventStatus::Complete);
     words[1].assert_incremented(4);
+    // A failure is no reason to come back before the others have ended.
+    if let Some(held) = held(&other) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| held.release.send(()).unwrap());
+            Event::wait_all(&[&failed[0], &held.event]).unwrap_err();
+            assert_eq!(held.event.status(), EventStatus::Complete);
+        });
+    }
 }
 
 /// A kernel that ends when the host wants it to.
