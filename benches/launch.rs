@@ -5,7 +5,9 @@
 
 mod support;
 
-use tombolo::{Constants, Context, Device, DeviceBuffer, Kernel, Program};
+use tombolo::{
+    Constants, Context, Device, DeviceBuffer, DeviceOptions, Kernel, Program, device::WaitPolicy,
+};
 
 use support::{Error, Raw, ours, pairs, seconds, word};
 
@@ -23,6 +25,10 @@ fn main() -> Result<(), Error> {
             rows.push(support::row(label, name, limit, ratios));
         };
         row("launch_wait", 1.10, launch_and_wait(&device)?);
+        let mut options = DeviceOptions::default();
+        options.wait = WaitPolicy::Park;
+        let parked = context.device_at_with(adapter.index, options)?;
+        row("launch_wait_parked", 1.10, launch_and_wait(&parked)?);
         row("batch_1000", 1.05, batch(&device)?);
         row("prepared", 1.05, prepared(&device)?);
         row("kernel_untouched", 1.02, kernel_time(&device, SHORT_LOOPS)?);
