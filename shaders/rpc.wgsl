@@ -9,8 +9,14 @@ var<storage, read_write> tombolo_posts: array<atomic<u32>>;
 var<storage, read_write> tombolo_backoff: array<atomic<u32>>;
 // Where the search for a free port begins: the port used last, or else one that no other invocation begins with.
 var<private> tombolo_call_port: u32 = 0xffffffffu;
-// Turns of loops that this invocation has taken for its calls.
+// Turns of loops that this invocation has taken for its calls; where turns are rationed, those of its group of lanes.
 var<private> tombolo_call_looks: u32;
+// Turns that each group of lanes has taken for calls, and the group of this invocation; used where turns are rationed.
+// Lanes of a group run in step there and share one ration, also those that wait in branches of their own, one branch
+// after the other. All lanes in step load and store the same number, so that a turn of the group counts once. Length and
+// group are set by `kernel::calls::group_turns`.
+var<workgroup> tombolo_call_group_turns: array<atomic<u32>, 1>;
+var<private> tombolo_call_group: u32;
 // Where the walk of `tombolo_call_backoff` has come to.
 var<private> tombolo_call_walk: u32;
 // Not 0 once a call of this invocation has failed that was to fail the launch.
@@ -48,6 +54,21 @@ fn tombolo_call_seal_sealed(arguments: u32, sum: u32, outbox: u32, request: u32)
     atomicStore(&tombolo_posts[arguments + 3u], sum + (mixed ^ (mixed >> 15u)) * 0xc2b2ae35u);
 }
 
+// Where turns are rationed the word of the seal says instead whether the caller has withdrawn the call.
+fn tombolo_call_seal_rationed(arguments: u32, sum: u32, outbox: u32, request: u32) {
+    atomicStore(&tombolo_posts[arguments + 3u], 0u);
+}
+
+// Takes a posted call back; false if a server has begun it, or where turns are not rationed. The server notes the request
+// and looks for the withdrawal; the caller notes the withdrawal and looks for the request. Both do so by exchanges, whose
+// order is the same for all, so that not both can miss the other's note (`rpc::port::model::calls`).
+fn tombolo_call_withdraw(port: u32, arguments: u32, request: u32) -> bool { return false; }
+fn tombolo_call_withdraw_rationed(port: u32, arguments: u32, request: u32) -> bool {
+    atomicExchange(&tombolo_posts[arguments + 3u], 1u);
+    let begun = atomicLoad(&tombolo_calls[12]) + port * atomicLoad(&tombolo_calls[7]) + 2u;
+    return atomicOr(&tombolo_calls[begun], 0u) != request;
+}
+
 fn tombolo_call_first_port(ports: u32) -> u32 {
     if tombolo_call_port == 0xffffffffu {
         tombolo_call_port = atomicAdd(&tombolo_calls[13], 1u);
@@ -62,9 +83,31 @@ fn tombolo_call_most() -> u32 {
     return select(wait_budget, min(wait_budget, max(budget, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
 }
 
+fn tombolo_call_most_rationed() -> u32 {
+    let wait_budget = atomicLoad(&tombolo_calls[1]);
+    let budget = atomicLoad(&tombolo_calls[2]);
+    tombolo_call_looks = max(tombolo_call_looks, atomicLoad(&tombolo_call_group_turns[tombolo_call_group]));
+    return select(wait_budget, min(wait_budget, max(budget, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
+}
+
+// Turns after which no call is posted, and one that no server has begun is withdrawn.
+fn tombolo_call_scarce(most: u32) -> u32 { return most; }
+fn tombolo_call_scarce_rationed(most: u32) -> u32 {
+    // The rest is kept for answers to calls that are begun, however many calls came before.
+    let budget = atomicLoad(&tombolo_calls[2]);
+    let spendable = budget - budget / 8u;
+    return select(most, min(most, max(spendable, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
+}
+
 // Counts turns. A caller without a limit may take more than there are numbers.
 fn tombolo_call_turn(look: u32, turns: u32) -> u32 {
     return select(look + turns, 0xfffff000u, look > 0xfffffff0u);
+}
+fn tombolo_call_turn_rationed(look: u32, turns: u32) -> u32 {
+    let known = atomicLoad(&tombolo_call_group_turns[tombolo_call_group]);
+    let now = max(known, tombolo_call_looks + look) + turns;
+    atomicStore(&tombolo_call_group_turns[tombolo_call_group], now);
+    return now - tombolo_call_looks;
 }
 
 var<private> tombolo_call_paused: u32;

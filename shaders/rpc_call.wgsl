@@ -10,7 +10,8 @@
 // mailboxes count (`rpc::port::protocol`).
 $head$ {
     var reply: $reply$;
-    reply.status = 2u;
+    // Nothing is posted yet.
+    reply.status = 15u;
     $waits$
     let ports = max(atomicLoad(&tombolo_calls[0]), 1u);
     let backoff_after = atomicLoad(&tombolo_calls[3]);
@@ -21,7 +22,11 @@ $head$ {
     let first = atomicLoad(&tombolo_calls[11]);
     let first_result = atomicLoad(&tombolo_calls[12]);
     let most = tombolo_call_most();
+    let scarce = tombolo_call_scarce(most);
+    // Ports to look at.
     let search = $search$;
+    var tries = 0u;
+    var asked = false;
     var port = tombolo_call_first_port(ports);
     var step = tombolo_call_first_step();
     var look = 0u;
@@ -36,7 +41,7 @@ $head$ {
         let answered = atomicLoad(&tombolo_calls[replies + port]);
         var request = answered;
         var held = false;
-        if look < most && atomicExchange(&tombolo_calls[locks + port], 1u) == 0u {
+        if look < scarce && atomicExchange(&tombolo_calls[locks + port], 1u) == 0u {
             tombolo_call_fence();
             if atomicLoad(&tombolo_posts[requests + port]) == answered {
                 request = answered + 1u;
@@ -47,6 +52,7 @@ $arguments$
                 tombolo_call_fence();
                 tombolo_call_publish(requests + port, request);
                 held = true;
+                reply.status = 2u;
             } else {
                 atomicStore(&tombolo_calls[locks + port], 0u);
             }
@@ -55,6 +61,7 @@ $arguments$
 $posted$
         // This turn, and the last ones of the two loops inside, which only end them.
         look = tombolo_call_turn(look, 3u);
+        tries += 1u;
         if held {
             if done {
                 tombolo_call_fence();
@@ -67,7 +74,7 @@ $results$
             }
             $release$
             over = true;
-        } else if look >= min(most, search) {
+        } else if look >= scarce || tries >= search {
             over = true;
         } else {
             port = (port + 1u) % ports;

@@ -26,6 +26,7 @@ $head$ {
         let first = atomicLoad(&tombolo_calls[11]);
         let first_result = atomicLoad(&tombolo_calls[12]);
         let most = tombolo_call_most();
+        let scarce = tombolo_call_scarce(most);
         // Records that fit in one packet, both ways.
         let records = min((max(room, 1u) - 1u) / max($words$u, 1u), room / $result_words$u);
         var port = 0u;
@@ -40,13 +41,13 @@ $head$ {
             var held = false;
             if slot == 0u {
                 // A status, or the port and 0x100.
-                var taken = 2u;
+                var taken = 15u;
                 if records == 0u {
                     taken = 5u;
                     look = most;
                 }
                 loop {
-                    if held || look >= most {
+                    if held || look >= scarce {
                         break;
                     }
                     if atomicLoad(&tombolo_calls[4]) != 0u {
@@ -106,6 +107,7 @@ $arguments$
                     var reply: tombolo_group_outcome;
                     reply.status = 2u;
                     var done = false;
+                    var asked = false;
 $posted$
                     if done {
                         tombolo_call_fence();
@@ -124,8 +126,8 @@ $results$
                 }
             }
             if slot != 0xffffffffu && slot >= base && status != 1u {
-                // Whoever comes later is not called either.
-                reply.status = status;
+                // Whoever comes later is not called either, and nothing of that call is posted.
+                reply.status = select(status, 15u, status == 2u && slot - base >= records);
             }
             base += records;
             if slot == 0u {

@@ -27,6 +27,9 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     let requests = atomicLoad(&tombolo_calls[9]);
     let replies = atomicLoad(&tombolo_calls[10]);
     let most = tombolo_call_most();
+    // Packets are not withdrawn: the stream has ended when one is lost.
+    let scarce = most;
+    var asked = true;
     let port = (*s).port;
     let arguments = (*s).arguments;
     let request = (*s).request + 1u;

@@ -1,5 +1,7 @@
         // Those whose call is posted wait, for nobody but the server: first they look again and again; on adapters that
         // ration turns they take more and more time then. Those who have found no port for a while let time go by as well.
+        // Where the ration nears its end a call that no server has begun is withdrawn: the rest is for the answer of one
+        // that a server has begun.
         var waits = held;
         let seeks = !held && look >= backoff_after;
         let soon = select(most, min(most, look + backoff_after), backoff_after < most);
@@ -26,20 +28,36 @@
             }
             tombolo_call_pause(look);
         }
+        // Who has looked for a port for long looks more seldom: coming round to the next port costs four turns.
+        var rests = select(1u, 8u, step >= 20u);
+        var limit = scarce;
         loop {
-            if !(waits || seeks) || look >= most {
+            if !(waits || seeks) {
                 break;
+            }
+            if look >= limit {
+                if asked || !waits {
+                    break;
+                }
+                asked = true;
+                limit = most;
+                if tombolo_call_withdraw(port, arguments, request) {
+                    reply.status = 15u;
+                    break;
+                }
             }
             tombolo_call_backoff(step);
             step += 1u;
             look = tombolo_call_turn(look, 1u + tombolo_call_walked());
             // What this processor holds of the word is older than what the host has written.
             tombolo_call_fence();
-            if atomicLoad(&tombolo_calls[replies + port]) == request {
+            // An answer for those who wait; for the others a port that was answered meanwhile, and may be free.
+            if (atomicLoad(&tombolo_calls[replies + port]) == request) == waits {
                 done = waits;
                 break;
             }
-            if seeks {
+            rests -= 1u;
+            if seeks && rests == 0u {
                 break;
             }
             if atomicLoad(&tombolo_calls[4]) != 0u {

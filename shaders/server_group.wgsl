@@ -28,7 +28,9 @@ fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, req
     tombolo_server_reply = reply;
     tombolo_server_call[1] = results;
     tombolo_server_call[2] = request;
-    tombolo_server_call[3] = atomicLoad(&tombolo_server[arguments]);
+    let posted = atomicLoad(&tombolo_server[arguments]);
+    $opcode$
+    tombolo_server_call[3] = opcode;
     tombolo_server_call[4] = atomicLoad(&tombolo_server[arguments + 1u]);
     for (var word = 0u; word < $most_words$u; word++) {
         tombolo_server_call[5u + word] = atomicLoad(&tombolo_server[arguments + 4u + word]);
@@ -122,6 +124,8 @@ $first_posts$
 $cases$
             default: {}
         }
+        let opcode = call[3];
+        $withdrawn$
         if tombolo_server_turns >= tombolo_server_limit {
             status = $too_long$u;
         }

@@ -3,10 +3,11 @@ $failed_word$
 
 // Answers one call, given where everything of it lies.
 fn tombolo_server_answer(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) {
-    let opcode = atomicLoad(&tombolo_server[arguments]);
+    let posted = atomicLoad(&tombolo_server[arguments]);
     let length = atomicLoad(&tombolo_server[arguments + 1u]);
     // Taken from here on: should the lease end in between, nobody serves it again.
     atomicStore(&tombolo_server[taken], request);
+    $opcode$
     // Drivers make loops of switches.
     tombolo_server_turns += 1u;
     let turns = tombolo_server_turns;
@@ -17,6 +18,7 @@ fn tombolo_server_answer(arguments: u32, results: u32, taken: u32, reply: u32, r
 $cases$
         default: {}
     }
+    $withdrawn$
     if tombolo_server_turns >= tombolo_server_limit {
         status = $too_long$u;
     }

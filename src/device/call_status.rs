@@ -6,7 +6,7 @@
 pub enum CallStatus {
     /// The call was served, and its result is there.
     Done,
-    /// The caller gave up waiting. The call may have been served, or may yet be, but at most once.
+    /// The caller gave up waiting for a call that a server had begun, or may begin yet. It is served once, or not at all.
     TimedOut,
     /// The services have been stopped.
     Stopped,
@@ -26,6 +26,10 @@ pub enum CallStatus {
     Failed,
     /// The function, on a device, took more turns of its loops than a call may take.
     TooManyTurns,
+    /// The call was not begun, and will not be: there was no free port, or no server came round to the call before the
+    /// caller's turns of loops were nearly spent, and the caller took the call back. Ask again, in the next launch where
+    /// turns are rationed.
+    Busy,
     /// Not a status: written by a side that breaks the protocol.
     Invalid(u32),
 }
@@ -45,6 +49,7 @@ impl CallStatus {
             Self::End => 9,
             Self::Failed => 13,
             Self::TooManyTurns => 14,
+            Self::Busy => 15,
             Self::Invalid(code) => code,
         }
     }
@@ -63,6 +68,7 @@ impl CallStatus {
             9 => Self::End,
             13 => Self::Failed,
             14 => Self::TooManyTurns,
+            15 => Self::Busy,
             code => Self::Invalid(code),
         }
     }
@@ -82,6 +88,10 @@ impl std::fmt::Display for CallStatus {
             Self::End => f.write_str("the stream has nothing more to give"),
             Self::Failed => f.write_str("the function failed on its device"),
             Self::TooManyTurns => f.write_str("the function took too many turns of its loops"),
+            Self::Busy => f.write_str(
+                "it was not begun, since no server came round to it in time, or no port was free: submit the launch \
+                 again, or call `f_try` and ask again in the next launch",
+            ),
             Self::Invalid(code) => write!(f, "the port held {code:#x}, which is no status"),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 use super::bindings::RuntimeBindings;
-use super::calls::{CallSet, padding_lanes};
+use super::calls::{CallSet, group_turns, padding_lanes};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::declared::SpecKey;
 use super::diagnostic::Reporter;
@@ -344,13 +344,14 @@ fn instrument(
     }
     // Devices without such barriers are those with such lanes.
     let dismissed = calls && !options.heap.barriers && padding_lanes::dismiss(module, entry);
+    let shares_turns = calls && options.heap.has_loop_budget && group_turns::share(module, entry);
     let counts_turns = turns::run(module, entry);
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(module, entry, budget, bindings.status())?;
         Some((guard, budget))
     });
     Instrumented {
-        changed: guard.is_some() || prints.is_some() || dismissed || counts_turns,
+        changed: guard.is_some() || prints.is_some() || dismissed || shares_turns || counts_turns,
         guard,
         counts_turns,
     }

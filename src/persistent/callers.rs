@@ -305,8 +305,9 @@ impl Launch {
     /// - *On another device* the kernel's calls are served during the launch, if both devices use pages of the host in
     ///   place and the server was started for this
     ///   ([`PersistentKernelBuilder::callers`](crate::server::PersistentKernelBuilder::callers)). Each device has 16 ports;
-    ///   more callers wait for each other. On adapters with a loop budget a call waiting for too long has the status
-    ///   `CALL_TIMED_OUT`, like a call of the host.
+    ///   more callers wait for each other. On adapters with a loop budget a call that the server has not begun in time
+    ///   is taken back with the status `CALL_BUSY`, and one that was begun and not answered has the status
+    ///   `CALL_TIMED_OUT`, like calls of the host.
     /// - *On the server's own device*, where kernels run in turn, the calls posted by a kernel (`f_begin`, `f_post`)
     ///   are served behind the kernel in the same command buffer, without a way to the host and back, and the next
     ///   launch collects the answers (`f_collect`). A launch can post as many calls as there are free ports of 512; a

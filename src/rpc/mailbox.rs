@@ -176,7 +176,8 @@ impl Mailbox {
                 answers,
             }),
         };
-        let server = Server::new(memory, layout, is_alone);
+        let withdraws = wait_budget.invocation != 0 && !device.capabilities.splits_ports();
+        let server = Server::new(memory, layout, is_alone).with_withdrawal(withdraws);
         let mailbox = Self::of_device(device, server, wait_budget, Backoff::of(device)?);
         Ok(Self {
             serves: Some(device.submissions.served()),

@@ -75,8 +75,8 @@ pub(super) struct Function {
 ///   *fails the launch* with [`ExecutionError::CallFailed`](crate::device::ExecutionError::CallFailed), so that the
 ///   zero is not taken for a result.
 /// - `f_try(x)`: gives `f_reply { status: u32, value: R }` and leaves failures to the kernel; `status` is one of
-///   `CALL_DONE`, `CALL_TIMED_OUT`, `CALL_STOPPED`, `CALL_UNKNOWN`, `CALL_MALFORMED` and `CALL_PANICKED`, and `value`
-///   is zero unless `status` is `CALL_DONE`.
+///   `CALL_DONE`, `CALL_BUSY`, `CALL_TIMED_OUT`, `CALL_STOPPED`, `CALL_UNKNOWN`, `CALL_MALFORMED` and
+///   `CALL_PANICKED`, and `value` is zero unless `status` is `CALL_DONE`.
 /// - `f_group(takes_part, x)` and `f_group_try(takes_part, x)`: the same for a whole work-group at once, in as few
 ///   packets as the calls fit in: only one invocation waits at a port, and the others at a barrier. Like
 ///   `workgroupBarrier`, the call has to be reached by all invocations of the work-group; invocations with `takes_part
@@ -108,7 +108,7 @@ pub(super) struct Function {
 /// - `f_close(&s)` gives `f_reply`. A stream never closed keeps its port.
 ///
 /// `s.status` is `CALL_DONE` until a failure; a failure stays there, and the functions then do nothing. A stream
-/// without a free port has the status `CALL_TIMED_OUT`: there have to be as many ports as streams at a time.
+/// without a free port has the status `CALL_BUSY`: there have to be as many ports as streams at a time.
 ///
 /// # While the kernel runs, or when it has ended
 ///
@@ -116,7 +116,7 @@ pub(super) struct Function {
 /// and on Metal, requests leave when the launch has ended and answers arrive in front of the next submitted launch:
 /// `f_post`, `f_begin`, `f_collect` and `f_leave` are the same there, and kernels with the other forms, which wait in
 /// the kernel, are refused with [`LaunchError::NeedsLiveMemory`](crate::launch::LaunchError::NeedsLiveMemory). One
-/// launch can post as many calls there as there are ports; a call without a port gets `CALL_TIMED_OUT`, or the ticket
+/// launch can post as many calls there as there are ports; a call without a port gets `CALL_BUSY`, or the ticket
 /// 0. [`Event::wait`](crate::Event::wait) also waits until the calls are served.
 ///
 /// # How long a call waits
@@ -125,7 +125,22 @@ pub(super) struct Function {
 /// [`HostServicesBuilder::wait_budget`](crate::calls::HostServicesBuilder::wait_budget) sets a limit; until the
 /// services are stopped at the latest. On adapters with a loop budget an invocation may spend seven eighths of the
 /// budget on waiting, in all its calls together, and slows down between two looks to make the budget last (about a
-/// quarter of a second of processor time on lavapipe); a call out of budget has the status `CALL_TIMED_OUT`.
+/// quarter of a second of processor time on lavapipe). Lanes run in step by the adapter share the budget. An eighth of it
+/// is kept for answers to calls that are begun: before, a call that no thread has begun is taken back, and none is posted
+/// any more. Such a call has the status `CALL_BUSY`: the call was not served, and will not be, so that the next launch may
+/// make it. A call that was begun and not answered in all of that time has the status `CALL_TIMED_OUT`, and is served at
+/// most once.
+///
+/// So a kernel that notes the calls it has made loses nothing on a busy machine, and repeats nothing:
+///
+/// ```wgsl
+/// while made[i] < count {
+///     let reply = f_try(made[i]);
+///     if reply.status != CALL_DONE { break; }  // CALL_BUSY: the next launch goes on here
+///     results[i] += reply.value;
+///     made[i] += 1u;
+/// }
+/// ```
 ///
 /// So a function must not wait for anything behind its caller: for the calling launch, for the launch's device
 /// ([`Device::finish`](crate::Device::finish), reading a buffer of the device) or for

@@ -334,19 +334,19 @@ fn handlers_call_the_host(f: &Fixture) {
                     assert_eq!(result, mix(mix(x, 1), 2));
                     true
                 }
-                // Waiting is rationed on adapters with a loop budget, and the machine may be busy.
-                Err(CallError::Failed { error, .. }) if is_late(&error) => false,
+                // Taken back, and not begun: the handler's turns are rationed, and the machine may be busy.
+                Err(CallError::Failed { error, .. }) if is_busy(&error) => false,
                 Err(error) => panic!("{error}"),
             }
         });
     }
 }
 
-fn is_late(error: &ExecutionError) -> bool {
+fn is_busy(error: &ExecutionError) -> bool {
     matches!(
         error,
         ExecutionError::CallFailed {
-            status: CallStatus::TimedOut,
+            status: CallStatus::Busy,
             ..
         }
     )

@@ -109,10 +109,17 @@ fn a_call_that_is_not_answered_times_out(f: &Fixture) {
     let kernel = kernel(f, &services, &source);
     let (out, result) = run(&kernel, &services, 64);
     result.unwrap();
-    assert_eq!(
-        out.read().unwrap(),
-        vec![CallStatus::TimedOut.code() * 16; 64]
-    );
+    // What no thread has begun is taken back where turns are rationed.
+    let known = match f.device.capabilities().needs_loop_guard() {
+        true => vec![CallStatus::TimedOut, CallStatus::Busy],
+        false => vec![CallStatus::TimedOut],
+    };
+    for found in out.read().unwrap() {
+        assert!(
+            known.iter().any(|status| found == status.code() * 16),
+            "{found:x}"
+        );
+    }
     drop(leave);
     // What was given up is served all the same, and its ports come back.
     let deadline = std::time::Instant::now() + MINUTE;

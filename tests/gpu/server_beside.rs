@@ -107,8 +107,8 @@ fn a_device_goes_on_while_a_server_is_down(f: &Fixture) {
     assert_eq!(function.call_timeout(&(5, 1), MINUTE).unwrap(), mix(5, 1));
 }
 
-/// The status of a call whose kernel has waited for too long.
-const TIMED_OUT: u32 = 2;
+/// The status of a call whose kernel has waited for too long, or has taken the call back.
+const GIVEN_UP: [u32; 2] = [2, 15];
 
 fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
     let (reached, arrivals) = mpsc::channel();
@@ -151,7 +151,12 @@ fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
         assert_eq!(arrivals.recv_timeout(MINUTE).unwrap(), 5);
         match called {
             Err(error) => break error,
-            Ok(ended) => assert_eq!((has_loop_budget, ended), (true, TIMED_OUT + 5)),
+            Ok(ended) => {
+                assert!(
+                    has_loop_budget && GIVEN_UP.contains(&(ended - 5)),
+                    "{ended}"
+                );
+            }
         }
         attempts += 1;
         assert!(attempts < 100, "no lease is stuck");

@@ -23,6 +23,14 @@ const SEALED: [&str; 4] = [
 const BACKOFF: &str = "tombolo_backoff";
 const BACK_OFF: &str = "tombolo_call_backoff";
 const PAUSE: &str = "tombolo_call_pause";
+/// Functions with another body where turns of loops are rationed.
+const RATIONED: [&str; 3] = [
+    "tombolo_call_most",
+    "tombolo_call_scarce",
+    "tombolo_call_turn",
+];
+/// The same, where host and kernels have one memory as well: calls may be withdrawn there.
+const WITHDRAWN: [&str; 2] = ["tombolo_call_seal", "tombolo_call_withdraw"];
 
 pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
     let mut globals = module.global_variables.iter();
@@ -76,6 +84,10 @@ pub(crate) fn complete(
         for name in SEALED {
             fence::replace_body(module, name, &format!("{name}_sealed"));
         }
+    }
+    let rationed = RATIONED.iter().filter(|_| has_loop_budget);
+    for name in rationed.chain(WITHDRAWN.iter().filter(|_| has_loop_budget && !split)) {
+        fence::replace_body(module, name, &format!("{name}_rationed"));
     }
     if barrier {
         fence::fill(module, FENCE);

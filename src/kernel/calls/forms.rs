@@ -91,10 +91,10 @@ struct Parts<'t> {
 }
 
 /// A caller waiting for an answer frees the port, so a caller waiting for a port gets one.
-const WAIT_BUDGET: &str = "most";
+const WAIT_BUDGET: &str = "0xffffffffu";
 /// Begun calls and streams hold a port until collected or closed, perhaps by the very invocation looking for a port
 /// here: the search looks at each port a few times, and not until one is free.
-const FEW_LOOKS: &str = "6u * ports + 64u";
+const FEW_LOOKS: &str = "2u * ports + 22u";
 /// The replacement of waiting in forms without waiting: the port is given back, and is free once the call is served.
 const LEAVE: &str = "
         if held {

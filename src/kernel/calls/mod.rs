@@ -10,6 +10,7 @@
 
 pub(crate) mod bind;
 mod forms;
+pub(crate) mod group_turns;
 #[cfg(test)]
 pub(crate) mod handed;
 pub(crate) mod padding_lanes;

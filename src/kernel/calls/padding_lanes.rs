@@ -13,7 +13,7 @@ use super::bind::named;
 use crate::kernel::passes::{prepend, type_of};
 
 /// Lanes of a group.
-const GROUP: u32 = 8;
+pub(super) const GROUP: u32 = 8;
 /// More looks than any invocation may take, and far from the end of the numbers.
 const ALL: u32 = 1 << 31;
 const LOOKS: &str = "tombolo_call_looks";
@@ -58,7 +58,10 @@ pub(crate) fn dismiss(module: &mut Module, entry: usize) -> bool {
 }
 
 /// The index of the lane in its work-group, among the arguments of an entry point.
-fn lane_index(module: &mut Module, arguments: &mut Vec<FunctionArgument>) -> (u32, Option<u32>) {
+pub(super) fn lane_index(
+    module: &mut Module,
+    arguments: &mut Vec<FunctionArgument>,
+) -> (u32, Option<u32>) {
     let wanted = Some(Binding::BuiltIn(BuiltIn::LocalInvocationIndex));
     for (index, argument) in (0u32..).zip(arguments.iter()) {
         if argument.binding == wanted {

@@ -262,6 +262,7 @@ fn kernels_and_host_agree_on_the_header() {
             "CALL_NO_TICKET" => Status::NoTicket,
             "CALL_FAILED" => Status::Failed,
             "CALL_TOO_MANY_TURNS" => Status::TooManyTurns,
+            "CALL_BUSY" => Status::Busy,
             _ => Status::End,
         };
         assert_eq!(status.code(), code, "{name}");

@@ -33,7 +33,7 @@ const TYPES: &str = "tombolo_call_types_";
 const RESULT: &str = "tombolo_result";
 
 /// The names of statuses in WGSL.
-const STATUSES: [(&str, u32); 11] = [
+const STATUSES: [(&str, u32); 12] = [
     ("CALL_DONE", 1),
     ("CALL_TIMED_OUT", 2),
     ("CALL_STOPPED", 3),
@@ -45,6 +45,7 @@ const STATUSES: [(&str, u32); 11] = [
     ("CALL_END", 9),
     ("CALL_FAILED", 13),
     ("CALL_TOO_MANY_TURNS", 14),
+    ("CALL_BUSY", 15),
 ];
 
 /// The text appended to a program for its calls.

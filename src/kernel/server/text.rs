@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::remote_clients::{RemoteClientPlaces, remote_clients};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
+use crate::device::CallStatus;
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 use crate::kernel::template::Template;
 
@@ -132,6 +133,7 @@ pub(crate) fn write(
         None => LANE,
     };
     let (seal, head) = seal(shape);
+    let [begun, withdrawn] = withdrawal(handlers, shape);
     let template = Template::new(format!("{COMMON}{seal}{own}"))
         .set("binding", format!("@group({}) @binding(0)", shape.group))
         .set("posts", posts(shape))
@@ -146,6 +148,8 @@ pub(crate) fn write(
         .set("too_long", TOO_LONG)
         .offer("failed", FAILED)
         .set("first_posts", clients.first)
+        .set("opcode", begun)
+        .set("withdrawn", withdrawn)
         .set("kernels", clients.scan)
         .set("or_posts", clients.or)
         .set("known_posts", clients.known);
@@ -203,6 +207,27 @@ fn seal(shape: &ServerShape) -> (&'static str, String) {
     };
     let head = format!("tombolo_server_seal(results, status, {reply});");
     (SEAL, head)
+}
+
+/// How a call is begun that its caller may have withdrawn, and the status of one that was: only kernels of other devices
+/// withdraw calls. The note that the call is begun and the look for the withdrawal are exchanges, as the caller's are
+/// (`tombolo_call_withdraw` in `shaders/rpc.wgsl`).
+fn withdrawal(handlers: &[Arc<HandlerDeclaration>], shape: &ServerShape) -> [String; 2] {
+    if shape.remote_clients.is_none() {
+        return ["let opcode = posted;".to_owned(), String::new()];
+    }
+    let is_free = |code: &u32| handlers.iter().all(|handler| handler.opcode() != *code);
+    let none = (0..=u32::MAX).find(is_free).unwrap_or(0);
+    let begun = format!(
+        "atomicExchange(&tombolo_server[results + 2u], request);
+    tombolo_server_fence();
+    let opcode = select({none}u, posted, atomicOr(&tombolo_server[arguments + 3u], 0u) != 1u);"
+    );
+    let busy = CallStatus::Busy.code();
+    [
+        begun,
+        format!("if opcode == {none}u {{ status = {busy}u; }}"),
+    ]
 }
 
 /// A look at the bell.

@@ -6,14 +6,15 @@
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
 //!         arguments  { opcode, length, ticket, seal, arguments … }      client writes
 //!         replies    one word for each port: the server's outboxes      server writes, client polls
-//!         results    { status, length, 0, seal, results … }             server writes
+//!         results    { status, length, begun, seal, results … }            server writes
 //! ```
 //!
 //! Each table and each port begins on a cache line, so no line is written by both sides. Mailboxes of a side lie
 //! together: a single line tells the server of sixteen ports. All writes of a side are in a single range, for a single
 //! copy where the two sides share no memory. Lengths are in words; `ticket` is that of a begun call, or 0, and the
-//! clients' own; `seal` is the sum of the packet where words may arrive in any order ([`super::seal`]), and else a word
-//! of the arguments without readers.
+//! clients' own; `seal` is the sum of the packet where words may arrive in any order ([`super::seal`]). Where clients may
+//! withdraw calls, the seal of the arguments is 1 instead once the call is withdrawn, and `begun` is the request that the
+//! server has begun last ([`super::protocol`]); elsewhere nobody reads these words.
 //!
 //! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
@@ -34,6 +35,10 @@ pub(crate) const PREFIX: usize = 4;
 
 /// The word of the prefix that holds the seal.
 pub(crate) const SEAL: usize = 3;
+
+/// The word of the results' prefix with the request that the server has begun last, where clients withdraw calls. The
+/// client's word for the withdrawal is that of the seal: nobody withdraws where packets are sealed.
+pub(crate) const BEGUN: usize = 2;
 
 /// Words of the header.
 pub(crate) const PORTS: usize = 0;

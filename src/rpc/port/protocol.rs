@@ -37,6 +37,14 @@
 //! read its inbox *before* taking the lock, because a kernel can load a polled word at a single place only, could with
 //! bits take a port for free on which two calls were posted meanwhile and only the first was answered. With counters an
 //! old inbox never equals a newer outbox, unless 2^32 calls lie between.
+//!
+//! # Withdrawal
+//!
+//! A client whose turns of loops are rationed may take a call back that no server has begun. Both sides first write a note
+//! and then look for the other's: the server that the call is begun, the client that the call is withdrawn, with a full
+//! fence between write and look. So at most one of them misses the other's note. A server that finds the withdrawal
+//! answers with `Busy` and runs nothing; a client that finds its call begun goes on waiting for the answer, which may be
+//! `Busy` when both have found the other's note. The port is free once the server has answered.
 
 /// One of the two ends of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

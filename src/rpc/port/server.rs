@@ -8,10 +8,10 @@
 //! timed last: nobody waits for another caller's slow call.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use super::layout::{CLOSED, LINE, PREFIX, PortLayout, SEAL};
+use super::layout::{BEGUN, CLOSED, LINE, PREFIX, PortLayout, SEAL};
 use super::protocol::{CallStatus, Side, next};
 use super::seal::{mixed, mixed_all};
 use super::words::Words;
@@ -110,6 +110,8 @@ pub(crate) struct Server<W, P = HostPrivate> {
     words: W,
     private: P,
     layout: PortLayout,
+    /// Clients may withdraw calls that are not begun.
+    withdraws: bool,
 }
 
 /// Lines of ports looked at more often than the others.
@@ -183,7 +185,13 @@ impl<W: Words> Server<W> {
             words,
             private: HostPrivate::new(layout.ports, is_alone),
             layout,
+            withdraws: false,
         }
+    }
+
+    /// The same server, whose clients may withdraw calls that are not begun.
+    pub fn with_withdrawal(self, withdraws: bool) -> Self {
+        Self { withdraws, ..self }
     }
 }
 
@@ -195,6 +203,7 @@ impl<W: Words, P: Private> Server<W, P> {
             words,
             private,
             layout,
+            withdraws: false,
         }
     }
 
@@ -348,6 +357,8 @@ impl<W: Words, P: Private> Server<W, P> {
         sweeper.results.clear();
         let status = if !is_whole {
             CallStatus::Malformed
+        } else if self.is_withdrawn(port, request) {
+            CallStatus::Busy
         } else if fits {
             dispatch.dispatch(port, opcode, &sweeper.arguments, &mut sweeper.results)
         } else {
@@ -365,6 +376,18 @@ impl<W: Words, P: Private> Server<W, P> {
             self.publish(first, answers);
         }
         true
+    }
+
+    /// Notes that the call at a port is begun. Whether the client withdrew the call before: the client notes the withdrawal
+    /// and looks for this note then, so that with a full fence on both sides not both can miss the other's.
+    fn is_withdrawn(&self, port: usize, request: u32) -> bool {
+        if !self.withdraws {
+            return false;
+        }
+        let begun = self.layout.results(port) + BEGUN;
+        self.words.store(begun, request);
+        fence(Ordering::SeqCst);
+        self.words.load(self.layout.arguments(port) + SEAL) == 1
     }
 
     /// Tells the clients of answers.

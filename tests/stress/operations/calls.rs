@@ -19,8 +19,9 @@ use crate::world::Gear;
 /// needs that waits depends on how busy the machine is. The error says so.
 fn ran_out(error: &ExecutionError) -> bool {
     match error {
-        ExecutionError::LoopCut { .. } => true,
-        ExecutionError::CallFailed { status, .. } => *status == CallStatus::TimedOut,
+        ExecutionError::CallFailed { status, .. } => {
+            matches!(status, CallStatus::TimedOut | CallStatus::Busy)
+        }
         ExecutionError::Inherited { cause, .. } => ran_out(cause),
         _ => false,
     }
@@ -196,7 +197,7 @@ pub fn stopped(w: &mut Worker<'_>) -> Outcome {
         let is_right = match state {
             state if state == CallStatus::Done.code() => word == mix(5, i as u32),
             state if state == CallStatus::Stopped.code() => word == 5,
-            state if state == CallStatus::TimedOut.code() => {
+            state if [CallStatus::TimedOut.code(), CallStatus::Busy.code()].contains(&state) => {
                 word == 5 && gear.device.capabilities().needs_loop_guard()
             }
             _ => false,

@@ -9,7 +9,10 @@
 //! single thread serves all, the memory of answered requests) prevents a second serving.
 
 use super::super::protocol::{MOVES_PER_CALL, Side, next};
-use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD, SEAL, WORDS};
+use super::{ANSWER, MAILBOX, Machine, Memory, NOTE, PAYLOAD, SEAL, WORDS};
+
+mod checks;
+mod withdrawal;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
@@ -38,6 +41,14 @@ enum Flaw {
     NoSeal,
     /// Seals are of the payload alone, and not of its request.
     SealWithoutRequest,
+    /// The client looks whether its call is begun before the note of the withdrawal has arrived.
+    NoWithdrawFence,
+    /// The server looks for the withdrawal before the note of the begun call has arrived.
+    NoBeginFence,
+    /// The server does not look for a withdrawal.
+    NoWithdrawLook,
+    /// The next call at the port is posted under the withdrawal of the call before.
+    StaleWithdrawal,
     /// Mailboxes are single bits, and the client looks at its inbox before taking the lock.
     BitsWithEarlyLook,
 }
@@ -60,6 +71,8 @@ struct Setup {
     look: Look,
     /// Clients may stop waiting, and leave their call alone.
     leaves: bool,
+    /// Clients may take calls back that are not begun.
+    withdraws: bool,
     /// Servers may stop for good between two calls.
     stops: bool,
     /// Servers may serve other calls before they tell the client of an answer.
@@ -73,6 +86,9 @@ impl Setup {
     /// Writes the payload of a request.
     fn write(&self, memory: &mut Memory, side: Side, port: usize, value: u32, request: u32) {
         memory.write(side, port, PAYLOAD, value);
+        if self.withdraws && side == Side::Client && self.flaw != Flaw::StaleWithdrawal {
+            memory.write(side, port, NOTE, 0);
+        }
         if self.bus == Some(side) {
             memory.write(side, port, SEAL, self.seal(value, request));
         }
@@ -103,6 +119,9 @@ enum ClientAt {
     Writing(usize, u32),
     Written(usize, u32),
     Waiting(usize, u32),
+    /// Has noted the withdrawal, or has found its call begun.
+    Withdrawing(usize, u32),
+    Begun(usize, u32),
     Released(usize),
 }
 
@@ -110,6 +129,8 @@ enum ClientAt {
 enum ServerAt {
     Search,
     Locked(usize, Option<u32>),
+    /// Has noted that the call is begun.
+    Beginning(usize, u32),
     Working(usize, u32),
     Answering(usize, u32, u32),
     Answered(usize, u32),
@@ -126,6 +147,8 @@ struct State {
     /// How often each call was served.
     served: Vec<u8>,
     left: Vec<bool>,
+    /// Calls told as `Busy`.
+    withdrawn: Vec<bool>,
 }
 
 impl State {
@@ -217,7 +240,16 @@ impl State {
                 }
                 go(s, ClientAt::Waiting(port, request));
             })),
-            ClientAt::Waiting(port, request) => {
+            ClientAt::Withdrawing(port, request) => {
+                found.extend(self.withdraw(setup, index, port, request));
+            }
+            ClientAt::Waiting(port, request) | ClientAt::Begun(port, request) => {
+                if setup.withdraws && matches!(at, ClientAt::Waiting(..)) {
+                    found.push(with(&|s| {
+                        s.memory.write(Side::Client, port, NOTE, 1);
+                        go(s, ClientAt::Withdrawing(port, request));
+                    }));
+                }
                 let seen = self.memory.ports[port].server_seen;
                 let is_answered = next(Side::Client, bits(seen[MAILBOX]), bits(request)).is_some();
                 if is_answered && setup.is_whole(Side::Server, seen, request) {
@@ -229,6 +261,7 @@ impl State {
                     } else {
                         self.check_result(id, seen[PAYLOAD])?;
                         found.push(with(&|s| {
+                            s.withdrawn[id as usize] = seen[PAYLOAD] == withdrawal::BUSY;
                             s.memory.ports[port].client_lock = false;
                             done(s);
                         }));
@@ -248,16 +281,6 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    fn check_result(&self, id: u32, result: u32) -> Result<(), String> {
-        if result != id + ANSWER {
-            return Err(format!("call {id} got {result}"));
-        }
-        match self.served[id as usize] {
-            1 => Ok(()),
-            times => Err(format!("call {id} returned, and was served {times} times")),
-        }
     }
 
     /// The state after client `index` has taken the lock of a port, if it is free.
@@ -327,10 +350,14 @@ impl State {
                 let request = request.filter(is_whole);
                 let waits = setup.flaw == Flaw::NoServerRecheck
                     && self.servers.iter().enumerate().any(|(other, at)| {
-                        other != index && matches!(at, ServerAt::Working(p, _) | ServerAt::Answering(p, ..) | ServerAt::Answered(p, _) if *p == port)
+                        other != index && matches!(at, ServerAt::Beginning(p, _) | ServerAt::Working(p, _) | ServerAt::Answering(p, ..) | ServerAt::Answered(p, _) if *p == port)
                     });
                 if !waits {
                     found.push(with(&|s| match request {
+                        Some(request) if setup.withdraws => {
+                            s.memory.write(Side::Server, port, NOTE, request);
+                            go(s, ServerAt::Beginning(port, request));
+                        }
                         Some(request) => go(s, ServerAt::Working(port, request)),
                         None => {
                             s.memory.ports[port].server_lock = false;
@@ -339,6 +366,9 @@ impl State {
                     }));
                 }
             }
+            ServerAt::Beginning(port, request) => {
+                found.extend(self.begin(setup, index, port, request));
+            }
             ServerAt::Working(port, request) => {
                 let id = self.memory.ports[port].client_seen[PAYLOAD];
                 let mut state = self.clone();
@@ -346,6 +376,9 @@ impl State {
                     return Err(format!("served what nobody posted: {id}"));
                 };
                 *times += 1;
+                if self.withdrawn[id as usize] {
+                    return Err(format!("call {id} was withdrawn, and is served"));
+                }
                 if *times > 1 {
                     return Err(format!("call {id} was served twice"));
                 }
@@ -398,22 +431,6 @@ impl State {
         }
         Ok(())
     }
-
-    fn exclusion(&self) -> Result<(), String> {
-        for port in 0..self.memory.ports.len() {
-            let clients = self.clients.iter().filter(|(at, _)| {
-                matches!(at, ClientAt::Writing(p, _) | ClientAt::Written(p, _) | ClientAt::Waiting(p, _) if *p == port)
-            });
-            let servers = self.servers.iter().filter(|at| {
-                matches!(at, ServerAt::Working(p, _) | ServerAt::Answering(p, ..) | ServerAt::Answered(p, _) if *p == port)
-            });
-            let kept = self.kept.iter().flatten().filter(|(p, _)| *p == port);
-            if clients.count() > 1 || servers.count() + kept.count() > 1 {
-                return Err(format!("two at one end of port {port}"));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Machine for State {
@@ -428,6 +445,7 @@ impl Machine for State {
             kept: vec![Vec::new(); setup.servers],
             served: vec![0; calls],
             left: vec![false; calls],
+            withdrawn: vec![false; calls],
         }
     }
 
@@ -456,7 +474,7 @@ impl Machine for State {
         self.clients.iter().all(|(_, call)| *call == setup.calls)
             && self.memory.is_quiet()
             && self.kept.iter().all(Vec::is_empty)
-            && self.served.iter().skip(1).all(|&times| times == 1)
+            && (1..self.served.len()).all(|id| self.has_ended(setup, id))
             && moves == calls * MOVES_PER_CALL
     }
 

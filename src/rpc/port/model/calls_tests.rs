@@ -10,6 +10,7 @@ const PLAIN: Setup = Setup {
     servers: 2,
     look: Look::Locked,
     leaves: false,
+    withdraws: false,
     stops: false,
     batches: false,
     bus: None,
@@ -55,6 +56,30 @@ fn setups() -> Vec<Setup> {
             calls: 2,
             clients: 1,
             leaves: true,
+            ..plain
+        });
+        setups.push(Setup {
+            withdraws: true,
+            servers: 1,
+            ..plain
+        });
+        setups.push(Setup {
+            withdraws: true,
+            calls: 1,
+            ..plain
+        });
+        setups.push(Setup {
+            withdraws: true,
+            leaves: true,
+            clients: 1,
+            ..plain
+        });
+        setups.push(Setup {
+            withdraws: true,
+            ports: 2,
+            calls: 1,
+            servers: 1,
+            batches: true,
             ..plain
         });
         for bus in [Side::Client, Side::Server] {
@@ -143,6 +168,10 @@ fn mutants_are_caught() {
         (Flaw::EarlyRelease, Look::Locked),
         (Flaw::EarlyServerRelease, Look::Locked),
         (Flaw::ForgottenAnswer, Look::Locked),
+        (Flaw::NoWithdrawFence, Look::Locked),
+        (Flaw::NoBeginFence, Look::Locked),
+        (Flaw::NoWithdrawLook, Look::Locked),
+        (Flaw::StaleWithdrawal, Look::Locked),
         (Flaw::BitsWithEarlyLook, Look::InboxFirst),
     ] {
         let caught = [
@@ -154,6 +183,11 @@ fn mutants_are_caught() {
             Setup {
                 leaves: true,
                 servers: 1,
+                ..PLAIN
+            },
+            Setup {
+                withdraws: true,
+                clients: 1,
                 ..PLAIN
             },
             Setup {

@@ -5,7 +5,7 @@
 //! the writes of a side arrive in any order, whatever its fences, and are sealed. The model is weaker than any machine
 //! to run this protocol. The decisions are `next`'s, the same function that host and kernels follow.
 //!
-//! - [`calls`]: clients and servers over one and two ports, stopping servers, and leaving clients.
+//! - [`calls`]: clients and servers over one and two ports, stopping servers, leaving clients, and withdrawn calls.
 //! - [`tickets`]: calls begun, and collected or left by the holder of the ticket.
 //! - `persistent::model` explores servers on devices by the same means.
 //!
@@ -35,7 +35,9 @@ pub(crate) const PAYLOAD: usize = 1;
 pub(crate) const SEAL: usize = 2;
 /// The status in front of results; only where the machine has one.
 pub(crate) const HEAD: usize = 3;
-const WORDS: usize = 4;
+/// The notes of a withdrawal: of the client, that the call is withdrawn; of the server, the request begun last.
+pub(crate) const NOTE: usize = 4;
+const WORDS: usize = 5;
 
 /// A write on its way to the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -157,6 +159,12 @@ impl Memory {
             }
         }
         found
+    }
+
+    /// Whether a side's note at a port has arrived, as behind a full fence.
+    pub fn note_arrived(&self, side: Side, port: usize) -> bool {
+        let mut flying = self.flying[side as usize].iter();
+        !flying.any(|write| (write.port, write.word) == (port, NOTE))
     }
 
     /// Everything that a side has written arrives.

@@ -1,0 +1,56 @@
+//! The steps of a withdrawal: either side has written its note, and looks for the other's once its own has arrived.
+
+use super::super::super::protocol::Side;
+use super::super::NOTE;
+use super::{ClientAt, Flaw, ServerAt, Setup, State};
+
+/// The answer to a call that was withdrawn.
+pub(super) const BUSY: u32 = u32::MAX;
+
+impl State {
+    /// The state after client `index` has looked whether its call is begun.
+    pub(super) fn withdraw(
+        &self,
+        setup: &Setup,
+        index: usize,
+        port: usize,
+        request: u32,
+    ) -> Option<State> {
+        let memory = &self.memory;
+        if setup.flaw != Flaw::NoWithdrawFence && !memory.note_arrived(Side::Client, port) {
+            return None;
+        }
+        let call = self.clients[index].1;
+        let mut state = self.clone();
+        if memory.ports[port].server_seen[NOTE] == request {
+            state.clients[index].0 = ClientAt::Begun(port, request);
+        } else {
+            state.memory.ports[port].client_lock = false;
+            state.withdrawn[Self::id(setup, index, call) as usize] = true;
+            state.clients[index] = (ClientAt::Search, call + 1);
+        }
+        Some(state)
+    }
+
+    /// The state after server `index` has looked whether the call that it begins is withdrawn.
+    pub(super) fn begin(
+        &self,
+        setup: &Setup,
+        index: usize,
+        port: usize,
+        request: u32,
+    ) -> Option<State> {
+        let memory = &self.memory;
+        if setup.flaw != Flaw::NoBeginFence && !memory.note_arrived(Side::Server, port) {
+            return None;
+        }
+        let mut state = self.clone();
+        let is_withdrawn =
+            memory.ports[port].client_seen[NOTE] != 0 && setup.flaw != Flaw::NoWithdrawLook;
+        state.servers[index] = match is_withdrawn {
+            true => ServerAt::Answering(port, request, BUSY),
+            false => ServerAt::Working(port, request),
+        };
+        Some(state)
+    }
+}
