@@ -22,7 +22,7 @@ use report::Report;
 #[derive(Parser)]
 #[command(after_help = "\
 All adapters are examined, whichever WGPU_ADAPTER_NAME chooses for other programs. WGPU_BACKEND
-restricts the search to a backend (vulkan, metal, dx12, gl).")]
+restricts the search to a backend (vulkan, metal, dx12, gl; noop is the adapter compiled in).")]
 struct Arguments {
     /// Only adapters whose name contains NAME, in any case.
     #[arg(

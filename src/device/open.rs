@@ -162,9 +162,10 @@ impl DeviceOptions {
 pub enum DeviceError {
     /// The machine has no adapter that wgpu can use.
     #[error(
-        "no compute adapter found (backends searched: {}): install a Vulkan driver, for \
-         example the software driver lavapipe (Debian and Ubuntu: apt-get install \
-         mesa-vulkan-drivers), or set WGPU_BACKEND to a backend that this machine has",
+        "no compute adapter found (backends searched: {}): compile in the adapter of the feature \
+         `embedded`, whose backend is `noop` in WGPU_BACKEND; install a Vulkan driver, for example the \
+         software driver lavapipe (Debian and Ubuntu: apt-get install mesa-vulkan-drivers); or set \
+         WGPU_BACKEND to a backend that this machine has",
         names(.backends.iter_names())
     )]
     NoAdapter {

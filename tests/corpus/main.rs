@@ -20,6 +20,7 @@ mod harness;
 #[allow(dead_code, reason = "no test of this suite provokes a panic")]
 #[path = "../gpu/panics.rs"]
 mod panics;
+#[allow(dead_code, reason = "its own tests run in the other suite")]
 #[path = "../gpu/processes.rs"]
 mod processes;
 

@@ -132,6 +132,11 @@ impl Suite {
         }
     }
 
+    /// Adds tests that need no device.
+    pub fn add_trials(&mut self, trials: impl IntoIterator<Item = Trial>) {
+        self.trials.extend(trials);
+    }
+
     /// A test for each adapter that has to be there.
     fn require_adapters(&mut self) {
         let found: Vec<String> = self
@@ -172,14 +177,8 @@ impl Suite {
     }
 
     pub fn run(self) -> ExitCode {
-        let mut groups: Vec<String> = Vec::new();
-        for trial in &self.trials {
-            let group = trial.name().split("::").next().unwrap_or_default();
-            if !groups.iter().any(|known| known == group) {
-                groups.push(group.to_owned());
-            }
-        }
-        if let Some(status) = crate::processes::run(&self.arguments, groups) {
+        let names: Vec<&str> = self.trials.iter().map(Trial::name).collect();
+        if let Some(status) = crate::processes::run(&self.arguments, &names) {
             return status;
         }
         libtest_mimic::run(&self.arguments, self.trials).exit_code()

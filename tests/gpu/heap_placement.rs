@@ -21,6 +21,7 @@ cases![
     the_host_costs_what_it_touches,
     what_the_host_zeroes_does_not_travel,
     every_bit_of_a_page_counts,
+    changes_that_are_taken_back_are_changes,
     claims_advise_the_other_place,
     random_histories_on_devices_of_both_places,
 ];
@@ -285,6 +286,27 @@ fn every_bit_of_a_page_counts(f: &Fixture) {
         // One word of each page, and all pages have come.
         assert_eq!(down, u64::from(PAGES) * PAGE + bits);
     }
+}
+
+/// A page is compared with what it was at the last agreement, however that came about: by a transfer of few pages, by a
+/// search, or by an upload.
+fn changes_that_are_taken_back_are_changes(f: &Fixture) {
+    let context = context();
+    let device = placed(&context, f, HeapPlacement::Device);
+    let heap = context.heap().unwrap();
+    let words = heap.alloc_slice(&[7u32; 64]).unwrap();
+    let (by_pointer, by_argument) = (kernel(&device, SCATTER), kernel(&device, INCREMENT));
+    let read = |expected: u32| assert_eq!(heap.read(words, 64).unwrap(), [expected; 64]);
+    let add = |what: i32| scatter(&by_pointer, words, [0, 1, 64, what as u32]);
+    increment(&by_argument, words, 64).unwrap();
+    read(8);
+    add(-1);
+    read(7);
+    add(1);
+    read(8);
+    heap.write(words, &[9; 64]).unwrap();
+    add(-1);
+    read(8);
 }
 
 fn claims_advise_the_other_place(f: &Fixture) {

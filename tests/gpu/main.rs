@@ -214,6 +214,7 @@ fn main() -> std::process::ExitCode {
         transfers::CASES,
         work::CASES,
     ]);
+    suite.add_trials(processes::trials());
     suite.add(heap_live::again().into_iter());
     suite.add(persistent_again::again().into_iter());
     suite.add(rpc_split::again().into_iter());

@@ -16,6 +16,7 @@ cases![
     changes_beside_fresh_memory_outlast_a_launch_elsewhere,
     freed_memory_holds_what_kernels_left,
     growth_keeps_pointers_and_launches_valid,
+    growth_keeps_what_was_found_and_agreed,
     segments,
     only_what_changed_travels,
     changes_outlive_their_device,
@@ -382,6 +383,28 @@ fn a_lost_device_takes_its_changes_along(f: &Fixture) {
     assert_eq!(heap.host().unwrap().slice(data, 64).unwrap(), [5; 64]);
     increment(&mirrored(&context, f), data, 64);
     assert_eq!(heap.host().unwrap().slice(data, 64).unwrap(), [6; 64]);
+}
+
+fn growth_keeps_what_was_found_and_agreed(f: &Fixture) {
+    let (_context, device, heap) = open(f);
+    let kernel = kernel(&device, ADD);
+    let old = heap.alloc_slice(&[10u32; 16]).unwrap();
+    let [elsewhere, agreed] = [(); 2].map(|()| heap.alloc_bytes(4096, 4096).unwrap().cast());
+    heap.fill(agreed, u32::MAX, 1024).unwrap();
+    add(&kernel, elsewhere, 16);
+    assert_eq!(heap.read(elsewhere, 16).unwrap(), [1; 16]);
+    // Found by the upload of what is allocated beside it.
+    add(&kernel, old, 16);
+    let fresh = heap.alloc_slice(&[1u32; 16]).unwrap();
+    assert_eq!(fresh.address() / 4096, old.address() / 4096);
+    add(&kernel, elsewhere, 16);
+    let before = heap.committed();
+    let _block = heap.alloc_zeroed::<u32>(6 << 20).unwrap();
+    assert!(heap.committed() > before);
+    // Zeros, as if nothing had ever been there.
+    add(&kernel, agreed, 1024);
+    assert_eq!(heap.read(old, 16).unwrap(), [11; 16]);
+    assert!(heap.read(agreed, 1024).unwrap() == [0; 1024]);
 }
 
 fn unaligned_arguments_after_growth(f: &Fixture) {

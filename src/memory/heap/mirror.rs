@@ -43,7 +43,11 @@ mod up;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak};
+use std::sync::{
+    Arc, LockResult, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+    TryLockResult, Weak,
+};
+use std::time::{Duration, Instant};
 
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, InFlight, MOST_BYTES, Memory, SharedHeap, State};
@@ -60,6 +64,13 @@ pub(super) use ranges::RangeSet;
 /// The unit in which changes are found, in bytes.
 const PAGE: u64 = 4096;
 const PAGE_WORDS: usize = (PAGE / 4) as usize;
+
+/// The longest wait of a thread that serves a call for a turn that may be waiting for its caller.
+const HANDLER_WAIT: Duration = Duration::from_millis(10);
+/// How long such a thread sleeps between two looks.
+const HANDLER_PAUSE: Duration = Duration::from_millis(1);
+/// A launch, where it waits for its turn.
+const TURN: &str = "a launch that uses the heap";
 
 /// The costs of a [`SharedHeap`]'s mirrors so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -153,6 +164,43 @@ impl Mirrors {
     }
 }
 
+impl HeapShared {
+    /// The table, which a thread may have in hand while it waits for launches. On a thread that serves a call of such a
+    /// launch, that is waited for a short time only.
+    ///
+    /// # Errors
+    /// [`HeapError::Execution`] with [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler).
+    fn take<'h, G>(
+        &'h self,
+        what: &'static str,
+        attempt: impl Fn(&'h RwLock<Table>) -> TryLockResult<G>,
+        wait: impl FnOnce(&'h RwLock<Table>) -> LockResult<G>,
+    ) -> Result<G, HeapError> {
+        let lock = &self.mirrors.lock;
+        let deadline = Instant::now() + HANDLER_WAIT;
+        loop {
+            match attempt(lock) {
+                Ok(table) => return Ok(table),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            match self.may_wait(what) {
+                Ok(()) => return Ok(wait(lock).unwrap_or_else(PoisonError::into_inner)),
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(_) => std::thread::sleep(HANDLER_PAUSE),
+            }
+        }
+    }
+
+    fn table_alone(&self, what: &'static str) -> Result<RwLockWriteGuard<'_, Table>, HeapError> {
+        self.take(what, RwLock::try_write, RwLock::write)
+    }
+
+    fn table_together(&self, what: &'static str) -> Result<RwLockReadGuard<'_, Table>, HeapError> {
+        self.take(what, RwLock::try_read, RwLock::read)
+    }
+}
+
 impl SharedHeap {
     /// Bytes moved between the heap and the devices that cannot use the heap in place.
     pub fn mirror_statistics(&self) -> MirrorStatistics {
@@ -200,10 +248,10 @@ impl HeapShared {
         device: &Arc<DeviceShared>,
         writes: &Writes,
     ) -> Result<Turn<'_>, HeapError> {
-        let held = Held::new("a launch that uses the heap").map_err(Arc::new)?;
+        let held = Held::new(TURN).map_err(Arc::new)?;
         self.contract();
         if !self.is_mirrored(device) {
-            let table = self.mirrors.read();
+            let table = self.table_together(TURN)?;
             if table.ahead.is_none() {
                 return Ok(Turn::Together {
                     _table: table,
@@ -211,12 +259,12 @@ impl HeapShared {
                 });
             }
             drop(table);
-            let mut table = self.mirrors.write();
+            let mut table = self.table_alone(TURN)?;
             self.others_in_flight(device)?;
             self.bring_down(&mut table)?;
             return Ok(Turn::Alone { table, _held: held });
         }
-        let mut table = self.mirrors.write();
+        let mut table = self.table_alone(TURN)?;
         self.cover(&mut table, device)?;
         let others = self.others_in_flight(device)?;
         if table.ahead.is_some_and(|id| id != device.id) {
@@ -276,7 +324,7 @@ impl HeapShared {
 
     /// The view of a device with a mirror, which is made or grown as needed.
     pub(super) fn mirror_view(&self, device: &Arc<DeviceShared>) -> Result<DeviceView, HeapError> {
-        let mut table = self.mirrors.write();
+        let mut table = self.table_alone("a look at a copy of the heap")?;
         let mirror = self.cover(&mut table, device)?;
         Ok(mirror.view(self.base(), device))
     }

@@ -18,6 +18,11 @@ impl SharedHeap {
     pub fn trim(&self) -> u64 {
         let shared = &self.shared;
         shared.look();
+        // Whoever has the turn may be waiting for a launch, which may be waiting for this very thread.
+        let in_flight = |state: &mut State| state.in_flight.values_mut().any(|one| !one.is_done());
+        if in_flight(&mut lock(&shared.state)) {
+            return 0;
+        }
         shared.trim(&mut shared.mirrors.write()).unwrap_or(0)
     }
 }
