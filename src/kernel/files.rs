@@ -24,7 +24,11 @@ use super::token::TokenStream;
 
 /// The files of a text.
 #[derive(Clone, Debug)]
-pub(crate) struct Files(Arc<[Part]>);
+pub(crate) struct Files {
+    parts: Arc<[Part]>,
+    /// The name of the first source.
+    name: Arc<str>,
+}
 
 /// A stretch of the text, in order; the last one has no end.
 #[derive(Clone, Debug)]
@@ -61,7 +65,10 @@ impl Files {
             bytes: 0..usize::MAX,
             file: Arc::new(File::new(name, Arc::clone(source))),
         };
-        Self([part].into())
+        Self {
+            parts: [part].into(),
+            name: name.into(),
+        }
     }
 
     /// The text of several sources, of which each has a name of its own.
@@ -70,11 +77,12 @@ impl Files {
             return (Arc::clone(source), Self::one(name, source));
         }
         let (mut front, mut behind) = (Joined::default(), Joined::default());
+        let mut taken = HashSet::new();
         for (name, source) in sources {
             let file = Arc::new(File::new(name, Arc::clone(source)));
             let stream = TokenStream::new(source);
             let heads = heads(&stream);
-            let mut edits = renames(name, &stream, &heads, sources);
+            let mut edits = renames(name, &stream, &heads, sources, &mut taken);
             for directive in directives(&stream, &heads) {
                 front.push(&file, directive.clone(), &source[directive.clone()]);
                 front.text.push('\n');
@@ -97,12 +105,16 @@ impl Files {
         });
         front.parts.extend(moved);
         front.text.push_str(&behind.text);
-        (front.text.into(), Self(front.parts.into()))
+        let files = Self {
+            parts: front.parts.into(),
+            name: sources.first().map_or("", |(name, _)| name).into(),
+        };
+        (front.text.into(), files)
     }
 
     /// The files of this text with `appendix` behind it, which is the runtime's; `source` is all of it.
     pub fn extended(&self, source: &Arc<str>, appendix: &str) -> Self {
-        if let [one] = &*self.0 {
+        if let [one] = &*self.parts {
             return Self::one(&one.file.name, source);
         }
         let name = format!("{} and the runtime", self.name());
@@ -111,22 +123,24 @@ impl Files {
             bytes: 0..usize::MAX,
             file: Arc::new(File::new(&name, appendix.into())),
         };
-        Self(self.0.iter().cloned().chain([own]).collect())
+        Self {
+            parts: self.parts.iter().cloned().chain([own]).collect(),
+            name: Arc::clone(&self.name),
+        }
     }
 
     /// The file of byte `at` of the text, and the byte in the file.
     pub fn find(&self, at: usize) -> (&Arc<File>, usize) {
-        let behind = self.0.partition_point(|part| part.start <= at);
+        let behind = self.parts.partition_point(|part| part.start <= at);
         // A text has a part, and the first one begins with the text.
-        let part = &self.0[behind.saturating_sub(1)];
+        let part = &self.parts[behind.saturating_sub(1)];
         let offset = part.bytes.start.saturating_add(at - part.start);
         (&part.file, offset.min(part.bytes.end))
     }
 
     /// The name of the first source.
     pub fn name(&self) -> &str {
-        let first = self.0.iter().find(|part| part.bytes.start == 0);
-        &first.unwrap_or(&self.0[0]).file.name
+        &self.name
     }
 
     /// The line of byte `at` of the text, from 1, in its file.
@@ -155,6 +169,20 @@ impl Joined {
     }
 }
 
+/// What a source opens and does not close, so that it would run on into the next one.
+pub(crate) fn unclosed(source: &str) -> Option<Range<usize>> {
+    let stream = TokenStream::new(source);
+    let is_open =
+        |at: &usize| matches!(stream.text(*at), "{" | "(" | "[") && stream.partner(*at).is_none();
+    let bracket = (0..stream.len()).find(is_open);
+    // A token behind the source is none inside a comment.
+    let is_comment = || TokenStream::new(&format!("{source}\n;")).len() == stream.len();
+    match bracket {
+        Some(at) => Some(stream.span(at..at + 1)),
+        None => is_comment().then(|| source.rfind("/*").map_or(0..0, |at| at..at + 2)),
+    }
+}
+
 /// The directives of a source, each with its semicolon, as bytes.
 fn directives(stream: &TokenStream<'_>, heads: &[Head<'_>]) -> Vec<Range<usize>> {
     let directives = heads
@@ -165,23 +193,35 @@ fn directives(stream: &TokenStream<'_>, heads: &[Head<'_>]) -> Vec<Range<usize>>
         .collect()
 }
 
-/// The places of names that a source keeps to itself, and the new names, which end with the file's. Local names that hide
-/// one are renamed alike; members of structures are not, which have names of their own.
+/// The places of names that a source keeps to itself, and the new names, which end with the file's and are not `taken` by
+/// another file. Local names that hide one are renamed alike; members of structures are not, which have names of their own,
+/// and neither are overrides and entry points, for which the host asks by name.
 fn renames(
     file: &str,
     stream: &TokenStream<'_>,
     heads: &[Head<'_>],
     sources: &[(String, Arc<str>)],
+    taken: &mut HashSet<String>,
 ) -> Vec<(Range<usize>, String)> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let stem: String = file.trim_end_matches(".wgsl").chars().map(plain).collect();
-    let own = |name: &&str| name.starts_with('_');
-    let new: HashMap<&str, String> = (names(stream, heads).into_keys().filter(own))
+    let is_asked_for = |head: &Head<'_>| {
+        head.kind == DeclarationKind::Override
+            || head.attributes.iter().any(|one| one.name == "compute")
+    };
+    let mut own: Vec<&str> = (names(stream, heads).into_iter())
+        .filter(|(name, head)| name.starts_with('_') && !is_asked_for(&heads[*head]))
+        .map(|(name, _)| name)
+        .collect();
+    // The same names in every run.
+    own.sort_unstable();
+    let new: HashMap<&str, String> = (own.into_iter())
         .map(|name| {
             let mut new = format!("{name}_{stem}");
-            while sources.iter().any(|(_, source)| source.contains(&new)) {
+            while sources.iter().any(|(_, source)| source.contains(&new)) || taken.contains(&new) {
                 new.push('0');
             }
+            taken.insert(new.clone());
             (name, new)
         })
         .collect();
@@ -198,7 +238,15 @@ fn renames(
     };
     (0..stream.len())
         .filter(is_name)
-        .filter_map(|at| Some((stream.span(at..at + 1), new.get(stream.text(at))?.clone())))
+        .filter_map(|at| {
+            let text = stream.text(at);
+            let name = new.get(text).cloned().or_else(|| {
+                // What lies behind a pointer to a structure of the file's own.
+                let pointee = new.get(text.strip_prefix("usm_")?)?;
+                Some(format!("usm_{pointee}"))
+            });
+            Some((stream.span(at..at + 1), name?))
+        })
         .collect()
 }
 

@@ -437,7 +437,10 @@ impl Inner {
             let variable = &module.global_variables[handle];
             let name = variable.name.clone().unwrap_or_default();
             let place = declared.get(name.as_str());
-            let line = place.map_or(0, |&place| self.files.line(place));
+            let place = place.map(|&place| {
+                let (file, at) = self.files.find(place);
+                (file.name.clone(), file.line(at))
+            });
             GlobalUse {
                 name,
                 writable: matches!(
@@ -447,7 +450,7 @@ impl Inner {
                 layout: TypeLayout::of(module, variable.ty),
                 canonical: globals::canonical(module, variable.ty),
                 number: variable.binding.map_or(0, |binding| binding.binding),
-                line,
+                place,
             }
         });
         uses.collect()

@@ -119,6 +119,71 @@ fn a_new_name_is_new() {
 }
 
 #[test]
+fn files_whose_names_look_alike_keep_apart() {
+    let all = sources(&[
+        ("lib/a.wgsl", "const _seed = 1;"),
+        ("lib_a.wgsl", "const _seed = 2;"),
+        ("c.wgsl", "const _b_c = 3;"),
+        ("b_c.wgsl", "const _b = 4; const _b_c = 5;"),
+    ]);
+    let (text, _) = Files::join(&all);
+    crate::Program::new("all.wgsl", text).unwrap();
+}
+
+#[test]
+fn what_the_host_asks_for_keeps_its_name() {
+    let source = "override _n = 1u; var<private> _p: u32;
+        @compute @workgroup_size(1) fn _main() { _p = _n; }";
+    let program = crate::Program::builder()
+        .source("a.wgsl", "const a = 1;")
+        .source("b.wgsl", source);
+    let program = program.build().unwrap();
+    assert_eq!(program.entry_points(), ["_main"]);
+    assert_eq!(program.constants()[0].name, "_n");
+    assert!(
+        program.source().contains("_p_b = _n"),
+        "{}",
+        program.source()
+    );
+}
+
+#[test]
+fn pointers_lead_to_structures_of_a_file() {
+    let source = "struct _Node { value: u32, padding: u32, next: usm_ptr }
+        @group(0) @binding(0) var<uniform> list: usm_ptr;
+        @compute @workgroup_size(1) fn main() { let n = usm__Node(list); n.value += 1u; }";
+    let program = crate::Program::builder()
+        .source("a.wgsl", "struct _Node { value: f32 }")
+        .source("b.wgsl", source)
+        .build();
+    program.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn the_first_source_names_the_program() {
+    let program = crate::Program::builder()
+        .source("a.wgsl", "const a = 1;")
+        .source("b.wgsl", "enable f16; const b = 1h;");
+    assert_eq!(program.build().unwrap().name(), "a.wgsl");
+}
+
+#[test]
+fn a_source_does_not_run_on_into_the_next() {
+    for (open, column) in [
+        ("fn f() { let x = 1;", 8),
+        ("const x = (1;", 11),
+        ("const x = 1; /* and so on", 14),
+        ("/* a */ /* b /* c */", 14),
+    ] {
+        let builder = crate::Program::builder().source("open.wgsl", open);
+        let fault = fault(builder.source("next.wgsl", "fn g() {}"));
+        let place = (fault.file.as_str(), fault.line, fault.column);
+        assert_eq!(place, ("open.wgsl", 1, column), "{fault}");
+    }
+    assert_eq!(unclosed("/* { */ fn f() { /* } */ } // {"), None);
+}
+
+#[test]
 fn one_source_is_left_alone() {
     let (text, files) = Files::join(&sources(&[("b.wgsl", OTHER)]));
     assert_eq!(*text, *OTHER);

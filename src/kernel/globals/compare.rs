@@ -92,9 +92,9 @@ pub(super) fn place_in_rust(declaration: &Declaration) -> GlobalPlace {
 }
 
 pub(super) fn place_in_wgsl(module: &ModuleIdentity, one: &GlobalUse) -> GlobalPlace {
-    let place = match one.line {
-        0 => module.name.to_string(),
-        line => format!("{}:{line}", module.name),
+    let place = match &one.place {
+        None => module.name.to_string(),
+        Some((file, line)) => format!("{file}:{line}"),
     };
     GlobalPlace {
         place,

@@ -107,8 +107,8 @@ pub struct GlobalUse {
     pub(crate) canonical: String,
     /// The number by which the module knows it.
     pub(crate) number: u32,
-    /// The 1-based line of the declaration; 0 if not known.
-    pub(crate) line: u32,
+    /// The source with the declaration, and the 1-based line there; none if not known.
+    pub(crate) place: Option<(String, u32)>,
 }
 
 /// A declaration in Rust.

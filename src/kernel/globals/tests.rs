@@ -29,7 +29,7 @@ fn a_use(name: &str, size: u32) -> GlobalUse {
         },
         canonical: wgsl,
         number: 0,
-        line: 3,
+        place: Some(("a.wgsl".into(), 3)),
     }
 }
 
@@ -250,10 +250,10 @@ fn a_refused_kernel_leaves_nothing_behind() {
     let GlobalConflict::Type { first, second, .. } = &error else {
         panic!("{error}");
     };
-    assert_eq!((first.place.as_str(), first.bytes), ("module0.wgsl:3", 8));
+    assert_eq!((first.place.as_str(), first.bytes), ("a.wgsl:3", 8));
     assert_eq!(
         (second.place.as_str(), second.bytes),
-        ("module1.wgsl:3", 12)
+        ("a.wgsl:3", 12)
     );
     assert_eq!((table.bytes_in_use(), table.names()), (bytes, names));
 }

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use super::{Program, free_group};
 use crate::kernel::calls::CallSet;
+use crate::kernel::diagnostic::Reporter;
+use crate::kernel::edit::EditedText;
 use crate::kernel::error::{KernelError, ProgramMistake};
-use crate::kernel::files::Files;
+use crate::kernel::files::{Files, unclosed};
 
 /// A program in the making, from [`Program::builder`]. Everything combines; the order of the calls does not matter, but for
 /// the first source, whose name is the program's.
 ///
 /// # Several sources
-/// The sources make one program: each sees the declarations of all others, and errors give the file and its line. What
-/// begins with an underscore belongs to its own source, device globals included, so that libraries need not know each other's
-/// helpers:
+/// The sources make one program: each sees the declarations of all others, and errors give the file and its line. In a program
+/// of several sources a name that begins with an underscore belongs to its own source, overrides and entry points apart, so
+/// that libraries need not know each other's helpers; a device global with such a name has the file's name in its own.
 ///
 /// ```
 /// use tombolo::Program;
@@ -50,6 +52,24 @@ impl Program {
     pub fn builder() -> ProgramBuilder {
         ProgramBuilder::default()
     }
+}
+
+/// Refuses a source that would run on into the next one.
+fn is_closed((name, source): &(String, Arc<str>)) -> Result<(), KernelError> {
+    let Some(place) = unclosed(source) else {
+        return Ok(());
+    };
+    let reporter = Reporter {
+        files: &Files::one(name, source),
+        text: &EditedText::unchanged(Arc::clone(source)),
+    };
+    let message = "this is not closed in its source".to_owned();
+    let labels = vec![(place, String::new())];
+    Err(KernelError::Syntax(reporter.at(
+        message,
+        labels,
+        Vec::new(),
+    )))
 }
 
 impl ProgramBuilder {
@@ -116,6 +136,9 @@ impl ProgramBuilder {
                 program: name.unwrap_or_default(),
                 mistake,
             });
+        }
+        if self.sources.len() > 1 {
+            self.sources.iter().try_for_each(is_closed)?;
         }
         let (source, files) = Files::join(&self.sources);
         let text = match self.behind {
