@@ -251,10 +251,7 @@ fn a_refused_kernel_leaves_nothing_behind() {
         panic!("{error}");
     };
     assert_eq!((first.place.as_str(), first.bytes), ("a.wgsl:3", 8));
-    assert_eq!(
-        (second.place.as_str(), second.bytes),
-        ("a.wgsl:3", 12)
-    );
+    assert_eq!((second.place.as_str(), second.bytes), ("a.wgsl:3", 12));
     assert_eq!((table.bytes_in_use(), table.names()), (bytes, names));
 }
 
