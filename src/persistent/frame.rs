@@ -225,6 +225,11 @@ impl Frame {
         (request != self.down().load(self.layout.lock(port))).then_some(request)
     }
 
+    /// The calls of threads that are not yet taken, by their ports and requests.
+    pub fn all_untaken(&self) -> impl Iterator<Item = (usize, u32)> {
+        (0..self.layout.ports).filter_map(|port| Some((port, self.untaken(port)?)))
+    }
+
     /// Notes that the call at `port` is taken, or, after all, only the call before.
     pub fn take(&self, port: usize, request: u32) {
         self.down().store(self.layout.lock(port), request);

@@ -26,6 +26,9 @@ const HELD: Duration = Duration::from_micros(200);
 const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 /// How often the relay looks after a lease.
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
+/// A lease that has taken no call by then, and does not end, is stuck. Drivers that compile a kernel at its first launch take
+/// several seconds for one with many calls of the host, and longer on a busy machine.
+const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 /// State of the relay thread alone.
 pub(super) struct Relay {
@@ -60,6 +63,32 @@ enum Attempt {
     /// Somebody has the heap.
     Refused,
     Over(Cause),
+}
+
+/// The calls that a lease finds when it begins: a lease that has taken none of them has not begun.
+struct WaitingCalls {
+    of_threads: Vec<(usize, u32)>,
+    of_kernel: Option<(usize, u32)>,
+}
+
+impl WaitingCalls {
+    fn of(core: &Core) -> Self {
+        Self {
+            of_threads: core.frame.all_untaken().collect(),
+            of_kernel: core.frame.block().and_then(settle::first_awaited),
+        }
+    }
+
+    /// Whether there are any, and none of them is taken.
+    fn are_untaken(&self, core: &Core) -> bool {
+        let is_left = |&(port, request): &(usize, u32)| core.frame.untaken(port) == Some(request);
+        let is_left_by_kernel = |(port, request): (usize, u32)| {
+            (core.frame.block()).is_some_and(|block| block.taken(port) != request)
+        };
+        (!self.of_threads.is_empty() || self.of_kernel.is_some())
+            && self.of_threads.iter().all(is_left)
+            && self.of_kernel.is_none_or(is_left_by_kernel)
+    }
 }
 
 impl Relay {
@@ -317,6 +346,7 @@ impl Relay {
         // Beats of a lease asked to leave: it looks at each port once more, and may be at a look just then.
         let mut more = 2 * core.frame.all_ports();
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
+        let waiting = WaitingCalls::of(core);
         loop {
             match event.wait_timeout(slice) {
                 Ok(()) => return End::Done(self.cause(own, granted)),
@@ -342,6 +372,11 @@ impl Relay {
                 if own.is_some() {
                     core.interrupt();
                 }
+                continue;
+            }
+            // A lease that has not begun is not stuck: drivers compile a kernel at its first launch, and other work may come first.
+            if now - begun < BEGINS_WITHIN && waiting.are_untaken(core) {
+                asked = Some(now);
                 continue;
             }
             let since = *asked.get_or_insert(now);

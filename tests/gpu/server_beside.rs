@@ -20,6 +20,7 @@ cases![
     a_device_goes_on_behind_a_stuck_server,
     calls_of_kernels_take_one_submission_and_nobody_else,
     calls_of_kernels_are_handed_over_beside_a_lease,
+    a_lease_that_is_compiled_is_not_stuck,
 ];
 
 /// Ordinary work on a device, whose result is checked.
@@ -308,5 +309,33 @@ fn calls_of_kernels_are_handed_over_beside_a_lease(f: &Fixture) {
             exchange.check();
         }
         assert_eq!(server.statistics().failed, 0);
+    }
+}
+
+/// Drivers compile a kernel when it first runs, which takes longer than this server's leases may be stuck.
+fn a_lease_that_is_compiled_is_not_stuck(f: &Fixture) {
+    let services = HostServices::builder().call("fn ask(x: u32) -> u32", |x: u32| x + 1);
+    let services = services.start().unwrap();
+    // A text that no driver has kept from an earlier run.
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let unique = now.subsec_nanos() ^ std::process::id();
+    let source = format!(
+        "fn work(x: u32) -> u32 {{
+            if x == 0u {{ return ask(ask(x)); }}
+            if x == 1u {{ return ask(x + 100u); }}
+            return ask(x ^ {unique}u);
+        }}"
+    );
+    let program = Program::builder()
+        .source("server.wgsl", source)
+        .services(&services)
+        .build()
+        .unwrap();
+    let policy = LeasePolicy::of(f.device.capabilities()).stuck(Duration::from_millis(300));
+    let server = PersistentKernel::builder(&f.device, &program).services(&services);
+    let server = start(server.handler("work").leases(policy));
+    let work = server.function::<(u32,), u32>("work").unwrap();
+    for (x, expected) in [(5, (5 ^ unique) + 1), (0, 2), (1, 102)] {
+        assert_eq!(work.call_timeout(&(x,), MINUTE).unwrap(), expected);
     }
 }
