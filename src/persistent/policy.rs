@@ -23,8 +23,8 @@ pub struct LeasePolicy {
     /// [`Duration::MAX`]: the server never leaves but to make room; [`Duration::ZERO`]: as soon as the absence of calls
     /// is seen.
     pub idle: Duration,
-    /// A lease still there so long after the request to end, and serving no calls, is reported as stuck. A lease that has not
-    /// begun has a minute: drivers compile a kernel at its first launch, and other work may come first.
+    /// A lease still there so long after the request to end, and serving no calls, is reported as stuck. The first lease
+    /// has a minute to begin: drivers compile a kernel at its first launch.
     pub stuck: Duration,
 }
 

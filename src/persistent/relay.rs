@@ -26,7 +26,7 @@ const HELD: Duration = Duration::from_micros(200);
 const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 /// How often the relay looks after a lease.
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
-/// A lease that has taken no call by then, and does not end, is stuck. Drivers that compile a kernel at its first launch take
+/// A first lease that has taken no call by then, and does not end, is stuck. Drivers that compile a kernel at its first launch take
 /// several seconds for one with many calls of the host, and longer on a busy machine.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -42,6 +42,8 @@ pub(super) struct Relay {
     pub has_loop_budget: bool,
     /// The port that the next lease may begin with.
     pub next: usize,
+    /// A lease has run to its end, and so the kernel is compiled.
+    pub has_run: bool,
     /// A call of a kernel of another device that leases have left.
     pub missed: Missed<(usize, u32)>,
     /// A call that was posted, and was not where leases look.
@@ -346,10 +348,13 @@ impl Relay {
         // Beats of a lease asked to leave: it looks at each port once more, and may be at a look just then.
         let mut more = 2 * core.frame.all_ports();
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
-        let waiting = WaitingCalls::of(core);
+        let waiting = (!self.has_run).then(|| WaitingCalls::of(core));
         loop {
             match event.wait_timeout(slice) {
-                Ok(()) => return End::Done(self.cause(own, granted)),
+                Ok(()) => {
+                    self.has_run = true;
+                    return End::Done(self.cause(own, granted));
+                }
                 Err(WaitError::Failed(error)) => return End::Faulty(error),
                 Err(WaitError::Deadline) => {}
             }
@@ -374,8 +379,13 @@ impl Relay {
                 }
                 continue;
             }
-            // A lease that has not begun is not stuck: drivers compile a kernel at its first launch, and other work may come first.
-            if now - begun < BEGINS_WITHIN && waiting.are_untaken(core) {
+            // A lease that has not begun is not stuck: drivers compile a kernel at its first launch.
+            let is_compiled = || {
+                waiting
+                    .as_ref()
+                    .is_none_or(|calls| !calls.are_untaken(core))
+            };
+            if now - begun < BEGINS_WITHIN && !is_compiled() {
                 asked = Some(now);
                 continue;
             }

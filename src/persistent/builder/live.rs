@@ -48,6 +48,7 @@ impl PersistentKernelBuilder {
         let resident: Arc<dyn Resident> = Arc::clone(&core) as _;
         (self.device.shared.residents).add(Arc::downgrade(&resident));
         let relay = Relay {
+            has_run: false,
             core: Arc::clone(&core),
             launch,
             buffers,
