@@ -24,7 +24,7 @@ pub struct LeasePolicy {
     /// is seen.
     pub idle: Duration,
     /// A lease still there so long after the request to end, and serving no calls, is reported as stuck. The first lease
-    /// has a minute to begin: drivers compile a kernel at its first launch.
+    /// has half a minute to begin: drivers compile a kernel at its first launch.
     pub stuck: Duration,
 }
 

@@ -28,7 +28,7 @@ const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
 /// A first lease that has taken no call by then, and does not end, is stuck. Drivers that compile a kernel at its first launch take
 /// several seconds for one with many calls of the host, and longer on a busy machine.
-const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+const BEGINS_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 
 /// State of the relay thread alone.
 pub(super) struct Relay {
