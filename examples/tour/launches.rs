@@ -1,7 +1,10 @@
 //! Grids, batches, and the ways to learn that something is done.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use tombolo::{
-    Constants, Device, Kernel, Program,
+    Constants, Device, Event, Kernel, Program,
     device::{Aspect, Capability},
 };
 
@@ -38,6 +41,18 @@ pub const STOPS: &[Stop] = &[
         shows: "fill, write and copy, in order",
         capability: Capability::Launches,
         run: transfers,
+    },
+    Stop {
+        name: "pinned memory",
+        shows: "transfers with no staging memory in between",
+        capability: Capability::Launches,
+        run: pinned,
+    },
+    Stop {
+        name: "callbacks",
+        shows: "all of several events, and a call at their end",
+        capability: Capability::Launches,
+        run: callbacks,
     },
     Stop {
         name: "events",
@@ -160,6 +175,57 @@ fn transfers(stage: &Stage) -> Shown {
         Err(other) => Err(other.into()),
         Ok(_) => Err("a copy from beyond the end was accepted".into()),
     }
+}
+
+fn pinned(stage: &Stage) -> Shown {
+    const LEN: usize = 2 << 20;
+    let mut values = stage.context.pinned_vec::<u32>(LEN)?;
+    for (value, i) in values.iter_mut().zip(0..) {
+        *value = i;
+    }
+    let buffer = stage.device.zeroed::<u32>(LEN)?;
+    stage.device.finish()?;
+    let before = stage.device.transfer_statistics().pinned_bytes;
+    buffer.write(0, &values)?;
+    values.fill(0);
+    buffer.read_into(0, &mut values)?;
+    if let Some(i) = (0..LEN).find(|&i| values[i] != i as u32) {
+        return Err(format!("value {i} came back as {}", values[i]).into());
+    }
+    let direct = stage.device.transfer_statistics().pinned_bytes - before;
+    match values.import(&stage.device) {
+        Ok(()) => {
+            expect("bytes copied directly", &direct, &(LEN as u64 * 8))?;
+            held(format!("{} bytes copied directly", grouped(direct)))
+        }
+        Err(error) => {
+            expect("bytes copied directly", &direct, &0)?;
+            held(format!("staged: {error}"))
+        }
+    }
+}
+
+fn callbacks(stage: &Stage) -> Shown {
+    let kernel = counting(&stage.device, "increment")?;
+    let counters = [(); 3].map(|()| stage.device.zeroed::<u32>(64));
+    let (sender, receiver) = mpsc::channel();
+    let mut events = Vec::new();
+    for (number, counters) in counters.into_iter().enumerate() {
+        let launch = kernel.launch().buffer("counters", &counters?);
+        let event = launch.invocations(64).submit()?;
+        let sender = sender.clone();
+        event.on_completion(move |result| {
+            // Nobody listens any more where the tour has ended with an error.
+            let _ = sender.send((number, result.is_ok()));
+        });
+        events.push(event);
+    }
+    Event::wait_all(&events.iter().collect::<Vec<_>>())?;
+    let mut told = [(); 3].map(|()| receiver.recv_timeout(Duration::from_secs(60)).ok());
+    // What ends with one submission ends in no order.
+    told.sort_unstable();
+    expect("told", &told, &[0, 1, 2].map(|number| Some((number, true))))?;
+    held("three launches, each told when it ended")
 }
 
 fn futures(stage: &Stage) -> Shown {

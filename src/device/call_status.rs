@@ -89,8 +89,8 @@ impl std::fmt::Display for CallStatus {
             Self::Failed => f.write_str("the function failed on its device"),
             Self::TooManyTurns => f.write_str("the function took too many turns of its loops"),
             Self::Busy => f.write_str(
-                "it was not begun, since no server came round to it in time, or no port was free: submit the launch \
-                 again, or call `f_try` and ask again in the next launch",
+                "it was not begun, since no server came round to it in time, or no port was free: call `f_try`, and make \
+                 those calls in the next launch that this one tells as `CALL_BUSY`",
             ),
             Self::Invalid(code) => write!(f, "the port held {code:#x}, which is no status"),
         }

@@ -65,8 +65,12 @@ pub(crate) fn receive<'a>(
 ) -> Result<Option<Destination<'a>>, ReadError> {
     let device = &buffer.device;
     let (start, len) = to.place();
+    // A read of nothing has no copy to make.
     let in_words = bytes.start.is_multiple_of(4) && len as u64 == bytes.end - bytes.start;
-    let Some(pinned) = in_words.then(|| span(device, start, len)).flatten() else {
+    let Some(pinned) = (in_words && len > 0)
+        .then(|| span(device, start, len))
+        .flatten()
+    else {
         return Ok(Some(to));
     };
     device.complete_dependencies(None);

@@ -121,9 +121,8 @@ fn every_operand_of_an_expression_is_visited_once() {
     }
 }
 
-#[test]
-fn every_operand_and_result_of_a_statement_is_visited_once() {
-    let all = expressions();
+/// Statements of every kind that has operands or a result.
+fn statements(all: &[Handle<Expression>]) -> Vec<Statement> {
     let [a, b, c, d] = [0, 1, 2, 3].map(|at| all[FIRST + at]);
     let result = all[RESULTS];
     let exchange = AtomicFunction::Exchange { compare: Some(d) };
@@ -140,7 +139,7 @@ fn every_operand_and_result_of_a_statement_is_visited_once() {
         result,
     };
     let function = Arena::new().append(Function::default(), Span::UNDEFINED);
-    let cases = [
+    vec![
         Statement::Break,
         Statement::If {
             condition: a,
@@ -214,8 +213,13 @@ fn every_operand_and_result_of_a_statement_is_visited_once() {
                 row_major: false,
             },
         },
-    ];
-    for mut case in cases {
+    ]
+}
+
+#[test]
+fn every_operand_and_result_of_a_statement_is_visited_once() {
+    let all = expressions();
+    for mut case in statements(&all) {
         let before = format!("{case:?}");
         let visited = used_by(
             &mut case,
