@@ -39,11 +39,13 @@ pub enum ServerError {
         /// What there is.
         available: Vec<String>,
     },
-    /// The handlers follow pointers, and a running kernel of the device does not see the host's writes into the heap:
-    /// the device has memory of its own, or works on a copy.
+    /// The handlers follow pointers, and kernels of other devices are to call the server
+    /// ([`PersistentKernelBuilder::callers`](crate::server::PersistentKernelBuilder::callers)). A running kernel of the
+    /// device does not see the host's writes into the heap (the device has memory of its own, or works on a copy), so
+    /// that calls travel in slices, and a kernel that waits for an answer would wait for the next launch.
     #[error(
-        "a running kernel of {device} does not see what the host writes into the shared heap: hand values over as \
-         arguments and results, or launch what follows pointers"
+        "a running kernel of {device} does not see what the host writes into the shared heap: start the server without \
+         callers, or hand values over as arguments and results"
     )]
     Pointers {
         /// The device.

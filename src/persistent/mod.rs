@@ -111,8 +111,8 @@ pub use statistics::ServerStatistics;
 ///
 /// Handlers are ordinary functions of the program. Handlers take and return host-shareable types without atomics,
 /// `usm_ptr` among them, and may use everything kernels may: device globals, private arrays, `print`, `assert`, and
-/// functions of the host. Handlers follow pointers where a running kernel sees the host's writes into the heap;
-/// elsewhere such a server is refused ([`ServerError::Pointers`]).
+/// functions of the host. Where a running kernel does not see the host's writes into the heap, on devices with memory of
+/// their own, a server whose handlers follow pointers is called in slices (*Without live memory*).
 ///
 /// The server makes room for other work: commands submitted to the device during its life run within the time of the
 /// calls currently served, and the server goes on behind them ([`LeasePolicy`]). An idle server leaves the device, and
@@ -175,9 +175,9 @@ pub use statistics::ServerStatistics;
 ///
 /// # Without live memory
 ///
-/// Where running kernels do not see the host's writes ([`Aspect::LiveMemory`](crate::device::Aspect::LiveMemory), and on Metal)
-/// the same functions are called in the same way, but calls travel in *slices*: all calls made during a launch form the
-/// next launch, with an invocation for each call. A call takes as long as a launch then, and many calls at a time
+/// Where running kernels do not see the host's writes ([`Aspect::LiveMemory`](crate::device::Aspect::LiveMemory), and on
+/// Metal), or not those into the heap whose pointers handlers follow, the same functions are called in the same way, but
+/// calls travel in *slices*: all calls made during a launch form the next launch, with an invocation for each call. A call takes as long as a launch then, and many calls at a time
 /// hardly longer: have many callers, and as many ports ([`PersistentKernelBuilder::ports`]). Handlers do not wait for
 /// functions of the host there; posted calls have been served by the time the caller has its answer. A function so
 /// posted to must not wait for a call of the same server: that call is in a later slice, and the server is found to be

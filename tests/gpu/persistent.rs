@@ -55,18 +55,15 @@ pub fn is_sliced(device: &Device) -> bool {
     tier.tier == Tier::Sliced
 }
 
-/// The server, on a device whose running kernels see what the host writes into the heap, or whose calls travel in slices,
-/// each of which sees it; elsewhere it is refused.
-pub fn start_with_pointers(
-    f: &Fixture,
-    builder: PersistentKernelBuilder,
-) -> Option<PersistentKernel> {
-    if f.device.capabilities().unified_memory || is_sliced(&f.device) {
-        return Some(start(builder));
-    }
-    let error = builder.start().unwrap_err();
-    assert!(matches!(error, ServerError::Pointers { .. }), "{error}");
-    None
+/// A server whose handlers follow pointers: in slices, each of which sees the heap, unless running kernels see what the
+/// host writes into it.
+pub fn start_with_pointers(builder: PersistentKernelBuilder) -> PersistentKernel {
+    let server = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let device = server.device();
+    let sees_heap = device.capabilities().unified_memory && !is_sliced(device);
+    let expected = if sees_heap { Tier::Live } else { Tier::Sliced };
+    assert_eq!(server.tier(), expected);
+    server
 }
 
 pub fn start(builder: PersistentKernelBuilder) -> PersistentKernel {
@@ -217,9 +214,7 @@ fn handlers_follow_pointers(f: &Fixture) {
             }
             return total;
         }";
-    let Some(server) = start_with_pointers(f, builder(&f.device, source).handler("sum")) else {
-        return;
-    };
+    let server = start_with_pointers(builder(&f.device, source).handler("sum"));
     let sum = server.function::<(Ptr<u32>, u32), u32>("sum").unwrap();
     let heap = f.context.heap().unwrap();
     let values: Vec<u32> = (1..=100).collect();
@@ -463,9 +458,7 @@ fn whole_work_groups_serve_calls(f: &Fixture) {
     let server = builder(&f.device, GROUP)
         .group_handler("total")
         .handler("alone");
-    let Some(server) = start_with_pointers(f, server) else {
-        return;
-    };
+    let server = start_with_pointers(server);
     let total = server.function::<(Ptr<u32>, u32), u32>("total").unwrap();
     let alone = server.function::<(u32,), u32>("alone").unwrap();
     let heap = f.context.heap().unwrap();

@@ -8,8 +8,9 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::persistent::{MINUTE, MIX, builder, mix};
 use tombolo::{
-    Constants, Device, PersistentKernel, Program, Ptr,
-    device::{ExecutionError, Tier},
+    Constants, Context, Device, DeviceOptions, PersistentKernel, Program, Ptr,
+    device::{Capability, ExecutionError, Tier},
+    heap::{HeapPlacement, HeapSize},
     server::{CallError, DeviceFunction, ServerError},
 };
 
@@ -27,7 +28,16 @@ cases![
     slices_end_with_their_server,
     batches_end_with_their_server,
     work_groups_serve_calls_of_slices,
+    copies_of_the_heap_are_followed_in_slices,
 ];
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Node {
+    value: u32,
+    pad: u32,
+    next: Ptr<Node>,
+}
 
 pub fn device(f: &Fixture) -> Device {
     f.open(|options| options.live_memory = false)
@@ -482,4 +492,71 @@ fn work_groups_serve_calls_of_slices(f: &Fixture) {
     for (result, i) in total.call_many(&calls).into_iter().zip(0u32..) {
         assert_eq!(result.unwrap(), 64 * i + 2016 * 3 * i);
     }
+}
+
+/// A device that keeps a copy of the heap has live memory all the same.
+fn copies_of_the_heap_are_followed_in_slices(f: &Fixture) {
+    let context = Context::with_heap(wgpu::Backends::all(), HeapSize::Bytes(16 << 20)).unwrap();
+    let mut options = DeviceOptions::default();
+    options.heap_placement = HeapPlacement::Device;
+    let device = (context.device_named_with(f.device.name(), options)).unwrap();
+    let source = "
+        struct Node { value: u32, next: usm_ptr }
+        fn push(last: usm_ptr, next: usm_ptr) -> u32 {
+            let node = usm_Node(last);
+            node.next = next;
+            return node.value;
+        }
+        fn plain(x: u32) -> u32 { return x + 1u; }";
+    let server = builder(&device, source).handler("push").start().unwrap();
+    assert_eq!(server.tier(), Tier::Sliced);
+    let push = (server.function::<(Ptr<Node>, Ptr<Node>), u32>("push")).unwrap();
+    let heap = context.heap().unwrap();
+    let node = |value| Node {
+        value,
+        pad: 0,
+        next: Ptr::null(),
+    };
+    // What the host makes between two calls is seen by the next one, and what a call writes by the host behind it.
+    let first = heap.alloc(node(0)).unwrap();
+    let mut last = first;
+    for value in 1..20 {
+        let new = heap.alloc(node(value)).unwrap();
+        let expected = value - 1;
+        assert_eq!(push.call_timeout(&(last, new), MINUTE).unwrap(), expected);
+        last = new;
+    }
+    let host = heap.host_timeout(MINUTE).unwrap();
+    let (mut place, mut values) = (first, Vec::new());
+    while !place.is_null() {
+        let node = host.get(place).unwrap();
+        values.push(node.value);
+        place = node.next;
+    }
+    drop(host);
+    assert!(values.into_iter().eq(0..20));
+    // Other handlers stay live, unless the device shows running kernels nothing.
+    let plain = builder(&device, source).handler("plain").start().unwrap();
+    assert_eq!(
+        plain.tier(),
+        f.device
+            .capabilities()
+            .tier(Capability::PersistentKernels)
+            .tier
+    );
+    let called = builder(&device, source).handler("push").callers(1).start();
+    let error = called.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ServerError::Pointers { .. } | ServerError::NoKernelsCall { .. }
+        ),
+        "{error}"
+    );
+    let has_own_memory = !device.capabilities().unified_memory;
+    assert_eq!(
+        has_own_memory,
+        matches!(error, ServerError::NoKernelsCall { .. }),
+        "{error}"
+    );
 }

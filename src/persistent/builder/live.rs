@@ -19,6 +19,16 @@ use crate::persistent::frame::{Frame, places};
 use crate::persistent::relay::Relay;
 use crate::persistent::{PersistentKernel, Runner, State, spawn};
 
+/// How handlers see the heap.
+enum FollowedHeap {
+    /// No handler follows pointers.
+    None,
+    /// Running kernels see what the host writes.
+    Live(SharedHeap),
+    /// Launches see what the host has written before: the device has memory of its own, or works on a copy.
+    BetweenLaunches,
+}
+
 impl PersistentKernelBuilder {
     pub(super) fn start_live(
         self,
@@ -33,7 +43,11 @@ impl PersistentKernelBuilder {
             true => plan.most_without_turns(),
             false => plan.most,
         };
-        let heap = self.followed_heap(&kernel)?;
+        let heap = match self.followed_heap(&kernel)? {
+            FollowedHeap::None => None,
+            FollowedHeap::Live(heap) => Some(heap),
+            FollowedHeap::BetweenLaunches => return self.start_between_launches(plan, recipe),
+        };
         let (launch, buffers) = self.polling_launch(&plan, &kernel, &frame)?;
         let mut core = Core::new(
             unique_id(),
@@ -107,19 +121,37 @@ impl PersistentKernelBuilder {
     }
 
     /// The heap, if handlers follow pointers.
-    fn followed_heap(&self, kernel: &Kernel) -> Result<Option<SharedHeap>, ServerError> {
+    fn followed_heap(&self, kernel: &Kernel) -> Result<FollowedHeap, ServerError> {
         let device = &self.device;
         if !(kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {
-            return Ok(None);
+            return Ok(FollowedHeap::None);
         }
         let heap = device.heap();
         let heap = heap.map_err(|error| ServerError::Launch(error.into()))?;
         if !device.capabilities().unified_memory || heap.shared.is_mirrored(&device.shared) {
+            return Ok(FollowedHeap::BetweenLaunches);
+        }
+        Ok(FollowedHeap::Live(heap))
+    }
+
+    /// Serves in slices, each of which is a launch that sees the whole heap. Kernels of other devices wait for a kernel
+    /// that runs beside them, and cannot call such a server.
+    fn start_between_launches(
+        self,
+        plan: Plan,
+        recipe: Recipe,
+    ) -> Result<PersistentKernel, ServerError> {
+        let device = self.device.name();
+        if self.callers > 0 {
             return Err(ServerError::Pointers {
-                device: device.name().to_owned(),
+                device: device.to_owned(),
             });
         }
-        Ok(Some(heap))
+        log::info!(
+            "calls to the server on {device} travel in slices: handlers follow pointers, and running kernels do not see \
+             what the host writes into the shared heap"
+        );
+        self.start_sliced(plan.handlers, plan.layout, recipe)
     }
 
     /// The launch of a lease, and what it binds of the server's words.
