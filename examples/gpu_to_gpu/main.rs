@@ -1,6 +1,6 @@
 //! Two GPUs, of which one calls the other: a server stays on the first, and kernels of the second call its function while
-//! they run, through pages of the host that both use in place. No code of the host takes part in a call. Then the roles
-//! are exchanged.
+//! they run, through pages of the host that both use in place. No code of the host takes part in a call; where one of them has
+//! memory of its own, threads of the host forward calls. Then the roles are exchanged.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -97,6 +97,10 @@ fn call(caller: &Device, callee: &Device, arguments: &Arguments) -> Result<bool,
         server.leases(),
         time.as_secs_f64() * 1e6 / f64::from(ranges),
     );
+    match server.statistics().forwarded {
+        0 => println!("  in place, through pages of the host"),
+        calls => println!("  {calls} calls were forwarded by threads of the host"),
+    }
     match wrong {
         0 => println!("  every answer is the host's"),
         wrong => println!("  {wrong} answers are not the host's"),

@@ -96,6 +96,8 @@ pub(crate) struct Compiled {
     pub(crate) calls: Option<CallSet>,
     /// The kernel waits for answers during the launch.
     pub(crate) waits: bool,
+    /// Whole work-groups call, in packets of several calls.
+    pub(crate) packs: bool,
     /// Functions that a server hands calls to have loops.
     pub(crate) counts_turns: bool,
     /// Posts have memory of their own.
@@ -288,6 +290,7 @@ pub(crate) fn compile(
         globals,
         calls,
         waits: call_use.waits,
+        packs: call_use.packs,
         counts_turns: added.counts_turns,
         splits_ports: call_use.calls && options.heap.splits_ports,
         backs_off: call_use.backs_off,

@@ -98,6 +98,7 @@ impl Device {
             globals: None,
             calls: None,
             waits: false,
+            packs: false,
             counts_turns: false,
             splits_ports: false,
             backs_off: false,

@@ -405,7 +405,8 @@ pub enum LaunchError {
         /// The device's name.
         device: String,
     },
-    /// The device and the server's share no memory in which a kernel could call.
+    /// The kernel cannot wait for the server on another device: its handlers follow pointers, and devices with a copy of the
+    /// heap take turns there; or the system gave no threads to forward calls.
     #[error("`{kernel}` on {device} cannot call the server on {server}: {why}")]
     ServerOutOfReach {
         /// The entry point.

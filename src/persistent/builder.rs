@@ -7,7 +7,6 @@ mod sliced;
 use std::sync::Arc;
 
 use super::PersistentKernel;
-use super::block::can_share;
 use super::callers::Recipe;
 use super::error::ServerError;
 use super::policy::LeasePolicy;
@@ -147,8 +146,10 @@ impl PersistentKernelBuilder {
         self
     }
 
-    /// Lets kernels of up to so many other devices call, too (default 0, at most 16; [`Launch::server`](crate::Launch::server)).
-    /// Kernels of the server's own device always may, as far as they do not wait.
+    /// Has kernels of up to so many other devices call in place, through pages of the host that the server looks at itself
+    /// (default 0, at most 16; [`Launch::server`](crate::Launch::server)). It costs the server a look at these pages. Devices
+    /// that are more, or that do not use the host's memory in place, call through threads of the host; where the server's own
+    /// device does not, all do. Kernels of the server's own device may call as far as they do not wait.
     pub fn callers(mut self, devices: usize) -> Self {
         self.callers = devices;
         self
@@ -173,14 +174,6 @@ impl PersistentKernelBuilder {
         }
     }
 
-    /// That kernels cannot call a server here.
-    fn no_callers(&self, why: impl ToString) -> ServerError {
-        ServerError::NoKernelsCall {
-            device: self.device.name().to_owned(),
-            why: why.to_string(),
-        }
-    }
-
     /// Compiles the polling kernel and starts the server. It is launched by the first call.
     ///
     /// # Errors
@@ -189,9 +182,6 @@ impl PersistentKernelBuilder {
         let plan = Plan::of(&self)?;
         let recipe = self.recipe(&plan);
         let capabilities = self.device.capabilities();
-        if self.callers > 0 {
-            can_share(capabilities).map_err(|why| self.no_callers(why))?;
-        }
         match capabilities.live_calls() {
             true => self.start_live(plan, recipe),
             false => self.start_sliced(plan.handlers, plan.layout, recipe),

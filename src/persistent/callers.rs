@@ -1,7 +1,8 @@
 //! Calls from kernels.
 //!
 //! A kernel of another device has ports in pages used in place by both devices ([`super::block`]), and waits for the
-//! polling kernel as for the host. On the server's own device kernels run in turn: there a kernel posts into ports in
+//! polling kernel as for the host; where there are no such pages threads of the host forward its calls
+//! ([`super::bridge`]). On the server's own device kernels run in turn: there a kernel posts into ports in
 //! the device's memory, a dispatch behind the launch, in the same command buffer, serves the posts, and the next launch
 //! collects.
 
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use super::PersistentKernel;
 use super::block::can_share;
+use super::bridge;
 use super::core::{Core, Stage};
 use super::frame::places;
 use crate::device::completion_hook::CompletionHook;
@@ -19,11 +21,11 @@ use crate::device::{DeviceShared, unique_id};
 use crate::kernel::calls::{CallDeclaration, CallSet};
 use crate::kernel::server::{SLICE_ENTRY, SliceShape, write_ports};
 use crate::kernel::{Constants, KernelOptions, Program, ProgramBuilder};
-use crate::launch::callee::{Callee, Caller, KernelPorts};
+use crate::launch::callee::{Callee, Caller, KernelPorts, Route};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
 use crate::rpc::port::layout::PortLayout;
-use crate::rpc::{Backoff, WaitBudget};
+use crate::rpc::{Backoff, HostServices, Services, WaitBudget};
 
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
 const LOCAL_PORTS: usize = 512;
@@ -54,6 +56,8 @@ pub(super) struct Callers {
     /// The devices' areas, in order.
     areas: Mutex<Vec<(u64, Arc<KernelPorts>)>>,
     local: Mutex<Option<Local>>,
+    /// What forwards the calls of devices without an area.
+    bridge: Mutex<Option<HostServices>>,
 }
 
 impl Callers {
@@ -73,6 +77,7 @@ impl Callers {
             recipe,
             areas: Mutex::default(),
             local: Mutex::default(),
+            bridge: Mutex::default(),
         }
     }
 
@@ -80,15 +85,8 @@ impl Callers {
         (self.core.device.as_ref()).is_some_and(|own| Arc::ptr_eq(&own.shared, device))
     }
 
-    /// An area for another device.
-    fn area(&self, caller: &Caller<'_>) -> Result<Arc<KernelPorts>, LaunchError> {
-        let device = caller.device;
-        let out_of_reach = |why: String| LaunchError::ServerOutOfReach {
-            kernel: caller.kernel.to_owned(),
-            device: device.capabilities.name.clone(),
-            server: self.core.place(),
-            why,
-        };
+    /// An area for another device, if one can be had; else why not.
+    fn area(&self, device: &DeviceShared) -> Result<Arc<KernelPorts>, String> {
         let mut areas = lock(&self.areas);
         if let Some((_, known)) = areas.iter().find(|(id, _)| *id == device.id) {
             return Ok(Arc::clone(known));
@@ -96,28 +94,63 @@ impl Callers {
         let Some(block) = self.core.frame.block() else {
             let own = self.core.device.as_ref().map(|own| own.capabilities());
             let why = own.and_then(|own| can_share(own).err());
-            return Err(out_of_reach(why.unwrap_or_else(|| {
+            return Err(why.unwrap_or_else(|| {
                 "the server was started without PersistentKernelBuilder::callers".to_owned()
-            })));
+            }));
         };
-        can_share(&device.capabilities).map_err(out_of_reach)?;
+        can_share(&device.capabilities)?;
         let most = block.places().areas;
         if areas.len() >= most {
-            return Err(out_of_reach(format!(
+            return Err(format!(
                 "{most} devices call it already; PersistentKernelBuilder::callers allows more"
-            )));
+            ));
         }
-        let backoff = Backoff::of(device).map_err(|error| out_of_reach(error.to_string()))?;
+        let backoff = Backoff::of(device).map_err(|error| error.to_string())?;
         let wait_budget = WaitBudget::of(device, None);
         let calls = block.area(device, areas.len(), wait_budget);
         let ports = Arc::new(KernelPorts {
             id: unique_id(),
-            calls: calls.map_err(|error| out_of_reach(error.to_string()))?,
+            calls: calls.map_err(|error| error.to_string())?,
             posts: None,
             backoff,
         });
         areas.push((device.id, Arc::clone(&ports)));
         Ok(ports)
+    }
+
+    /// The services that forward calls of kernels of other devices.
+    fn bridge(&self, caller: &Caller<'_>, why: String) -> Result<Arc<Services>, LaunchError> {
+        let server = self.core.place();
+        let out_of_reach = |why: String| LaunchError::ServerOutOfReach {
+            kernel: caller.kernel.to_owned(),
+            device: caller.device.capabilities.name.clone(),
+            server: server.clone(),
+            why,
+        };
+        if caller.waits && self.has_turns_of_heap(caller.device) {
+            let because = "its handlers follow pointers into the heap, of which one of the devices has a copy, so that \
+                           kernels of both take turns there; begin calls with `…_begin`, and collect in a later launch";
+            return Err(out_of_reach(format!("{why}, and {because}")));
+        }
+        let mut bridge = lock(&self.bridge);
+        if let Some(bridge) = &*bridge {
+            return Ok(Arc::clone(&bridge.shared));
+        }
+        let device = &caller.device.capabilities.name;
+        log::info!(
+            "calls of kernels on {device} to the server on {server} go through the host: {why}"
+        );
+        let made = bridge::start(&self.core, &self.calls)
+            .map_err(|error| out_of_reach(format!("{why}, and {error}")))?;
+        Ok(Arc::clone(&bridge.insert(made).shared))
+    }
+
+    /// Whether no kernel of `device` that uses the heap runs beside the server's.
+    fn has_turns_of_heap(&self, device: &DeviceShared) -> bool {
+        let (Some(heap), Some(own)) = (&self.core.heap, &self.core.device) else {
+            return false;
+        };
+        heap.shared.is_mirrored(device) || heap.shared.is_mirrored(&own.shared)
     }
 
     /// The ports of the server's own device.
@@ -203,10 +236,18 @@ impl Callee for Callers {
         &self.calls
     }
 
-    fn ports(&self, caller: &Caller<'_>) -> Result<Arc<KernelPorts>, LaunchError> {
-        match self.is_own(caller.device) {
-            true => self.local(caller),
-            false => self.area(caller),
+    fn route(&self, caller: &Caller<'_>) -> Result<Route, LaunchError> {
+        if self.is_own(caller.device) {
+            return Ok(Route::Ports(self.local(caller)?));
+        }
+        let area = match caller.packs {
+            // The polling kernel takes one call out of a port.
+            true => Err("whole work-groups call, in packets".to_owned()),
+            false => self.area(caller.device),
+        };
+        match area {
+            Ok(ports) => Ok(Route::Ports(ports)),
+            Err(why) => Ok(Route::Host(self.bridge(caller, why)?)),
         }
     }
 
@@ -302,10 +343,11 @@ impl ProgramBuilder {
 impl Launch {
     /// Gives the server on a device that the kernel calls ([`ProgramBuilder::server`]).
     ///
-    /// - *On another device* the kernel's calls are served during the launch, if both devices use pages of the host in
-    ///   place and the server was started for this
-    ///   ([`PersistentKernelBuilder::callers`](crate::server::PersistentKernelBuilder::callers)). Each device has 16 ports;
-    ///   more callers wait for each other. On adapters with a loop budget a call that the server has not begun in time
+    /// - *On another device* the kernel's calls are served during the launch: by the server itself, if both devices use
+    ///   pages of the host in place and the server was started for this
+    ///   ([`PersistentKernelBuilder::callers`](crate::server::PersistentKernelBuilder::callers)), with 16 ports for each
+    ///   device, so that more callers wait for each other; elsewhere, and where whole work-groups call (`f_group`), through threads of the host, which take the calls and
+    ///   make them ([`ServerStatistics::forwarded`](crate::server::ServerStatistics::forwarded) counts them). On adapters with a loop budget a call that the server has not begun in time
     ///   is taken back with the status `CALL_BUSY`, and one that was begun and not answered has the status
     ///   `CALL_TIMED_OUT`, like calls of the host.
     /// - *On the server's own device*, where kernels run in turn, the calls posted by a kernel (`f_begin`, `f_post`)
@@ -316,8 +358,9 @@ impl Launch {
     /// A handler that gives up, or takes too many turns, answers with `CALL_FAILED` or `CALL_TOO_MANY_TURNS`; once the server
     /// has been stopped calls have the status `CALL_STOPPED`. The launch does not keep the server running.
     ///
-    /// Submitting fails with [`LaunchError::WaitsForItself`], [`LaunchError::ServerOutOfReach`] or
-    /// [`LaunchError::ServerStopped`] where that does not work.
+    /// Submitting fails with [`LaunchError::WaitsForItself`]; with [`LaunchError::NeedsLiveMemory`] where a kernel waits on a
+    /// device that shows running kernels nothing; with [`LaunchError::ServerOutOfReach`] where a kernel waits for handlers
+    /// that follow pointers and one of the devices has a copy of the heap; or with [`LaunchError::ServerStopped`].
     pub fn server(self, server: &PersistentKernel) -> Self {
         self.callee(Arc::clone(&server.callers) as _)
     }

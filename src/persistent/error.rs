@@ -39,28 +39,6 @@ pub enum ServerError {
         /// What there is.
         available: Vec<String>,
     },
-    /// The handlers follow pointers, and kernels of other devices are to call the server
-    /// ([`PersistentKernelBuilder::callers`](crate::server::PersistentKernelBuilder::callers)). A running kernel of the
-    /// device does not see the host's writes into the heap (the device has memory of its own, or works on a copy), so
-    /// that calls travel in slices, and a kernel that waits for an answer would wait for the next launch.
-    #[error(
-        "a running kernel of {device} does not see what the host writes into the shared heap: start the server without \
-         callers, or hand values over as arguments and results"
-    )]
-    Pointers {
-        /// The device.
-        device: String,
-    },
-    /// Kernels of other devices cannot call: no memory is visible to both during launches.
-    #[error(
-        "kernels of other devices cannot call a server on {device}: {why}; start it without callers"
-    )]
-    NoKernelsCall {
-        /// The device.
-        device: String,
-        /// Why not.
-        why: String,
-    },
     /// Arguments or result are longer than a port can be.
     #[error(
         "`{handler}`: {bytes} bytes are more than the {limit} of a port: pass a pointer into the shared heap"
@@ -135,8 +113,6 @@ debug_by_text!(ServerError {
     Handler,
     Signature,
     NoHandler,
-    Pointers,
-    NoKernelsCall,
     TooLong,
     NoHandlers,
     Callers,

@@ -28,6 +28,7 @@
 //! nothing below knows of it, but the queue knows of kernels that make room (`device::resident`).
 
 mod block;
+mod bridge;
 mod builder;
 mod bulk;
 mod callers;

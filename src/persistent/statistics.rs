@@ -57,6 +57,9 @@ pub struct ServerStatistics {
     /// How often the launching thread has slept and was woken, for a call or for a kernel of another device with
     /// possible calls. Without either it sleeps for good.
     pub wakes: u64,
+    /// Calls of kernels that threads of the host have forwarded, since kernel and server share no memory
+    /// ([`Launch::server`](crate::Launch::server)).
+    pub forwarded: u64,
     /// The most calls served by a lease after the request to leave: no more than twice the number of ports.
     pub most_calls_after_asked: u32,
 }
@@ -66,6 +69,7 @@ pub struct ServerStatistics {
 pub(super) struct Counters {
     ends: [AtomicU64; CAUSES],
     pub wakes: AtomicU64,
+    pub forwarded: AtomicU64,
     pub after_asked: AtomicU32,
 }
 
@@ -96,6 +100,7 @@ impl Core {
             stuck: counters.of(Cause::Stuck),
             failed: counters.of(Cause::Failed),
             wakes: counters.wakes.load(Ordering::Relaxed),
+            forwarded: counters.forwarded.load(Ordering::Relaxed),
             most_calls_after_asked: counters.after_asked.load(Ordering::Relaxed),
         }
     }

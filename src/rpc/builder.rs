@@ -8,8 +8,9 @@ use super::error::ServiceError;
 use super::handler::Handler;
 use super::idle::IdlePolicy;
 use super::port::layout::{MAX_PAYLOAD, MAX_PORTS};
+use super::port::protocol::CallStatus;
 use super::provided::{Provided, outlive_file_size_limit};
-use super::services::{Function, HostServices, Serve, Shared};
+use super::services::{Call, Function, HostServices, Serve, Shared};
 use super::statistics::Counters;
 use super::stream::{CallStream, Session, StreamOpener};
 use crate::device::wait::lock;
@@ -85,15 +86,28 @@ impl HostServicesBuilder {
         self
     }
 
+    /// Registers a function that is known already, and served elsewhere.
+    pub(crate) fn forward(mut self, declaration: Arc<CallDeclaration>, call: Call) -> Self {
+        match self.registered(declaration, Serve::Call(call)) {
+            Ok(function) => self.functions.push(function),
+            Err(mistake) => {
+                self.mistake.get_or_insert(mistake);
+            }
+        }
+        self
+    }
+
     fn function<A, R, H: Handler<A, R>>(
         &self,
         text: &str,
         handler: H,
     ) -> Result<Function, ServiceError> {
-        let serve =
-            move |arguments: &[u32], results: &mut Vec<u32>| handler.serve(arguments, results);
+        let serve = move |arguments: &[u32], results: &mut Vec<u32>| {
+            handler.serve(arguments, results);
+            CallStatus::Done
+        };
         let declaration = declare(text, H::argument_bytes(), H::result_bytes(), false)?;
-        self.registered(declaration, Serve::Call(Box::new(serve)))
+        self.registered(Arc::new(declaration), Serve::Call(Box::new(serve)))
     }
 
     fn opener<A, S: CallStream, O: StreamOpener<A, S>>(
@@ -103,13 +117,13 @@ impl HostServicesBuilder {
     ) -> Result<Function, ServiceError> {
         let open = move |arguments: &[u32]| Box::new(opener.open(arguments)) as Box<dyn Session>;
         let declaration = declare(text, O::argument_bytes(), size_of::<S::Output>(), true)?;
-        self.registered(declaration, Serve::Stream(Box::new(open)))
+        self.registered(Arc::new(declaration), Serve::Stream(Box::new(open)))
     }
 
     /// The function, if it can be told from the others and fits a port.
     fn registered(
         &self,
-        declaration: CallDeclaration,
+        declaration: Arc<CallDeclaration>,
         serve: Serve,
     ) -> Result<Function, ServiceError> {
         let known = |f: &&Function| {
@@ -117,14 +131,14 @@ impl HostServicesBuilder {
         };
         if let Some(other) = self.functions.iter().find(known) {
             return Err(ServiceError::Duplicate {
-                name: declaration.signature.name,
+                name: declaration.signature.name.clone(),
                 other: other.declaration.signature.text(),
             });
         }
         let words = declaration.argument_words().max(declaration.result_words());
         if words > MAX_PAYLOAD {
             return Err(ServiceError::TooLong {
-                name: declaration.signature.name,
+                name: declaration.signature.name.clone(),
                 bytes: words * 4,
                 limit: MAX_PAYLOAD * 4,
             });
@@ -132,7 +146,7 @@ impl HostServicesBuilder {
         Ok(Function {
             opcode: declaration.opcode(),
             argument_words: declaration.argument_words(),
-            declaration: Arc::new(declaration),
+            declaration,
             serve,
             counters: Box::default(),
         })

@@ -122,7 +122,7 @@ impl PortSet<'_> {
 /// Runs a function of the program, which may panic.
 fn attempt(serve: &Call, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
     match guarded(|| serve(arguments, results)) {
-        Some(()) => CallStatus::Done,
+        Some(status) => status,
         None => CallStatus::Panicked,
     }
 }

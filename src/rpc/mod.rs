@@ -35,7 +35,7 @@ use std::sync;
 pub(crate) use backoff::Backoff;
 pub(crate) use bell::Bell;
 pub(crate) use mailbox::{Mailbox, WaitBudget};
-pub(crate) use services::Shared as Services;
+pub(crate) use services::{Call, Shared as Services};
 pub(crate) use slice::Slice;
 
 pub use error::{PortsError, ServiceError};

@@ -11,6 +11,7 @@ use super::error::PortsError;
 use super::idle::IdlePolicy;
 use super::mailbox::{Mailbox, WaitBudget};
 use super::port::layout::PortLayout;
+use super::port::protocol::CallStatus;
 use super::port::server::Sweeper;
 use super::provided::Provided;
 use super::statistics::{Counters, ServiceStatistics};
@@ -20,8 +21,8 @@ use crate::device::submissions::{serve, serve_device};
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
 
-/// A function behind a call: arguments in, results out.
-pub(super) type Call = Box<dyn Fn(&[u32], &mut Vec<u32>) + Send + Sync>;
+/// A function behind a call: arguments in, results appended, and what has become of the call.
+pub(crate) type Call = Box<dyn Fn(&[u32], &mut Vec<u32>) -> CallStatus + Send + Sync>;
 
 /// How a function is served.
 pub(super) enum Serve {

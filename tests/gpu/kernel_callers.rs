@@ -1,11 +1,12 @@
-//! Kernels that call functions of a server on another device, while they run.
+//! Kernels that call functions of a server on another device, while they run: in place, where both devices share pages of the
+//! host, and through the host elsewhere.
 
 use std::time::Duration;
 
 use crate::cases;
 use crate::harness::Fixture;
 use crate::kernel_callers_own::{BEGIN, COLLECT};
-use crate::kernel_callers_reach::{can_share, other, reached};
+use crate::kernel_callers_reach::{other, reached};
 use tombolo::{
     Constants, Device, DeviceBuffer, Kernel, Launch, PersistentKernel, Program,
     calls::CallStatus,
@@ -93,7 +94,7 @@ pub fn caller(device: &Device, server: &PersistentKernel, source: &str) -> Kerne
 /// Launches a kernel like [`CALL`] until each of its invocations has made `calls` calls, and tells how many launches that
 /// took. Where turns of loops are rationed, as time that kernels wait is, a busy machine may let a call end as `Busy`, not
 /// begun; the next launch goes on with that call. The sums of the invocations.
-fn run(launch: &mut Launch, results: &DeviceBuffer<u32>, calls: u32) -> (u32, Vec<u32>) {
+pub fn run(launch: &mut Launch, results: &DeviceBuffer<u32>, calls: u32) -> (u32, Vec<u32>) {
     let invocations = results.len() / 3;
     let start = [0, 0, POISON].repeat(invocations);
     results.write(0, &start).unwrap();
@@ -192,9 +193,6 @@ fn kernels_and_threads_call_one_server(f: &Fixture) {
 /// Leases end between the calls of one kernel.
 fn a_server_that_left_comes_back_for_a_kernel(f: &Fixture) {
     let other = other(f);
-    if !can_share(f, &other) {
-        return;
-    }
     let policy = LeasePolicy::of(other.capabilities())
         .time(Duration::from_millis(1))
         .idle(Duration::from_micros(100));
@@ -335,9 +333,6 @@ fn a_stopped_server_lets_no_kernel_wait(f: &Fixture) {
 fn each_call_of_a_kernel_is_served_once(f: &Fixture) {
     const COUNT: u32 = 64;
     let other = other(f);
-    if !can_share(f, &other) {
-        return;
-    }
     let count = "var<storage, read_write> mixes_served: atomic<u32>;";
     let own = MIX.replace(
         "u32) -> u32 {\n",
@@ -382,9 +377,6 @@ fn each_call_of_a_kernel_is_served_once(f: &Fixture) {
 /// of a next lease, has the server look at its port.
 fn a_call_at_any_port_is_seen(f: &Fixture) {
     let other = other(f);
-    if !can_share(f, &other) {
-        return;
-    }
     let policy = LeasePolicy::of(other.capabilities())
         .time(Duration::from_secs(600))
         .idle(Duration::MAX);
@@ -422,9 +414,6 @@ fn a_call_at_any_port_is_seen(f: &Fixture) {
 fn one_server_is_called_from_all_sides(f: &Fixture) {
     const COUNT: u32 = 64;
     let other = other(f);
-    if !can_share(f, &other) {
-        return;
-    }
     for kind in KINDS {
         let server = start(kind(&other).callers(1));
         let function = server.function::<(u32, u32), u32>("mix").unwrap();

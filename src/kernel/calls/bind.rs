@@ -10,6 +10,7 @@ const PORTS: &str = "tombolo_calls";
 const POSTS: &str = "tombolo_posts";
 const STATUS: &str = "tombolo_status";
 const WAITS: &str = "tombolo_call_waits";
+const GROUP_COUNT: &str = "tombolo_group_count";
 const FENCE: &str = "tombolo_call_fence";
 const PUBLISH: &str = "tombolo_call_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_call_publish_behind_fence";
@@ -115,6 +116,8 @@ pub(crate) struct CallUse {
     pub reports: bool,
     /// The kernel waits for answers during the launch.
     pub waits: bool,
+    /// Whole work-groups call, in packets of several calls.
+    pub packs: bool,
     /// The entry point reads memory for delays.
     pub backs_off: bool,
 }
@@ -127,6 +130,7 @@ pub(crate) fn uses(module: &Module, info: &ModuleInfo, entry: usize) -> CallUse 
         calls: reaches(PORTS),
         reports: reaches(STATUS),
         waits: reaches(WAITS),
+        packs: reaches(GROUP_COUNT),
         backs_off: reaches(BACKOFF),
     }
 }

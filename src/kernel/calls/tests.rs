@@ -286,6 +286,7 @@ fn only_entry_points_that_call_need_the_ports() {
         @compute @workgroup_size(1) fn quiet() {{ data[0] = 2u; }}
         @compute @workgroup_size(1) fn careful() {{ data[0] = f_try(1u).status; }}
         @compute @workgroup_size(1) fn deferred() {{ data[0] = f_begin(1u); data[1] = f_collect(7u).value; }}
+        @compute @workgroup_size(1) fn together() {{ data[0] = f_group(true, 1u); }}
         @compute @workgroup_size(1) fn careless() {{ data[0] = f_post(1u); f_leave(3u); }}"
     );
     let program = program(&source, &calls).unwrap();
@@ -294,12 +295,14 @@ fn only_entry_points_that_call_need_the_ports() {
         ("quiet", false, false, false),
         ("careful", true, false, true),
         ("deferred", true, false, false),
+        ("together", true, true, true),
         ("careless", true, false, false),
     ] {
         let expected = CallUse {
             calls,
             reports,
             waits,
+            packs: entry == "together",
             backs_off: false,
         };
         // A caller waiting for an answer or looking for a port reads the memory, where there is a loop budget.

@@ -7,7 +7,7 @@ use crate::device::completion_hook::CompletionHook;
 use crate::device::queue::Recorder;
 use crate::kernel::calls::CallSet;
 use crate::kernel::plan::Source;
-use crate::launch::callee::{Callee, Caller, KernelPorts};
+use crate::launch::callee::{Callee, Caller, Route};
 use crate::launch::{Launch, LaunchError};
 use crate::rpc::{HostServices, Mailbox, Services, Slice};
 
@@ -17,16 +17,29 @@ pub(in crate::launch) struct Setting {
     /// The services of the host, and their ports on the kernel's device.
     services: Option<Arc<Services>>,
     mailbox: Option<Arc<Mailbox>>,
-    /// Or else a server on a device, and the ports.
+    /// Or else a server on a device, and the way to it.
     callee: Option<Arc<dyn Callee>>,
-    kernel_ports: Option<Arc<KernelPorts>>,
+    route: Option<Route>,
 }
 
 impl Setting {
+    /// The services of the host that the kernel's calls go to, or through.
+    fn host(&self) -> Option<&Arc<Services>> {
+        match &self.route {
+            Some(Route::Host(services)) => Some(services),
+            Some(Route::Ports(_)) => None,
+            None => self.services.as_ref(),
+        }
+    }
+
     /// The memory to bind for `source`.
     fn bind(&self, source: Source) -> Option<Resource<'_>> {
         let whole = |(id, buffer)| Resource::whole(id, buffer);
-        match (source, &self.kernel_ports, &self.mailbox) {
+        let ports = match &self.route {
+            Some(Route::Ports(ports)) => Some(ports),
+            Some(Route::Host(_)) | None => None,
+        };
+        match (source, ports, &self.mailbox) {
             (Source::Calls, Some(ports), _) => Some(whole((ports.id, &ports.calls))),
             (Source::Calls, None, Some(mailbox)) => Some(whole((mailbox.id, mailbox.buffer()?))),
             (Source::Posts, Some(ports), _) => {
@@ -88,7 +101,7 @@ impl<'s> Part<'s> for Calls {
             return Ok(None);
         }
         let setting = &launch.settings.calls;
-        let slice = match (&setting.services, &setting.mailbox) {
+        let slice = match (setting.host(), &setting.mailbox) {
             (Some(services), Some(mailbox)) => {
                 let slice = Slice::of(&ground.device, services, mailbox);
                 slice.map_err(|message| LaunchError::Refused {
@@ -98,10 +111,10 @@ impl<'s> Part<'s> for Calls {
             }
             _ => None,
         };
-        let completion = match (&slice, &setting.callee) {
-            (Some(slice), _) => Some(Arc::clone(slice) as Arc<dyn CompletionHook>),
-            (None, Some(callee)) => callee.completion_hook(&ground.device),
-            (None, None) => None,
+        let completion = match (&slice, &setting.callee, &setting.route) {
+            (Some(slice), ..) => Some(Arc::clone(slice) as Arc<dyn CompletionHook>),
+            (None, Some(callee), Some(Route::Ports(_))) => callee.completion_hook(&ground.device),
+            (None, ..) => None,
         };
         Ok(Some(Self { slice, completion }))
     }
@@ -134,7 +147,7 @@ impl<'s> Part<'s> for Calls {
     }
 
     fn released(&mut self, to: &Submission<'_>, _ending: &mut Ending) {
-        if let Some(services) = &to.launch.settings.calls.services {
+        if let Some(services) = to.launch.settings.calls.host() {
             services.bell.ring();
         }
     }
@@ -177,14 +190,10 @@ impl Launch {
             return self.check_callee(&callee, &calls);
         }
         let kernel = || self.kernel.interface().entry.clone();
-        let names = || {
-            let names = calls.0.iter().map(|call| call.signature.text());
-            names.collect::<Vec<_>>().join("`, `")
-        };
         let Some(services) = &self.settings.calls.services else {
             return Err(LaunchError::NoServices {
                 kernel: kernel(),
-                functions: names(),
+                functions: self.called_functions(),
             });
         };
         for call in calls.0.iter() {
@@ -198,13 +207,19 @@ impl Launch {
                 });
             }
         }
+        let services = Arc::clone(services);
+        self.ensure_mailbox(&services)
+    }
+
+    /// Has the services listen to the kernel's device, if they can answer the kernel's calls there.
+    fn ensure_mailbox(&mut self, services: &Services) -> Result<(), LaunchError> {
         let device = &self.kernel.device;
         let capabilities = &device.capabilities;
         let live = capabilities.live_calls();
         if !live && self.kernel.shared.compiled.waits {
             return Err(LaunchError::NeedsLiveMemory {
-                kernel: kernel(),
-                functions: names(),
+                kernel: self.kernel.interface().entry.clone(),
+                functions: self.called_functions(),
                 device: capabilities.name.clone(),
                 why: capabilities.why_live_calls(),
             });
@@ -215,9 +230,18 @@ impl Launch {
         Ok(())
     }
 
+    /// The signatures of the functions that the kernel calls, for messages.
+    fn called_functions(&self) -> String {
+        let calls = self.kernel.shared.compiled.calls.iter();
+        let calls = calls.flat_map(|calls| calls.0.iter());
+        let names: Vec<String> = calls.map(|call| call.signature.text()).collect();
+        names.join("`, `")
+    }
+
     pub(crate) fn callee(mut self, callee: Arc<dyn Callee>) -> Self {
-        self.settings.calls.callee = Some(callee);
-        self.settings.calls.kernel_ports = None;
+        let calls = &mut self.settings.calls;
+        calls.callee = Some(callee);
+        (calls.route, calls.mailbox) = (None, None);
         self.checked = false;
         self.bound = None;
         self
@@ -240,14 +264,19 @@ impl Launch {
                 });
             }
         }
-        if self.settings.calls.kernel_ports.is_none() {
-            let caller = Caller {
+        let route = match self.settings.calls.route.clone() {
+            Some(known) => known,
+            None => callee.route(&Caller {
                 device: &self.kernel.device,
                 kernel: &kernel,
                 waits: self.kernel.shared.compiled.waits,
-            };
-            self.settings.calls.kernel_ports = Some(callee.ports(&caller)?);
+                packs: self.kernel.shared.compiled.packs,
+            })?,
+        };
+        if let Route::Host(services) = &route {
+            self.ensure_mailbox(services)?;
         }
+        self.settings.calls.route = Some(route);
         Ok(())
     }
 }

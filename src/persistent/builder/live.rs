@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::kernel::server::{self, ENTRY, ServerShape};
 use crate::launch::Launch;
 use crate::memory::{DeviceBuffer, SharedHeap};
-use crate::persistent::block::Block;
+use crate::persistent::block::{Block, can_share};
 use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
 use crate::persistent::corruption::Missed;
@@ -86,11 +86,17 @@ impl PersistentKernelBuilder {
     /// The words of the server, which other devices share if their kernels call.
     fn frame(&self, plan: &Plan) -> Result<Frame, ServerError> {
         let device = &self.device.shared;
-        match self.callers {
-            0 => Ok(Frame::new(device, plan.layout, plan.lanes)?),
-            areas => Frame::with_callers(device, plan.layout, plan.lanes, areas)
-                .map_err(|error| self.no_callers(error)),
+        if self.callers > 0 && can_share(&device.capabilities).is_ok() {
+            let shared = Frame::with_callers(device, plan.layout, plan.lanes, self.callers);
+            match shared {
+                Ok(frame) => return Ok(frame),
+                Err(error) => log::warn!(
+                    "kernels of other devices call the server on {} through the host: {error}",
+                    self.device.name()
+                ),
+            }
         }
+        Ok(Frame::new(device, plan.layout, plan.lanes)?)
     }
 
     fn polling_kernel(&self, plan: &Plan, frame: &Frame) -> Result<Kernel, ServerError> {
@@ -134,22 +140,16 @@ impl PersistentKernelBuilder {
         Ok(FollowedHeap::Live(heap))
     }
 
-    /// Serves in slices, each of which is a launch that sees the whole heap. Kernels of other devices wait for a kernel
-    /// that runs beside them, and cannot call such a server.
+    /// Serves in slices, each of which is a launch that sees the whole heap.
     fn start_between_launches(
         self,
         plan: Plan,
         recipe: Recipe,
     ) -> Result<PersistentKernel, ServerError> {
-        let device = self.device.name();
-        if self.callers > 0 {
-            return Err(ServerError::Pointers {
-                device: device.to_owned(),
-            });
-        }
         log::info!(
-            "calls to the server on {device} travel in slices: handlers follow pointers, and running kernels do not see \
-             what the host writes into the shared heap"
+            "calls to the server on {} travel in slices: handlers follow pointers, and running kernels do not see what \
+             the host writes into the shared heap",
+            self.device.name()
         );
         self.start_sliced(plan.handlers, plan.layout, recipe)
     }
