@@ -133,7 +133,7 @@ impl<'a> Layouts<'a> {
                     Space::Host => stride,
                     Space::Own => self.bytes(Ty::Handle(base), space)?,
                 },
-                count: array_count(size)?,
+                count: array_count(self.module, size)?,
             },
             ref other => return Err(internal(format!("elements of {other:?}"))),
         })
@@ -214,7 +214,7 @@ impl<'a> Layouts<'a> {
             TypeInner::Vector { size, .. } => size as u64,
             TypeInner::Matrix { columns, rows, .. } => columns as u64 * rows as u64,
             TypeInner::Array { base, size, .. } => {
-                let count = array_count(size)?.ok_or_else(unsized_value)?;
+                let count = array_count(self.module, size)?.ok_or_else(unsized_value)?;
                 self.scalars(Ty::Handle(base))?.saturating_mul(count.into())
             }
             TypeInner::Struct { ref members, .. } => {
@@ -277,12 +277,13 @@ impl<'a> Layouts<'a> {
     }
 }
 
-/// Elements of an array; `None` if the buffer decides.
-pub(crate) fn array_count(size: naga::ArraySize) -> Result<Option<u32>> {
-    match size {
-        naga::ArraySize::Constant(count) => Ok(Some(count.get())),
-        naga::ArraySize::Dynamic => Ok(None),
-        naga::ArraySize::Pending(_) => Err(internal("an array whose size is no constant yet")),
+/// Elements of an array; `None` if the buffer decides. naga leaves the sizes of arrays in work-group memory as overrides, whose
+/// values are in the module once the pipeline's constants are.
+pub(crate) fn array_count(module: &naga::Module, size: naga::ArraySize) -> Result<Option<u32>> {
+    match size.resolve(module.to_ctx()) {
+        Ok(naga::proc::IndexableLength::Known(count)) => Ok(Some(count)),
+        Ok(naga::proc::IndexableLength::Dynamic) => Ok(None),
+        Err(error) => Err(CompileError::Constants(error.to_string())),
     }
 }
 

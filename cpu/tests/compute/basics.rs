@@ -122,6 +122,31 @@ fn textures_of_depths_are_refused_and_the_device_lives() {
     assert_eq!(out, (0..100).map(|i| i * i).collect::<Vec<u32>>());
 }
 
+/// Of memory of the work-group, WGSL lets overrides decide the size.
+#[test]
+fn overrides_size_arrays_of_the_work_group() {
+    let cpu = Cpu::new();
+    let out: Vec<u32> = cpu.run(
+        "override half: u32 = 20; override width: u32 = 2 * half;
+         @group(0) @binding(0) var<storage, read_write> out: array<u32>;
+         var<workgroup> before: array<u32, half>;
+         var<workgroup> turned: array<u32, width>;
+         var<workgroup> behind: array<vec2<u32>, half>;
+         @compute @workgroup_size(width)
+         fn main(@builtin(local_invocation_index) i: u32) {
+             before[i / 2u] = 7u;
+             behind[i / 2u] = vec2(8u);
+             turned[i] = i * i;
+             workgroupBarrier();
+             out[i] = turned[width - 1u - i] + before[i / 2u] + behind[i / 2u].y;
+         }",
+        [1, 1, 1],
+        &[bytemuck::cast_slice(&[0xdead_beef_u32; 40])],
+    );
+    let expected = (0..40u32).map(|i| (39 - i) * (39 - i) + 15);
+    assert_eq!(out, expected.collect::<Vec<_>>());
+}
+
 #[test]
 fn overrides_take_their_values_from_the_pipeline() {
     let cpu = Cpu::new();

@@ -246,7 +246,7 @@ impl<'a> Front<'a> {
     ) -> Result<(Handle<naga::Type>, Option<u32>)> {
         match self.module.types[variable.ty].inner {
             TypeInner::BindingArray { base, size } => {
-                let count = array_count(size)?
+                let count = array_count(self.module, size)?
                     .ok_or_else(|| unsupported("an array of bindings without a size"))?;
                 Ok((base, Some(count)))
             }
