@@ -1,0 +1,38 @@
+//! Types of elements.
+
+use std::fmt::Debug;
+
+use bytemuck::Pod;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type that the kernels of this crate work on: `u32`, `i32` or `f32`.
+pub trait Element: Pod + Debug + PartialEq + sealed::Sealed {
+    /// A WGSL source that declares the type as `Element`, and the functions `least` and `most`, which return the smallest
+    /// and the largest value, for `f32` the infinities.
+    #[doc(hidden)]
+    const SOURCE: &'static str;
+}
+
+/// An element type with bits: `u32` or `i32`.
+pub trait Integer: Element {}
+
+macro_rules! elements {
+    ($($ty:ty: $source:literal),+) => {$(
+        impl sealed::Sealed for $ty {}
+        impl Element for $ty {
+            const SOURCE: &'static str = include_str!($source);
+        }
+    )+};
+}
+
+elements! {
+    u32: "../shaders/element_u32.wgsl",
+    i32: "../shaders/element_i32.wgsl",
+    f32: "../shaders/element_f32.wgsl"
+}
+
+impl Integer for u32 {}
+impl Integer for i32 {}

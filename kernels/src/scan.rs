@@ -1,0 +1,152 @@
+//! Scan, also called prefix sum.
+
+use tombolo::{Device, Event, Kernel};
+
+use crate::element::Element;
+use crate::error::Error;
+use crate::kernels::Library;
+use crate::operator::Operator;
+use crate::reduce::Reduce;
+use crate::scratch::Scratch;
+use crate::shape::Shape;
+use crate::values::Values;
+
+/// Combines for each value all values up to it: inclusive, `sink[i] = source[0] ⊕ … ⊕ source[i]`; or exclusive, without
+/// `source[i]` itself, so that `sink[0]` is the operator's identity.
+///
+/// # How it works
+/// 1. The tiles of the input are reduced to one total each, those totals' tiles again, and so on until one tile is left.
+/// 2. From the last level down, each level is scanned exclusively: every tile begins with the result of the level below it,
+///    which is the combination of all tiles before.
+/// 3. So is the input at the end, inclusively or exclusively.
+///
+/// Every value is read twice and written once: with bandwidth alone to pay for, a scan takes 3/2 of the time of a copy.
+#[derive(Debug)]
+pub struct Scan<T, O> {
+    reduce: Reduce<T, O>,
+    outer: Level,
+    inner: Level,
+    nothing: Kernel,
+    totals: Scratch<T>,
+    carries: Scratch<T>,
+}
+
+/// The kernels of one kind of level.
+#[derive(Debug)]
+struct Level {
+    tiles: Kernel,
+    single: Kernel,
+}
+
+impl<T: Element, O: Operator<T>> Scan<T, O> {
+    /// The shape of [`Scan::inclusive`] and [`Scan::exclusive`]: tiles lie in work-group memory, so that values travel to and
+    /// from the device's memory in rows.
+    pub const SHAPE: Shape = Shape {
+        invocations: 256,
+        items: 8,
+    };
+
+    /// Compiles the kernels of an inclusive scan for a device.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of the default shape.
+    pub fn inclusive(device: &Device) -> Result<Self, Error> {
+        Self::with_shape(device, Self::SHAPE, true)
+    }
+
+    /// Compiles the kernels of an exclusive scan for a device.
+    ///
+    /// # Errors
+    /// As [`Scan::inclusive`].
+    pub fn exclusive(device: &Device) -> Result<Self, Error> {
+        Self::with_shape(device, Self::SHAPE, false)
+    }
+
+    /// As [`Scan::inclusive`] or [`Scan::exclusive`], with work-groups of another shape.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`]; [`Error::Shape`] for a shape that the device does not have.
+    pub fn with_shape(device: &Device, shape: Shape, inclusive: bool) -> Result<Self, Error> {
+        let tile = shape.tile();
+        let words = tile + tile / 32 + u64::from(shape.invocations);
+        let shape = shape.check(device, words)?;
+        let source = include_str!("../shaders/scan.wgsl");
+        let library = Library::combining::<T, O>(device, "scan.wgsl", source)?;
+        let level = |inclusive: bool| {
+            let constants = shape.constants().set("INCLUSIVE", inclusive);
+            Ok::<_, Error>(Level {
+                tiles: library.kernel("scan_tiles", &constants)?,
+                single: library.kernel("scan_single_tile", &constants)?,
+            })
+        };
+        Ok(Self {
+            reduce: Reduce::with_shape(device, shape)?,
+            outer: level(inclusive)?,
+            inner: level(false)?,
+            nothing: nothing(device)?,
+            totals: Scratch::new(device),
+            carries: Scratch::new(device),
+        })
+    }
+
+    /// Scans all values of `source` into as many values of `sink`.
+    ///
+    /// # Errors
+    /// [`Error::TooShort`] where `sink` has fewer values than `source`, [`Error::TooLong`], [`Error::Launch`],
+    /// [`Error::Memory`].
+    pub fn run(
+        &mut self,
+        source: impl Into<Values<T>>,
+        sink: impl Into<Values<T>>,
+    ) -> Result<Event, Error> {
+        let source = source.into();
+        let len = source.count("source")?;
+        let sink = sink.into().first("sink", len)?;
+        if len == 0 {
+            return Ok(self.nothing.launch().workgroups(0).submit()?);
+        }
+        // Level 0 is the input; each further one has a value for each tile of the one before.
+        let mut levels = vec![source];
+        while let Some(last) = levels.last().filter(|level| level.len() > self.tile()) {
+            let count = self.reduce.shape.tiles(last.len());
+            let totals = self.totals.values(levels.len(), count)?;
+            self.reduce.tiles(last, &totals)?;
+            levels.push(totals);
+        }
+        let mut carries = None;
+        for (index, level) in levels.iter().enumerate().skip(1).rev() {
+            let scanned = self.carries.values(index, level.len())?;
+            self.level(&self.inner, level, &scanned, carries.as_ref())?;
+            carries = Some(scanned);
+        }
+        self.level(&self.outer, &levels[0], &sink, carries.as_ref())
+    }
+
+    fn tile(&self) -> u64 {
+        self.reduce.shape.tile()
+    }
+
+    fn level(
+        &self,
+        kernels: &Level,
+        source: &Values<T>,
+        sink: &Values<T>,
+        carries: Option<&Values<T>>,
+    ) -> Result<Event, Error> {
+        let launch = match carries {
+            Some(carries) => carries.read(kernels.tiles.launch(), "carries")?,
+            None => kernels.single.launch(),
+        };
+        let launch = source.read(launch, "source")?;
+        let launch = sink.write(launch, "sink")?;
+        let tiles = self.reduce.shape.tiles(source.len());
+        Ok(launch.workgroups(tiles).submit()?)
+    }
+}
+
+/// A kernel for calls with nothing to do, which return an event as all others.
+pub(crate) fn nothing(device: &Device) -> Result<Kernel, Error> {
+    let source = "@compute @workgroup_size(1) fn nothing() {}";
+    let program = tombolo::Program::new("nothing.wgsl", source)?;
+    Ok(device.kernel(&program, "nothing", &tombolo::Constants::new())?)
+}

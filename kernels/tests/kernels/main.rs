@@ -1,0 +1,27 @@
+//! The primitives on every adapter of the machine, against results computed on the host: one named test for each case and
+//! adapter, one at a time, by the harness of the runtime's own tests.
+
+#[allow(dead_code)] // What only tests of the runtime itself need.
+#[path = "../../../tests/gpu/harness.rs"]
+mod harness;
+#[path = "../../../tests/gpu/panics.rs"]
+mod panics;
+#[path = "../../../tests/gpu/processes.rs"]
+mod processes;
+
+mod data;
+mod places;
+mod reduce;
+mod refusals;
+mod scan;
+
+use harness::Suite;
+
+fn main() -> std::process::ExitCode {
+    let _ = env_logger::builder().is_test(true).try_init();
+    panics::watch();
+    let mut suite = Suite::new();
+    suite.add_all(&[places::CASES, reduce::CASES, refusals::CASES, scan::CASES]);
+    suite.add_trials(processes::trials());
+    suite.run()
+}
