@@ -1,9 +1,5 @@
-// Reduction: each work-group combines a tile of INVOCATIONS * ITEMS values into one. Launched on its own results until one
+// Reduction: each work-group combines a tile into one value. Launched on its own results until one
 // value is left. The host puts `Element`, `identity` and `combine` beside this source.
-
-override INVOCATIONS: u32; // a power of two
-override LEVELS: u32;      // its logarithm
-override ITEMS: u32;
 
 @group(0) @binding(0) var<storage, read> source: array<Element>;
 @group(0) @binding(1) var<storage, read_write> sink: array<Element>;
@@ -16,7 +12,7 @@ fn reduce_tiles(
     @builtin(local_invocation_index) lane: u32,
 ) {
     // Neighbours read neighbouring values in each turn, so that one transaction serves many of them.
-    let first = group.x * (INVOCATIONS * ITEMS) + lane;
+    let first = group.x * TILE + lane;
     var value = identity();
     for (var i = 0u; i < ITEMS; i++) {
         let at = first + i * INVOCATIONS;

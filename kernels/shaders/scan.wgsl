@@ -1,12 +1,7 @@
-// Scan: each work-group scans a tile of INVOCATIONS * ITEMS values, beginning with the combination of all tiles before,
+// Scan: each work-group scans a tile, beginning with the combination of all tiles before,
 // which earlier launches have computed. The host puts `Element`, `identity` and `combine` beside this source.
 
-override INVOCATIONS: u32; // a power of two
-override LEVELS: u32;      // its logarithm
-override ITEMS: u32;
 override INCLUSIVE: bool;
-override TILE: u32 = INVOCATIONS * ITEMS;
-override SLOTS: u32 = TILE + TILE / 32u;
 
 @group(0) @binding(0) var<storage, read> source: array<Element>;
 @group(0) @binding(1) var<storage, read_write> sink: array<Element>;
@@ -14,12 +9,6 @@ override SLOTS: u32 = TILE + TILE / 32u;
 
 var<workgroup> tile: array<Element, SLOTS>;
 var<workgroup> totals: array<Element, INVOCATIONS>;
-
-// Where a value of the tile lies: with a gap behind every 32, so that invocations that each walk along values of their own
-// meet different banks of the memory.
-fn slot(index: u32) -> u32 {
-    return index + index / 32u;
-}
 
 fn scan(group: u32, lane: u32, carry: Element) {
     // Neighbours read neighbouring values; each invocation then has ITEMS values in a row.

@@ -52,6 +52,14 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// A histogram of such bins cannot be made.
+    #[error("{bins} bins: {why}")]
+    Bins {
+        /// How many were asked for.
+        bins: u32,
+        /// What is wrong.
+        why: String,
+    },
     /// A kernel could not be made: an operator of the program's own is wrong, or the adapter lacks something.
     #[error(transparent)]
     Kernel(#[from] Box<KernelError>),

@@ -1,5 +1,6 @@
 //! From the crate's WGSL to kernels.
 
+use tombolo::kernel::ProgramBuilder;
 use tombolo::{Constants, Device, Kernel, Program};
 
 use crate::element::Element;
@@ -13,23 +14,47 @@ pub(crate) struct Library {
 }
 
 impl Library {
+    /// The sources of a primitive beside those of what its kernels work on.
+    pub(crate) fn sources<T: Element>(name: &str, source: &'static str) -> ProgramBuilder {
+        Program::builder()
+            .source(name, source)
+            .source("sizes.wgsl", include_str!("../shaders/sizes.wgsl"))
+            .source("element.wgsl", T::SOURCE)
+    }
+
     /// A program whose kernels combine values of type `T` by `O`.
     pub(crate) fn combining<T: Element, O: Operator<T>>(
         device: &Device,
         name: &str,
-        source: &str,
+        source: &'static str,
     ) -> Result<Self, Error> {
-        let program = Program::builder()
-            .source(name, source)
-            .source("element.wgsl", T::SOURCE)
-            .source("operator.wgsl", operator::source::<T, O>())
-            .build()?;
-        let device = device.clone();
-        Ok(Self { device, program })
+        let sources = Self::sources::<T>(name, source);
+        Self::new(
+            device,
+            sources.source("operator.wgsl", operator::source::<T, O>()),
+        )
+    }
+
+    /// A program of these sources.
+    pub(crate) fn new(device: &Device, sources: ProgramBuilder) -> Result<Self, Error> {
+        Ok(Self {
+            device: device.clone(),
+            program: sources.build()?,
+        })
     }
 
     /// The kernel of an entry point.
     pub(crate) fn kernel(&self, entry: &str, constants: &Constants) -> Result<Kernel, Error> {
         Ok(self.device.kernel(&self.program, entry, constants)?)
     }
+}
+
+/// The WGSL of sums over the invocations of a work-group.
+pub(crate) const RANKS: (&str, &str) = ("ranks.wgsl", include_str!("../shaders/ranks.wgsl"));
+
+/// A kernel for calls with nothing to do, which return an event as all others.
+pub(crate) fn nothing(device: &Device) -> Result<Kernel, Error> {
+    let source = "@compute @workgroup_size(1) fn nothing() {}";
+    let program = Program::new("nothing.wgsl", source)?;
+    Ok(device.kernel(&program, "nothing", &Constants::new())?)
 }

@@ -1,4 +1,4 @@
-//! Parallel primitives on the runtime [Tombolo](tombolo): reductions and scans, on every adapter that the runtime has.
+//! Parallel primitives on the runtime [Tombolo](tombolo): reductions, scans, compaction and histograms, on every adapter that the runtime has.
 //!
 //! ```no_run
 //! use tombolo::Context;
@@ -43,8 +43,10 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+mod compact;
 mod element;
 mod error;
+mod histogram;
 mod kernels;
 mod operator;
 mod reduce;
@@ -53,8 +55,10 @@ mod scratch;
 mod shape;
 mod values;
 
+pub use compact::{Compact, CompactFlagged};
 pub use element::{Element, Integer};
 pub use error::Error;
+pub use histogram::Histogram;
 pub use operator::{And, Max, Min, Operator, Or, Product, Sum, Xor};
 pub use reduce::Reduce;
 pub use scan::Scan;

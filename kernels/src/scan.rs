@@ -4,7 +4,7 @@ use tombolo::{Device, Event, Kernel};
 
 use crate::element::Element;
 use crate::error::Error;
-use crate::kernels::Library;
+use crate::kernels::{self, Library};
 use crate::operator::Operator;
 use crate::reduce::Reduce;
 use crate::scratch::Scratch;
@@ -67,9 +67,7 @@ impl<T: Element, O: Operator<T>> Scan<T, O> {
     /// # Errors
     /// [`Error::Kernel`]; [`Error::Shape`] for a shape that the device does not have.
     pub fn with_shape(device: &Device, shape: Shape, inclusive: bool) -> Result<Self, Error> {
-        let tile = shape.tile();
-        let words = tile + tile / 32 + u64::from(shape.invocations);
-        let shape = shape.check(device, words)?;
+        let shape = shape.check(device, shape.slots() + u64::from(shape.invocations))?;
         let source = include_str!("../shaders/scan.wgsl");
         let library = Library::combining::<T, O>(device, "scan.wgsl", source)?;
         let level = |inclusive: bool| {
@@ -83,7 +81,7 @@ impl<T: Element, O: Operator<T>> Scan<T, O> {
             reduce: Reduce::with_shape(device, shape)?,
             outer: level(inclusive)?,
             inner: level(false)?,
-            nothing: nothing(device)?,
+            nothing: kernels::nothing(device)?,
             totals: Scratch::new(device),
             carries: Scratch::new(device),
         })
@@ -142,11 +140,4 @@ impl<T: Element, O: Operator<T>> Scan<T, O> {
         let tiles = self.reduce.shape.tiles(source.len());
         Ok(launch.workgroups(tiles).submit()?)
     }
-}
-
-/// A kernel for calls with nothing to do, which return an event as all others.
-pub(crate) fn nothing(device: &Device) -> Result<Kernel, Error> {
-    let source = "@compute @workgroup_size(1) fn nothing() {}";
-    let program = tombolo::Program::new("nothing.wgsl", source)?;
-    Ok(device.kernel(&program, "nothing", &tombolo::Constants::new())?)
 }

@@ -25,6 +25,11 @@ impl Shape {
         u64::from(self.invocations) * u64::from(self.items)
     }
 
+    /// Words of a tile in work-group memory, with the gaps of `shaders/sizes.wgsl`.
+    pub(crate) fn slots(self) -> u64 {
+        self.tile() + self.tile() / 32
+    }
+
     /// Checks the shape against a device's limits, for kernels that keep `words` words for each work-group.
     pub(crate) fn check(self, device: &Device, words: u64) -> Result<Self, Error> {
         let Self { invocations, items } = self;
@@ -51,7 +56,12 @@ impl Shape {
 
     /// The constants `INVOCATIONS`, `LEVELS` (its logarithm) and `ITEMS`.
     pub(crate) fn constants(self) -> Constants {
-        Constants::new()
+        self.and(Constants::new())
+    }
+
+    /// Those constants beside others.
+    pub(crate) fn and(self, constants: Constants) -> Constants {
+        constants
             .set("INVOCATIONS", self.invocations)
             .set("LEVELS", self.invocations.ilog2())
             .set("ITEMS", self.items)

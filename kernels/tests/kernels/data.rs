@@ -44,3 +44,11 @@ pub fn poisoned<T: Pod>(fixture: &Fixture, len: usize) -> DeviceBuffer<T> {
     let poison = vec![bytemuck::cast::<u32, T>(POISON); len];
     fixture.device.buffer(&poison).unwrap()
 }
+
+/// Tells the first difference rather than everything.
+pub fn assert_same<T: PartialEq + std::fmt::Debug>(found: &[T], expected: &[T], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    if let Some(i) = (0..found.len()).find(|&i| found[i] != expected[i]) {
+        panic!("{what} at {i}: {:?}, not {:?}", found[i], expected[i]);
+    }
+}

@@ -9,7 +9,9 @@ mod panics;
 #[path = "../../../tests/gpu/processes.rs"]
 mod processes;
 
+mod compact;
 mod data;
+mod histogram;
 mod places;
 mod reduce;
 mod refusals;
@@ -21,7 +23,14 @@ fn main() -> std::process::ExitCode {
     let _ = env_logger::builder().is_test(true).try_init();
     panics::watch();
     let mut suite = Suite::new();
-    suite.add_all(&[places::CASES, reduce::CASES, refusals::CASES, scan::CASES]);
+    suite.add_all(&[
+        compact::CASES,
+        histogram::CASES,
+        places::CASES,
+        reduce::CASES,
+        refusals::CASES,
+        scan::CASES,
+    ]);
     suite.add_trials(processes::trials());
     suite.run()
 }

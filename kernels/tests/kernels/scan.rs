@@ -2,7 +2,7 @@
 
 use tombolo_kernels::{Element, Max, Operator, Scan, Shape, Sum, Values};
 
-use crate::data::{LENGTHS, POISON, integers, numbers, poisoned, words};
+use crate::data::{LENGTHS, POISON, assert_same, integers, numbers, poisoned, words};
 use crate::harness::Fixture;
 
 crate::cases![
@@ -36,14 +36,6 @@ fn scanned<T: Element, O: Operator<T>>(
     let sink = poisoned::<T>(fixture, values.len());
     scan.run(&source, &sink).unwrap().wait().unwrap();
     sink.read().unwrap()
-}
-
-/// Tells the first difference rather than everything.
-fn assert_same<T: PartialEq + std::fmt::Debug>(found: &[T], expected: &[T], what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    if let Some(i) = (0..found.len()).find(|&i| found[i] != expected[i]) {
-        panic!("{what} at {i}: {:?}, not {:?}", found[i], expected[i]);
-    }
 }
 
 fn inclusive_at_every_length(fixture: &Fixture) {
