@@ -1,4 +1,5 @@
-//! Parallel primitives on the runtime [Tombolo](tombolo): reductions, scans, compaction and histograms, on every adapter that the runtime has.
+//! Parallel primitives on the runtime [Tombolo](tombolo): reductions, scans, compaction,
+//! histograms and sorting, on every adapter that the runtime has.
 //!
 //! ```no_run
 //! use tombolo::Context;
@@ -53,6 +54,7 @@ mod reduce;
 mod scan;
 mod scratch;
 mod shape;
+mod sort;
 mod values;
 
 pub use compact::{Compact, CompactFlagged};
@@ -63,6 +65,7 @@ pub use operator::{And, Max, Min, Operator, Or, Product, Sum, Xor};
 pub use reduce::Reduce;
 pub use scan::Scan;
 pub use shape::Shape;
+pub use sort::{Sort, SortPairs};
 pub use values::Values;
 
 /// The most values of one input: kernels count in 32 bits, and a last work-group reaches beyond the end.

@@ -16,6 +16,7 @@ mod places;
 mod reduce;
 mod refusals;
 mod scan;
+mod sort;
 
 use harness::Suite;
 
@@ -30,6 +31,7 @@ fn main() -> std::process::ExitCode {
         reduce::CASES,
         refusals::CASES,
         scan::CASES,
+        sort::CASES,
     ]);
     suite.add_trials(processes::trials());
     suite.run()
