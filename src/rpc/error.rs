@@ -89,12 +89,29 @@ debug_by_text!(ServiceError {
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortsError {
+    /// The ports are more than a kernel of the device can reach as one buffer.
+    #[error(
+        "{bytes} bytes of ports are more than {device} binds, which is {limit}: set fewer ports \
+         (HostServicesBuilder::ports), or shorter ones (HostServicesBuilder::payload)"
+    )]
+    TooLarge {
+        /// Bytes of all ports.
+        bytes: u64,
+        /// The most that the device binds, in bytes.
+        limit: u64,
+        /// The device's name.
+        device: String,
+    },
     /// There is no live memory for them.
     #[error(transparent)]
     Live(#[from] crate::device::LiveError),
-    /// wgpu refused their buffer.
-    #[error("wgpu refused their buffer: {0}")]
-    Refused(String),
+    /// There is no memory of the device for ports that travel with launches.
+    #[error(transparent)]
+    Memory(#[from] crate::memory::MemoryError),
 }
 
-debug_by_text!(PortsError { Live, Refused });
+debug_by_text!(PortsError {
+    TooLarge,
+    Live,
+    Memory
+});

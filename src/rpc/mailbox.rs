@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use super::backoff::Backoff;
 use super::dispatcher::Dispatcher;
+use super::error::PortsError;
 use super::port::client::Client;
 use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PortLayout, WAIT_BUDGET};
 use super::port::server::{Server, Sweeper};
@@ -188,19 +189,19 @@ impl Mailbox {
     /// Ports owned by a device during a launch; requests leave, and answers arrive, between launches.
     ///
     /// # Errors
-    /// wgpu's own words.
+    /// [`PortsError::Memory`]; [`PortsError::Live`] without memory to back off in.
     pub fn sliced(
         device: &Arc<DeviceShared>,
         layout: PortLayout,
         is_alone: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, PortsError> {
         let wait_budget = WaitBudget::of_slices(device, layout.ports);
         let server = Server::new(
             Memory::Sliced(Sliced::new(device, layout)?),
             layout,
             is_alone,
         );
-        let backoff = Backoff::of(device).map_err(|error| error.to_string())?;
+        let backoff = Backoff::of(device)?;
         Ok(Self::of_device(device, server, wait_budget, backoff))
     }
 

@@ -304,15 +304,23 @@ impl Shared {
             return Ok(mailbox);
         }
         let capabilities = &device.capabilities;
+        // Ports that are copied around each launch are rather few.
+        let layout = self.layout(!live || capabilities.software);
+        let (bytes, limits) = (layout.bytes(), &device.limits);
+        let limit = (limits.max_storage_buffer_binding_size).min(limits.max_buffer_size);
+        if bytes > limit {
+            return Err(PortsError::TooLarge {
+                bytes,
+                limit,
+                device: capabilities.name.clone(),
+            });
+        }
         let made = match live {
             true => {
                 let wait_budget = WaitBudget::of(device, self.wait_budget);
-                let layout = self.layout(capabilities.software);
                 Mailbox::on_device(device, layout, wait_budget, self.threads == 1)?
             }
-            // Copied around each launch, so rather few.
-            false => Mailbox::sliced(device, self.layout(true), self.threads == 1)
-                .map_err(PortsError::Refused)?,
+            false => Mailbox::sliced(device, layout, self.threads == 1)?,
         };
         // Two threads may come here at once: the second mailbox is then one too many, and served like any other.
         Ok(found(&self.mailboxes()).unwrap_or_else(|| self.add(made)))

@@ -343,3 +343,32 @@ fn signatures_that_are_none_or_do_not_fit_are_refused() {
     let error = unit.start().map(drop).unwrap_err();
     assert!(matches!(error, ServiceError::Signature { .. }), "{error}");
 }
+
+/// In a process of its own, whose threads are given stacks of a size that no machine has.
+#[cfg(unix)]
+#[test]
+fn threads_that_the_system_refuses_are_an_error() {
+    const CHILD: &str = "TOMBOLO_TEST_NO_THREADS";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "rpc::services::tests::threads_that_the_system_refuses_are_an_error";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--test-threads=1"])
+            .env(CHILD, "1")
+            .env("RUST_MIN_STACK", (1u64 << 60).to_string())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&child.stdout);
+        assert!(
+            child.status.success() && told.contains("1 passed"),
+            "{child:?}"
+        );
+        return;
+    }
+    for threads in [1, 4] {
+        let error = arithmetic().threads(threads).start().unwrap_err();
+        assert!(
+            matches!(&error, ServiceError::Thread { message } if !message.is_empty()),
+            "{error}"
+        );
+    }
+}

@@ -15,7 +15,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::mailbox::Mailbox;
-use super::port::layout::{CLOSED, PortLayout, TICKET};
+use super::port::layout::{CLOSED, LINE, PortLayout, TICKET};
 use super::port::words::{HostWords, Words, host_words};
 use super::services::{Shared, is_server_thread};
 use crate::device::completion_hook::CompletionHook;
@@ -23,6 +23,7 @@ use crate::device::outcome::ExecutionError;
 use crate::device::status::{Mirror, PendingMirror, Reading};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
+use crate::memory::{MemoryError, staging};
 
 /// Ports of a device, and the host's copy of them.
 pub(crate) struct Sliced {
@@ -45,19 +46,19 @@ fn bytes(words: &std::ops::Range<usize>) -> std::ops::Range<u64> {
 }
 
 impl Sliced {
-    /// Unused ports; an error in wgpu's own words.
-    pub(super) fn new(device: &DeviceShared, layout: PortLayout) -> Result<Self, String> {
+    /// Unused ports.
+    ///
+    /// # Errors
+    /// Those of [`staging::make`].
+    pub(super) fn new(device: &DeviceShared, layout: PortLayout) -> Result<Self, MemoryError> {
         use wgpu::BufferUsages as Usage;
         let usage = Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST;
-        let header = layout.header();
-        let write = |view: &mut [u8]| {
-            for (index, value) in header {
-                if let Some(word) = view.get_mut(index * 4..index * 4 + 4) {
-                    word.copy_from_slice(&value.to_le_bytes());
-                }
-            }
-        };
-        let buffer = mapped(device, "tombolo calls", layout.bytes(), usage, write)?;
+        let mut header = [0u32; LINE];
+        for (index, value) in layout.header() {
+            header[index] = value;
+        }
+        let header = bytemuck::cast_slice(&header);
+        let buffer = mapped(device, "tombolo calls", layout.bytes(), usage, header)?;
         Ok(Self {
             words: host_words(layout.words()),
             buffer,
@@ -132,12 +133,12 @@ impl Slice {
     /// The way of a launch's calls; nothing where ports are in live memory.
     ///
     /// # Errors
-    /// wgpu's own words.
+    /// Those of [`staging::make`].
     pub(crate) fn of(
         device: &DeviceShared,
         services: &Arc<Shared>,
         mailbox: &Arc<Mailbox>,
-    ) -> Result<Option<Arc<Self>>, String> {
+    ) -> Result<Option<Arc<Self>>, MemoryError> {
         let Some(sliced) = mailbox.as_sliced() else {
             return Ok(None);
         };
@@ -147,31 +148,20 @@ impl Slice {
             true => {
                 let answers = sliced.answers();
                 let from: &[u8] = bytemuck::cast_slice(&answers);
-                let made = mapped(
-                    device,
-                    "tombolo answers",
-                    from.len() as u64,
-                    Usage::COPY_SRC,
-                    |view| {
-                        view.copy_from_slice(from);
-                    },
-                );
+                let bytes = from.len() as u64;
+                let made = mapped(device, "tombolo answers", bytes, Usage::COPY_SRC, from);
                 Some(made.inspect_err(|_| sliced.fresh.store(true, Ordering::Release))?)
             }
         };
         let clients = bytes(&sliced.layout.clients());
-        let (down, error) = capture(&device.raw, || {
-            device.raw.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("tombolo requests"),
-                size: clients.end - clients.start,
-                usage: Usage::MAP_READ | Usage::COPY_DST,
-                mapped_at_creation: false,
-            })
-        });
-        if let Some(error) = error {
-            sliced.fresh.store(true, Ordering::Release);
-            return Err(error.to_string());
-        }
+        let requests = wgpu::BufferDescriptor {
+            label: Some("tombolo requests"),
+            size: clients.end - clients.start,
+            usage: Usage::MAP_READ | Usage::COPY_DST,
+            mapped_at_creation: false,
+        };
+        let down = staging::make(device, "reading calls", &requests)
+            .inspect_err(|_| sliced.fresh.store(true, Ordering::Release))?;
         Ok(Some(Arc::new(Self {
             services: Arc::clone(services),
             mailbox: Arc::clone(mailbox),
@@ -299,32 +289,37 @@ impl Drop for Slice {
     }
 }
 
-/// A new buffer with the contents from `write`; an error in wgpu's own words.
+/// A new buffer that begins with `first` and is zero behind that.
+///
+/// # Errors
+/// Those of [`staging::make`].
 fn mapped(
     device: &DeviceShared,
     label: &str,
     size: u64,
     usage: wgpu::BufferUsages,
-    write: impl FnOnce(&mut [u8]),
-) -> Result<wgpu::Buffer, String> {
-    let (made, error) = capture(&device.raw, || {
-        let buffer = device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(label),
-            size,
-            usage,
-            mapped_at_creation: true,
-        });
-        let mut bytes = vec![0; size as usize];
-        write(&mut bytes);
-        let mapped = buffer
-            .get_mapped_range_mut(..)
-            .map(|mut view| view.copy_from_slice(&bytes));
+    first: &[u8],
+) -> Result<wgpu::Buffer, MemoryError> {
+    const WHAT: &str = "making room for calls";
+    let descriptor = wgpu::BufferDescriptor {
+        label: Some(label),
+        size,
+        usage,
+        mapped_at_creation: true,
+    };
+    let buffer = staging::make(device, WHAT, &descriptor)?;
+    // wgpu clears what it maps.
+    let (written, error) = capture(&device.raw, || {
+        let view = buffer.get_mapped_range_mut(..first.len() as u64);
+        let written = view.map(|mut view| view.copy_from_slice(first));
         buffer.unmap();
-        mapped.map(|()| buffer)
+        written.map_err(|error| error.to_string())
     });
-    match (made, error) {
-        (Ok(buffer), None) => Ok(buffer),
-        (_, Some(error)) => Err(error.to_string()),
-        (Err(error), None) => Err(error.to_string()),
+    match (written, error.map(|error| error.to_string())) {
+        (Ok(()), None) => Ok(buffer),
+        (_, Some(message)) | (Err(message), None) => Err(MemoryError::Refused {
+            what: WHAT,
+            message,
+        }),
     }
 }

@@ -15,6 +15,7 @@ cases![
     kernels_and_modules_are_cached,
     pipelines_are_cached_on_disk,
     limits_are_named,
+    pipelines_that_wgpu_refuses,
     precompiled_modules,
     precompiled_modules_take_no_private_arrays,
     what_cannot_be_made_is_refused,
@@ -307,6 +308,28 @@ const DOUBLE: &str = "
 }";
 
 /// The SPIR-V of `DOUBLE`, made by naga without wgpu's help.
+/// Of all that a device may lack wgpu itself looks after formats of textures: none is atomic that is not of whole numbers.
+fn pipelines_that_wgpu_refuses(f: &Fixture) {
+    let text = "@group(0) @binding(0) var picture: texture_storage_2d<rgba32float, atomic>;
+        @group(0) @binding(1) var<storage, read_write> data: array<u32>;
+        @compute @workgroup_size(1) fn main() { data[0] = textureDimensions(picture).x; }";
+    let program = Program::new("atomic.wgsl", text).unwrap();
+    for _ in 0..2 {
+        match f.device.kernel(&program, "main", &Constants::new()) {
+            Err(KernelError::Pipeline {
+                program,
+                entry,
+                message,
+            }) => {
+                assert_eq!((program.as_str(), entry.as_str()), ("atomic.wgsl", "main"));
+                assert!(message.contains("Atomic storage textures"), "{message}");
+            }
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    }
+    f.device.finish().unwrap();
+}
+
 fn precompiled() -> Precompiled {
     let module = naga::front::wgsl::parse_str(DOUBLE).unwrap();
     let info = naga::valid::Validator::new(

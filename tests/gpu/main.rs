@@ -27,6 +27,7 @@ mod device_memory;
 mod devices;
 mod ended;
 mod events;
+mod exhausted;
 mod fault_forms;
 mod faults;
 mod foundation;
@@ -120,7 +121,10 @@ mod median_reference;
 use harness::Suite;
 
 fn main() -> std::process::ExitCode {
-    if let Some(status) = devices::as_another_program().or_else(stress::as_another_program) {
+    if let Some(status) = devices::as_another_program()
+        .or_else(stress::as_another_program)
+        .or_else(exhausted::as_another_program)
+    {
         return status;
     }
     let _ = env_logger::builder().is_test(true).try_init();
@@ -152,6 +156,7 @@ fn main() -> std::process::ExitCode {
         device_memory::CASES,
         devices::CASES,
         ended::CASES,
+        exhausted::CASES,
         events::CASES,
         faults::CASES,
         foundation::CASES,

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::cases;
-use crate::harness::{Fixture, mix};
+use crate::harness::{Fixture, kernel_of, mix};
 use crate::rpc::{HEAD, MINUTE, kernel, run};
 use tombolo::{
     Constants, HostServices, Program,
-    calls::CallStatus,
+    calls::{CallStatus, PortsError},
     device::{Aspect, ExecutionError, WaitError},
     launch::LaunchError,
 };
@@ -21,6 +21,7 @@ cases![
     a_plain_call_that_fails_fails_the_launch,
     panics_are_statuses_and_ports_go_on,
     launches_without_the_right_services_are_refused,
+    ports_that_no_device_binds_are_refused,
     devices_without_live_memory_refuse_to_wait,
     a_kernel_that_writes_garbage_harms_nobody_else,
 ];
@@ -233,6 +234,51 @@ fn launches_without_the_right_services_are_refused(f: &Fixture) {
         .wait_timeout(MINUTE)
         .unwrap();
     assert_eq!(out.read().unwrap(), (1..65).collect::<Vec<u32>>());
+}
+
+/// In live memory, and in memory that is copied around launches.
+fn ports_that_no_device_binds_are_refused(f: &Fixture) {
+    for live in [true, false] {
+        let device = f.open(|options| options.live_memory = live);
+        let services = |ports: usize| {
+            HostServices::builder()
+                .call("fn mix(x: u32) -> u32", mix)
+                .ports(ports)
+                .payload(1 << 16)
+                .start()
+                .unwrap()
+        };
+        // 8 GiB of them, 4 MiB more than most devices bind, and few.
+        let limits = device.raw().limits();
+        let limit = (limits.max_storage_buffer_binding_size).min(limits.max_buffer_size);
+        let above = (limit >> 17) as usize + 32;
+        let (all, many, few) = (services(1 << 16), services(above), services(4));
+        let call = ["mix_post(id.x)", "mix(id.x)"][usize::from(live)];
+        let kernel = kernel_of(&device, &few, &format!("{HEAD} out[id.x] = {call}; }}"));
+        let out = device.buffer(&[7u32; 64]).unwrap();
+        let submit = |services: &HostServices| {
+            let launch = kernel.launch().services(services).buffer("out", &out);
+            launch.invocations(64).submit()
+        };
+        for (services, ports) in [(&all, 1 << 16), (&many, above)] {
+            match submit(services).unwrap_err() {
+                LaunchError::Ports(PortsError::TooLarge {
+                    bytes,
+                    limit: told,
+                    device: name,
+                }) => {
+                    assert_eq!((bytes, told), (services.port_bytes(ports), limit));
+                    assert_eq!(name, device.name());
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert_eq!(out.read().unwrap(), [7; 64]);
+        submit(&few).unwrap().wait_timeout(MINUTE).unwrap();
+        if live {
+            assert_eq!(out.read().unwrap(), (0..64).map(mix).collect::<Vec<_>>());
+        }
+    }
 }
 
 fn devices_without_live_memory_refuse_to_wait(f: &Fixture) {

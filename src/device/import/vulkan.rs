@@ -205,17 +205,7 @@ pub(super) fn import(
             limit: limits.longest,
         });
     }
-    let refused = |error: vk::Result| match error {
-        vk::Result::ERROR_OUT_OF_HOST_MEMORY
-        | vk::Result::ERROR_OUT_OF_DEVICE_MEMORY
-        | vk::Result::ERROR_TOO_MANY_OBJECTS => ImportError::OutOfMemory { len },
-        vk::Result::ERROR_INVALID_EXTERNAL_HANDLE => ImportError::Refused {
-            start: range.start,
-            end: range.end,
-            reason: "not importable",
-        },
-        other => ImportError::Driver(other.to_string()),
-    };
+    let refused = |error| refusal(error, &range, len);
 
     let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(HOST_ALLOCATION);
     let info = vk::BufferCreateInfo::default()
@@ -279,6 +269,21 @@ pub(super) fn import(
     }
 }
 
+/// The driver's error for `len` bytes of `range`, in the words of imports.
+fn refusal(error: vk::Result, range: &Range<u64>, len: u64) -> ImportError {
+    match error {
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY
+        | vk::Result::ERROR_OUT_OF_DEVICE_MEMORY
+        | vk::Result::ERROR_TOO_MANY_OBJECTS => ImportError::OutOfMemory { len },
+        vk::Result::ERROR_INVALID_EXTERNAL_HANDLE => ImportError::Refused {
+            start: range.start,
+            end: range.end,
+            reason: "not importable",
+        },
+        other => ImportError::Driver(other.to_string()),
+    }
+}
+
 enum Problem {
     Vulkan(vk::Result),
     NotCoherent,
@@ -339,4 +344,31 @@ fn memory_type(imported: &Imported, len: u64) -> Result<u32, Problem> {
         })
         .map(|(index, _)| *index)
         .ok_or(Problem::NotCoherent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_driver_are_told_apart() {
+        let of = |error| refusal(error, &(4096..12_288), 8192);
+        for error in [
+            vk::Result::ERROR_OUT_OF_HOST_MEMORY,
+            vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+            vk::Result::ERROR_TOO_MANY_OBJECTS,
+        ] {
+            assert_eq!(of(error), ImportError::OutOfMemory { len: 8192 });
+        }
+        assert!(matches!(
+            of(vk::Result::ERROR_INVALID_EXTERNAL_HANDLE),
+            ImportError::Refused {
+                start: 4096,
+                end: 12_288,
+                ..
+            }
+        ));
+        let lost = vk::Result::ERROR_DEVICE_LOST;
+        assert_eq!(of(lost), ImportError::Driver(lost.to_string()));
+    }
 }

@@ -252,3 +252,21 @@ fn failure(error: hal::DeviceError, size: u64) -> LiveError {
         other => LiveError::Hal(other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lack_of_memory_is_called_one() {
+        let of = |error| failure(error, 64);
+        assert_eq!(
+            of(hal::DeviceError::OutOfMemory),
+            LiveError::OutOfMemory { size: 64 }
+        );
+        for error in [hal::DeviceError::Lost, hal::DeviceError::Unexpected] {
+            let words = error.to_string();
+            assert_eq!(of(error), LiveError::Hal(words));
+        }
+    }
+}

@@ -103,11 +103,7 @@ impl<'s> Part<'s> for Calls {
         let setting = &launch.settings.calls;
         let slice = match (setting.host(), &setting.mailbox) {
             (Some(services), Some(mailbox)) => {
-                let slice = Slice::of(&ground.device, services, mailbox);
-                slice.map_err(|message| LaunchError::Refused {
-                    kernel: launch.kernel.interface().entry.clone(),
-                    message,
-                })?
+                Slice::of(&ground.device, services, mailbox).map_err(LaunchError::from)?
             }
             _ => None,
         };

@@ -79,9 +79,9 @@ mod tests {
     use super::*;
     use crate::device::ExecutionError;
     use crate::device::outcome::Outcome;
-    use crate::memory::buffers::Placement;
     use crate::memory::buffers::root::{BufferExtensions, Root};
-    use crate::memory::migrate::{Access, Routes, Want};
+    use crate::memory::buffers::{BufferError, Placement};
+    use crate::memory::migrate::{Access, MigrateError, Routes, Want};
 
     #[test]
     fn bytes_that_did_not_arrive_are_had_from_where_they_are() {
@@ -153,5 +153,46 @@ mod tests {
         // The bytes are brought again, from another place.
         bring(&mut state, one, 0..100);
         assert!(state.residency.is_current(one, 0..100));
+    }
+
+    /// What the planner refuses and no command causes: it is passed on in the planner's words, and changes nothing.
+    #[test]
+    fn a_plan_of_an_earlier_state_is_refused() {
+        let extensions = BufferExtensions {
+            buffers: Arc::default(),
+            heap: Arc::default(),
+        };
+        let bytes = Some(Box::new(vec![1u8; 16]) as Box<_>);
+        let root = Root::new(&extensions, 16, Placement::Device, bytes);
+        let (one, other) = (Place::new(1).unwrap(), Place::new(2).unwrap());
+        let mut state = root.lock();
+        let want = Want {
+            place: one,
+            range: 0..16,
+            access: Access::Read,
+        };
+        let plan = state.residency.plan(&[want], &Routes::new()).unwrap();
+        state.residency.wrote(other, 0..8).unwrap();
+        let moved = root.context().statistics();
+        assert!(matches!(
+            root.commit(&mut state, &plan),
+            Err(BufferError::Migrate(MigrateError::StalePlan))
+        ));
+        assert_eq!(root.context().statistics(), moved);
+        assert!(!state.residency.is_current(one, 8..16));
+        // A loss alone has words of its own.
+        let ranges = vec![0..8, 12..16];
+        let only = MigrateError::OnlyCopy {
+            place: one,
+            ranges: ranges.clone(),
+        };
+        assert!(matches!(root.refusal(only.clone()), BufferError::Migrate(error) if error == only));
+        let lost = MigrateError::Lost {
+            place: one,
+            ranges: ranges.clone(),
+        };
+        assert!(
+            matches!(root.refusal(lost), BufferError::Lost { ranges: lost, .. } if lost == ranges)
+        );
     }
 }

@@ -370,6 +370,31 @@ fn sites_tell_where_and_what() {
     assert_eq!(facts.fault([0; 4]), None);
 }
 
+#[test]
+fn faults_are_told_apart_by_site_and_address() {
+    let source = kernel(NODE, "let n = usm_Node(p);\n o[0] = u32(n.value);");
+    let (_, mut facts) = lowered(&source, &checked(unified()));
+    let mut behind = facts.sites[0].clone();
+    behind.align = None;
+    facts.sites.push(behind);
+    let reason = |code, low, high| facts.fault([code, low, high, 0]).unwrap().reason;
+    for (code, low, high, expected) in [
+        (1, 0, 0, FaultReason::Null),
+        (1, 0, 1, FaultReason::Outside),
+        (1, 4096, 0, FaultReason::Outside),
+        (1, 4097, 0, FaultReason::Misaligned),
+        // An index has no alignment, and no address of its own that could be null.
+        (2, 4096, 0, FaultReason::Index),
+        (2, 4097, 0, FaultReason::Index),
+        (2, 0, 0, FaultReason::Index),
+        // A code that no pass has given: the address alone is known.
+        (3, 4097, 0, FaultReason::Outside),
+        (3, 0, 0, FaultReason::Null),
+    ] {
+        assert_eq!(reason(code, low, high), expected, "{code} {low} {high}");
+    }
+}
+
 /// Two kernels that differ only in an override: the second decides the size of the work-group.
 #[test]
 fn overrides_pass_through() {
