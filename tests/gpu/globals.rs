@@ -348,7 +348,7 @@ fn every_device_has_an_instance_of_its_own(_: &Fixture) {
         }
     }
     for (index, device) in devices.iter().enumerate() {
-        let runs = 3 - index as u32;
+        let runs = 3u32.saturating_sub(index as u32);
         assert_eq!(SEEN.on(device).read().unwrap(), [runs, 40 + 2 * runs]);
     }
     let addresses: Vec<u64> = devices
