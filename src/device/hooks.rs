@@ -13,6 +13,8 @@ pub(crate) enum Point {
     EndAwaited,
     /// A thread begins to wait for bytes on their way between devices, with the copy out submitted.
     HopBegun,
+    /// This device is about to be sent a part of the heap.
+    HeapSent(u64),
 }
 
 type Hook = Arc<dyn Fn(Point) + Send + Sync>;
@@ -29,6 +31,21 @@ pub(crate) fn reach(point: Point) {
     if let Some(hook) = hook {
         hook(point);
     }
+}
+
+/// The point whose next visitor is refused.
+static REFUSED: Mutex<Option<Point>> = Mutex::new(None);
+
+/// Has what happens next at a point fail, once.
+pub(crate) fn refuse(point: Point) {
+    *lock(&REFUSED) = Some(point);
+}
+
+/// Whether what happens at the point is to fail.
+pub(crate) fn is_refused(point: Point) -> bool {
+    lock(&REFUSED)
+        .take_if(|refused| *refused == point)
+        .is_some()
 }
 
 /// The right to use devices: software drivers do not stand several tests at once.

@@ -58,6 +58,7 @@ mod live;
 mod loops;
 mod memory_errors;
 mod mirror;
+mod mirror_agreement;
 mod mirror_memory;
 mod mirror_transfers;
 mod persistent;
@@ -182,6 +183,7 @@ fn main() -> std::process::ExitCode {
         live::CASES,
         loops::CASES,
         mirror::CASES,
+        mirror_agreement::CASES,
         mirror_memory::CASES,
         mirror_transfers::CASES,
         persistent::CASES,

@@ -112,6 +112,15 @@ impl MirrorBuffers {
         upload: &mut Upload,
         searches: bool,
     ) -> Result<(), HeapError> {
+        #[cfg(test)]
+        {
+            use crate::device::hooks;
+            let sent = hooks::Point::HeapSent(device.id);
+            hooks::reach(sent);
+            if hooks::is_refused(sent) {
+                return Err(self.failed("refused by a test".to_owned()));
+            }
+        }
         // Behind the bytes: the modes, and the pages of each part.
         let (lists, words) = lists(self.step, &upload.pages);
         let at = upload.bytes.len() as u64;

@@ -1,13 +1,152 @@
-//! Interleavings of a launch and of threads that allocate, held in place.
+//! Interleavings of a launch and of threads that allocate, held in place; and uploads that fail for want of memory.
 
-use crate::device::hooks;
-use crate::{Constants, Context, DeviceOptions, Program, heap::HeapSize};
+use std::sync::{Arc, Mutex};
+
+use crate::device::hooks::{self, Point};
+use crate::{
+    Constants, Context, Device, DeviceOptions, Program, Ptr, SharedHeap,
+    heap::{HeapError, HeapSize},
+    launch::LaunchError,
+};
 
 const ADD: &str = "
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
 @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x < arrayLength(&data) { data[id.x] += 7u; }
 }";
+
+fn open() -> Context {
+    Context::with_heap(wgpu::Backends::all(), HeapSize::Bytes(256 << 20)).unwrap()
+}
+
+/// A device with a copy of its context's heap.
+fn mirrored(context: &Context, index: usize) -> Device {
+    let options = DeviceOptions {
+        live_memory: false,
+        ..DeviceOptions::default()
+    };
+    context.device_at_with(index, options).unwrap()
+}
+
+/// Adds 7 to so many words.
+fn add(device: &Device, data: Ptr<u32>, count: usize) -> Result<(), LaunchError> {
+    let program = Program::new("add.wgsl", ADD).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let launch = kernel.launch().pointer("data", data, count);
+    launch.invocations(count as u32).submit().map(drop)
+}
+
+/// A launch that cannot be given what its device lacks.
+fn add_without_memory(device: &Device, data: Ptr<u32>) {
+    hooks::refuse(Point::HeapSent(device.shared.id));
+    let error = add(device, data, 1024).unwrap_err();
+    assert!(
+        matches!(error, LaunchError::Heap(HeapError::Mirror { .. })),
+        "{error}"
+    );
+}
+
+fn assert_words(heap: &SharedHeap, data: Ptr<u32>, value: u32) {
+    let seen = heap.read(data, 1024).unwrap();
+    assert!(seen == [value; 1024], "{:?} for {value}", &seen[..4]);
+}
+
+/// Removes the hook, also where a test fails.
+struct Unhook;
+
+impl Drop for Unhook {
+    fn drop(&mut self) {
+        hooks::set(None);
+    }
+}
+
+/// What a failed upload was to bring, the next one brings: to this device and to others.
+#[test]
+fn what_did_not_go_up_goes_up_with_the_next_launch() {
+    let _alone = hooks::alone();
+    for index in 0..open().adapters().len() {
+        let context = open();
+        let (device, other) = (mirrored(&context, index), mirrored(&context, index));
+        let heap = context.heap().unwrap();
+        let data = heap.alloc_slice(&[1u32; 1024]).unwrap();
+        for device in [&device, &other] {
+            add(device, data, 1024).unwrap();
+        }
+        assert_words(&heap, data, 15);
+        // What the host wrote with an access.
+        heap.host()
+            .unwrap()
+            .slice_mut(data, 1024)
+            .unwrap()
+            .fill(100);
+        add_without_memory(&device, data);
+        assert_words(&heap, data, 100);
+        add(&device, data, 1024).unwrap();
+        assert_words(&heap, data, 107);
+        // What the host allocated while the device has changes of its own: on a page of its own, and on one where the
+        // device has such changes.
+        let small = heap.alloc_slice(&[3u32; 16]).unwrap();
+        add(&device, small, 16).unwrap();
+        let beside = heap.alloc_slice(&[5u32; 16]).unwrap();
+        let fresh = heap.alloc_slice(&[200u32; 1024]).unwrap();
+        add_without_memory(&device, data);
+        add(&device, fresh, 1024).unwrap();
+        assert_words(&heap, fresh, 207);
+        assert_eq!(heap.read(small, 16).unwrap(), [10; 16]);
+        assert_eq!(heap.read(beside, 16).unwrap(), [5; 16]);
+        // The changes come down without another launch, and void nothing of the host's.
+        add(&device, small, 16).unwrap();
+        let after = heap.alloc_slice(&[6u32; 16]).unwrap();
+        add_without_memory(&device, data);
+        assert_eq!(heap.read(after, 16).unwrap(), [6; 16]);
+        assert_eq!(heap.read(small, 16).unwrap(), [17; 16]);
+        for device in [&other, &device] {
+            add(device, fresh, 1024).unwrap();
+            add(device, after, 16).unwrap();
+        }
+        assert_words(&heap, fresh, 221);
+        assert_eq!(heap.read(after, 16).unwrap(), [20; 16]);
+    }
+}
+
+/// Another thread allocates while an upload is under way that then fails: no device has the new memory.
+#[test]
+fn what_is_allocated_during_a_failed_upload_reaches_every_device() {
+    let _alone = hooks::alone();
+    let _unhook = Unhook;
+    for index in 0..open().adapters().len() {
+        let context = open();
+        let (device, other) = (mirrored(&context, index), mirrored(&context, index));
+        let heap = context.heap().unwrap();
+        let data = heap.alloc_slice(&[1u32; 1024]).unwrap();
+        for device in [&device, &other] {
+            add(device, data, 1024).unwrap();
+        }
+        heap.host()
+            .unwrap()
+            .slice_mut(data, 1024)
+            .unwrap()
+            .fill(100);
+        let made: Arc<Mutex<Option<Ptr<u32>>>> = Arc::default();
+        let (making, own) = (Arc::clone(&made), heap.clone());
+        let id = device.shared.id;
+        hooks::set(Some(Arc::new(move |point| {
+            if point == Point::HeapSent(id) {
+                let new = own.alloc_slice(&[9u32; 1024]).unwrap();
+                making.lock().unwrap().get_or_insert(new);
+            }
+        })));
+        add_without_memory(&device, data);
+        hooks::set(None);
+        let made = made.lock().unwrap().unwrap();
+        assert_words(&heap, made, 9);
+        for (device, expected) in [(&device, 16), (&other, 23)] {
+            add(device, made, 1024).unwrap();
+            assert_words(&heap, made, expected);
+        }
+        assert_words(&heap, data, 100);
+    }
+}
 
 #[test]
 fn what_is_allocated_while_a_launch_begins_goes_up_with_the_next() {

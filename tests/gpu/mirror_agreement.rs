@@ -1,0 +1,98 @@
+//! What host and device know of each other's bytes, where it would be easy to know too much: over a heap that gave memory
+//! back, over the loss of a device, and over device globals that lie in the heap.
+
+use crate::cases;
+use crate::harness::Fixture;
+use crate::mirror::{increment, kernel, mirrored, open};
+use tombolo::{DeviceGlobal, device::Aspect, heap::HeapError};
+
+cases![
+    a_shadow_ends_where_the_heap_was_cut_off,
+    what_was_allocated_before_a_loss_reaches_other_devices,
+    globals_in_the_heap_come_down,
+];
+
+/// The host compares with a shadow where a device works in place beside a mirror. Behind the end of a heap that gave memory
+/// back, a device's memory begins as zeros again, whatever was there.
+fn a_shadow_ends_where_the_heap_was_cut_off(f: &Fixture) {
+    const WORDS: u32 = 6 << 20;
+    let (context, device, heap) = open(f);
+    let in_place = context.device_at(f.index).unwrap();
+    if !in_place.has(Aspect::HostImport) {
+        return;
+    }
+    let kept = heap.alloc_zeroed::<u32>(16).unwrap();
+    let values: Vec<u32> = (0..WORDS).map(|i| i | 1).collect();
+    let block = heap.alloc_slice(&values).unwrap();
+    // The second look beside a device that works in place is what a shadow is kept of.
+    for device in [&device, &in_place, &device, &in_place, &device] {
+        increment(device, kept, 16);
+    }
+    drop(heap.host().unwrap());
+    device.finish().unwrap();
+    in_place.finish().unwrap();
+    heap.free(block).unwrap();
+    assert!(heap.trim() > 0);
+    // The same bytes at the same place.
+    let again = heap.alloc_slice(&values).unwrap();
+    assert_eq!(again.address(), block.address());
+    increment(&in_place, kept, 16);
+    increment(&device, again, WORDS);
+    let host = heap.host().unwrap();
+    let seen = host.slice(again, WORDS as usize).unwrap();
+    let wrong = seen
+        .iter()
+        .zip(&values)
+        .find(|(seen, value)| **seen != **value + 1);
+    assert_eq!(wrong, None);
+    assert_eq!(host.slice(kept, 16).unwrap(), [6; 16]);
+}
+
+/// Memory that the host fills while a device has changes of its own is the host's, also when these are lost.
+fn what_was_allocated_before_a_loss_reaches_other_devices(f: &Fixture) {
+    let (context, device, heap) = open(f);
+    let other = mirrored(&context, f);
+    let data = heap.alloc_slice(&[5u32; 4096]).unwrap();
+    increment(&other, data, 4096);
+    increment(&device, data, 64);
+    let fresh = heap.alloc_slice(&[9u32; 4096]).unwrap();
+    assert_eq!(heap.mirror_statistics().mirrors, 2);
+    device.raw().destroy();
+    let error = heap.host().map(|_| ()).unwrap_err();
+    assert!(matches!(error, HeapError::Execution(_)), "{error}");
+    // Nothing of the lost device is kept for as long as a handle of it is.
+    assert_eq!(heap.mirror_statistics().mirrors, 1);
+    increment(&other, fresh, 4096);
+    increment(&other, data, 64);
+    let host = heap.host().unwrap();
+    assert!(host.slice(fresh, 4096).unwrap() == [10; 4096]);
+    assert_eq!(host.slice(data, 64).unwrap(), [7; 64]);
+    drop(device);
+}
+
+/// A kernel that names a variable in the heap writes the heap, though it follows no pointer and has no argument there.
+fn globals_in_the_heap_come_down(f: &Fixture) {
+    static COUNTS: DeviceGlobal<[u32; 64]> = DeviceGlobal::new("mirror_agreement_counts");
+    let (context, device, heap) = open(f);
+    let other = context.device_at(f.index).unwrap();
+    let count = kernel(
+        &device,
+        "var<storage, read_write> mirror_agreement_counts: array<u32, 64>;
+         @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+            mirror_agreement_counts[i] += i + 1u;
+         }",
+    );
+    let beside = heap.alloc_zeroed::<u32>(16).unwrap();
+    for times in 1..5 {
+        count.launch().workgroups(1).submit().unwrap();
+        // All pages of the heap go to the copy again, the variable's among them.
+        increment(&other, beside, 16);
+        let expected: Vec<u32> = (1..=64).map(|i| i * times).collect();
+        increment(&device, beside, 16);
+        assert_eq!(COUNTS.on(&device).read().unwrap()[..], expected);
+        assert_eq!(
+            heap.host().unwrap().slice(beside, 16).unwrap(),
+            [2 * times; 16]
+        );
+    }
+}
