@@ -2,7 +2,8 @@
 //!
 //! Every kernel runs on each adapter in turn, in one process; a row is the median of the ratios of the pairs: this
 //! adapter's time divided by the other's. The last lines are the rows:
-//! `ratio <row>/<peer> = <median> (<min>..<max>) goal <= <limit>`. Arguments choose the rows that contain one of them.
+//! `ratio <row>/<peer> = <median> (<min>..<max>) goal <= <limit>`. Arguments choose the rows that contain one of them;
+//! `lanes=4` sets the most invocations that run side by side here.
 
 use std::time::{Duration, Instant};
 
@@ -292,11 +293,19 @@ fn print(row: &str, peer: &str, mut ratios: Vec<f64>, goal: Option<f64>) -> Stri
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let wanted: Vec<String> = std::env::args()
+    let mut wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with('-'))
         .collect();
-    let instance = tombolo_cpu::Instance::default();
+    let mut options = tombolo_cpu::Options::default();
+    wanted.retain(|argument| match argument.strip_prefix("lanes=") {
+        Some(lanes) => {
+            options.lanes = lanes.parse().unwrap_or(options.lanes);
+            false
+        }
+        None => true,
+    });
+    let instance = tombolo_cpu::Instance::new(options);
     // SAFETY: the instance is fresh and belongs to wgpu from here on.
     let own = unsafe { wgpu::Instance::from_hal::<tombolo_cpu::Api>(instance) };
     let own = pollster::block_on(own.request_adapter(&Default::default()))?;

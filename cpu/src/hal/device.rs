@@ -15,6 +15,8 @@ use crate::exec::{loss::Loss, pool::Pool, timeline::Timeline};
 /// What a device and its queue share.
 pub(super) struct Shared {
     pub(super) timeline: Timeline<Submission>,
+    /// The most invocations that run side by side
+    lanes: u32,
 }
 
 impl Shared {
@@ -24,6 +26,7 @@ impl Shared {
         });
         Self {
             timeline: Timeline::new(Arc::new(Pool::new(threads))),
+            lanes: options.lanes,
         }
     }
 }
@@ -160,7 +163,7 @@ impl hal::Device for Device {
         desc: &hal::ShaderModuleDescriptor,
         shader: hal::ShaderInput,
     ) -> Result<ShaderModule, hal::ShaderError> {
-        ShaderModule::new(desc, shader)
+        ShaderModule::new(desc, shader, self.shared.lanes)
     }
 
     unsafe fn destroy_shader_module(&self, _module: ShaderModule) {}

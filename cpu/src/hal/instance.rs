@@ -14,12 +14,19 @@ use crate::jit::target;
 pub struct Options {
     /// Threads that run the work-groups of a dispatch. `None`: as many as the process has processors.
     pub threads: Option<usize>,
+    /// The most invocations of a work-group that run side by side, in vectors of four: 1 (the default) for none, 4, 8 and so
+    /// on. Results are to be the same bits with any number. Kernels that vectors cannot run, or that do not gain by them, have
+    /// one lane.
+    pub lanes: u32,
 }
 
 impl Default for Options {
-    /// All processors.
+    /// All processors, and one invocation at a time: vectors of lanes are new, and chosen by who wants them.
     fn default() -> Self {
-        Self { threads: None }
+        Self {
+            threads: None,
+            lanes: 1,
+        }
     }
 }
 

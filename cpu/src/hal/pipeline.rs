@@ -15,13 +15,14 @@ pub struct ShaderModule {
 }
 
 impl ShaderModule {
-    /// Takes a module over.
+    /// Takes a module over, for kernels with so many lanes at most.
     ///
     /// # Errors
     /// If the shader is in a language of another backend.
     pub(super) fn new(
         desc: &hal::ShaderModuleDescriptor,
         shader: hal::ShaderInput,
+        lanes: u32,
     ) -> Result<Self, hal::ShaderError> {
         let hal::ShaderInput::Naga(shader) = shader else {
             return Err(hal::ShaderError::Compilation(
@@ -33,6 +34,7 @@ impl ShaderModule {
             info: shader.info,
             options: compile::Options {
                 checks_bounds: desc.runtime_checks.bounds_checks,
+                lanes,
             },
         })
     }

@@ -5,5 +5,7 @@ mod open;
 mod run;
 
 pub use judge::{Judgement, Surprise, Verdict, judge};
-pub use open::{OpenError, Opened, all_adapters, embedded_adapter, open, system_adapters};
+pub use open::{
+    OpenError, Opened, all_adapters, embedded_adapter, embedded_adapter_with, open, system_adapters,
+};
 pub use run::{Job, RunError, run};

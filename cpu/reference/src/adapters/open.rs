@@ -30,7 +30,12 @@ pub fn system_adapters() -> Vec<wgpu::Adapter> {
 
 /// This project's own adapter, which runs kernels on the CPU. `None` on processors that it makes no code for.
 pub fn embedded_adapter() -> Option<wgpu::Adapter> {
-    let instance = tombolo_cpu::Instance::default();
+    embedded_adapter_with(tombolo_cpu::Options::default())
+}
+
+/// This project's own adapter, run by `options`. `None` on processors that it makes no code for.
+pub fn embedded_adapter_with(options: tombolo_cpu::Options) -> Option<wgpu::Adapter> {
+    let instance = tombolo_cpu::Instance::new(options);
     // SAFETY: the instance is fresh and belongs to wgpu from here on.
     let instance = unsafe { wgpu::Instance::from_hal::<tombolo_cpu::Api>(instance) };
     pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default())).ok()

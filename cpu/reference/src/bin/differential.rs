@@ -11,7 +11,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use tombolo_cpu_reference::adapters::{Job, OpenError, Opened, RunError, all_adapters, open, run};
+use tombolo_cpu_reference::adapters::{
+    Job, OpenError, Opened, RunError, embedded_adapter_with, open, run, system_adapters,
+};
 use tombolo_cpu_reference::differential::{Case, Unusable};
 use tombolo_cpu_reference::generate::{Options, ast::Program, program};
 use tombolo_cpu_reference::shrink::shrink;
@@ -43,6 +45,9 @@ struct Arguments {
     /// Threads that interpret.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// The most invocations that this project's own adapter runs side by side.
+    #[arg(long, default_value_t = tombolo_cpu::Options::default().lanes)]
+    lanes: u32,
     /// Let floating-point arithmetic round, and shift beyond the width: for adapters that follow IEEE 754
     /// and WGSL to the letter.
     #[arg(long)]
@@ -128,8 +133,11 @@ fn main() -> ExitCode {
         print!("{}", program(arguments.seed, arguments.options()).text());
         return ExitCode::SUCCESS;
     }
-    let wanted = all_adapters()
+    let mut own = tombolo_cpu::Options::default();
+    own.lanes = arguments.lanes;
+    let wanted = system_adapters()
         .into_iter()
+        .chain(embedded_adapter_with(own))
         .filter(|adapter| arguments.wants(adapter));
     let mut subjects = Vec::new();
     for adapter in wanted {

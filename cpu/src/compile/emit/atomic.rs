@@ -15,6 +15,9 @@ use crate::compile::{
 
 impl Emitter<'_> {
     pub(super) fn atomic(&mut self, atomic: &Atomic) -> Result<()> {
+        if self.lanes.are_many() {
+            return self.atomic_lanes(atomic);
+        }
         let ty = self.program.ty(atomic.result);
         let address = self.address(&atomic.place)?;
         let address = self.whole(address);
@@ -23,13 +26,7 @@ impl Emitter<'_> {
             Some(compare) => Some(self.value(compare)?),
             None => None,
         };
-        let old = if atomic.place.base == Base::WorkGroup {
-            self.exchange_alone(ty, atomic.function, address, value, compare)
-        } else if ty.is_float() && atomic.function == F::Add {
-            self.add_float(ty, address, value)
-        } else {
-            self.exchange(ty, atomic.function, address, value, compare)?
-        };
+        let old = self.atomic_at(atomic, address, value, compare)?;
         self.values[atomic.result] = old.into();
         if let (Some(exchanged), Some(compare)) = (atomic.exchanged, compare) {
             let (old, compare) = (self.as_bits(ty, old), self.as_bits(ty, compare));
@@ -37,6 +34,24 @@ impl Emitter<'_> {
             self.values[exchanged] = equal.into();
         }
         Ok(())
+    }
+
+    /// An atomic operation of one lane, with its operands. Returns what was there.
+    pub(super) fn atomic_at(
+        &mut self,
+        atomic: &Atomic,
+        address: ir::Value,
+        value: ir::Value,
+        compare: Option<ir::Value>,
+    ) -> Result<ir::Value> {
+        let ty = self.program.ty(atomic.result);
+        if atomic.place.base == Base::WorkGroup {
+            Ok(self.exchange_alone(ty, atomic.function, address, value, compare))
+        } else if ty.is_float() && atomic.function == F::Add {
+            Ok(self.add_float(ty, address, value))
+        } else {
+            self.exchange(ty, atomic.function, address, value, compare)
+        }
     }
 
     /// Exchanges memory that other threads may change. Returns what was there.

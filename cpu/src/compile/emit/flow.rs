@@ -1,4 +1,4 @@
-//! Control flow that is the same for all lanes: branches and jumps.
+//! Control flow that is the same for all lanes: branches and jumps. Where lanes part, see [`lanes`](super::lanes).
 
 use std::mem::offset_of;
 
@@ -28,14 +28,20 @@ impl Emitter<'_> {
         accept: &Block,
         reject: &Block,
     ) -> Result<()> {
+        if !self.is_uniform(condition) {
+            return self.part_branch(condition, accept, reject);
+        }
         let condition = self.value(condition)?;
+        let parted = self.are_parted();
         let then = self.b.create_block();
         let otherwise = self.b.create_block();
         let end = self.b.create_block();
         self.b.ins().brif(condition, then, &[], otherwise, &[]);
         self.arm(then, accept, end)?;
+        self.set_parted(parted);
         self.arm(otherwise, reject, end)?;
         self.b.switch_to_block(end);
+        self.note_lost(parted, [accept, reject]);
         Ok(())
     }
 
@@ -53,7 +59,11 @@ impl Emitter<'_> {
         cases: &[Case],
         default: &Block,
     ) -> Result<()> {
+        if !self.is_uniform(selector) {
+            return self.part_switch(selector, cases, default);
+        }
         let selector = self.value(selector)?;
+        let parted = self.are_parted();
         let mut switch = Switch::new();
         let otherwise = self.b.create_block();
         let end = self.b.create_block();
@@ -67,14 +77,21 @@ impl Emitter<'_> {
         }
         switch.emit(&mut self.b, selector, otherwise);
         for (case, arm) in cases.iter().zip(arms) {
+            self.set_parted(parted);
             self.arm(arm, &case.body, end)?;
         }
+        self.set_parted(parted);
         self.arm(otherwise, default, end)?;
         self.b.switch_to_block(end);
+        let bodies = cases.iter().map(|case| &case.body);
+        self.note_lost(parted, bodies.chain([default]));
         Ok(())
     }
 
     pub(super) fn scope(&mut self, scope: Scope, body: &Block) -> Result<()> {
+        if self.part_scope(scope, body)? {
+            return Ok(());
+        }
         let end = self.b.create_block();
         self.targets.insert(
             scope,
@@ -90,6 +107,9 @@ impl Emitter<'_> {
     }
 
     pub(super) fn repeat(&mut self, scope: Scope, body: &Block, continuing: &Block) -> Result<()> {
+        if self.part_loop(scope, body, continuing)? {
+            return Ok(());
+        }
         let start = self.b.create_block();
         let next = self.b.create_block();
         let end = self.b.create_block();
@@ -100,16 +120,28 @@ impl Emitter<'_> {
                 continuing: Some(next),
             },
         );
-        let passes = self
-            .polling
-            .contains_key(&scope)
-            .then(|| self.new_counter());
+        let passes = self.count_passes(scope);
         self.b.ins().jump(start, &[]);
         self.b.switch_to_block(start);
         self.block(body)?;
         self.b.ins().jump(next, &[]);
         self.b.switch_to_block(next);
         self.block(continuing)?;
+        self.poll(scope, passes);
+        self.b.ins().jump(start, &[]);
+        self.b.switch_to_block(end);
+        Ok(())
+    }
+
+    /// A counter of passes, for a loop that polls.
+    pub(super) fn count_passes(&mut self, scope: Scope) -> Option<ClifVariable> {
+        self.polling
+            .contains_key(&scope)
+            .then(|| self.new_counter())
+    }
+
+    /// What a loop looks at between passes.
+    pub(super) fn poll(&mut self, scope: Scope, passes: Option<ClifVariable>) {
         match (self.polling.get(&scope), passes) {
             (Some(Poll::Waits), Some(passes)) => {
                 self.poll_after(passes, PASSES_WAITING, POLL_WAITS)
@@ -120,12 +152,12 @@ impl Emitter<'_> {
             (Some(_), _) => self.poll_stop(),
             (None, _) => {}
         }
-        self.b.ins().jump(start, &[]);
-        self.b.switch_to_block(end);
-        Ok(())
     }
 
     pub(super) fn exit(&mut self, scope: Scope) -> Result<()> {
+        if self.exit_apart(scope)? {
+            return Ok(());
+        }
         let target = self.targets.get(&scope);
         let end = target
             .ok_or_else(|| internal("a way out of a scope that is not open"))?
@@ -136,6 +168,9 @@ impl Emitter<'_> {
     }
 
     pub(super) fn go_on(&mut self, scope: Scope) -> Result<()> {
+        if self.continue_apart(scope)? {
+            return Ok(());
+        }
         let target = self.targets.get(&scope);
         let next = target.and_then(|target| target.continuing);
         let next = next.ok_or_else(|| internal("a continue of a loop that is not open"))?;

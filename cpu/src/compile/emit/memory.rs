@@ -7,6 +7,7 @@ use crate::compile::{
     abi::{BoundResource, Group},
     error::Result,
     ir::{Access, Base, Count, Leaf, Place, Step, Type},
+    passes::range,
 };
 
 /// An address: a register and a constant.
@@ -17,11 +18,14 @@ pub(super) struct Address {
     /// Whether scalars lie there as kernels lay them out
     own: bool,
     /// Whether nobody writes there while the kernel runs
-    constant: bool,
+    pub(super) constant: bool,
 }
 
 impl Emitter<'_> {
     pub(super) fn load(&mut self, place: &Place, leaves: &[Leaf], access: Access) -> Result<()> {
+        if self.spreads(place) {
+            return self.load_lanes(place, leaves, access);
+        }
         let address = self.address(place)?;
         for leaf in leaves {
             let ty = self.program.ty(leaf.value);
@@ -36,6 +40,9 @@ impl Emitter<'_> {
     }
 
     pub(super) fn store(&mut self, place: &Place, leaves: &[Leaf], access: Access) -> Result<()> {
+        if self.spreads(place) || leaves.iter().any(|leaf| !self.is_uniform(leaf.value)) {
+            return self.store_lanes(place, leaves, access);
+        }
         let address = self.address(place)?;
         for leaf in leaves {
             let ty = self.program.ty(leaf.value);
@@ -93,29 +100,48 @@ impl Emitter<'_> {
 
     /// Bytes that an index adds to an address.
     fn step(&mut self, step: &Step) -> Result<ir::Value> {
-        let mut index = self.value(step.index)?;
-        if self.options.checks_bounds {
-            let last = match step.count {
-                Count::Fixed(count) => self.int32(count - 1),
-                Count::Bound(at) => {
-                    let entry = self.buffer(at)?;
-                    let field = std::mem::offset_of!(BoundResource, last);
-                    self.buffer_field(entry, types::I32, field)
-                }
-            };
-            index = self.b.ins().umin(index, last);
-        }
-        let index = self.b.ins().uextend(types::I64, index);
-        Ok(if step.stride.is_power_of_two() {
-            let shift = i64::from(step.stride.trailing_zeros());
-            self.b.ins().ishl_imm_u(index, shift)
-        } else {
-            self.b.ins().imul_imm_s(index, i64::from(step.stride))
+        let index = self.value(step.index)?;
+        let index = self.limited(step, index)?;
+        Ok(self.scaled(index, step.stride))
+    }
+
+    /// An index within bounds, if the policy is to check them.
+    pub(super) fn limited(&mut self, step: &Step, index: ir::Value) -> Result<ir::Value> {
+        Ok(match self.last_index(step)? {
+            Some(last) => self.b.ins().umin(index, last),
+            None => index,
         })
     }
 
+    /// The greatest index that a step may have. `None` if it cannot have a greater one, or bounds are not checked.
+    pub(super) fn last_index(&mut self, step: &Step) -> Result<Option<ir::Value>> {
+        if !self.options.checks_bounds {
+            return Ok(None);
+        }
+        Ok(match step.count {
+            Count::Fixed(count) if range::greatest(self.program, step.index) < count => None,
+            Count::Fixed(count) => Some(self.int32(count - 1)),
+            Count::Bound(at) => {
+                let entry = self.buffer(at)?;
+                let field = std::mem::offset_of!(BoundResource, last);
+                Some(self.buffer_field(entry, types::I32, field))
+            }
+        })
+    }
+
+    /// An index multiplied by the bytes between elements.
+    pub(super) fn scaled(&mut self, index: ir::Value, stride: u32) -> ir::Value {
+        let index = self.b.ins().uextend(types::I64, index);
+        if stride.is_power_of_two() {
+            let shift = i64::from(stride.trailing_zeros());
+            self.b.ins().ishl_imm_u(index, shift)
+        } else {
+            self.b.ins().imul_imm_s(index, i64::from(stride))
+        }
+    }
+
     /// An address some bytes further on, with an offset that instructions can hold.
-    fn displaced(&mut self, address: Address, bytes: u32) -> Address {
+    pub(super) fn displaced(&mut self, address: Address, bytes: u32) -> Address {
         let offset = u64::from(address.offset) + u64::from(bytes);
         if let Ok(small) = i32::try_from(offset) {
             return Address {
@@ -130,7 +156,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn load_scalar(&mut self, ty: Type, at: Address) -> ir::Value {
+    pub(super) fn load_scalar(&mut self, ty: Type, at: Address) -> ir::Value {
         let flags = if at.constant { fixed() } else { plain() };
         let offset = at.offset as i32;
         match ty {
@@ -146,7 +172,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn store_scalar(&mut self, ty: Type, value: ir::Value, at: Address) {
+    pub(super) fn store_scalar(&mut self, ty: Type, value: ir::Value, at: Address) {
         let offset = at.offset as i32;
         match ty {
             Type::Bool => {
@@ -185,13 +211,13 @@ impl Emitter<'_> {
         self.store_scalar(ty, value, at);
     }
 
-    fn load_atomic(&mut self, ty: Type, at: Address) -> ir::Value {
+    pub(super) fn load_atomic(&mut self, ty: Type, at: Address) -> ir::Value {
         let address = self.whole(at);
         let bits = self.b.ins().atomic_load(integer(ty), aligned(), address);
         self.of_bits(ty, bits)
     }
 
-    fn store_atomic(&mut self, ty: Type, value: ir::Value, at: Address) {
+    pub(super) fn store_atomic(&mut self, ty: Type, value: ir::Value, at: Address) {
         let address = self.whole(at);
         let bits = self.as_bits(ty, value);
         self.b.ins().atomic_store(aligned(), bits, address);
@@ -229,7 +255,7 @@ impl Emitter<'_> {
 }
 
 /// Whether an access of a scalar can be indivisible.
-fn is_atomic(ty: Type) -> bool {
+pub(super) fn is_atomic(ty: Type) -> bool {
     !matches!(ty, Type::Bool | Type::F16)
 }
 

@@ -6,6 +6,7 @@
 mod atomic;
 mod call;
 mod flow;
+mod lanes;
 mod memory;
 mod region;
 mod scalar;
@@ -36,6 +37,8 @@ use super::{
 pub(crate) struct Options {
     /// Whether indices are limited to what there is
     pub(crate) checks_bounds: bool,
+    /// The most invocations that run side by side
+    pub(crate) lanes: u32,
 }
 
 /// A function that is ready to be compiled, and what its caller must provide.
@@ -72,6 +75,7 @@ struct Emitter<'a> {
     live: HashMap<u32, live::Live>,
     group: ir::Value,
     region: region::Region,
+    lanes: lanes::Lanes,
     table_offsets: SecondaryMap<Table, u32>,
     poll_signature: Option<SigRef>,
     host_signature: Option<SigRef>,
@@ -90,8 +94,10 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
     b.append_block_params_for_function_params(entry);
     b.switch_to_block(entry);
     let group = b.block_params(entry)[0];
-    let live = live::at_barriers(program);
-    let region = region::Region::new(&mut b, program, &live)?;
+    let lives = live::lives(program);
+    let lanes = lanes::choose(program, &lives, options.lanes, isa);
+    let live = lives.barriers;
+    let region = region::Region::new(&mut b, program, &live, lanes.width)?;
     let mut emitter = Emitter {
         b,
         program,
@@ -105,6 +111,7 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
         live,
         group,
         region,
+        lanes,
         table_offsets: SecondaryMap::new(),
         poll_signature: None,
         host_signature: None,
@@ -163,9 +170,20 @@ impl Emitter<'_> {
 
     fn statement(&mut self, statement: &Statement) -> Result<()> {
         match statement {
+            Statement::Let(value) if self.varies(*value) => {
+                let parts = self.vector_definition(*value)?;
+                self.set_vector(*value, parts);
+                Ok(())
+            }
             Statement::Let(value) => {
                 let emitted = self.definition(*value)?;
                 self.values[*value] = emitted.into();
+                Ok(())
+            }
+            Statement::Set(variable, value) if self.variable_varies(*variable) => {
+                let parts = self.vector(*value)?;
+                let blended = self.lanes.uniformity.is_blended(statement);
+                self.set_varying(*variable, parts, blended);
                 Ok(())
             }
             Statement::Set(variable, value) => {

@@ -12,7 +12,8 @@
 //! └─────────┴─────────┴─────────┘        └───────┴───────────────────────┴───────┘
 //! ```
 //!
-//! Without barriers there is one frame, which invocations use one after the other.
+//! Without barriers there is one frame, which invocations use one after the other. Where several lanes run side by side,
+//! everything said here of an invocation holds for a vector of them: they share a state and a frame.
 
 use std::{collections::HashMap, mem::offset_of};
 
@@ -22,7 +23,7 @@ use cranelift_codegen::{
 };
 use cranelift_frontend::{FunctionBuilder, Switch, Variable as ClifVariable};
 
-use super::{Emitter, register, waits};
+use super::{Emitter, lanes::PART, register, waits};
 use crate::compile::{
     abi::{DONE, Group, STOPPED},
     error::{CompileError, Result},
@@ -63,6 +64,7 @@ impl Region {
         b: &mut FunctionBuilder,
         program: &Program,
         live: &HashMap<u32, Live>,
+        width: u32,
     ) -> Result<Self> {
         let mut region = Self {
             waits: waits(program) && program.invocations() > 1,
@@ -80,11 +82,11 @@ impl Region {
         crossing.dedup();
         for variable in crossing {
             region.spills.insert(variable, end as u32);
-            end += 16;
+            end += 16 * u64::from(width.div_ceil(PART));
         }
         for (slot, &bytes) in &program.slots {
             region.slots[slot] = end.min(MAX_FRAME) as u32;
-            end += u64::from(bytes).next_multiple_of(16);
+            end += (u64::from(bytes) * u64::from(width)).next_multiple_of(16);
         }
         if end > MAX_FRAME {
             return Err(CompileError::TooLarge {
@@ -120,8 +122,12 @@ impl Emitter<'_> {
         self.b.def_var(self.region.invocation, zero);
         self.b.def_var(self.region.pending, zero);
         self.b.ins().jump(lane, &[]);
+        let over = self.b.create_block();
         self.b.switch_to_block(body);
+        self.begin_lanes(over);
         self.block(&self.program.body)?;
+        self.b.ins().jump(over, &[]);
+        self.b.switch_to_block(over);
         if self.region.waits {
             self.set_state(ENDED);
         }
@@ -131,7 +137,8 @@ impl Emitter<'_> {
         self.enter(body, next);
         self.b.switch_to_block(next);
         let index = self.b.use_var(self.region.invocation);
-        let index = self.b.ins().iadd_imm_s(index, 1);
+        let width = i64::from(self.lanes.width);
+        let index = self.b.ins().iadd_imm_s(index, width);
         self.b.def_var(self.region.invocation, index);
         let more = self
             .b
@@ -146,7 +153,7 @@ impl Emitter<'_> {
         let done = self.int32(DONE);
         self.b.ins().return_(&[done]);
         let frames = if self.region.waits {
-            u64::from(invocations)
+            u64::from(invocations / self.lanes.width)
         } else {
             1
         };
@@ -179,7 +186,8 @@ impl Emitter<'_> {
         self.b.switch_to_block(start);
         self.set_state(0);
         let index = self.b.use_var(self.region.invocation);
-        let index = self.b.ins().iadd_imm_s(index, 1);
+        let width = i64::from(self.lanes.width);
+        let index = self.b.ins().iadd_imm_s(index, width);
         self.b.def_var(self.region.invocation, index);
         let count = i64::from(self.program.invocations());
         let more = self
@@ -204,6 +212,7 @@ impl Emitter<'_> {
         }
         let index = self.b.use_var(self.region.invocation);
         let index = self.b.ins().uextend(types::I64, index);
+        let index = self.b.ins().udiv_imm_u(index, i64::from(self.lanes.width));
         let stride = self.region.stride as i64;
         let offset = self.b.ins().imul_imm_s(index, stride);
         self.b.ins().iadd(frames, offset)
@@ -234,6 +243,10 @@ impl Emitter<'_> {
         let frame = self.frame();
         for &variable in &live {
             let offset = self.region.spills[&variable];
+            if self.variable_varies(variable) {
+                self.spill_varying(variable, frame, offset);
+                continue;
+            }
             let held = self.variable(variable);
             let value = self.b.use_var(held);
             self.b.ins().store(flags, value, frame, offset as i32);
@@ -245,9 +258,14 @@ impl Emitter<'_> {
         let resume = self.b.create_block();
         self.region.resume.push((barrier.number, resume));
         self.b.switch_to_block(resume);
+        self.resume_lanes();
         let frame = self.frame();
         for &variable in &live {
             let offset = self.region.spills[&variable];
+            if self.variable_varies(variable) {
+                self.restore_varying(variable, frame, offset);
+                continue;
+            }
             let held = self.variable(variable);
             let ty = register(self.program.variables[variable]);
             let value = self.b.ins().load(ty, flags, frame, offset as i32);

@@ -126,7 +126,7 @@ impl Emitter<'_> {
         })
     }
 
-    fn unary(&mut self, op: Unary, ty: Type, a: ir::Value) -> ir::Value {
+    pub(super) fn unary(&mut self, op: Unary, ty: Type, a: ir::Value) -> ir::Value {
         match op {
             Unary::Negate if ty.is_float() => self.b.ins().fneg(a),
             Unary::Negate => self.b.ins().ineg(a),
@@ -146,7 +146,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn binary(
+    pub(super) fn binary(
         &mut self,
         op: Binary,
         ty: Type,
@@ -232,16 +232,7 @@ impl Emitter<'_> {
     }
 
     fn compare(&mut self, op: Comparison, float: bool, a: ir::Value, b: ir::Value) -> ir::Value {
-        let (int_condition, float_condition) = match op {
-            Comparison::Eq => (IntCC::Equal, FloatCC::Equal),
-            Comparison::Ne => (IntCC::NotEqual, FloatCC::NotEqual),
-            Comparison::LtS => (IntCC::SignedLessThan, FloatCC::LessThan),
-            Comparison::LeS => (IntCC::SignedLessThanOrEqual, FloatCC::LessThanOrEqual),
-            Comparison::LtU => (IntCC::UnsignedLessThan, FloatCC::LessThan),
-            Comparison::LeU => (IntCC::UnsignedLessThanOrEqual, FloatCC::LessThanOrEqual),
-            Comparison::LtF => (IntCC::SignedLessThan, FloatCC::LessThan),
-            Comparison::LeF => (IntCC::SignedLessThanOrEqual, FloatCC::LessThanOrEqual),
-        };
+        let (int_condition, float_condition) = conditions(op);
         if float {
             self.b.ins().fcmp(float_condition, a, b)
         } else {
@@ -384,5 +375,19 @@ impl Emitter<'_> {
         let result = self.b.ins().select(large, infinite, finite);
         let result = self.b.ins().bor(result, sign);
         self.float_of_bits(result)
+    }
+}
+
+/// How a comparison of integers is done, and one of floats.
+pub(super) fn conditions(op: Comparison) -> (IntCC, FloatCC) {
+    match op {
+        Comparison::Eq => (IntCC::Equal, FloatCC::Equal),
+        Comparison::Ne => (IntCC::NotEqual, FloatCC::NotEqual),
+        Comparison::LtS => (IntCC::SignedLessThan, FloatCC::LessThan),
+        Comparison::LeS => (IntCC::SignedLessThanOrEqual, FloatCC::LessThanOrEqual),
+        Comparison::LtU => (IntCC::UnsignedLessThan, FloatCC::LessThan),
+        Comparison::LeU => (IntCC::UnsignedLessThanOrEqual, FloatCC::LessThanOrEqual),
+        Comparison::LtF => (IntCC::SignedLessThan, FloatCC::LessThan),
+        Comparison::LeF => (IntCC::SignedLessThanOrEqual, FloatCC::LessThanOrEqual),
     }
 }

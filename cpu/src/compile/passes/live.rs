@@ -1,4 +1,4 @@
-//! Which variables are still needed at each barrier.
+//! Which variables are still needed at each barrier, and where lanes go on that did not take part in something.
 //!
 //! *How it works.* Blocks are read from their ends. What is live at the end of a scope is what `Exit` takes there; a loop
 //! is read until what is live at its start stays the same.
@@ -12,25 +12,33 @@ use crate::compile::ir::{Block, Op, Program, Scope, Statement, Variable};
 /// Variables that hold something that is still read.
 pub(crate) type Live = EntitySet<Variable>;
 
-/// What is live behind each barrier, by its number.
-pub(crate) fn at_barriers(program: &Program) -> HashMap<u32, Live> {
+/// What is live at places of a program.
+#[derive(Default)]
+pub(crate) struct Lives {
+    /// Behind each barrier, by its number
+    pub(crate) barriers: HashMap<u32, Live>,
+    /// At the end of each scope and loop
+    pub(crate) ends: HashMap<Scope, Live>,
+    /// Where each loop continues
+    pub(crate) continues: HashMap<Scope, Live>,
+    /// For each arm of a branch or a switch, in the order of the text: what is live behind the statement or at the start of a
+    /// later arm. The key is the statement's address.
+    pub(crate) beside: HashMap<*const Statement, Vec<Live>>,
+}
+
+/// What is live at the places of a program that [`Lives`] names.
+pub(crate) fn lives(program: &Program) -> Lives {
     let mut liveness = Liveness {
         program,
-        ends: HashMap::new(),
-        continues: HashMap::new(),
-        barriers: HashMap::new(),
+        lives: Lives::default(),
     };
     liveness.block(&program.body, Live::new());
-    liveness.barriers
+    liveness.lives
 }
 
 struct Liveness<'a> {
     program: &'a Program,
-    /// What is live at the end of each open scope
-    ends: HashMap<Scope, Live>,
-    /// What is live where each open loop continues
-    continues: HashMap<Scope, Live>,
-    barriers: HashMap<u32, Live>,
+    lives: Lives,
 }
 
 impl Liveness<'_> {
@@ -54,20 +62,14 @@ impl Liveness<'_> {
                 live.remove(*variable);
                 live
             }
-            Statement::If { accept, reject, .. } => {
-                let mut before = self.block(accept, live.clone());
-                join(&mut before, &self.block(reject, live));
-                before
-            }
+            Statement::If { accept, reject, .. } => self.arms(statement, &[accept, reject], live),
             Statement::Switch { cases, default, .. } => {
-                let mut before = self.block(default, live.clone());
-                for case in cases {
-                    join(&mut before, &self.block(&case.body, live.clone()));
-                }
-                before
+                let mut arms: Vec<_> = cases.iter().map(|case| &case.body).collect();
+                arms.push(default);
+                self.arms(statement, &arms, live)
             }
             Statement::Scope { scope, body } => {
-                self.ends.insert(*scope, live.clone());
+                self.lives.ends.insert(*scope, live.clone());
                 self.block(body, live)
             }
             Statement::Loop {
@@ -76,11 +78,11 @@ impl Liveness<'_> {
                 continuing,
                 ..
             } => {
-                self.ends.insert(*scope, live);
+                self.lives.ends.insert(*scope, live);
                 let mut start = Live::new();
                 loop {
                     let again = self.block(continuing, start.clone());
-                    self.continues.insert(*scope, again.clone());
+                    self.lives.continues.insert(*scope, again.clone());
                     let before = self.block(body, again);
                     if before == start {
                         return start;
@@ -88,10 +90,12 @@ impl Liveness<'_> {
                     start = before;
                 }
             }
-            Statement::Exit(scope) => self.ends.get(scope).cloned().unwrap_or_default(),
-            Statement::Continue(scope) => self.continues.get(scope).cloned().unwrap_or_default(),
+            Statement::Exit(scope) => self.lives.ends.get(scope).cloned().unwrap_or_default(),
+            Statement::Continue(scope) => {
+                self.lives.continues.get(scope).cloned().unwrap_or_default()
+            }
             Statement::Barrier(barrier) => {
-                self.barriers.insert(barrier.number, live.clone());
+                self.lives.barriers.insert(barrier.number, live.clone());
                 live
             }
             Statement::Load { .. }
@@ -99,6 +103,28 @@ impl Liveness<'_> {
             | Statement::Atomic(_)
             | Statement::Call(_) => live,
         }
+    }
+
+    /// What is live before arms, of which one is run.
+    fn arms(&mut self, statement: &Statement, arms: &[&Block], behind: Live) -> Live {
+        let starts: Vec<_> = arms
+            .iter()
+            .map(|arm| self.block(arm, behind.clone()))
+            .collect();
+        let mut beside = Vec::with_capacity(arms.len());
+        let mut later = behind;
+        for start in starts.iter().rev() {
+            beside.push(later.clone());
+            join(&mut later, start);
+        }
+        beside.reverse();
+        self.lives.beside.insert(statement, beside);
+        // One of the arms is run, so that what is live behind all of them is live at a start or assigned.
+        let mut before = Live::new();
+        for start in &starts {
+            join(&mut before, start);
+        }
+        before
     }
 }
 

@@ -6,8 +6,10 @@ mod cross;
 pub(crate) mod live;
 mod promote;
 mod prune;
+pub(crate) mod range;
 mod simplify;
 pub(crate) mod trips;
+pub(crate) mod uniform;
 
 use super::error::{Result, internal};
 use super::ir::{Program, verify::verify};

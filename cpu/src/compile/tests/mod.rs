@@ -34,6 +34,7 @@ fn run(program: &Program, buffers: &mut [&mut [u8]]) -> u32 {
         program,
         Options {
             checks_bounds: true,
+            lanes: 8,
         },
     )
     .unwrap();
@@ -46,6 +47,7 @@ fn run_all<'a>(program: &Program, buffers: impl Iterator<Item = &'a mut [u64]>) 
         program,
         Options {
             checks_bounds: true,
+            lanes: 8,
         },
     )
     .unwrap();
