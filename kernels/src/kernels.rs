@@ -14,12 +14,16 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// The sources of a primitive beside those of what its kernels work on.
-    pub(crate) fn sources<T: Element>(name: &str, source: &'static str) -> ProgramBuilder {
+    /// The source of a primitive beside that of what its kernels work on.
+    pub(crate) fn plain<T: Element>(name: &str, source: &'static str) -> ProgramBuilder {
         Program::builder()
             .source(name, source)
-            .source("sizes.wgsl", include_str!("../shaders/sizes.wgsl"))
             .source("element.wgsl", T::SOURCE)
+    }
+
+    /// The same for kernels that take the shape of work-groups from the host.
+    pub(crate) fn sources<T: Element>(name: &str, source: &'static str) -> ProgramBuilder {
+        Self::plain::<T>(name, source).source("sizes.wgsl", include_str!("../shaders/sizes.wgsl"))
     }
 
     /// A program whose kernels combine values of type `T` by `O`.

@@ -1,5 +1,5 @@
 //! Parallel primitives on the runtime [Tombolo](tombolo): reductions, scans, compaction,
-//! histograms and sorting, on every adapter that the runtime has.
+//! histograms, sorting and products of matrices, on every adapter that the runtime has.
 //!
 //! ```no_run
 //! use tombolo::Context;
@@ -47,6 +47,8 @@
 mod compact;
 mod element;
 mod error;
+mod gemm;
+mod gemv;
 mod histogram;
 mod kernels;
 mod operator;
@@ -60,6 +62,8 @@ mod values;
 pub use compact::{Compact, CompactFlagged};
 pub use element::{Element, Integer};
 pub use error::Error;
+pub use gemm::{Gemm, GemmSize};
+pub use gemv::Gemv;
 pub use histogram::Histogram;
 pub use operator::{And, Max, Min, Operator, Or, Product, Sum, Xor};
 pub use reduce::Reduce;

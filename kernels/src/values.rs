@@ -141,6 +141,21 @@ impl<T: Element> Values<T> {
         })
     }
 
+    /// The values of a matrix of so many rows and columns.
+    ///
+    /// # Errors
+    /// [`Error::TooShort`] and [`Error::TooLong`], which name the argument.
+    pub(crate) fn matrix(
+        &self,
+        argument: &'static str,
+        rows: u32,
+        columns: u32,
+    ) -> Result<Self, Error> {
+        let matrix = self.first(argument, u64::from(rows) * u64::from(columns))?;
+        matrix.count(argument)?;
+        Ok(matrix)
+    }
+
     /// The number of values, where kernels can count them.
     pub(crate) fn count(&self, argument: &'static str) -> Result<u64, Error> {
         match self.len {

@@ -12,6 +12,7 @@ mod processes;
 mod compact;
 mod data;
 mod histogram;
+mod matrices;
 mod places;
 mod reduce;
 mod refusals;
@@ -27,6 +28,7 @@ fn main() -> std::process::ExitCode {
     suite.add_all(&[
         compact::CASES,
         histogram::CASES,
+        matrices::CASES,
         places::CASES,
         reduce::CASES,
         refusals::CASES,

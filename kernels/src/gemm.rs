@@ -1,0 +1,171 @@
+//! Products of matrices.
+
+use std::marker::PhantomData;
+
+use bytemuck::{Pod, Zeroable};
+use tombolo::{Constants, Device, Event, Kernel};
+
+use crate::element::Element;
+use crate::error::Error;
+use crate::kernels::{self, Library};
+use crate::shape::Shape;
+use crate::values::Values;
+
+/// Rows and columns of the tile of a work-group, as in `shaders/gemm.wgsl`.
+const TILE: u32 = 64;
+/// Steps in depth that a work-group takes at once.
+const STEPS: u32 = 16;
+/// Turns of a launch, of 17 loop turns each: with these a work-group stays within the 65,535 of lavapipe.
+const MOST_TURNS: u32 = 2048;
+
+/// The extents of a product of matrices: one of `rows` by `depth` values and one of `depth` by `columns` make one of `rows` by
+/// `columns`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmSize {
+    /// Rows of the left factor and of the product.
+    pub rows: u32,
+    /// Columns of the right factor and of the product.
+    pub columns: u32,
+    /// Columns of the left factor, rows of the right one.
+    pub depth: u32,
+}
+
+/// Multiplies matrices: `sink[i][j] = Σ left[i][d] * right[d][j]`. Rows lie one behind the other, without gaps. Integers wrap around.
+///
+/// # How it works
+/// Each work-group computes a tile of 64 by 64 values and goes through the depth in steps of 16, which it takes into work-group memory:
+/// a value that is read from the device's memory once is used 64 times. Depths beyond 32,768 take several launches, each of which adds
+/// to the sums of the ones before.
+///
+/// ```no_run
+/// # use tombolo::Context;
+/// use tombolo_kernels::{Gemm, GemmSize};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let device = Context::new()?.device()?;
+/// let left = device.buffer(&[1.0f32, 2.0, 3.0, 4.0])?;
+/// let right = device.buffer(&[10.0f32, 1.0])?;
+/// let product = device.zeroed(2)?;
+/// let size = GemmSize { rows: 2, columns: 1, depth: 2 };
+/// Gemm::new(&device)?.run(size, &left, &right, &product)?;
+/// assert_eq!(product.read()?, [12.0, 34.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Gemm<T> {
+    multiply: Kernel,
+    clear: Kernel,
+    nothing: Kernel,
+    element: PhantomData<fn() -> T>,
+}
+
+/// `Sizes` of `shaders/gemm.wgsl`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Sizes {
+    rows: u32,
+    columns: u32,
+    depth: u32,
+    start: u32,
+    end: u32,
+    adds: u32,
+}
+
+impl<T: Element> Gemm<T> {
+    /// Compiles the kernels for a device.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of 256 invocations.
+    pub fn new(device: &Device) -> Result<Self, Error> {
+        let shape = Shape {
+            invocations: 256,
+            items: 16,
+        };
+        shape.check(device, u64::from(STEPS * (2 * TILE + 4)))?;
+        let source = include_str!("../shaders/gemm.wgsl");
+        let library = Library::new(device, Library::plain::<T>("gemm.wgsl", source))?;
+        let constants = Constants::new().set("MOST_TURNS", MOST_TURNS);
+        Ok(Self {
+            multiply: library.kernel("multiply", &constants)?,
+            clear: library.kernel("clear", &constants)?,
+            nothing: kernels::nothing(device)?,
+            element: PhantomData,
+        })
+    }
+
+    /// Writes the product of `left` and `right` to `sink`.
+    ///
+    /// # Errors
+    /// [`Error::TooShort`] for an argument with fewer values than its extents say, [`Error::TooLong`] for extents of more than
+    /// [`MOST_VALUES`](crate::MOST_VALUES) values, [`Error::Launch`].
+    pub fn run(
+        &mut self,
+        size: GemmSize,
+        left: impl Into<Values<T>>,
+        right: impl Into<Values<T>>,
+        sink: impl Into<Values<T>>,
+    ) -> Result<Event, Error> {
+        self.product(size, [left.into(), right.into(), sink.into()], false)
+    }
+
+    /// Adds the product of `left` and `right` to `sink`.
+    ///
+    /// # Errors
+    /// As [`Gemm::run`].
+    pub fn add(
+        &mut self,
+        size: GemmSize,
+        left: impl Into<Values<T>>,
+        right: impl Into<Values<T>>,
+        sink: impl Into<Values<T>>,
+    ) -> Result<Event, Error> {
+        self.product(size, [left.into(), right.into(), sink.into()], true)
+    }
+
+    fn product(
+        &mut self,
+        size: GemmSize,
+        [left, right, sink]: [Values<T>; 3],
+        adds: bool,
+    ) -> Result<Event, Error> {
+        let GemmSize {
+            rows,
+            columns,
+            depth,
+        } = size;
+        let left = left.matrix("left", rows, depth)?;
+        let right = right.matrix("right", depth, columns)?;
+        let sink = sink.matrix("sink", rows, columns)?;
+        if sink.is_empty() || (depth == 0 && adds) {
+            return Ok(self.nothing.launch().workgroups(0).submit()?);
+        }
+        if depth == 0 {
+            let launch = sink.write(self.clear.launch(), "sink")?;
+            return Ok(launch.invocations(sink.len()).submit()?);
+        }
+        let part = |start: u32, adds: bool| {
+            let launch = left.read(self.multiply.launch(), "left")?;
+            let launch = right.read(launch, "right")?;
+            let launch = match adds {
+                true => sink.read(launch, "sink")?,
+                false => sink.write(launch, "sink")?,
+            };
+            let end = depth.min(start.saturating_add(STEPS * MOST_TURNS));
+            let sizes = Sizes {
+                rows,
+                columns,
+                depth,
+                start,
+                end,
+                adds: adds.into(),
+            };
+            let tiles = (columns.div_ceil(TILE), rows.div_ceil(TILE));
+            Ok::<_, Error>(launch.value("sizes", &sizes).workgroups(tiles).submit()?)
+        };
+        let mut event = part(0, adds)?;
+        for start in (0..depth).step_by((STEPS * MOST_TURNS) as usize).skip(1) {
+            event = part(start, true)?;
+        }
+        Ok(event)
+    }
+}
