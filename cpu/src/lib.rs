@@ -24,8 +24,9 @@
 //! name of what is missing.
 //!
 //! # What is promised
-//! - **Results** are the same bits at any number of threads. Floats are those of IEEE 754, with subnormal numbers, rounded
-//!   after each operation; nothing is fused but `fma`. The functions of WGSL stay within its accuracy table.
+//! - **Results** are the same bits at any number of threads, and of invocations that run side by side as vectors. Floats are
+//!   those of IEEE 754, with subnormal numbers, rounded after each operation; nothing is fused but `fma`. The functions of
+//!   WGSL stay within its accuracy table.
 //! - **Progress**: work-groups that wait for other work-groups of their dispatch by atomic operations get what they wait
 //!   for, also on one thread: those that wait let the others run. Invocations of one work-group run one after the other,
 //!   each up to a barrier or its end: they wait for each other at barriers only.

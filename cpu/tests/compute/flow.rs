@@ -260,3 +260,35 @@ fn what_one_branch_computes_is_read_behind_it_although_the_others_leave() {
         }
     }
 }
+
+/// A variable that the loop does not change, and that nobody has read before the body goes past its `continue`.
+#[test]
+fn what_a_body_reads_behind_a_continue_is_read_again_before_the_next_pass() {
+    let out = Cpu::new().map(
+        "",
+        "var x = 1u;
+         for (var k = 0u; k < i; k++) { x = x * 3u + k; }
+         var sum = 0u;
+         var turn = 0u;
+         loop {
+             if (turn >= i) { break; }
+             if ((turn & 1u) == 1u) { continue; }
+             sum += x;
+             continuing { turn++; sum = (sum ^ x) + turn; }
+         }
+         out[i] = sum;",
+        30,
+    );
+    let expected = |i: u32| {
+        let x = (0..i).fold(1u32, |x, k| x.wrapping_mul(3).wrapping_add(k));
+        (0..i).fold(0u32, |sum, turn| {
+            let sum = if turn & 1 == 1 {
+                sum
+            } else {
+                sum.wrapping_add(x)
+            };
+            (sum ^ x).wrapping_add(turn + 1)
+        })
+    };
+    assert_eq!(out, (0..30).map(expected).collect::<Vec<u32>>());
+}

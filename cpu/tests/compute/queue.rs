@@ -197,6 +197,12 @@ fn a_kernel_that_waits_for_ever_leaves_room_for_others() {
          @compute @workgroup_size(1) fn main() { while (atomicLoad(&word) == 0u) {} }",
     );
     let word = waiting.buffer(&[0; 4]);
+    // The word has its contents before the kernel is submitted: a later copy would undo what the host writes there.
+    waiting.queue.submit([]);
+    waiting
+        .device
+        .poll(wgpu::PollType::wait_indefinitely())
+        .unwrap();
     let group = waiting.group(&pipeline, &[&word]);
     waiting.dispatch(&pipeline, &group, [8, 1, 1]);
     let working = open();

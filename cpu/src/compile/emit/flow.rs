@@ -3,7 +3,8 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::{
-    AbiParam, Block as ClifBlock, InstBuilder, MemFlagsData, Signature, condcodes::IntCC, types,
+    self, AbiParam, Block as ClifBlock, InstBuilder, MemFlagsData, Signature, condcodes::IntCC,
+    types,
 };
 use cranelift_frontend::{Switch, Variable as ClifVariable};
 
@@ -11,7 +12,7 @@ use super::{Emitter, Target};
 use crate::compile::{
     abi::{Group, POLL_SHARES, POLL_STOP, POLL_WAITS},
     error::{Result, internal},
-    ir::{Block, Case, Scope, Value},
+    ir::{Block, Case, Scope, Statement, Value},
     passes::trips::Poll,
 };
 
@@ -36,7 +37,15 @@ impl Emitter<'_> {
         let then = self.b.create_block();
         let otherwise = self.b.create_block();
         let end = self.b.create_block();
-        self.b.ins().brif(condition, then, &[], otherwise, &[]);
+        match (leaves_at_end(accept), leaves_at_end(reject)) {
+            (false, true) => {
+                let not = self.b.ins().icmp_imm_u(IntCC::Equal, condition, 0);
+                self.b.ins().brif(not, otherwise, &[], then, &[]);
+            }
+            _ => {
+                self.b.ins().brif(condition, then, &[], otherwise, &[]);
+            }
+        }
         self.arm(then, accept, end)?;
         self.set_parted(parted);
         self.arm(otherwise, reject, end)?;
@@ -121,7 +130,8 @@ impl Emitter<'_> {
             },
         );
         let passes = self.count_passes(scope);
-        self.b.ins().jump(start, &[]);
+        let never = self.never();
+        self.b.ins().brif(never, end, &[], start, &[]);
         self.b.switch_to_block(start);
         self.block(body)?;
         self.b.ins().jump(next, &[]);
@@ -131,6 +141,16 @@ impl Emitter<'_> {
         self.b.ins().jump(start, &[]);
         self.b.switch_to_block(end);
         Ok(())
+    }
+
+    /// A condition that does not hold, which nobody knows when code is compiled.
+    ///
+    /// A way around each loop that begins with this keeps what stands behind the loop from being dominated by a block inside
+    /// it. Cranelift moves what does not change out of a loop while it walks the tree of dominators, and stops doing so for
+    /// good once it has come to a block outside the loop. Ways out are the first successors of their branches for the same
+    /// reason: the walk goes there last.
+    pub(super) fn never(&mut self) -> ir::Value {
+        self.b.ins().icmp_imm_u(IntCC::Equal, self.group, 0)
     }
 
     /// A counter of passes, for a loop that polls.
@@ -232,8 +252,7 @@ impl Emitter<'_> {
 
     /// In `called`, calls the runtime, and returns if it says so. Goes on in `goes_on`.
     fn call_poll(&mut self, called: ClifBlock, goes_on: ClifBlock, reason: u32) {
-        let returns = self.b.create_block();
-        self.b.set_cold_block(returns);
+        let returns = self.stopped;
         self.b.switch_to_block(called);
         let function = self.group_field(types::I64, offset_of!(Group, poll));
         let signature = self.poll_signature();
@@ -243,8 +262,6 @@ impl Emitter<'_> {
         let result = self.b.inst_results(call)[0];
         let stops = self.b.ins().icmp_imm_u(IntCC::NotEqual, result, 0);
         self.b.ins().brif(stops, returns, &[], goes_on, &[]);
-        self.b.switch_to_block(returns);
-        self.return_stopped();
         self.b.switch_to_block(goes_on);
     }
 
@@ -260,4 +277,9 @@ impl Emitter<'_> {
         self.poll_signature = Some(signature);
         signature
     }
+}
+
+/// Whether a block ends by leaving a scope or a loop.
+fn leaves_at_end(block: &Block) -> bool {
+    matches!(block.last(), Some(Statement::Exit(_)))
 }

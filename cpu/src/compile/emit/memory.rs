@@ -132,6 +132,11 @@ impl Emitter<'_> {
     /// An index multiplied by the bytes between elements.
     pub(super) fn scaled(&mut self, index: ir::Value, stride: u32) -> ir::Value {
         let index = self.b.ins().uextend(types::I64, index);
+        self.multiplied(index, stride)
+    }
+
+    /// An index of 64 bits, multiplied by the bytes between elements.
+    pub(super) fn multiplied(&mut self, index: ir::Value, stride: u32) -> ir::Value {
         if stride.is_power_of_two() {
             let shift = i64::from(stride.trailing_zeros());
             self.b.ins().ishl_imm_u(index, shift)

@@ -75,6 +75,8 @@ struct Emitter<'a> {
     live: HashMap<u32, live::Live>,
     group: ir::Value,
     region: region::Region,
+    /// Where a kernel goes that is to stop
+    stopped: ClifBlock,
     lanes: lanes::Lanes,
     table_offsets: SecondaryMap<Table, u32>,
     poll_signature: Option<SigRef>,
@@ -98,6 +100,8 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
     let lanes = lanes::choose(program, &lives, options.lanes, isa);
     let live = lives.barriers;
     let region = region::Region::new(&mut b, program, &live, lanes.width)?;
+    let stopped = b.create_block();
+    b.set_cold_block(stopped);
     let mut emitter = Emitter {
         b,
         program,
@@ -111,6 +115,7 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
         live,
         group,
         region,
+        stopped,
         lanes,
         table_offsets: SecondaryMap::new(),
         poll_signature: None,

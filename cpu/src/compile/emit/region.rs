@@ -105,6 +105,15 @@ impl Emitter<'_> {
     /// Emits everything. Returns the bytes of all frames.
     pub(super) fn work_group(&mut self) -> Result<u64> {
         let invocations = self.program.invocations();
+        if !self.polling.is_empty() {
+            let never = self.never();
+            let entered = self.b.create_block();
+            let stopped = self.stopped;
+            self.b.ins().brif(never, stopped, &[], entered, &[]);
+            self.b.switch_to_block(stopped);
+            self.return_stopped();
+            self.b.switch_to_block(entered);
+        }
         let zero = self.int32(0);
         self.b.def_var(self.region.invocation, zero);
         self.b.def_var(self.region.pending, zero);
@@ -274,7 +283,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    pub(super) fn return_stopped(&mut self) {
+    fn return_stopped(&mut self) {
         let stopped = self.int32(STOPPED);
         self.b.ins().return_(&[stopped]);
     }

@@ -129,6 +129,11 @@ impl Builder {
             Some(Folded::Same(value)) => return value,
             None => {}
         }
+        if let Op::Binary(Binary::Mul, a, b) = op
+            && let Some(doubled) = self.doubled(ty, a, b)
+        {
+            return self.op(ty, Op::Binary(Binary::Add, doubled, doubled));
+        }
         match op {
             Op::Const(bits) => self.constant(ty, bits),
             Op::Builtin(builtin) => self.builtin(builtin),
@@ -137,6 +142,21 @@ impl Builder {
                 self.push(Statement::Let(value));
                 value
             }
+        }
+    }
+
+    /// What a product of floats has twice: a sum has the same bits, and needs no constant.
+    fn doubled(&self, ty: Type, a: Value, b: Value) -> Option<Value> {
+        let two = match ty {
+            Type::F32 => u64::from(2f32.to_bits()),
+            Type::F64 => 2f64.to_bits(),
+            _ => return None,
+        };
+        let is_two = |value| self.program.constant(value) == Some(two);
+        match (is_two(a), is_two(b)) {
+            (true, _) => Some(b),
+            (_, true) => Some(a),
+            _ => None,
         }
     }
 
@@ -166,8 +186,25 @@ impl Builder {
         self.op(Type::Bool, Op::Compare(op, a, b))
     }
 
+    /// Selects by a condition. What selects booleans that are partly known is an operation on them.
     pub(crate) fn select(&mut self, condition: Value, accept: Value, reject: Value) -> Value {
         let ty = self.program.ty(accept);
+        let known = [accept, reject].map(|value| self.program.constant(value));
+        match (ty, known) {
+            (Type::Bool, [Some(1), Some(0)]) => return condition,
+            (Type::Bool, [Some(0), Some(1)]) => return self.unary(Unary::Not, condition),
+            (Type::Bool, [_, Some(0)]) => return self.binary(Binary::And, condition, accept),
+            (Type::Bool, [Some(1), _]) => return self.binary(Binary::Or, condition, reject),
+            (Type::Bool, [Some(0), _]) => {
+                let not = self.unary(Unary::Not, condition);
+                return self.binary(Binary::And, not, reject);
+            }
+            (Type::Bool, [_, Some(1)]) => {
+                let not = self.unary(Unary::Not, condition);
+                return self.binary(Binary::Or, not, accept);
+            }
+            _ => {}
+        }
         self.op(
             ty,
             Op::Select {

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 
 use super::{Binary, Block, Comparison, Op, Program, Scope, Statement, Type, Unary, Value, visit};
 
-/// Says what is wrong with a program: a value used where it is not known, a scope left that does not enclose, operands
-/// of the wrong type.
+/// Says what is wrong with a program: a value used where it is not known, a scope left that does not enclose or that
+/// names two constructs, operands of the wrong type.
 pub(crate) fn verify(program: &Program) -> Result<(), String> {
     let mut verifier = Verifier {
         program,
         known: HashSet::new(),
         scopes: Vec::new(),
+        opened: HashSet::new(),
         undo: Vec::new(),
     };
     verifier.block(&program.body)
@@ -21,6 +22,8 @@ struct Verifier<'a> {
     known: HashSet<Value>,
     /// Enclosing scopes; whether each is a loop
     scopes: Vec<(Scope, bool)>,
+    /// Every scope that was met
+    opened: HashSet<Scope>,
     /// Values in the order in which they became known
     undo: Vec<Value>,
 }
@@ -31,6 +34,15 @@ impl Verifier<'_> {
         let result = self.statements(block);
         self.forget(before);
         result
+    }
+
+    /// Enters a scope, which is the name of one construct: what analyses know of it must not be mixed up with another.
+    fn open(&mut self, scope: Scope, repeats: bool) -> Result<(), String> {
+        if !self.opened.insert(scope) {
+            return Err(format!("{scope} is the name of two constructs"));
+        }
+        self.scopes.push((scope, repeats));
+        Ok(())
     }
 
     fn forget(&mut self, before: usize) {
@@ -92,7 +104,7 @@ impl Verifier<'_> {
                 continuing,
                 ..
             } => {
-                self.scopes.push((*scope, true));
+                self.open(*scope, true)?;
                 let before = self.undo.len();
                 self.statements(body)?;
                 self.block(continuing)?;
@@ -101,7 +113,7 @@ impl Verifier<'_> {
                 Ok(())
             }
             Statement::Scope { scope, body } => {
-                self.scopes.push((*scope, false));
+                self.open(*scope, false)?;
                 self.block(body)?;
                 self.scopes.pop();
                 Ok(())

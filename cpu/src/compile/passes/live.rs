@@ -19,6 +19,8 @@ pub(crate) struct Lives {
     pub(crate) barriers: HashMap<u32, Live>,
     /// At the end of each scope and loop
     pub(crate) ends: HashMap<Scope, Live>,
+    /// Before each loop
+    pub(crate) starts: HashMap<Scope, Live>,
     /// Where each loop continues
     pub(crate) continues: HashMap<Scope, Live>,
     /// For each arm of a branch or a switch, in the order of the text: what is live behind the statement or at the start of a
@@ -85,6 +87,7 @@ impl Liveness<'_> {
                     self.lives.continues.insert(*scope, again.clone());
                     let before = self.block(body, again);
                     if before == start {
+                        self.lives.starts.insert(*scope, start.clone());
                         return start;
                     }
                     start = before;

@@ -2,6 +2,7 @@
 //!
 //! None of them knows how many lanes run side by side.
 
+mod closed;
 mod cross;
 pub(crate) mod live;
 mod promote;
@@ -31,6 +32,12 @@ pub(crate) fn run(mut program: Program) -> Result<Program> {
         if !promote::can_promote(&program) {
             break;
         }
+    }
+    if closed::close_loops(&mut program) {
+        check(&program, "closing loops")?;
+        // What loops begin with is known better than by the variables that it was read from.
+        program = prune::prune(simplify::simplify(program));
+        check(&program, "simplification of closed loops")?;
     }
     program = cross::carry_over_barriers(program);
     check(&program, "carrying values over barriers")?;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::compile::ir::{
     Access, Atomic, AtomicFunction, Base, Binary, Block, Comparison, Op, Program, Scope, Statement,
-    Type, Value, Variable, visit,
+    Type, Unary, Value, Variable, visit,
 };
 
 /// What a loop looks at.
@@ -164,7 +164,7 @@ fn count(program: &Program, statement: &Statement) -> Option<u64> {
         let tests = [body, continuing];
         let end = tests
             .iter()
-            .find_map(|block| end(program, block, *scope, variable))?;
+            .find_map(|block| end(program, block, *scope, (variable, step)))?;
         end.passes(start, step, program.variables[variable])
     })
 }
@@ -180,11 +180,20 @@ fn step(program: &Program, variable: Variable, body: &Block, continuing: &Block)
     if assignments != 1 {
         return None;
     }
+    let here = |block: &Block| {
+        block.iter().find_map(|statement| match statement {
+            Statement::Set(set, value) if *set == variable => Some(*value),
+            _ => None,
+        })
+    };
     // In the body, a `continue` could skip the assignment.
-    let value = continuing.iter().find_map(|statement| match statement {
-        Statement::Set(set, value) if *set == variable => Some(*value),
-        _ => None,
-    })?;
+    let skips = || visit::any(body, &mut |s| matches!(s, Statement::Continue(_)));
+    let value = here(continuing).or_else(|| here(body).filter(|_| !skips()))?;
+    growth(program, value, variable)
+}
+
+/// By how much a value is greater than a variable, if that is all there is to it.
+fn growth(program: &Program, value: Value, variable: Variable) -> Option<i64> {
     let Op::Binary(op, a, b) = program.values[value].op else {
         return None;
     };
@@ -210,9 +219,16 @@ struct End {
     next: bool,
 }
 
-/// A test of the variable that leaves the loop, where every pass comes by.
-fn end(program: &Program, block: &Block, scope: Scope, variable: Variable) -> Option<End> {
+/// A variable, and by how much it grows in each pass.
+type Counter = (Variable, i64);
+
+/// A test of the counter that leaves the loop, where every pass comes by.
+fn end(program: &Program, block: &Block, scope: Scope, counter: Counter) -> Option<End> {
     for statement in block {
+        let mut continues = false;
+        visit::blocks(statement, |block| {
+            continues |= visit::any(block, &mut |s| matches!(s, Statement::Continue(_)))
+        });
         let Statement::If {
             condition,
             accept,
@@ -220,11 +236,7 @@ fn end(program: &Program, block: &Block, scope: Scope, variable: Variable) -> Op
         } = statement
         else {
             // Behind a `continue` the test would not be met by every pass.
-            let mut inner = false;
-            visit::blocks(statement, |block| {
-                inner |= visit::any(block, &mut |s| matches!(s, Statement::Continue(_)))
-            });
-            if inner {
+            if continues {
                 return None;
             }
             continue;
@@ -232,37 +244,52 @@ fn end(program: &Program, block: &Block, scope: Scope, variable: Variable) -> Op
         let goes_on = match (leaves(accept, scope), leaves(reject, scope)) {
             (false, true) => true,
             (true, false) => false,
+            (false, false) if !continues => continue,
             _ => return None,
         };
-        let Op::Compare(comparison, a, b) = program.values[*condition].op else {
-            continue;
-        };
-        let counts = |value: Value| match program.values[value].op {
-            Op::Get(got) if got == variable => Some(false),
-            Op::Binary(Binary::Add | Binary::Sub, a, _) if is_get(program, a, variable) => {
-                Some(true)
-            }
-            _ => None,
-        };
-        let (left, next, bound) = match (counts(a), counts(b)) {
-            (Some(next), None) => (true, next, program.constant(b)),
-            (None, Some(next)) => (false, next, program.constant(a)),
-            _ => continue,
-        };
-        let Some(bound) = bound else { continue };
-        let (comparison, left) = if goes_on {
-            (comparison, left)
-        } else {
-            opposite(comparison, left)?
-        };
-        return Some(End {
-            comparison,
-            left,
-            bound,
-            next,
-        });
+        if let Some(end) = test(program, *condition, goes_on, counter) {
+            return Some(end);
+        }
+        if continues {
+            return None;
+        }
     }
     None
+}
+
+/// What a condition says of a counter, if a loop can only go on where the condition is `goes_on`.
+fn test(program: &Program, condition: Value, goes_on: bool, counter: Counter) -> Option<End> {
+    let (comparison, a, b) = match (program.values[condition].op, goes_on) {
+        (Op::Compare(comparison, a, b), _) => (comparison, a, b),
+        // Each of them lets the loop go on only if it holds itself.
+        (Op::Binary(Binary::And, a, b), true) | (Op::Binary(Binary::Or, a, b), false) => {
+            return test(program, a, goes_on, counter)
+                .or_else(|| test(program, b, goes_on, counter));
+        }
+        (Op::Unary(Unary::Not, a), _) => return test(program, a, !goes_on, counter),
+        _ => return None,
+    };
+    let (variable, step) = counter;
+    let counts = |value: Value| match program.values[value].op {
+        Op::Get(got) if got == variable => Some(false),
+        _ => (growth(program, value, variable) == Some(step)).then_some(true),
+    };
+    let (left, next, bound) = match (counts(a), counts(b)) {
+        (Some(next), None) => (true, next, program.constant(b)?),
+        (None, Some(next)) => (false, next, program.constant(a)?),
+        _ => return None,
+    };
+    let (comparison, left) = if goes_on {
+        (comparison, left)
+    } else {
+        opposite(comparison, left)?
+    };
+    Some(End {
+        comparison,
+        left,
+        bound,
+        next,
+    })
 }
 
 /// The comparison that holds where another does not.

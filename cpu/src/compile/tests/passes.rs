@@ -2,8 +2,12 @@
 
 use super::{lowered, optimized, run};
 use crate::compile::{
-    ir::{Op, Program, Statement, visit},
-    passes::trips::{self, Poll},
+    ir::{Comparison, Op, Program, Statement, visit},
+    passes::{
+        live,
+        trips::{self, Poll},
+        uniform::{self, Shape},
+    },
 };
 
 fn count(program: &Program, mut f: impl FnMut(&Statement) -> bool) -> usize {
@@ -53,6 +57,47 @@ fn what_is_known_is_not_computed() {
     let mut words = [0u32];
     run(&program, &mut [bytemuck::cast_slice_mut(&mut words)]);
     assert_eq!(words, [20]);
+}
+
+#[test]
+fn short_branches_become_selections() {
+    let program = optimized(&kernel(
+        "let a = out[0]; let b = out[1];
+         var x = 5u; var y = 0u;
+         if (a > 3u && a < 9u || b == 2u) { x = a + 1u; y = x; } else { y = x ^ b; }
+         out[2] = x; out[3] = y;",
+    ));
+    let branches = count(&program, |s| matches!(s, Statement::If { .. }));
+    assert_eq!(branches, 0, "{program}");
+    for (a, b, x, y) in [(4, 0, 5, 5), (9, 2, 10, 10), (9, 3, 5, 6), (3, 7, 5, 2)] {
+        let mut words: Vec<u32> = vec![a, b, 0, 0];
+        run(&program, &mut [bytemuck::cast_slice_mut(&mut words)]);
+        assert_eq!(words[2..], [x, y]);
+    }
+}
+
+#[test]
+fn counters_of_loops_that_lanes_leave_apart_are_the_same_for_all() {
+    let program = optimized(
+        "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+         @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) {
+             var x = out[i]; var k = 0u;
+             while (k < 90u && x != 1u) { x = x * 5u + 1u; k++; }
+             out[i] = k;
+         }",
+    );
+    let lives = live::lives(&program);
+    let uniformity = uniform::analyze(&program, &lives, 8);
+    let mut tests = 0;
+    visit::statements(&program.body, &mut |statement| {
+        if let Statement::Let(value) = statement
+            && let Op::Compare(Comparison::LtU, a, _) = program.values[*value].op
+        {
+            tests += 1;
+            assert_eq!(uniformity.value(&program, a), Shape::Uniform, "{program}");
+        }
+    });
+    assert_eq!(tests, 1, "{program}");
 }
 
 #[test]
@@ -126,6 +171,23 @@ fn loops_poll_unless_they_are_known_to_be_short() {
             1,
         ),
         ("for (var i = 0; i < 500; i--) { out[0] = 1u; }", 1),
+        ("var i = 0u; while (i < 500u) { out[i] = i; i++; }", 0),
+        (
+            "let a = out[0]; var i = 0u; while (i < 500u && i != a) { out[i] = i; i++; }",
+            0,
+        ),
+        (
+            "let a = out[0]; for (var i = 0u; ; i++) { if (a == i || i >= 9u) { break; } out[i] = i; }",
+            0,
+        ),
+        (
+            "let a = out[0]; for (var i = 0u; i < 500u || i != a; i++) { out[i] = i; }",
+            1,
+        ),
+        (
+            "for (var i = 0; i - 2000000000 < 10; i++) { out[0] = 1u; }",
+            1,
+        ),
         ("for (var i = 0; i != 301; i += 2) { out[0] = 1u; }", 1),
     ] {
         let program = optimized(&kernel(body));

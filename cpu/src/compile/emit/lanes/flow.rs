@@ -8,17 +8,20 @@
 //!
 //! What parts and what joins is known when code is emitted: where no lanes can be missing, there is no mask.
 
-use std::collections::HashSet;
+mod loops;
 
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use smallvec::SmallVec;
 
 use super::{PartVariables, Parts};
 use crate::compile::{
-    emit::{Emitter, Target, leaves},
+    emit::{Emitter, leaves},
     error::{Result, internal},
-    ir::{Block, Case, Scope, Statement, Value, visit},
+    ir::{Binary, Block, Case, Op, Scope, Statement, Value, visit},
 };
+
+/// The most statements on a way out that are written twice to save a mask.
+const MAX_TWICE: usize = 12;
 
 /// The mask from before a construct; `None` if all lanes were active.
 type Before = Option<Parts>;
@@ -72,10 +75,26 @@ impl Emitter<'_> {
         self.set_active(&mask);
     }
 
+    /// Something that is zero if no lane of a mask is set. A branch can test a comparison of it at once.
+    fn bits_of_any(&mut self, mask: &Parts) -> ir::Value {
+        let any = self.folded(mask, |e, a, b| e.b.ins().bor(a, b));
+        match cfg!(target_arch = "x86_64") {
+            true => self.b.ins().vhigh_bits(types::I32, any),
+            // Elsewhere, collecting bits takes several instructions.
+            false => self.b.ins().vany_true(any),
+        }
+    }
+
     /// Whether a lane of a mask is set.
-    pub(super) fn any(&mut self, mask: &Parts) -> ir::Value {
-        let all = self.folded(mask, |e, a, b| e.b.ins().bor(a, b));
-        self.b.ins().vany_true(all)
+    fn any(&mut self, mask: &Parts) -> ir::Value {
+        let bits = self.bits_of_any(mask);
+        self.b.ins().icmp_imm_u(IntCC::NotEqual, bits, 0)
+    }
+
+    /// Whether no lane of a mask is set.
+    fn none(&mut self, mask: &Parts) -> ir::Value {
+        let bits = self.bits_of_any(mask);
+        self.b.ins().icmp_imm_u(IntCC::Equal, bits, 0)
     }
 
     /// Whether all lanes of a mask are set.
@@ -180,6 +199,9 @@ impl Emitter<'_> {
         accept: &Block,
         reject: &Block,
     ) -> Result<()> {
+        if self.part_by_halves(condition, accept, reject)? {
+            return Ok(());
+        }
         let condition = self.vector(condition)?;
         let before = self.before();
         let (accepted, rejected) = match &before {
@@ -193,6 +215,41 @@ impl Emitter<'_> {
             }
         };
         self.part(before, &[(accepted, accept), (rejected, reject)])
+    }
+
+    /// A branch by which lanes leave unless two conditions hold (or if one of two does), of which one is the same for all
+    /// lanes: that one is tested first, without a mask. Returns whether this is such a branch.
+    fn part_by_halves(&mut self, condition: Value, accept: &Block, reject: &Block) -> Result<bool> {
+        let (a, b, leaving, leaves_if) = match self.program.values[condition].op {
+            Op::Binary(Binary::And, a, b) if accept.is_empty() => (a, b, reject, false),
+            Op::Binary(Binary::Or, a, b) if reject.is_empty() => (a, b, accept, true),
+            _ => return Ok(false),
+        };
+        let (same, varying) = match (self.is_uniform(a), self.is_uniform(b)) {
+            (true, false) => (a, b),
+            (false, true) => (b, a),
+            _ => return Ok(false),
+        };
+        // What is done on the way out is written twice.
+        if leaving.len() > MAX_TWICE || leaving.is_empty() || !self.goes_or_stays(leaving) {
+            return Ok(false);
+        }
+        let same = self.value(same)?;
+        let leaves = match leaves_if {
+            true => same,
+            false => self.b.ins().icmp_imm_u(IntCC::Equal, same, 0),
+        };
+        let goes = self.b.create_block();
+        let stays = self.b.create_block();
+        self.b.ins().brif(leaves, goes, &[], stays, &[]);
+        self.b.switch_to_block(goes);
+        let parted = self.lanes.parted;
+        self.block(leaving)?;
+        self.b.ins().jump(stays, &[]);
+        self.b.switch_to_block(stays);
+        self.lanes.parted = parted;
+        self.part_branch(varying, accept, reject)?;
+        Ok(true)
     }
 
     /// A switch on a value that varies.
@@ -227,22 +284,19 @@ impl Emitter<'_> {
 
     /// Runs each block with the lanes of its mask.
     fn part(&mut self, before: Before, arms: &[(Parts, &Block)]) -> Result<()> {
+        let stays = arms.iter().any(|(_, block)| block.is_empty());
+        if stays && arms.iter().all(|(_, block)| self.goes_or_stays(block)) {
+            return self.part_for_good(arms);
+        }
         let loses = arms.iter().any(|(_, block)| self.loses_lanes(block));
         let left = loses.then(|| self.none_yet());
         for (mask, block) in arms {
-            match block.as_slice() {
-                [] => {
-                    if let Some(left) = &left {
-                        self.include(left, mask);
-                    }
+            if block.is_empty() {
+                if let Some(left) = &left {
+                    self.include(left, mask);
                 }
-                [Statement::Exit(scope)] if self.exits_apart(*scope) => {
-                    self.wait_at_end(*scope, mask);
-                }
-                [Statement::Continue(scope)] if self.continues_apart(*scope) => {
-                    self.wait_to_continue(*scope, mask)?;
-                }
-                _ => self.arm_of(mask, block, left.as_ref())?,
+            } else if !self.waits_only(mask, block)? {
+                self.arm_of(mask, block, left.as_ref())?;
             }
         }
         match left {
@@ -254,6 +308,90 @@ impl Emitter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a block is empty, or ends where lanes leave apart.
+    fn goes_or_stays(&self, block: &Block) -> bool {
+        match block.last() {
+            None => true,
+            Some(Statement::Exit(scope)) => self.exits_apart(*scope),
+            Some(Statement::Continue(scope)) => self.continues_apart(*scope),
+            _ => false,
+        }
+    }
+
+    /// Arms that leave, and arms where nothing happens: only lanes that are in these go on. What lanes do on their way out
+    /// is skipped while none goes, and so is the question whether any is left.
+    fn part_for_good(&mut self, arms: &[(Parts, &Block)]) -> Result<()> {
+        let mut staying: Option<Parts> = None;
+        for (mask, _) in arms.iter().filter(|(_, block)| block.is_empty()) {
+            staying = Some(match staying {
+                None => mask.clone(),
+                Some(others) => self.each(&[&others, mask], |e, masks| {
+                    e.b.ins().bor(masks[0], masks[1])
+                }),
+            });
+        }
+        let staying = staying.ok_or_else(|| internal("lanes that all leave"))?;
+        let mut leaving = Vec::new();
+        for (mask, block) in arms.iter().filter(|(_, block)| !block.is_empty()) {
+            if !self.waits_only(mask, block)? {
+                leaving.push((mask, *block));
+            }
+        }
+        if let [(mask, block)] = leaving[..]
+            && arms.len() == 2
+        {
+            let goes = self.b.create_block();
+            let end = self.b.create_block();
+            self.activate(Some(staying.clone()));
+            let any = self.any(mask);
+            self.b.ins().brif(any, goes, &[], end, &[]);
+            let gone = self.b.create_block();
+            self.b.switch_to_block(goes);
+            self.go(mask, block, gone)?;
+            self.activate(Some(staying));
+            self.leave_if_nobody()?;
+            self.b.ins().jump(end, &[]);
+            self.b.switch_to_block(end);
+            return Ok(());
+        }
+        for (mask, block) in leaving {
+            let goes = self.b.create_block();
+            let end = self.b.create_block();
+            let any = self.any(mask);
+            self.b.ins().brif(any, goes, &[], end, &[]);
+            self.b.switch_to_block(goes);
+            self.go(mask, block, end)?;
+        }
+        self.activate(Some(staying));
+        self.leave_if_nobody()
+    }
+
+    /// Lanes run a block that they leave by its end. The others go on at `gone`.
+    fn go(&mut self, mask: &Parts, block: &Block, gone: ir::Block) -> Result<()> {
+        self.activate(Some(mask.clone()));
+        let outside = self.lanes.nobody.replace(gone);
+        self.block(block)?;
+        self.b.ins().jump(gone, &[]);
+        self.b.switch_to_block(gone);
+        self.lanes.nobody = outside;
+        Ok(())
+    }
+
+    /// Lets lanes that do nothing but leave wait where they go. Returns whether a block is such a way out.
+    fn waits_only(&mut self, mask: &Parts, block: &Block) -> Result<bool> {
+        match block.as_slice() {
+            [Statement::Exit(scope)] if self.exits_apart(*scope) => {
+                self.wait_at_end(*scope, mask);
+                Ok(true)
+            }
+            [Statement::Continue(scope)] if self.continues_apart(*scope) => {
+                self.wait_to_continue(*scope, mask)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     fn arm_of(&mut self, mask: &Parts, block: &Block, left: Option<&PartVariables>) -> Result<()> {
@@ -280,10 +418,10 @@ impl Emitter<'_> {
     /// Goes to where lanes come together next, if all have gone.
     fn leave_if_nobody(&mut self) -> Result<()> {
         let active = self.active();
-        let any = self.any(&active);
+        let none = self.none(&active);
         let nobody = self.nobody()?;
         let goes_on = self.b.create_block();
-        self.b.ins().brif(any, goes_on, &[], nobody, &[]);
+        self.b.ins().brif(none, nobody, &[], goes_on, &[]);
         self.b.switch_to_block(goes_on);
         Ok(())
     }
@@ -334,160 +472,6 @@ impl Emitter<'_> {
         let nobody = self.nobody()?;
         self.b.ins().jump(nobody, &[]);
         self.dead_block();
-        Ok(())
-    }
-
-    /// A scope that lanes leave apart, or in which lanes leave one around it. Returns whether this is one.
-    pub(in crate::compile::emit) fn part_scope(
-        &mut self,
-        scope: Scope,
-        body: &Block,
-    ) -> Result<bool> {
-        let apart = self.exits_apart(scope);
-        let loses = self.lanes.are_many() && self.loses(body, &mut SmallVec::from_slice(&[scope]));
-        if !apart && !loses {
-            return Ok(false);
-        }
-        let before = self.before();
-        let end = self.b.create_block();
-        let target = Target {
-            end,
-            continuing: None,
-        };
-        self.targets.insert(scope, target);
-        if apart && loses {
-            let exited = self.none_yet();
-            self.lanes.exited.insert(scope, exited);
-        }
-        let outside = self.lanes.nobody.replace(end);
-        self.block(body)?;
-        self.b.ins().jump(end, &[]);
-        self.b.switch_to_block(end);
-        self.lanes.nobody = outside;
-        self.join(scope, before, loses)?;
-        Ok(true)
-    }
-
-    /// Lanes come together at the end of a scope or loop.
-    fn join(&mut self, scope: Scope, before: Before, loses: bool) -> Result<()> {
-        let exited = self.lanes.exited.remove(&scope);
-        if !loses {
-            self.activate(before);
-            return Ok(());
-        }
-        self.lanes.parted = true;
-        if let Some(exited) = exited {
-            let active = self.lanes.active.clone();
-            let exited = self.get_parts(&exited);
-            self.include(&active, &exited);
-        }
-        self.leave_if_nobody()
-    }
-
-    /// A loop that lanes leave or continue apart, or in which lanes leave a scope around it. Returns whether this is one.
-    pub(in crate::compile::emit) fn part_loop(
-        &mut self,
-        scope: Scope,
-        body: &Block,
-        continuing: &Block,
-    ) -> Result<bool> {
-        let apart = self.exits_apart(scope);
-        let waits = self.continues_apart(scope);
-        let loses = self.lanes.are_many()
-            && [body, continuing]
-                .iter()
-                .any(|block| self.loses(block, &mut SmallVec::from_slice(&[scope])));
-        if !apart && !waits && !loses {
-            return Ok(false);
-        }
-        let before = self.before();
-        let active = self.active();
-        self.activate(Some(active));
-        if apart && loses {
-            let exited = self.none_yet();
-            self.lanes.exited.insert(scope, exited);
-        }
-        let start = self.b.create_block();
-        let next = self.b.create_block();
-        let end = self.b.create_block();
-        let target = Target {
-            end,
-            continuing: Some(next),
-        };
-        self.targets.insert(scope, target);
-        let passes = self.count_passes(scope);
-        self.b.ins().jump(start, &[]);
-        self.b.switch_to_block(start);
-        if waits {
-            let continued = self.none_yet();
-            self.lanes.continued.insert(scope, continued);
-        }
-        let outside = self.lanes.nobody.replace(if waits { next } else { end });
-        if waits {
-            self.body_with_jumps(body, continuing, next)?;
-        } else {
-            self.block(body)?;
-            self.b.ins().jump(next, &[]);
-            self.b.switch_to_block(next);
-        }
-        self.lanes.nobody = Some(end);
-        self.lanes.parted = true;
-        if let Some(continued) = self.lanes.continued.remove(&scope) {
-            let active = self.lanes.active.clone();
-            let continued = self.get_parts(&continued);
-            self.include(&active, &continued);
-            self.leave_if_nobody()?;
-        }
-        self.block(continuing)?;
-        self.poll(scope, passes);
-        self.b.ins().jump(start, &[]);
-        self.b.switch_to_block(end);
-        self.lanes.nobody = outside;
-        self.join(scope, before, loses)?;
-        Ok(true)
-    }
-
-    /// Emits the body of a loop that lanes may leave for `next` anywhere, and begins `next`. What is computed in the body
-    /// and used behind it is put into variables: lanes that use it have computed it, but not all ways go by there.
-    fn body_with_jumps(&mut self, body: &Block, continuing: &Block, next: ir::Block) -> Result<()> {
-        let mut used = HashSet::new();
-        visit::statements(continuing, &mut |statement| {
-            visit::uses(self.program, statement, |value| _ = used.insert(value));
-        });
-        let mut carried = Vec::new();
-        for statement in body {
-            self.statement(statement)?;
-            if leaves(statement) {
-                break;
-            }
-            let mut defined = SmallVec::<[Value; 4]>::new();
-            visit::definitions(statement, |value| defined.push(value));
-            for value in defined.into_iter().filter(|value| used.contains(value)) {
-                let held: Parts = match self.lanes.values.get(&value) {
-                    Some(parts) => parts.clone(),
-                    None => SmallVec::from_slice(&[self.value(value)?]),
-                };
-                let variables: PartVariables = held
-                    .iter()
-                    .map(|&part| {
-                        let ty = self.b.func.dfg.value_type(part);
-                        self.b.declare_var(ty)
-                    })
-                    .collect();
-                self.set_parts(&variables, &held);
-                carried.push((value, variables));
-            }
-        }
-        self.b.ins().jump(next, &[]);
-        self.b.switch_to_block(next);
-        for (value, variables) in carried {
-            let held = self.get_parts(&variables);
-            if self.lanes.values.contains_key(&value) {
-                self.set_vector(value, held);
-            } else {
-                self.values[value] = held[0].into();
-            }
-        }
         Ok(())
     }
 }

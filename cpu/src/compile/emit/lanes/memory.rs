@@ -31,8 +31,8 @@ const WORD: u32 = 4;
 struct Spread {
     /// What is the same for all lanes
     base: Address,
-    /// Indices within bounds, and what each is multiplied by
-    indices: SmallVec<[(Parts, u32); 2]>,
+    /// Indices within bounds, 64 bits for each lane, and what each is multiplied by
+    indices: SmallVec<[(Vec<ir::Value>, u32); 2]>,
     /// Bytes from a lane to the next, beside indices
     apart: u32,
 }
@@ -168,7 +168,7 @@ impl Emitter<'_> {
         let Shape::Linear(stride) = self.shape(step.index) else {
             return Ok(Contiguous::Never);
         };
-        if stride.wrapping_mul(step.stride) != WORD || step.stride > WORD {
+        if stride.checked_mul(step.stride) != Some(WORD) {
             return Ok(Contiguous::Never);
         }
         self.whole_in_bounds(&step)
@@ -329,7 +329,7 @@ impl Emitter<'_> {
                 let last = self.b.ins().splat(types::I32X4, last);
                 index = self.each(&[&index], |e, index| e.b.ins().umin(index[0], last));
             }
-            indices.push((index, stride));
+            indices.push((self.wide_lanes(&index), stride));
         }
         let apart = match place.base {
             Base::Slot(_) => WORD,
@@ -342,11 +342,25 @@ impl Emitter<'_> {
         })
     }
 
+    /// Unsigned words of all lanes, 64 bits each. Two leave a vector at a time.
+    fn wide_lanes(&mut self, parts: &Parts) -> Vec<ir::Value> {
+        let mut lanes = Vec::with_capacity(self.lanes.width as usize);
+        for &part in parts {
+            let pairs = self.cast(types::I64X2, part);
+            for half in [0, 1] {
+                let pair = self.b.ins().extractlane(pairs, half);
+                let low = self.b.ins().ireduce(types::I32, pair);
+                lanes.push(self.b.ins().uextend(types::I64, low));
+                lanes.push(self.b.ins().ushr_imm_u(pair, 32));
+            }
+        }
+        lanes
+    }
+
     fn address_of_lane(&mut self, spread: &Spread, lane: u32) -> Address {
         let mut address = self.displaced(spread.base, lane * spread.apart);
         for (index, stride) in &spread.indices {
-            let index = self.lane(index, lane);
-            let offset = self.scaled(index, *stride);
+            let offset = self.multiplied(index[lane as usize], *stride);
             address.base = self.b.ins().iadd(address.base, offset);
         }
         address

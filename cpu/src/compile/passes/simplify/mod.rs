@@ -1,11 +1,12 @@
 //! One walk from the start to the end that knows what variables hold: constants are folded, branches decided, copies
-//! forwarded, and loops of few passes unrolled ([`unroll`]).
+//! forwarded, short branches made selections ([`flatten`]), and loops of few passes unrolled ([`unroll`]).
 //!
 //! *How it works.* The program is written anew by a [`Builder`], which folds. [`Known`] says which value each variable
 //! holds here; it keeps a log, so that a branch can be undone and what it changed be compared with the other branch.
 //! Knowledge about what a scope assigned before it was left is given up at its end, and about what a loop assigns at its
 //! start ([`scopes`]).
 
+mod flatten;
 mod known;
 mod scopes;
 mod unroll;
@@ -287,6 +288,9 @@ impl Simplifier {
         let visible = self.b.program.values.len();
         let accept = self.inner(accept);
         let reject = self.inner(reject);
+        if self.flatten(condition, &accept.0, &reject.0) {
+            return Flow::Falls;
+        }
         let flow = self.join(visible, &[(accept.1, &accept.2), (reject.1, &reject.2)]);
         if !accept.0.is_empty() || !reject.0.is_empty() {
             self.b.push(Statement::If {

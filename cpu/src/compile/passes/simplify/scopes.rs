@@ -8,6 +8,8 @@ use crate::compile::ir::{Block, Scope, Statement, Variable, visit};
 
 /// What is remembered of a scope while its body is read.
 pub(super) struct Open {
+    /// The scope that is written: each pass of an unrolled loop has scopes of its own
+    new: Scope,
     mark: usize,
     /// Variables that were changed on a way out
     changed: EntitySet<Variable>,
@@ -16,30 +18,33 @@ pub(super) struct Open {
 }
 
 impl Simplifier {
-    fn open_scope(&mut self, scope: Scope) -> usize {
+    /// Begins a scope. Returns the one that is written for it, and where what is known can be taken back to.
+    fn open_scope(&mut self, scope: Scope) -> (Scope, usize) {
         let mark = self.known.mark();
+        let new = self.b.scope();
         self.scopes.insert(
             scope,
             Open {
+                new,
                 mark,
                 changed: EntitySet::new(),
                 left: false,
             },
         );
-        mark
+        (new, mark)
     }
 
     pub(super) fn scope(&mut self, scope: Scope, body: &Block) -> Flow {
-        let mark = self.open_scope(scope);
+        let (new, mark) = self.open_scope(scope);
         self.b.open();
         let mut flow = self.block(body);
         let mut body = self.b.close();
-        if matches!(body.last(), Some(Statement::Exit(exit)) if *exit == scope) {
+        if matches!(body.last(), Some(Statement::Exit(exit)) if *exit == new) {
             body.pop();
             flow = Flow::Falls;
         }
-        strip(&mut body, &Statement::Exit(scope));
-        let left = leaves(&body, scope);
+        strip(&mut body, &Statement::Exit(new));
+        let left = leaves(&body, new);
         if flow == Flow::Leaves {
             self.known.undo(mark);
         } else if let Some(open) = self.scopes.get_mut(&scope)
@@ -50,7 +55,7 @@ impl Simplifier {
         }
         self.close_scope(scope);
         if left {
-            self.b.push(Statement::Scope { scope, body });
+            self.b.push(Statement::Scope { scope: new, body });
             return Flow::Falls;
         }
         // Without a way out in its midst, a scope is no more than its statements. An exit that was stripped fell through.
@@ -74,11 +79,15 @@ impl Simplifier {
         if self.leave_unrolled(scope, statement) {
             return Flow::Leaves;
         }
+        // Programs are verified: what is left is open.
         if let Some(open) = self.scopes.get_mut(&scope) {
             open.left = true;
             open.changed.extend(self.known.changed(open.mark));
+            self.b.push(match statement {
+                Statement::Continue(_) => Statement::Continue(open.new),
+                _ => Statement::Exit(open.new),
+            });
         }
-        self.b.push(statement.clone());
         Flow::Leaves
     }
 
@@ -98,27 +107,32 @@ impl Simplifier {
         };
         let starts = self.constants(&assigned);
         forget(&mut self.known);
-        let mark = self.open_scope(scope);
+        let (new, mark) = self.open_scope(scope);
         self.b.open();
         self.block(body);
         let mut body = self.b.close();
-        strip(&mut body, &Statement::Continue(scope));
-        forget(&mut self.known);
+        strip(&mut body, &Statement::Continue(new));
+        let continues = visit::any(
+            &body,
+            &mut |s| matches!(s, Statement::Continue(c) if *c == new),
+        );
+        if continues {
+            // Whoever continued before has not computed what was read behind that.
+            self.known.undo(mark);
+        } else {
+            forget(&mut self.known);
+        }
         self.b.open();
         self.block(continuing);
         let mut continuing = self.b.close();
         self.known.undo(mark);
         self.close_scope(scope);
-        let continues = visit::any(
-            &body,
-            &mut |s| matches!(s, Statement::Continue(c) if *c == scope),
-        );
         if !continues && ends_by_leaving(&body) {
             continuing.clear();
         }
-        let left = leaves(&body, scope) || leaves(&continuing, scope);
+        let left = leaves(&body, new) || leaves(&continuing, new);
         self.b.push(Statement::Loop {
-            scope,
+            scope: new,
             starts,
             body,
             continuing,

@@ -1,0 +1,186 @@
+//! Invocations that run side by side: the results are those of one after the other, at any number of lanes.
+
+use tombolo_cpu::Options;
+
+use crate::harness::Cpu;
+
+/// A device that runs so many invocations side by side, at most.
+fn with(lanes: u32) -> Cpu {
+    let mut options = Options::default();
+    options.lanes = lanes;
+    Cpu::with(options)
+}
+
+/// Runs `body` at several numbers of lanes: see [`Cpu::map`].
+fn check(body: &str, expected: impl Fn(u32) -> u32) {
+    let expected: Vec<u32> = (0..128).map(expected).collect();
+    for lanes in [1, 4, 8, 16] {
+        let out = with(lanes).map("", body, expected.len());
+        assert_eq!(out, expected, "{lanes} lanes");
+    }
+}
+
+/// Each pass of the outer loop, which is written out, leaves the inner loop elsewhere: what is read behind the last one is
+/// not read behind the others.
+#[test]
+fn loops_of_passes_that_are_written_out_keep_their_lanes_apart() {
+    check(
+        "var x = 0u;
+         for (var k = 0u; k < 3u; k++) {
+             x = 0u;
+             var turn = 0u;
+             while (turn < 7u && k <= (i & 3u)) { turn++; x = 5u; }
+         }
+         out[i] = x;",
+        |i| if i & 3 >= 2 { 5 } else { 0 },
+    );
+}
+
+/// What a loop counts and computes is read behind it, by lanes that left it in different passes and places.
+#[test]
+fn what_lanes_leave_a_loop_with_is_theirs() {
+    check(
+        "var k = 0u;
+         var x = i;
+         var y = 7u;
+         while (k < 40u && x != 1u) {
+             if (x % 7u == 3u) { y = k; break; }
+             if ((x & 1u) == 0u) { x = x / 2u; } else { x = x * 3u + 1u; y = y ^ x; }
+             k++;
+         }
+         out[i] = k * 1000003u + x * 31u + y;",
+        |i| {
+            let (mut k, mut x, mut y) = (0u32, i, 7u32);
+            while k < 40 && x != 1 {
+                if x % 7 == 3 {
+                    y = k;
+                    break;
+                }
+                if x & 1 == 0 {
+                    x /= 2;
+                } else {
+                    x = x.wrapping_mul(3).wrapping_add(1);
+                    y ^= x;
+                }
+                k += 1;
+            }
+            (k.wrapping_mul(1_000_003))
+                .wrapping_add(x.wrapping_mul(31))
+                .wrapping_add(y)
+        },
+    );
+}
+
+/// Ways out of several loops at once, next passes of outer loops, and the end of the invocation.
+#[test]
+fn lanes_leave_several_loops_at_once() {
+    check(
+        "var sum = 0u;
+         var last = 99u;
+         for (var a = 0u; a < 9u; a++) {
+             last = a;
+             var b = a;
+             loop {
+                 b += 1u + (i & 1u);
+                 sum = sum * 3u + b;
+                 if (b > 12u) { break; }
+                 if (((b ^ i) & 7u) == 5u) { a += 1u; break; }
+                 if (sum % 13u == 4u) { out[i] = sum + b * 65536u + last; return; }
+                 continuing { sum ^= i; break if (sum & 31u) == 7u; }
+             }
+             if (i % 5u == a) { continue; }
+             sum += b;
+         }
+         out[i] = sum ^ last;",
+        |i| {
+            let (mut sum, mut last) = (0u32, 99);
+            let mut a = 0u32;
+            while a < 9 {
+                last = a;
+                let mut b = a;
+                loop {
+                    b += 1 + (i & 1);
+                    sum = sum.wrapping_mul(3).wrapping_add(b);
+                    if b > 12 {
+                        break;
+                    }
+                    if (b ^ i) & 7 == 5 {
+                        a += 1;
+                        break;
+                    }
+                    if sum % 13 == 4 {
+                        return sum.wrapping_add(b * 65536).wrapping_add(last);
+                    }
+                    sum ^= i;
+                    if sum & 31 == 7 {
+                        break;
+                    }
+                }
+                if i % 5 != a {
+                    sum = sum.wrapping_add(b);
+                }
+                a += 1;
+            }
+            sum ^ last
+        },
+    );
+}
+
+/// Both sides of a short branch are computed: neither sees what the other one assigns.
+#[test]
+fn sides_of_short_branches_read_what_was_there_before() {
+    check(
+        "var a = i;
+         var b = i * 5u;
+         for (var k = 0u; k < (i & 7u); k++) {
+             if ((a ^ k) % 3u == 1u) { let t = a; a = b; b = t; } else { b = a + 1u; a = a ^ b; }
+             if (a > b && (b & 1u) == 0u || k == 2u) { a -= b; }
+         }
+         out[i] = a * 17u + b;",
+        |i| {
+            let (mut a, mut b) = (i, i * 5);
+            for k in 0..i & 7 {
+                if (a ^ k) % 3 == 1 {
+                    (a, b) = (b, a);
+                } else {
+                    b = a.wrapping_add(1);
+                    a ^= b;
+                }
+                if a > b && b & 1 == 0 || k == 2 {
+                    a = a.wrapping_sub(b);
+                }
+            }
+            a.wrapping_mul(17).wrapping_add(b)
+        },
+    );
+}
+
+/// Lanes that reach memory apart, within arrays and beyond their ends, where an index means the last element.
+#[test]
+fn lanes_reach_memory_apart() {
+    let expected: Vec<u32> = (0..128u32)
+        .map(|i| {
+            let at = |k: u32| k.min(63) * 3 + 1;
+            let mut x = i;
+            for _ in 0..(i % 11) {
+                x = at(x) % 80;
+            }
+            x + at(i.wrapping_mul(0x8000_0001))
+        })
+        .collect();
+    for lanes in [1, 4, 8, 16] {
+        let table: Vec<u32> = (0..64).map(|k| k * 3 + 1).collect();
+        let out = with(lanes).run::<u32>(
+            "@group(0) @binding(0) var<storage, read> table: array<u32>;
+             @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+             @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+                 var x = id.x;
+                 for (var k = 0u; k < id.x % 11u; k++) { x = table[x] % 80u; }
+                 out[id.x] = x + table[id.x * 0x80000001u];
+             }",
+            [2, 1, 1],
+            &[bytemuck::cast_slice(&table), &[0; 512]],
+        );
+        assert_eq!(out, expected, "{lanes} lanes");
+    }
+}
