@@ -60,6 +60,7 @@ const EXCERPT: usize = 100;
 impl Files {
     /// A text that is one file.
     pub fn one(name: &str, source: &Arc<str>) -> Self {
+        super::work::count(source.len());
         let part = Part {
             start: 0,
             bytes: 0..usize::MAX,
@@ -78,12 +79,16 @@ impl Files {
         }
         let (mut front, mut behind) = (Joined::default(), Joined::default());
         let mut taken = HashSet::new();
-        for (name, source) in sources {
+        let streams: Vec<TokenStream<'_>> = (sources.iter())
+            .map(|(_, source)| TokenStream::new(source))
+            .collect();
+        let mentioned = mentioned(&streams);
+        for ((name, source), stream) in sources.iter().zip(&streams) {
+            super::work::count(source.len());
             let file = Arc::new(File::new(name, Arc::clone(source)));
-            let stream = TokenStream::new(source);
-            let heads = heads(&stream);
-            let mut edits = renames(name, &stream, &heads, sources, &mut taken);
-            for directive in directives(&stream, &heads) {
+            let heads = heads(stream);
+            let mut edits = renames(name, stream, &heads, &mentioned, &mut taken);
+            for directive in directives(stream, &heads) {
                 front.push(&file, directive.clone(), &source[directive.clone()]);
                 front.text.push('\n');
                 edits.push((directive, String::new()));
@@ -193,6 +198,19 @@ fn directives(stream: &TokenStream<'_>, heads: &[Head<'_>]) -> Vec<Range<usize>>
         .collect()
 }
 
+/// The names that the sources mention, also those of structures that pointers lead to.
+fn mentioned<'a>(streams: &[TokenStream<'a>]) -> HashSet<&'a str> {
+    let names = streams.iter().flat_map(|stream| {
+        (0..stream.len())
+            .filter(|at| stream.is_identifier(*at))
+            .map(|at| stream.text(at))
+    });
+    names
+        .flat_map(|name| [Some(name), name.strip_prefix("usm_")])
+        .flatten()
+        .collect()
+}
+
 /// The places of names that a source keeps to itself, and the new names, which end with the file's and are not `taken` by
 /// another file. Local names that hide one are renamed alike; members of structures are not, which have names of their own,
 /// and neither are overrides and entry points, for which the host asks by name.
@@ -200,7 +218,7 @@ fn renames(
     file: &str,
     stream: &TokenStream<'_>,
     heads: &[Head<'_>],
-    sources: &[(String, Arc<str>)],
+    mentioned: &HashSet<&str>,
     taken: &mut HashSet<String>,
 ) -> Vec<(Range<usize>, String)> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
@@ -218,7 +236,7 @@ fn renames(
     let new: HashMap<&str, String> = (own.into_iter())
         .map(|name| {
             let mut new = format!("{name}_{stem}");
-            while sources.iter().any(|(_, source)| source.contains(&new)) || taken.contains(&new) {
+            while mentioned.contains(new.as_str()) || taken.contains(&new) {
                 new.push('0');
             }
             taken.insert(new.clone());

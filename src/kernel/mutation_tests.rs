@@ -3,6 +3,7 @@
 //! `TOMBOLO_FUZZ_INPUTS` says how many are tried, `TOMBOLO_FUZZ_SEED` with which one the numbers begin.
 //! `fuzz/fuzz_targets/programs.rs` does the same with a fuzzer that learns.
 
+use std::panic::catch_unwind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -229,6 +230,36 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// The input of `seed`.
+fn input(corpus: &[String], seed: u64) -> String {
+    let mut numbers = Numbers(seed);
+    let source = corpus[numbers.below(corpus.len())].as_str();
+    let other = corpus[numbers.below(corpus.len())].as_str();
+    mutated(source, other, &mut numbers)
+}
+
+/// What is wrong with the answer to an input, by whatever it fails: with the seed, the message and the text's beginning.
+fn verdict(
+    seed: u64,
+    input: &str,
+    answer: impl FnOnce() -> Result<(), KernelError> + Send,
+) -> Result<(), String> {
+    let shown = |message: &str| {
+        let beginning: String = input.chars().take(2000).collect();
+        let bytes = input.len();
+        Err(format!(
+            "seed {seed}, a text of {bytes} bytes: {message}\n{beginning}"
+        ))
+    };
+    match on_stack("mutated", STACK_BYTES, answer) {
+        Err(error @ KernelError::Internal { .. }) => shown(&error.to_string()),
+        Err(error) if (error.diagnostic()).is_some_and(|it| it.message.is_empty()) => {
+            shown(&format!("a diagnostic without a message: {error:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[test]
 fn any_text_is_a_kernel_or_an_error() {
     let corpus = corpus();
@@ -236,28 +267,44 @@ fn any_text_is_a_kernel_or_an_error() {
     let first = number("TOMBOLO_FUZZ_SEED").unwrap_or(1);
     let mut slowest = (Duration::ZERO, 0);
     for seed in first..first + asked.unwrap_or(INPUTS) {
-        let mut numbers = Numbers(seed);
-        let source = corpus[numbers.below(corpus.len())].as_str();
-        let other = corpus[numbers.below(corpus.len())].as_str();
-        let input = mutated(source, other, &mut numbers);
+        let input = match catch_unwind(|| input(&corpus, seed)) {
+            Ok(input) => input,
+            Err(_) => panic!("seed {seed}: no text could be made, as the panic above says"),
+        };
         let begin = Instant::now();
-        let result = on_stack("mutated", STACK_BYTES, || through(&input));
-        slowest = slowest.max((begin.elapsed(), seed));
-        if let Err(error) = result {
-            let shown: String = input.chars().take(2000).collect();
-            assert!(
-                !matches!(error, KernelError::Internal { .. }),
-                "seed {seed}: {error}\n{shown}"
-            );
-            if let Some(diagnostic) = error.diagnostic() {
-                assert!(!diagnostic.message.is_empty(), "seed {seed}");
-            }
+        let verdict = verdict(seed, &input, || through(&input));
+        let took = begin.elapsed();
+        slowest = slowest.max((took, seed));
+        if let Err(message) = verdict {
+            panic!("{message}");
         }
         if asked.is_some() {
-            assert!(slowest.0 < MOST, "{slowest:?}");
+            let bytes = input.len();
+            assert!(
+                took < MOST,
+                "seed {seed}, a text of {bytes} bytes: took {took:?}"
+            );
         }
     }
     if asked.is_some() {
         println!("the slowest took {:?}: seed {}", slowest.0, slowest.1);
     }
+}
+
+#[test]
+fn what_fails_is_reported_with_its_seed_and_message() {
+    let internal = || KernelError::Internal {
+        program: "a".into(),
+        message: "out of luck".into(),
+    };
+    let said = verdict(41, "fn f() {}", || Err(internal())).unwrap_err();
+    for part in ["seed 41", "9 bytes", "out of luck", "fn f() {}"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = verdict(42, "", || panic!("on purpose")).unwrap_err();
+    for part in ["seed 42", "on purpose"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(verdict(43, "", || Ok(())), Ok(()));
+    assert_eq!(verdict(44, "x", || through("x")), Ok(()));
 }

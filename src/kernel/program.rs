@@ -128,7 +128,7 @@ impl Program {
             text: &unchanged,
         };
         let too_complex = |excess: Excess| reporter.excess(excess);
-        text_limits::check_length(&source).map_err(too_complex)?;
+        text_limits::check_length(source.len()).map_err(too_complex)?;
         let stream = TokenStream::new(&source);
         text_limits::check_tokens(&stream).map_err(too_complex)?;
         text_limits::check_depth(&stream).map_err(too_complex)?;

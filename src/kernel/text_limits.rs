@@ -89,10 +89,10 @@ impl Excess {
 const SHORTER: &str =
     "keep data in buffers, and make programs of the parts that are launched apart";
 
-/// Checks the length of a text, before any other step.
-pub(crate) fn check_length(source: &str) -> Result<(), Excess> {
-    if source.len() > LIMITS.bytes {
-        let (bytes, limit) = (source.len(), LIMITS.bytes);
+/// Checks the length of a text, or the sum of the lengths of its sources, before any work that grows with it.
+pub(crate) fn check_length(bytes: usize) -> Result<(), Excess> {
+    if bytes > LIMITS.bytes {
+        let limit = LIMITS.bytes;
         return Err(Excess::new("bytes of text", bytes, limit, None, SHORTER));
     }
     Ok(())

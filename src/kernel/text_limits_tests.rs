@@ -470,6 +470,36 @@ fn half_of_the_stack_is_enough_at_every_limit() {
 }
 
 #[test]
+fn a_text_beyond_the_length_takes_no_work() {
+    let most = Program::LIMITS.bytes;
+    let long: Arc<str> = " ".repeat(2 * most).into();
+    // A source beyond it, and two that are so together.
+    for (sources, each) in [(&["a"][..], most + 1), (&["a", "b"], most / 2 + 1)] {
+        let (work, result) = on_stack("long", STACK_BYTES, || {
+            let part: Arc<str> = long[..each].into();
+            let builder = (sources.iter()).fold(Program::builder(), |builder, name| {
+                builder.source(*name, Arc::clone(&part))
+            });
+            Ok(work::of(|| builder.build()))
+        })
+        .unwrap();
+        let KernelError::TooComplex {
+            found,
+            limit,
+            diagnostic,
+            ..
+        } = result.unwrap_err()
+        else {
+            panic!("{sources:?}");
+        };
+        assert_eq!(found, (each * sources.len()) as u64);
+        assert_eq!(limit, most as u64);
+        assert_eq!((&*diagnostic.file, diagnostic.line), ("a", 0));
+        assert_eq!(work, 0, "{sources:?}");
+    }
+}
+
+#[test]
 fn small_stacks_of_callers_do_not_matter() {
     for (what, within, beyond, _) in at_limits() {
         let caller = move || {

@@ -1,3 +1,4 @@
+use super::super::work;
 use super::*;
 
 /// Line and column, both from 1, of byte `at`, found by reading the text.
@@ -128,6 +129,17 @@ fn files_whose_names_look_alike_keep_apart() {
     ]);
     let (text, _) = Files::join(&all);
     crate::Program::new("all.wgsl", text).unwrap();
+}
+
+#[test]
+fn work_grows_with_the_names_of_a_file() {
+    let work = |n: usize| {
+        let own: String = (0..n).map(|i| format!("const _a{i} = {i};\n")).collect();
+        let all = sources(&[("a.wgsl", &own), ("b.wgsl", OTHER)]);
+        work::of(|| Files::join(&all)).0
+    };
+    let [once, twice] = [100, 200].map(work);
+    assert!(twice < 3 * once, "{once} and {twice}");
 }
 
 #[test]

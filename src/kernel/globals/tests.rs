@@ -311,3 +311,27 @@ fn threads_agree_on_one_place_for_each_name() {
         assert_eq!(*all.entry(name).or_insert(*id), *id, "{name}");
     }
 }
+
+#[test]
+fn variables_beyond_the_largest_offset_are_refused() {
+    let table = GlobalTable::default();
+    let (most, bytes) = ((4u64 << 30) - (64 << 10), 1u64 << 32);
+    let is_told = |error: GlobalConflict| {
+        let GlobalConflict::TooLarge { name, bytes, limit } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(name, "large");
+        (*bytes, *limit)
+    };
+    let large = Declaration {
+        bytes,
+        ..declaration("large", 4, GlobalScope::Device)
+    };
+    let error = table.declare(&large).unwrap_err();
+    assert_eq!(is_told(error), (bytes, most));
+    let uses = [a_use("large", u32::MAX)];
+    let error = table.resolve(&module(0), &uses).unwrap_err();
+    assert_eq!(is_told(error), (u64::from(u32::MAX), most));
+    assert!(table.names().is_empty());
+    assert_eq!(table.bytes_in_use(), 0);
+}

@@ -110,6 +110,10 @@ fn constants_decide_lengths() {
 fn what_is_no_structure_is_refused() {
     let source = "alias Floats = array<f32>; struct Node { tag: u32 } const c = 1;";
     let error = program(source).check_layout("Nude", &NODE).unwrap_err();
+    assert!(
+        matches!(&error, LayoutMismatch::UnknownType { wanted, .. } if wanted == "Nude"),
+        "{error}"
+    );
     assert_eq!(
         error.to_string(),
         "`layouts.wgsl` declares no type `Nude`; it declares `Floats`, `Node`"

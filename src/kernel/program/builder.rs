@@ -8,6 +8,7 @@ use crate::kernel::diagnostic::Reporter;
 use crate::kernel::edit::EditedText;
 use crate::kernel::error::{KernelError, ProgramMistake};
 use crate::kernel::files::{Files, unclosed};
+use crate::kernel::text_limits::check_length;
 
 /// A program in the making, from [`Program::builder`]. Everything combines; the order of the calls does not matter, but for
 /// the first source, whose name is the program's.
@@ -52,6 +53,21 @@ impl Program {
     pub fn builder() -> ProgramBuilder {
         ProgramBuilder::default()
     }
+}
+
+/// Refuses sources that are too long together.
+fn is_short(sources: &[(String, Arc<str>)]) -> Result<(), KernelError> {
+    let lengths = sources.iter().map(|(_, source)| source.len());
+    check_length(lengths.fold(0, usize::saturating_add)).map_err(|excess| {
+        let name = sources.first().map_or("", |(name, _)| name);
+        // The excess has no place: none of the text is looked at.
+        let nothing: Arc<str> = "".into();
+        let reporter = Reporter {
+            files: &Files::one(name, &nothing),
+            text: &EditedText::unchanged(Arc::clone(&nothing)),
+        };
+        reporter.excess(excess)
+    })
 }
 
 /// Refuses a source that would run on into the next one.
@@ -137,6 +153,7 @@ impl ProgramBuilder {
                 mistake,
             });
         }
+        is_short(&self.sources)?;
         if self.sources.len() > 1 {
             self.sources.iter().try_for_each(is_closed)?;
         }
