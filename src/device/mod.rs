@@ -261,8 +261,11 @@ impl Device {
     ///
     /// # Errors
     /// [`ExecutionError::Refused`] when wgpu refused the commands, [`ExecutionError::DeviceLost`]; the
-    /// events of the batch report the same.
+    /// events of the batch report the same. [`ExecutionError::InHandler`] in a function of the host that serves a call of
+    /// the device, since drivers may have a submission wait for the kernel that runs: what is recorded goes with the next
+    /// submission of another thread, or when the kernel has ended.
     pub fn flush(&self) -> Result<(), Arc<ExecutionError>> {
+        self.shared.submissions.may_wait("Device::flush")?;
         self.shared.flush()
     }
 

@@ -323,9 +323,14 @@ impl Recorder<'_> {
         &mut self.state.dependencies
     }
 
-    /// Ends a command: submits the batch when full, unless the batch has pending dependencies and is not far too full.
-    /// The last step with a recorder, since the queue may be released.
+    /// Ends a command: submits the batch when full, unless the batch has pending dependencies and is not far too full, or
+    /// this thread serves a call of a kernel on the device, behind which drivers may have a submission wait. The last
+    /// step with a recorder, since the queue may be released.
     pub(crate) fn commit(&mut self) {
+        let submissions = &self.device.submissions;
+        if submissions.is_served_here() && !submissions.is_idle() {
+            return;
+        }
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
         if commands >= full && self.state.dependencies.may_go(commands / full.max(1)) {
             // The batch's events carry the error.

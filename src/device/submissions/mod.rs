@@ -30,6 +30,8 @@ mod ledger;
 mod line;
 mod serving;
 mod signal;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -44,7 +44,7 @@ mod up;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{
-    Arc, LockResult, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+    Arc, LockResult, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
     TryLockResult, Weak,
 };
 use std::time::{Duration, Instant};
@@ -93,6 +93,8 @@ pub struct MirrorStatistics {
 #[derive(Default)]
 pub(super) struct Mirrors {
     lock: RwLock<Table>,
+    /// Behind a lock of its own, the last one of all: holders of the turn may be waiting for the thread that asks.
+    statistics: Mutex<MirrorStatistics>,
 }
 
 #[derive(Default)]
@@ -102,9 +104,6 @@ pub(crate) struct Table {
     ahead: Option<u64>,
     /// What launches of that device may have written.
     written: PageSet,
-    uploaded: u64,
-    downloaded: u64,
-    searched: u64,
 }
 
 struct Mirror {
@@ -162,6 +161,19 @@ impl Mirrors {
             Err(TryLockError::WouldBlock) => None,
         }
     }
+
+    /// Adds to the bytes that have moved.
+    fn count(&self, add: impl FnOnce(&mut MirrorStatistics)) {
+        add(&mut lock(&self.statistics));
+    }
+
+    /// Notes which mirrors there are.
+    fn take_stock(&self, table: &Table) {
+        let held = table.by_device.values().map(|one| one.buffers.covered);
+        let mut statistics = lock(&self.statistics);
+        statistics.mirrors = table.by_device.len();
+        statistics.held = held.sum();
+    }
 }
 
 impl HeapShared {
@@ -202,18 +214,10 @@ impl HeapShared {
 }
 
 impl SharedHeap {
-    /// Bytes moved between the heap and the devices that cannot use the heap in place.
+    /// Bytes moved between the heap and the devices that cannot use the heap in place. Waits for nothing, whatever is under
+    /// way on other threads.
     pub fn mirror_statistics(&self) -> MirrorStatistics {
-        let table = self.shared.mirrors.read();
-        MirrorStatistics {
-            mirrors: table.by_device.len(),
-            uploaded: table.uploaded,
-            downloaded: table.downloaded,
-            searched: table.searched,
-            held: (table.by_device.values())
-                .map(|mirror| mirror.buffers.covered)
-                .sum(),
-        }
+        *lock(&self.shared.mirrors.statistics)
     }
 }
 
@@ -360,22 +364,28 @@ impl HeapShared {
         self.forget_gone(table);
         let mirror = match table.by_device.entry(device.id) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(free) => free.insert(Mirror {
-                owner: Arc::downgrade(device),
-                buffers: MirrorBuffers::new(device)?,
-                shadow: Shadow::Zeros,
-            }),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                let mirror = free.insert(Mirror {
+                    owner: Arc::downgrade(device),
+                    buffers: MirrorBuffers::new(device)?,
+                    shadow: Shadow::Zeros,
+                });
+                self.mirrors.count(|statistics| statistics.mirrors += 1);
+                mirror
+            }
         };
         (lock(&self.state).stale)
             .entry(device.id)
             .or_insert_with(PageSet::everything);
-        if mirror.buffers.covered < committed {
+        let before = mirror.buffers.covered;
+        if before < committed {
             self.check_parts(device)?;
             mirror.buffers.grow(device, committed)?;
             if let Shadow::Kept(words) = &mut mirror.shadow {
                 // Memory of the heap and of devices begins as zeros.
                 words.resize((committed / 4) as usize, 0);
             }
+            (self.mirrors).count(|statistics| statistics.held += committed - before);
         }
         Ok(mirror)
     }
@@ -392,6 +402,7 @@ impl HeapShared {
             return;
         }
         table.by_device.retain(|id, mirror| stays(*id, mirror));
+        self.mirrors.take_stock(table);
         let mut state = lock(&self.state);
         (state.stale).retain(|id, _| table.by_device.contains_key(id));
     }

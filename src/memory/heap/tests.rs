@@ -225,3 +225,18 @@ fn only_what_was_asked_for_may_be_borrowed() {
         assert!(host.slice(bytes, len + 1).is_err());
     }
 }
+
+/// Whoever has the turn may wait for a kernel that waits for the very thread that asks.
+#[test]
+fn statistics_and_trims_do_not_wait_for_the_turn() {
+    let heap = heap();
+    drop(heap.alloc_slice(&[1u8; 32 << 20]).map(|all| heap.free(all)));
+    let turn = heap.shared.mirrors.write();
+    let (said, heard) = std::sync::mpsc::channel();
+    let asking = heap.clone();
+    std::thread::spawn(move || said.send((asking.mirror_statistics(), asking.trim())));
+    let answer = heard.recv_timeout(Duration::from_secs(60));
+    drop(turn);
+    assert_eq!(answer, Ok((MirrorStatistics::default(), 0)));
+    assert!(heap.trim() > 0);
+}

@@ -336,6 +336,13 @@ mod limited {
         let small = SharedHeap::new(HeapSize::Bytes(asked)).unwrap();
         assert_eq!(small.bound(), asked);
         drop(small);
+        if bytes < 4 << 30 {
+            let refused = Window::reserve(4 << 30).unwrap_err();
+            assert!(
+                matches!(&refused, WindowError::Reserve { size, reason } if *size == 4 << 30 && !reason.is_empty()),
+                "{refused}"
+            );
+        }
         // A size in bytes is had in full, or refused.
         let large = SharedHeap::new(HeapSize::Bytes(3 << 30));
         match bytes > 4 << 30 {

@@ -12,18 +12,17 @@ use crate::device::wait::lock;
 impl SharedHeap {
     /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no
     /// launch is in flight and the host has no access. Returns the bytes given back: 0 also where something still holds
-    /// them, such as a [`Launch`](crate::Launch) with a pointer argument. Addresses stay valid, and the heap grows
-    /// again when necessary. Mappings of a device stay with the device. Devices that keep a copy of the heap give back
-    /// as much of theirs.
+    /// them, such as a [`Launch`](crate::Launch) with a pointer argument, and where another thread is about to launch or
+    /// to move bytes of the heap; nothing is waited for. Addresses stay valid, and the heap grows again when necessary.
+    /// Mappings of a device stay with the device. Devices that keep a copy of the heap give back as much of theirs.
     pub fn trim(&self) -> u64 {
         let shared = &self.shared;
         shared.look();
         // Whoever has the turn may be waiting for a launch, which may be waiting for this very thread.
-        let in_flight = |state: &mut State| state.in_flight.values_mut().any(|one| !one.is_done());
-        if in_flight(&mut lock(&shared.state)) {
-            return 0;
-        }
-        shared.trim(&mut shared.mirrors.write()).unwrap_or(0)
+        let table = shared.mirrors.try_write();
+        table
+            .and_then(|mut table| shared.trim(&mut table))
+            .unwrap_or(0)
     }
 }
 

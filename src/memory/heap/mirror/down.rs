@@ -29,8 +29,10 @@ impl HeapShared {
         };
         match self.download(id, mirror, &table.written) {
             Ok(moved) => {
-                table.downloaded += moved.downloaded;
-                table.searched += moved.searched;
+                self.mirrors.count(|statistics| {
+                    statistics.downloaded += moved.downloaded;
+                    statistics.searched += moved.searched;
+                });
                 table.ahead = None;
                 table.written = PageSet::default();
                 Ok(())
@@ -41,6 +43,7 @@ impl HeapShared {
                 if error.is_loss() {
                     // The device is lost together with its changes: the heap goes on without them.
                     table.by_device.remove(&id);
+                    self.mirrors.take_stock(table);
                     table.ahead = None;
                     table.written = PageSet::default();
                     let mut state = lock(&self.state);

@@ -29,5 +29,6 @@ impl HeapShared {
                 Err(error) => log::debug!("a mirror keeps its size: {error}"),
             }
         }
+        self.mirrors.take_stock(table);
     }
 }

@@ -35,18 +35,21 @@ impl HeapShared {
         let wanted = {
             let mut state = lock(&self.state);
             self.check_holds(&state, device)?;
-            table.ahead = Some(device.id);
+            // What other threads allocate from here on does not go up with the rest.
             state.mirror_ahead = true;
             wanted(&mut state, device.id, mirror.buffers.covered, in_step)
         };
-        if wanted.pages.is_empty() && wanted.fresh.is_empty() {
-            return Ok(());
-        }
-        let sent = self.send(mirror, device, &wanted);
+        let sent = match wanted.pages.is_empty() && wanted.fresh.is_empty() {
+            true => Ok((0, 0)),
+            false => self.send(mirror, device, &wanted),
+        };
         match sent {
             Ok((uploaded, searched)) => {
-                table.uploaded += uploaded;
-                table.searched += searched;
+                table.ahead = Some(device.id);
+                self.mirrors.count(|statistics| {
+                    statistics.uploaded += uploaded;
+                    statistics.searched += searched;
+                });
                 Ok(())
             }
             Err(error) => {
@@ -61,7 +64,6 @@ impl HeapShared {
                 fresh.insert_all(&wanted.fresh);
                 if in_step {
                     // No launch follows.
-                    table.ahead = None;
                     state.mirror_ahead = false;
                     let fresh = std::mem::take(&mut state.fresh);
                     fresh.ranges().for_each(|range| state.changed(&range));
