@@ -226,7 +226,7 @@ mod tests {
         let server = server.handler("next").start().unwrap();
         // Another set of the same functions whose relay is inactive.
         let handlers = server.core.handlers.clone();
-        let frame = Frame::on_host(PortLayout::new(4, 4));
+        let frame = Frame::on_host(PortLayout::new(4, 4)).unwrap();
         let core = Core::new(1, None, frame, handlers, LeasePolicy::host(), 1);
         let core = Arc::new(core);
         let packer = server.core.packer.as_ref().unwrap();

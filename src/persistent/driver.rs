@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn whoever_finds_the_slices_taken_is_woken_when_they_are_not() {
         let minute = Duration::from_secs(60);
-        let frame = Frame::on_host(PortLayout::new(4, 4));
+        let frame = Frame::on_host(PortLayout::new(4, 4)).unwrap();
         let mut core = Core::new(1, None, frame, Vec::new(), LeasePolicy::host(), 1);
         let shape = SliceShape {
             given: 4,

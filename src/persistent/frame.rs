@@ -12,7 +12,6 @@
 //! polls, and the kernel's writes where the host polls. Without live memory the ports are the host's alone, and calls
 //! are taken out of them in the kernel's place ([`super::sliced`]).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::block::Block;
@@ -21,9 +20,10 @@ use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, ImportError, LiveError};
 use crate::kernel::server::Places;
+use crate::memory::MemoryError;
 use crate::rpc::port::layout::{LINE, PREFIX, PortLayout, SEAL};
 use crate::rpc::port::seal::{mixed, mixed_all};
-use crate::rpc::port::words::{ClientWords, HostWords, Words, host_words};
+use crate::rpc::port::words::{ClientWords, HostWords, OwnWords, Words};
 
 /// Where the words are.
 enum Memory {
@@ -31,7 +31,7 @@ enum Memory {
     /// The buffers of the host's writes, and of the kernel's.
     Split(LiveBuffer, LiveBuffer),
     /// The host's own: of a loopback, whose server is a thread, or for calls that travel in slices.
-    Host(Arc<HostWords>),
+    Host(OwnWords),
     /// Pages of the host that several devices use in place: kernels of other devices call, too.
     Block(Block),
 }
@@ -65,9 +65,12 @@ impl Frame {
     }
 
     /// Ports in the host's memory, which no kernel sees.
-    pub fn on_host(layout: PortLayout) -> Self {
-        let words = host_words(places(layout, 1).beat + LINE);
-        Self::of(Memory::Host(words), layout, 1)
+    ///
+    /// # Errors
+    /// [`MemoryError::HostMemory`].
+    pub fn on_host(layout: PortLayout) -> Result<Self, MemoryError> {
+        let words = OwnWords::new("ports", places(layout, 1).beat + LINE)?;
+        Ok(Self::of(Memory::Host(words), layout, 1))
     }
 
     fn of(memory: Memory, layout: PortLayout, lanes: usize) -> Self {

@@ -140,7 +140,7 @@ impl HostServerBuilder {
         let core = Arc::new(Core::new(
             unique_id(),
             None,
-            Frame::on_host(layout),
+            Frame::on_host(layout)?,
             handlers,
             policy,
             0,

@@ -71,13 +71,14 @@ mod waker_thread;
 // Of which `parker`, `interrupts`, `waker_set` and `stage` are made; loom has others of the same names.
 use std::sync::{self, Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use self::callers::Callers;
 use self::core::{Core, Stage};
 use self::driver::SlicedRelay;
 use self::relay::Relay;
-use crate::device::Device;
 use crate::device::wait::lock;
+use crate::device::{Device, WaitError};
 use crate::rpc::bell;
 #[cfg(test)]
 use crate::rpc::port;
@@ -267,21 +268,32 @@ impl PersistentKernel {
     /// # Errors
     /// [`ServerError::StillStuck`] while a lease has not ended; [`ServerError::Thread`].
     pub fn restart(&self) -> Result<(), ServerError> {
+        self.restart_timeout(Duration::ZERO)
+    }
+
+    /// As [`PersistentKernel::restart`], waiting up to `timeout` for the end of a lease that was stuck.
+    ///
+    /// # Errors
+    /// [`ServerError::StillStuck`] if the lease has not ended by then; [`ServerError::Thread`].
+    pub fn restart_timeout(&self, timeout: Duration) -> Result<(), ServerError> {
         let core = &self.core;
         if matches!(core.stage(), Stage::Running | Stage::Stopping) {
             return Ok(());
         }
         self.stop();
-        let mut state = lock(&self.relay);
-        if let Some(event) = &*lock(&core.stuck)
-            && matches!(
-                event.wait_timeout(std::time::Duration::ZERO),
-                Err(crate::device::WaitError::Deadline)
-            )
+        // Others may ask for the server meanwhile.
+        let stuck = lock(&core.stuck).clone();
+        if let Some(event) = stuck
+            && matches!(event.wait_timeout(timeout), Err(WaitError::Deadline))
         {
             return Err(ServerError::StillStuck {
                 device: core.place(),
             });
+        }
+        let mut state = lock(&self.relay);
+        if matches!(*state, State::Running(_)) {
+            // Another thread has started the server.
+            return Ok(());
         }
         *lock(&core.stuck) = None;
         let State::Ended(relay) = std::mem::replace(&mut *state, State::Gone) else {

@@ -26,7 +26,7 @@ impl Core {
 
 #[test]
 fn what_comes_while_a_slice_is_gathered_is_taken_with_it_and_looked_for_once() {
-    let frame = Frame::on_host(PortLayout::new(6, 4));
+    let frame = Frame::on_host(PortLayout::new(6, 4)).unwrap();
     let core = Core::new(1, None, frame, Vec::new(), LeasePolicy::host(), 1);
     let shape = SliceShape {
         given: 4,

@@ -223,7 +223,7 @@ fn an_answer_that_is_never_whole_is_told() {
 #[test]
 fn calls_that_were_taken_are_not_served_again() {
     let layout = PortLayout::new(4, 4);
-    let frame = Frame::on_host(layout);
+    let frame = Frame::on_host(layout).unwrap();
     let post = |start| {
         Client::new(&frame, layout, start)
             .try_post(7, &[1])

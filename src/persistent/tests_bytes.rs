@@ -340,7 +340,7 @@ mod cases {
         fn whatever_a_device_writes_is_no_answer_but_the_one_expected(
             bytes in prop::collection::vec(any::<u8>(), 0..600),
         ) {
-            drive(&bytes, &Frame::on_host(layout()));
+            drive(&bytes, &Frame::on_host(layout()).unwrap());
         }
 
         #[test]

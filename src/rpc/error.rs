@@ -105,7 +105,7 @@ pub enum PortsError {
     /// There is no live memory for them.
     #[error(transparent)]
     Live(#[from] crate::device::LiveError),
-    /// There is no memory of the device for ports that travel with launches.
+    /// There is no memory for ports that travel with launches, or for a [`Loopback`](crate::calls::Loopback).
     #[error(transparent)]
     Memory(#[from] crate::memory::MemoryError),
 }

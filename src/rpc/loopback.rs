@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::error::PortsError;
 use super::mailbox::Mailbox;
 use super::services::{HostServices, Shared};
 use crate::device::CallStatus;
@@ -19,15 +20,18 @@ pub struct Loopback {
 
 impl HostServices {
     /// Ports in the host's memory, for calls from threads.
-    pub fn loopback(&self) -> Loopback {
+    ///
+    /// # Errors
+    /// [`PortsError::Memory`] where the host has no memory for so many ports.
+    pub fn loopback(&self) -> Result<Loopback, PortsError> {
         let owner = Arc::new(());
-        let mailbox = self.shared.host_mailbox(Arc::downgrade(&owner));
-        Loopback {
+        let mailbox = self.shared.host_mailbox(Arc::downgrade(&owner))?;
+        Ok(Loopback {
             shared: Arc::clone(&self.shared),
             client: mailbox.client(0),
             mailbox,
             _owner: owner,
-        }
+        })
     }
 }
 

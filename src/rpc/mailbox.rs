@@ -10,16 +10,17 @@ use super::error::PortsError;
 use super::port::client::Client;
 use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PortLayout, WAIT_BUDGET};
 use super::port::server::{Server, Sweeper};
-use super::port::words::{HostWords, Words, host_words};
+use super::port::words::{HostWords, OwnWords, Words};
 use super::slice::Sliced;
 use super::stream::Sessions;
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::submissions::{Served, serve_device};
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError, unique_id};
+use crate::memory::MemoryError;
 
 /// The client of a mailbox in the host's memory.
-pub(crate) type HostClient = Client<Arc<HostWords>>;
+pub(crate) type HostClient = Client<OwnWords>;
 
 /// Turns after which a caller on an adapter with a loop budget makes each turn take longer.
 const BACKOFF_TURNS: u32 = 24;
@@ -45,7 +46,7 @@ enum Memory {
     Live(LiveBuffer),
     Split(Split),
     Sliced(Sliced),
-    Host(Arc<HostWords>),
+    Host(OwnWords),
 }
 
 /// Ports in two memories: the kernels' writes where the host polls, and the host's writes, with the locks of the
@@ -231,13 +232,17 @@ impl Mailbox {
     }
 
     /// Ports in the host's memory, for as long as `owner` lives.
-    pub fn on_host(owner: Weak<()>, layout: PortLayout, is_alone: bool) -> Self {
-        let words = host_words(layout.words());
-        Self::new(
-            Owner::Host(owner),
-            Server::new(Memory::Host(words), layout, is_alone),
-            None,
-        )
+    ///
+    /// # Errors
+    /// [`MemoryError::HostMemory`].
+    pub fn on_host(
+        owner: Weak<()>,
+        layout: PortLayout,
+        is_alone: bool,
+    ) -> Result<Self, MemoryError> {
+        let words = OwnWords::new("ports", layout.words())?;
+        let server = Server::new(Memory::Host(words), layout, is_alone);
+        Ok(Self::new(Owner::Host(owner), server, None))
     }
 
     pub fn layout(&self) -> PortLayout {
@@ -263,6 +268,15 @@ impl Mailbox {
 
     pub fn is_of(&self, device: &Arc<DeviceShared>) -> bool {
         matches!(&self.owner, Owner::Device(own) if std::ptr::eq(own.as_ptr(), Arc::as_ptr(device)))
+    }
+
+    /// Whether both are of one device, or of one client on the host.
+    pub fn has_owner_of(&self, other: &Self) -> bool {
+        match (&self.owner, &other.owner) {
+            (Owner::Device(one), Owner::Device(two)) => Weak::ptr_eq(one, two),
+            (Owner::Host(one), Owner::Host(two)) => Weak::ptr_eq(one, two),
+            (Owner::Device(_), Owner::Host(_)) | (Owner::Host(_), Owner::Device(_)) => false,
+        }
     }
 
     /// The buffer to bind, where there is one.
@@ -299,9 +313,9 @@ impl Mailbox {
     /// A client for threads; of ports that no device has.
     pub fn client(&self, start: usize) -> HostClient {
         let words = match self.server.words() {
-            Memory::Host(words) => Arc::clone(words),
+            Memory::Host(words) => words.clone(),
             // Never asked for; its calls find every port busy.
-            Memory::Live(_) | Memory::Split(_) | Memory::Sliced(_) => host_words(0),
+            Memory::Live(_) | Memory::Split(_) | Memory::Sliced(_) => OwnWords::default(),
         };
         Client::new(words, self.layout(), start)
     }

@@ -144,8 +144,9 @@ pub(super) struct Function {
 /// ```
 ///
 /// So a function must not wait for anything behind its caller: for the calling launch, for the launch's device
-/// ([`Device::finish`](crate::Device::finish), reading a buffer of the device) or for
-/// [`SharedHeap::host`](crate::SharedHeap::host) while the kernel uses the heap. Such a wait is refused, at once, with
+/// ([`Device::finish`](crate::Device::finish), reading a buffer of the device; [`Device::flush`](crate::Device::flush), which
+/// some drivers make a wait) or for [`SharedHeap::host`](crate::SharedHeap::host) while the kernel uses the heap. Such a wait
+/// is refused, at once, with
 /// [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler) for as long as anything runs on the device;
 /// a wait for a thread of the function's own is not known to the runtime, and would keep the call waiting. Functions
 /// reach the heap through pointers given as arguments and the services for
@@ -263,13 +264,17 @@ impl Shared {
         PortLayout::new(self.ports.unwrap_or(default), self.payload)
     }
 
-    /// Adds a mailbox and removes mailboxes of dropped devices.
+    /// Adds a mailbox and removes mailboxes of dropped devices. Of two mailboxes with one owner, made by two threads at once, the
+    /// first is everybody's: a call that was begun in one cannot be collected in the other.
     fn add(&self, mailbox: Mailbox) -> Arc<Mailbox> {
-        let mailbox = Arc::new(mailbox);
         let mut mailboxes = self
             .mailboxes
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(known) = (mailboxes.iter()).find(|known| known.has_owner_of(&mailbox)) {
+            return Arc::clone(known);
+        }
+        let mailbox = Arc::new(mailbox);
         mailboxes.retain(|known| {
             let alive = known.is_alive();
             if !alive {
@@ -322,17 +327,13 @@ impl Shared {
             }
             false => Mailbox::sliced(device, layout, self.threads == 1)?,
         };
-        // Two threads may come here at once: the second mailbox is then one too many, and served like any other.
-        Ok(found(&self.mailboxes()).unwrap_or_else(|| self.add(made)))
+        Ok(self.add(made))
     }
 
     /// A mailbox in the host's memory.
-    pub(crate) fn host_mailbox(&self, owner: Weak<()>) -> Arc<Mailbox> {
-        self.add(Mailbox::on_host(
-            owner,
-            self.layout(true),
-            self.threads == 1,
-        ))
+    pub(crate) fn host_mailbox(&self, owner: Weak<()>) -> Result<Arc<Mailbox>, PortsError> {
+        let made = Mailbox::on_host(owner, self.layout(true), self.threads == 1)?;
+        Ok(self.add(made))
     }
 
     /// The loop of server thread number `thread`.

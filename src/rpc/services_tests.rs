@@ -24,7 +24,7 @@ fn arithmetic() -> HostServicesBuilder {
 #[test]
 fn functions_are_served() {
     let services = arithmetic().start().unwrap();
-    let mut loopback = services.loopback();
+    let mut loopback = services.loopback().unwrap();
     assert_eq!(loopback.call("sum", &[2, u32::MAX], MINUTE), Ok(vec![1]));
     let bits = |values: [f32; 4]| values.map(f32::to_bits);
     let scaled = loopback
@@ -50,7 +50,7 @@ fn panics_may_panic_when_they_are_dropped() {
         .call("fn sum(a: u32, b: u32) -> u32", u32::wrapping_add)
         .start()
         .unwrap();
-    let mut loopback = services.loopback();
+    let mut loopback = services.loopback().unwrap();
     for _ in 0..3 {
         assert_eq!(
             loopback.call("bomb", &[], MINUTE),
@@ -69,7 +69,7 @@ fn groups_are_served_and_hostile_ones_refused() {
         .call("fn ring()", || ())
         .start()
         .unwrap();
-    let mut loopback = services.loopback();
+    let mut loopback = services.loopback().unwrap();
     let mut call = |name: &str, words: &[u32]| {
         let count = words.first().map_or(0, |&count| count.min(4)) as usize;
         let each = if name == "sum" { 2 } else { 1 };
@@ -121,7 +121,7 @@ fn groups_are_served_and_hostile_ones_refused() {
 #[test]
 fn what_cannot_be_served_is_a_status() {
     let services = arithmetic().start().unwrap();
-    let mut loopback = services.loopback();
+    let mut loopback = services.loopback().unwrap();
     assert_eq!(
         loopback.call("product", &[2, 3], MINUTE),
         Err(CallStatus::Unknown)
@@ -159,7 +159,7 @@ fn what_cannot_be_served_is_a_status() {
 #[test]
 fn many_threads_call_at_once_and_nothing_is_lost() {
     let services = arithmetic().threads(2).ports(8).start().unwrap();
-    let loopback = services.loopback();
+    let loopback = services.loopback().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..6 {
             let mut loopback = loopback.spread(thread as usize);
@@ -177,7 +177,7 @@ fn many_threads_call_at_once_and_nothing_is_lost() {
 #[test]
 fn stopped_services_answer_nobody_and_hold_nobody() {
     let services = arithmetic().start().unwrap();
-    let mut loopback = services.loopback();
+    let mut loopback = services.loopback().unwrap();
     assert_eq!(loopback.call("sum", &[1, 2], MINUTE), Ok(vec![3]));
     services.stop();
     services.stop();
@@ -187,7 +187,7 @@ fn stopped_services_answer_nobody_and_hold_nobody() {
     );
     // Also ports that were made afterwards.
     assert_eq!(
-        services.loopback().call("sum", &[1, 2], MINUTE),
+        services.loopback().unwrap().call("sum", &[1, 2], MINUTE),
         Err(CallStatus::Stopped)
     );
 }
@@ -208,7 +208,7 @@ fn stopping_waits_for_the_call_that_is_being_served() {
         .call("fn slow()", slow)
         .start()
         .unwrap();
-    let mut loopback = services.loopback();
+    let mut loopback = services.loopback().unwrap();
     let caller = std::thread::spawn(move || loopback.call("slow", &[], MINUTE));
     wait_for_entry.recv_timeout(MINUTE).unwrap();
     std::thread::scope(|scope| {
@@ -236,7 +236,7 @@ fn a_call_that_nobody_serves_in_time_says_so() {
         .call("fn slow()", slow)
         .start()
         .unwrap();
-    let mut loopback = services.loopback();
+    let mut loopback = services.loopback().unwrap();
     assert_eq!(
         loopback.call("slow", &[], Duration::ZERO),
         Err(CallStatus::TimedOut)
@@ -293,7 +293,7 @@ fn mistakes_are_told_at_the_start() {
 #[test]
 fn sizes_are_what_was_asked_for() {
     let services = arithmetic().ports(7).payload(1000).start().unwrap();
-    let _loopback = services.loopback();
+    let _loopback = services.loopback().unwrap();
     let pad = |bytes: u64| bytes.next_multiple_of(64);
     let bytes = 64 + 3 * pad(28) + 14 * pad(1016);
     assert_eq!(services.statistics().port_bytes, bytes);
@@ -310,7 +310,7 @@ fn idle_servers_wake_for_calls() {
     let hour = Duration::from_secs(3600);
     let idle = IdlePolicy::new().looks(0).sleeps(hour, hour);
     let services = arithmetic().idle(idle).start().unwrap();
-    let mut loopback = services.loopback();
+    let mut loopback = services.loopback().unwrap();
     for round in 0..20 {
         assert_eq!(
             loopback.call("sum", &[round, 1], MINUTE),
@@ -348,6 +348,7 @@ fn signatures_that_are_none_or_do_not_fit_are_refused() {
 #[cfg(unix)]
 #[test]
 fn threads_that_the_system_refuses_are_an_error() {
+    use crate::server::{HostServer, ServerError};
     const CHILD: &str = "TOMBOLO_TEST_NO_THREADS";
     if std::env::var_os(CHILD).is_none() {
         let name = "rpc::services::tests::threads_that_the_system_refuses_are_an_error";
@@ -371,4 +372,82 @@ fn threads_that_the_system_refuses_are_an_error() {
             "{error}"
         );
     }
+    let server = HostServer::builder().handler("fn f(x: u32) -> u32", |x: u32| x);
+    let error = server.start().map(drop).unwrap_err();
+    assert!(
+        matches!(&error, ServerError::Thread { message } if !message.is_empty()),
+        "{error}"
+    );
+}
+
+/// In a process of its own, with less address space than the most ports of the greatest length need.
+#[cfg(target_os = "linux")]
+#[test]
+fn ports_that_the_host_has_no_memory_for_are_refused() {
+    use crate::buffers::MemoryError;
+    use crate::launch::LaunchError;
+    use crate::server::{HostServer, ServerError};
+    const CHILD: &str = "TOMBOLO_TEST_NO_PORTS";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "rpc::services::tests::ports_that_the_host_has_no_memory_for_are_refused";
+        let child = std::process::Command::new("sh")
+            .args(["-c", "ulimit -v 4000000 && exec \"$@\"", "sh"])
+            .arg(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--test-threads=1"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&child.stdout);
+        assert!(
+            child.status.success() && told.contains("1 passed"),
+            "{child:?}"
+        );
+        return;
+    }
+    let (most, longest) = (1 << 16, 1 << 16);
+    let services = arithmetic().ports(most).payload(longest).start().unwrap();
+    let error = services.loopback().map(drop).unwrap_err();
+    let wanted = services.port_bytes(most);
+    assert!(wanted > 8 << 30, "{wanted}");
+    assert!(
+        matches!(&error, PortsError::Memory(MemoryError::HostMemory { bytes, .. }) if *bytes == wanted),
+        "{error}"
+    );
+    // The same services without that length; and a server of the host that would take as much.
+    let services = arithmetic().ports(most).start().unwrap();
+    let mut loopback = services.loopback().unwrap();
+    assert_eq!(loopback.call("sum", &[1, 2], MINUTE), Ok(vec![3]));
+    let server = |ports: usize| {
+        type Long = [[u32; 4]; 4096];
+        HostServer::builder()
+            .handler("fn first(x: array<vec4<u32>, 4096>) -> u32", |x: Long| {
+                x[0][0]
+            })
+            .ports(ports)
+            .start()
+    };
+    let error = server(1 << 15).map(drop).unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            ServerError::Launch(LaunchError::Memory(MemoryError::HostMemory { .. }))
+        ),
+        "{error}"
+    );
+    assert!(server(1).is_ok());
+}
+
+/// A call that was begun in one mailbox could not be collected in the other.
+#[test]
+fn an_owner_has_one_mailbox_however_many_are_made() {
+    let services = arithmetic().start().unwrap();
+    let owners = [Arc::new(()), Arc::new(())];
+    let mailbox = |at: usize| {
+        let owner = Arc::downgrade(&owners[at]);
+        services.shared.host_mailbox(owner).unwrap()
+    };
+    let (first, other) = (mailbox(0), mailbox(1));
+    assert!(Arc::ptr_eq(&first, &mailbox(0)));
+    assert!(!Arc::ptr_eq(&first, &other));
+    assert!(Arc::ptr_eq(&other, &mailbox(1)));
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::mailbox::Mailbox;
 use super::port::layout::{CLOSED, LINE, PortLayout, TICKET};
-use super::port::words::{HostWords, Words, host_words};
+use super::port::words::{OwnWords, Words};
 use super::services::{Shared, is_server_thread};
 use crate::device::completion_hook::CompletionHook;
 use crate::device::outcome::ExecutionError;
@@ -28,7 +28,7 @@ use crate::memory::{MemoryError, staging};
 /// Ports of a device, and the host's copy of them.
 pub(crate) struct Sliced {
     /// As the host knows them.
-    pub(super) words: Arc<HostWords>,
+    pub(super) words: OwnWords,
     buffer: wgpu::Buffer,
     layout: PortLayout,
     /// There are answers that no launch was given.
@@ -49,7 +49,7 @@ impl Sliced {
     /// Unused ports.
     ///
     /// # Errors
-    /// Those of [`staging::make`].
+    /// Those of [`staging::make`]; [`MemoryError::HostMemory`].
     pub(super) fn new(device: &DeviceShared, layout: PortLayout) -> Result<Self, MemoryError> {
         use wgpu::BufferUsages as Usage;
         let usage = Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST;
@@ -60,7 +60,7 @@ impl Sliced {
         let header = bytemuck::cast_slice(&header);
         let buffer = mapped(device, "tombolo calls", layout.bytes(), usage, header)?;
         Ok(Self {
-            words: host_words(layout.words()),
+            words: OwnWords::new("ports", layout.words())?,
             buffer,
             layout,
             fresh: AtomicBool::new(true),

@@ -6,7 +6,8 @@ use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
     Constants, Context, Device, DeviceBuffer, DeviceOptions, Program,
-    device::{Aspect, Capability, DeviceError},
+    buffers::MemoryError,
+    device::{Aspect, Capability, DeviceError, ExecutionError},
 };
 
 cases![
@@ -349,7 +350,16 @@ fn lost_devices_answer(f: &Fixture) {
     }
     assert!(data.read().is_err());
     assert!(data.write(0, &[1]).is_err() || device.finish().is_err());
-    assert!(device.zeroed::<u32>(4).is_err() || device.finish().is_err());
+    for made in [
+        device.zeroed::<u32>(4).map(drop),
+        device.buffer(&[1u32; 4]).map(drop),
+    ] {
+        let error = made.unwrap_err();
+        assert!(
+            matches!(&error, MemoryError::Execution(lost) if matches!(**lost, ExecutionError::DeviceLost { .. })),
+            "{error}"
+        );
+    }
 }
 
 /// A kernel of the program's own that faults, before launches of the runtime: none of them ends well, and all say why.

@@ -23,6 +23,7 @@ cases![
     handlers_may_wait_when_nothing_runs_any_more,
     handlers_may_wait_where_calls_are_served_after_the_launch,
     a_refused_wait_leaves_the_changes_of_a_copy_of_the_heap,
+    what_a_handler_records_is_submitted_behind_its_call,
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -46,7 +47,7 @@ type Wait = fn(&Scene, &Event) -> Answer;
 /// What a wait for the device gave.
 type Waited = Result<(), Arc<ExecutionError>>;
 
-const WAITS: [(&str, Wait); 19] = [
+const WAITS: [(&str, Wait); 20] = [
     ("Event::wait", |_, event| Ok(event.wait()?)),
     ("Event::wait_timeout", |_, event| {
         Ok(event.wait_timeout(MINUTE)?)
@@ -68,6 +69,7 @@ const WAITS: [(&str, Wait); 19] = [
         assert!(is_unfinished, "{told:?}");
         Ok(told.map(drop)?)
     }),
+    ("Device::flush", |scene, _| Ok(scene.device.flush()?)),
     ("Device::finish", |scene, _| Ok(scene.device.finish()?)),
     ("Device::after", |scene, event| {
         Ok(scene.other.device.after(&[event]).map(|_| ())?)
@@ -271,6 +273,49 @@ fn handlers_may_wait_where_calls_are_served_after_the_launch(f: &Fixture) {
     event.wait_timeout(MINUTE).unwrap();
     told.recv_timeout(MINUTE).unwrap().unwrap();
     assert_eq!(out.read().unwrap()[0], CallStatus::Done.code());
+}
+
+/// Drivers may have a submission wait for the kernel that runs, and so for the function itself: a full batch stays open.
+fn what_a_handler_records_is_submitted_behind_its_call(f: &Fixture) {
+    let device = f.open(|options| options.max_batch = 4);
+    let other = device.buffer(&[0u32; LEN]).unwrap();
+    let (seen, told) = channel();
+    let services = {
+        let state = Mutex::new((other.clone(), seen));
+        let ask = move |_: u32| -> u32 {
+            let (other, seen) = &*state.lock().unwrap();
+            let fill = |i: u32| {
+                let at = u64::from(i) % LEN as u64;
+                other.fill(i, at..at + 1).unwrap()
+            };
+            let events: Vec<Event> = (0..3 * LEN as u32).map(fill).collect();
+            let now: Vec<_> = events.iter().map(Event::status).collect();
+            let _ = seen.send((events, now));
+            1
+        };
+        HostServices::builder()
+            .call("fn ask(x: u32) -> u32", ask)
+            .start()
+            .unwrap()
+    };
+    let kernel = kernel_of(
+        &device,
+        &services,
+        "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+        @compute @workgroup_size(1) fn main() { out[0] = ask(1u); }",
+    );
+    let out = device.buffer(&[0u32; LEN]).unwrap();
+    let launch = kernel.launch().services(&services).buffer("out", &out);
+    let event = launch.workgroups(1).submit().unwrap();
+    event.wait_timeout(MINUTE).unwrap();
+    let (events, then) = told.recv_timeout(MINUTE).unwrap();
+    assert_eq!(then, vec![EventStatus::Recorded; 3 * LEN]);
+    assert_eq!(out.read().unwrap()[0], 1);
+    for event in events {
+        event.wait_timeout(MINUTE).unwrap();
+    }
+    let last: Vec<u32> = (2 * LEN as u32..3 * LEN as u32).collect();
+    assert_eq!(other.read().unwrap(), last);
 }
 
 /// What the caller has changed in its copy of the heap has to come down before another device may use the heap; a thread

@@ -14,6 +14,7 @@ use pollster::block_on;
 use tombolo::{
     HostServices, PersistentKernel, Program, Ptr,
     calls::CallStatus,
+    kernel::KernelError,
     server::{CallError, ServerError},
 };
 
@@ -25,6 +26,7 @@ cases![
     handlers_collect_later_what_the_host_answers,
     signatures_are_compared,
     programs_without_the_handler_are_refused,
+    programs_beyond_the_device_are_refused,
 ];
 
 fn futures_and_batches_come_in_order(f: &Fixture) {
@@ -407,4 +409,15 @@ fn programs_without_the_handler_are_refused(f: &Fixture) {
     assert!(matches!(error, ServerError::NoHandlers), "{error}");
     let server = builder(&blind, MIX).handler("mix").start().unwrap();
     assert_eq!(server.tier(), tombolo::device::Tier::Sliced);
+}
+
+fn programs_beyond_the_device_are_refused(f: &Fixture) {
+    let source = "var<workgroup> large: array<u32, 1048576>;
+        fn f(x: u32) -> u32 { large[x] = x; return large[x + 1u]; }";
+    let error = builder(&f.device, source).group_handler("f").start();
+    let error = error.map(drop).unwrap_err();
+    assert!(
+        matches!(&error, ServerError::Kernel(KernelError::Limit { .. })),
+        "{error}"
+    );
 }

@@ -355,7 +355,7 @@ fn a_kernel_that_writes_garbage_harms_nobody_else(f: &Fixture) {
     let (out, result) = run(&honest, &services, 1024);
     result.unwrap();
     assert_eq!(out.read().unwrap(), (0..1024).map(mix).collect::<Vec<_>>());
-    let got = services.loopback().call("mix", &[77], MINUTE);
+    let got = services.loopback().unwrap().call("mix", &[77], MINUTE);
     assert_eq!(got, Ok(vec![mix(77)]));
     // On the spoilt device too: garbage in a request is answered like a call, after which the port is quiet.
     let honest = f

@@ -144,45 +144,28 @@ fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
     let elsewhere: Vec<Device> = elsewhere
         .map(|adapter| f.context.device_at(adapter.index).unwrap())
         .collect();
-    // A driver that rations waiting ends it by itself, now and then before the lease is stuck.
+    // A driver that rations waiting may end the handler before its lease is found to be stuck.
     let has_loop_budget = device.capabilities().loop_budget().is_some();
-    let mut attempts = 0;
-    let error = loop {
-        let called = gated.call_timeout(&(5,), MINUTE);
-        assert_eq!(arrivals.recv_timeout(MINUTE).unwrap(), 5);
-        match called {
-            Err(error) => break error,
-            Ok(ended) => {
-                assert!(
-                    has_loop_budget && GIVEN_UP.contains(&(ended - 5)),
-                    "{ended}"
-                );
-            }
+    let called = gated.call_timeout(&(5,), MINUTE);
+    assert_eq!(arrivals.recv_timeout(MINUTE).unwrap(), 5);
+    let is_stuck = match &called {
+        Err(CallError::Server { failure, .. }) => {
+            let stuck = matches!(**failure, ServerFailure::LeaseStuck { .. });
+            assert!(stuck, "{failure}");
+            true
         }
-        attempts += 1;
-        assert!(attempts < 100, "no lease is stuck");
-        open.send(()).unwrap();
+        Ok(ended) if has_loop_budget && GIVEN_UP.contains(&(ended - 5)) => false,
+        result => panic!("{result:?}"),
     };
-    let CallError::Server { failure, .. } = &error else {
-        panic!("{error}");
-    };
-    assert!(
-        matches!(**failure, ServerFailure::LeaseStuck { .. }),
-        "{failure}"
-    );
     let found = server.statistics();
-    assert_eq!(
-        (found.stuck, found.killed, found.failed),
-        (1, 0, 0),
-        "{found:?}"
-    );
+    assert_eq!((found.killed, found.failed), (0, 0), "{found:?}");
+    assert!(found.stuck == 1 || !is_stuck, "{found:?}");
     for device in &elsewhere {
         let (_server, function) = mixer(device);
         Work::new(device).run();
         assert_eq!(function.call_timeout(&(1, 9), MINUTE).unwrap(), mix(1, 9));
     }
-    let stuck = server.restart();
-    match &stuck {
+    match server.restart() {
         Err(ServerError::StillStuck { .. }) => {}
         result => assert!(has_loop_budget && result.is_ok(), "{result:?}"),
     }
@@ -205,7 +188,8 @@ fn a_device_goes_on_behind_a_stuck_server(f: &Fixture) {
         });
     });
     assert!(other.failure().is_none());
-    starts_again(&server, &gated, &open);
+    open.send(()).unwrap();
+    starts_again(&server, &gated);
 }
 
 const COUNT: u32 = 256;

@@ -65,7 +65,7 @@ impl PersistentKernelBuilder {
         let mut core = Core::new(
             unique_id(),
             Some(device.clone()),
-            Frame::on_host(layout),
+            Frame::on_host(layout)?,
             handlers,
             self.policy,
             shape.turns,

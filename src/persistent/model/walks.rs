@@ -166,7 +166,7 @@ enum Caller {
 
 fn run(seed: u32) {
     let mut random = Random(seed);
-    let frame = Frame::on_host(PortLayout::new(PORTS, 2));
+    let frame = Frame::on_host(PortLayout::new(PORTS, 2)).unwrap();
     let mut device = Device {
         frame: &frame,
         lease: None,

@@ -1,9 +1,11 @@
 //! The shared words, in any memory: live memory seen by a kernel, or memory of the host.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::layout::LINE;
+use crate::memory::{MemoryError, host_memory};
 
 /// Words that both sides of a port see.
 ///
@@ -53,7 +55,30 @@ pub(crate) trait ClientWords: Words {
 /// Words in the host's memory; also live memory looks like this to the host.
 pub(crate) type HostWords = [AtomicU32];
 
+/// Words that threads of the host share.
+#[derive(Clone, Default)]
+pub(crate) struct OwnWords(Arc<Vec<AtomicU32>>);
+
+impl OwnWords {
+    /// `len` words, all 0, in memory that is not touched. `what` they are for.
+    ///
+    /// # Errors
+    /// [`MemoryError::HostMemory`].
+    pub fn new(what: &'static str, len: usize) -> Result<Self, MemoryError> {
+        Ok(Self(Arc::new(host_memory::zeroed(what, len)?)))
+    }
+}
+
+impl Deref for OwnWords {
+    type Target = HostWords;
+
+    fn deref(&self) -> &HostWords {
+        &self.0
+    }
+}
+
 /// `len` words, all 0.
+#[cfg(test)]
 pub(crate) fn host_words(len: usize) -> Arc<HostWords> {
     (0..len).map(|_| AtomicU32::new(0)).collect()
 }
@@ -107,8 +132,8 @@ impl ClientWords for HostWords {
 }
 
 macro_rules! through {
-    ($pointer:ty) => {
-        impl<W: Words + ?Sized> Words for $pointer {
+    ($pointer:ty, [$($words:tt)*], [$($clients:tt)*]) => {
+        impl<$($words)*> Words for $pointer {
             fn load(&self, index: usize) -> u32 {
                 (**self).load(index)
             }
@@ -134,7 +159,7 @@ macro_rules! through {
             }
         }
 
-        impl<W: ClientWords + ?Sized> ClientWords for $pointer {
+        impl<$($clients)*> ClientWords for $pointer {
             fn swap(&self, index: usize, value: u32) -> u32 {
                 (**self).swap(index, value)
             }
@@ -142,5 +167,6 @@ macro_rules! through {
     };
 }
 
-through!(Arc<W>);
-through!(&W);
+through!(Arc<W>, [W: Words + ?Sized], [W: ClientWords + ?Sized]);
+through!(&W, [W: Words + ?Sized], [W: ClientWords + ?Sized]);
+through!(OwnWords, [], []);

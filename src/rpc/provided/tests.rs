@@ -40,7 +40,7 @@ impl Bench {
             .exit()
             .start()
             .unwrap();
-        let client = services.loopback();
+        let client = services.loopback().unwrap();
         Self {
             folder,
             heap,

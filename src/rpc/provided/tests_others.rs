@@ -85,7 +85,7 @@ fn pointers_have_to_lead_into_one_live_allocation() {
     fs::write(folder.path().join("a"), "a").unwrap();
     let access = FileAccess::new().read_only(folder.path()).unwrap();
     b.services = HostServices::builder().files(access).start().unwrap();
-    b.client = b.services.loopback();
+    b.client = b.services.loopback().unwrap();
     let file = b.open("a", READ).unwrap();
     assert_eq!(
         b.moves("file_read", file, None, room, 4),
