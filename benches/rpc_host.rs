@@ -260,7 +260,7 @@ impl Bench {
 
     /// Calls a second of one thread of the host.
     fn loopback(&self) -> f64 {
-        let mut client = self.services.loopback();
+        let mut client = self.services.loopback().unwrap();
         let begun = Instant::now();
         let mut made = 0u32;
         while begun.elapsed() < Duration::from_millis(100) {
@@ -295,7 +295,7 @@ fn idle() -> Option<f64> {
         .call("fn bump(x: u32) -> u32", |x: u32| x.wrapping_add(1))
         .start()
         .ok()?;
-    let mut client = services.loopback();
+    let mut client = services.loopback().unwrap();
     client.call("bump", &[1], Duration::from_secs(60)).ok()?;
     let cost = || -> Option<f64> {
         let mut total = None;

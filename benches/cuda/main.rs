@@ -9,15 +9,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::fs;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
 use tombolo::buffers::PinnedVec;
 use tombolo::{Context, Device, DeviceBuffer, Launch};
 
-use support::{Error, ours, seconds, spread, word};
+use support::cuda::{self, Peer};
+use support::{Error, ours, spread, word};
 
 /// Pairs measured for each row.
 const PAIRS: usize = 11;
@@ -35,13 +31,8 @@ fn main() -> Result<(), Error> {
         eprintln!("no adapter here is one that CUDA drives");
         return Ok(());
     }
-    let folder = std::env::temp_dir().join(format!("tombolo-cuda-{}", std::process::id()));
-    fs::create_dir_all(&folder)?;
-    let started = Peer::start(&folder);
-    // The program runs on without its file.
-    fs::remove_dir_all(&folder)?;
-    let Some(mut peer) = started? else {
-        eprintln!("no CUDA here: nvcc is neither in the path nor below /usr/local/cuda");
+    let Some(mut peer) = Peer::start(include_str!("peer.cu"), &[], PAIRS)? else {
+        eprintln!("{}", cuda::ABSENT);
         return Ok(());
     };
     let mut rows = Vec::new();
@@ -61,81 +52,6 @@ fn main() -> Result<(), Error> {
         println!("{row}");
     }
     Ok(())
-}
-
-/// The peer, waiting for the next row.
-struct Peer {
-    process: Child,
-    ask: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
-}
-
-impl Peer {
-    /// Compiles the peer into `folder` and starts it; `None` where there is no compiler.
-    fn start(folder: &Path) -> Result<Option<Self>, Error> {
-        let (source, program) = (folder.join("peer.cu"), folder.join("peer"));
-        fs::write(&source, include_str!("peer.cu"))?;
-        let compile = |nvcc: &str| {
-            Command::new(nvcc)
-                .args(["-O3", "-std=c++17", "-arch=native", "-o"])
-                .args([&program, &source])
-                .status()
-        };
-        let status = match compile("nvcc").or_else(|_| compile("/usr/local/cuda/bin/nvcc")) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            status => status?,
-        };
-        if !status.success() {
-            return Err(format!("nvcc has refused the peer: {status}").into());
-        }
-        let mut process = Command::new(&program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let ask = process.stdin.take().ok_or("the peer has no input")?;
-        let answers = process.stdout.take().ok_or("the peer has no output")?;
-        let mut answers = BufReader::new(answers).lines();
-        match answers.next().transpose()?.as_deref() {
-            Some("ready") => Ok(Some(Self {
-                process,
-                ask,
-                answers,
-            })),
-            _ => Err("the peer does not start".into()),
-        }
-    }
-
-    /// Seconds that CUDA takes for the row's work.
-    fn seconds(&mut self, row: &str, times: u32) -> Result<f64, Error> {
-        writeln!(self.ask, "{row} {times}")?;
-        let answer = self.answers.next().transpose()?;
-        let nanoseconds: f64 = answer.ok_or("the peer has ended")?.parse()?;
-        Ok(nanoseconds / 1e9)
-    }
-
-    /// Ratios of ours to the peer's `row`, run in turn after a warm-up.
-    fn pairs(
-        &mut self,
-        row: &str,
-        times: u32,
-        mut ours: impl FnMut() -> Result<(), Error>,
-    ) -> Result<Vec<f64>, Error> {
-        let ratios: Result<Vec<f64>, Error> = (0..=PAIRS)
-            .map(|_| {
-                let ours = seconds(&mut ours)?;
-                Ok(ours / self.seconds(row, times)?)
-            })
-            .collect();
-        Ok(ratios?.split_off(1))
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // Ended already, or about to: its input is closed with this value.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 const INCREMENT: &str = "

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Constants, Device, Event, Kernel};
+use tombolo::{Device, Event};
 
 use crate::element::Element;
 use crate::error::Error;
-use crate::kernels::{self, Library};
+use crate::product::{Factors, Product};
 use crate::shape::Shape;
 use crate::values::Values;
 
@@ -53,9 +53,7 @@ pub struct GemmSize {
 /// ```
 #[derive(Debug)]
 pub struct Gemm<T> {
-    multiply: Kernel,
-    clear: Kernel,
-    nothing: Kernel,
+    product: Product,
     element: PhantomData<fn() -> T>,
 }
 
@@ -83,12 +81,8 @@ impl<T: Element> Gemm<T> {
         };
         shape.check(device, u64::from(STEPS * (2 * TILE + 4)))?;
         let source = include_str!("../shaders/gemm.wgsl");
-        let library = Library::new(device, Library::plain::<T>("gemm.wgsl", source))?;
-        let constants = Constants::new().set("MOST_TURNS", MOST_TURNS);
         Ok(Self {
-            multiply: library.kernel("multiply", &constants)?,
-            clear: library.kernel("clear", &constants)?,
-            nothing: kernels::nothing(device)?,
+            product: Product::new::<T>(device, "gemm.wgsl", source, [STEPS, MOST_TURNS])?,
             element: PhantomData,
         })
     }
@@ -136,36 +130,24 @@ impl<T: Element> Gemm<T> {
         let left = left.matrix("left", rows, depth)?;
         let right = right.matrix("right", depth, columns)?;
         let sink = sink.matrix("sink", rows, columns)?;
-        if sink.is_empty() || (depth == 0 && adds) {
-            return Ok(self.nothing.launch().workgroups(0).submit()?);
-        }
-        if depth == 0 {
-            let launch = sink.write(self.clear.launch(), "sink")?;
-            return Ok(launch.invocations(sink.len()).submit()?);
-        }
-        let part = |start: u32, adds: bool| {
-            let launch = left.read(self.multiply.launch(), "left")?;
-            let launch = right.read(launch, "right")?;
-            let launch = match adds {
-                true => sink.read(launch, "sink")?,
-                false => sink.write(launch, "sink")?,
-            };
-            let end = depth.min(start.saturating_add(STEPS * MOST_TURNS));
+        let factors = Factors {
+            left: ("left", &left),
+            right: ("right", &right),
+            sink: &sink,
+            terms: depth,
+            adds,
+        };
+        self.product.run(&factors, |launch, part| {
             let sizes = Sizes {
                 rows,
                 columns,
                 depth,
-                start,
-                end,
-                adds: adds.into(),
+                start: part.start,
+                end: part.end,
+                adds: part.adds,
             };
             let tiles = (columns.div_ceil(TILE), rows.div_ceil(TILE));
-            Ok::<_, Error>(launch.value("sizes", &sizes).workgroups(tiles).submit()?)
-        };
-        let mut event = part(0, adds)?;
-        for start in (0..depth).step_by((STEPS * MOST_TURNS) as usize).skip(1) {
-            event = part(start, true)?;
-        }
-        Ok(event)
+            launch.value("sizes", &sizes).workgroups(tiles)
+        })
     }
 }

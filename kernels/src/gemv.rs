@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Constants, Device, Event, Kernel};
+use tombolo::{Device, Event};
 
 use crate::element::Element;
 use crate::error::Error;
-use crate::kernels::{self, Library};
+use crate::product::{Factors, Product};
 use crate::shape::Shape;
 use crate::values::Values;
 
@@ -41,9 +41,7 @@ const MOST_TURNS: u32 = 16_384;
 /// ```
 #[derive(Debug)]
 pub struct Gemv<T> {
-    multiply: Kernel,
-    clear: Kernel,
-    nothing: Kernel,
+    product: Product,
     element: PhantomData<fn() -> T>,
 }
 
@@ -70,12 +68,8 @@ impl<T: Element> Gemv<T> {
         };
         shape.check(device, u64::from(shape.invocations))?;
         let source = include_str!("../shaders/gemv.wgsl");
-        let library = Library::new(device, Library::plain::<T>("gemv.wgsl", source))?;
-        let constants = Constants::new().set("MOST_TURNS", MOST_TURNS);
         Ok(Self {
-            multiply: library.kernel("multiply", &constants)?,
-            clear: library.kernel("clear", &constants)?,
-            nothing: kernels::nothing(device)?,
+            product: Product::new::<T>(device, "gemv.wgsl", source, [WIDTH, MOST_TURNS])?,
             element: PhantomData,
         })
     }
@@ -120,35 +114,24 @@ impl<T: Element> Gemv<T> {
         let matrix = matrix.matrix("matrix", rows, columns)?;
         let vector = vector.matrix("vector", columns, 1)?;
         let sink = sink.matrix("sink", rows, 1)?;
-        if sink.is_empty() || (columns == 0 && adds) {
-            return Ok(self.nothing.launch().workgroups(0).submit()?);
-        }
-        if columns == 0 {
-            let launch = sink.write(self.clear.launch(), "sink")?;
-            return Ok(launch.invocations(rows).submit()?);
-        }
-        let part = |start: u32, adds: bool| {
-            let launch = matrix.read(self.multiply.launch(), "matrix")?;
-            let launch = vector.read(launch, "vector")?;
-            let launch = match adds {
-                true => sink.read(launch, "sink")?,
-                false => sink.write(launch, "sink")?,
-            };
-            let end = columns.min(start.saturating_add(WIDTH * MOST_TURNS));
+        let factors = Factors {
+            left: ("matrix", &matrix),
+            right: ("vector", &vector),
+            sink: &sink,
+            terms: columns,
+            adds,
+        };
+        self.product.run(&factors, |launch, part| {
             let sizes = Sizes {
                 rows,
                 columns,
-                start,
-                end,
-                adds: adds.into(),
+                start: part.start,
+                end: part.end,
+                adds: part.adds,
             };
-            let groups = rows.div_ceil(ROWS);
-            Ok::<_, Error>(launch.value("sizes", &sizes).workgroups(groups).submit()?)
-        };
-        let mut event = part(0, adds)?;
-        for start in (0..columns).step_by((WIDTH * MOST_TURNS) as usize).skip(1) {
-            event = part(start, true)?;
-        }
-        Ok(event)
+            launch
+                .value("sizes", &sizes)
+                .workgroups(rows.div_ceil(ROWS))
+        })
     }
 }

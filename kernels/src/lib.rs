@@ -52,6 +52,7 @@ mod gemv;
 mod histogram;
 mod kernels;
 mod operator;
+mod product;
 mod reduce;
 mod scan;
 mod scratch;

@@ -26,27 +26,21 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
-    let known = benches(&workspace.benches_dir())?;
-    if let Some(name) = args.benches.iter().find(|name| !known.contains(name)) {
-        return Err(Error::UnknownBench {
-            name: name.clone(),
-            known: known.join(", "),
-        });
-    }
-    let wanted = match args.benches.as_slice() {
-        [] => known,
-        some => some.to_vec(),
-    };
+    let wanted = chosen(benches(workspace)?, &args.benches)?;
     let env = match provide_for_tests(workspace, &args.switches)? {
         Some(provided) => provided.test_env(workspace)?,
         None => AdapterEnv::default(),
     };
     let today = date(SystemTime::now());
     let mut rows = Vec::new();
-    for bench in &wanted {
+    for Bench {
+        name: bench,
+        package,
+    } in &wanted
+    {
         let output = step(&format!("bench {bench}"), || {
             let mut command = workspace.cargo();
-            command.args(["bench", "--package", "tombolo", "--bench", bench]);
+            command.args(["bench", "--package", package, "--bench", bench]);
             env.apply(&mut command);
             process::output_with_messages(&mut command)
         })?;
@@ -82,8 +76,42 @@ fn write(path: &Path, rows: &[Row]) -> Result<(), Error> {
     fs::write(path, page).map_err(Error::io("write", path))
 }
 
-/// The benches of the library: files, and folders with a `main.rs`.
-fn benches(folder: &Path) -> Result<Vec<String>, Error> {
+/// A bench: the name of its rows in the table, and where it is.
+#[derive(Clone)]
+struct Bench {
+    name: String,
+    package: &'static str,
+}
+
+/// The benches with these names, or all of them.
+fn chosen(known: Vec<Bench>, names: &[String]) -> Result<Vec<Bench>, Error> {
+    if names.is_empty() {
+        return Ok(known);
+    }
+    let find = |name: &String| {
+        let found = known.iter().find(|bench| bench.name == *name);
+        found.cloned().ok_or_else(|| Error::UnknownBench {
+            name: name.clone(),
+            known: (known.iter().map(|bench| bench.name.as_str()))
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// The benches of all packages.
+fn benches(workspace: &Workspace) -> Result<Vec<Bench>, Error> {
+    let mut benches = Vec::new();
+    for (folder, package) in workspace.packages_with_benches() {
+        let names = names_in(&folder.join("benches"))?;
+        benches.extend(names.into_iter().map(|name| Bench { name, package }));
+    }
+    Ok(benches)
+}
+
+/// The benches of a folder: files, and folders with a `main.rs`.
+fn names_in(folder: &Path) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let path = entry.map_err(Error::io("list", folder))?.path();
@@ -124,15 +152,27 @@ mod tests {
     #[test]
     fn every_bench_of_the_manifest_is_found_and_no_other() {
         let workspace = Workspace::find().unwrap();
-        let manifest = fs::read_to_string(workspace.manifest()).unwrap();
-        let names = benches(&workspace.benches_dir()).unwrap();
-        for name in &names {
-            assert!(
-                manifest.contains(&format!("[[bench]]\nname = \"{name}\"")),
-                "{name}"
-            );
+        for (folder, _) in workspace.packages_with_benches() {
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            let names = names_in(&folder.join("benches")).unwrap();
+            for name in &names {
+                assert!(
+                    manifest.contains(&format!("[[bench]]\nname = \"{name}\"")),
+                    "{name}"
+                );
+            }
+            assert_eq!(manifest.matches("[[bench]]").count(), names.len());
         }
-        assert_eq!(manifest.matches("[[bench]]").count(), names.len());
+    }
+
+    #[test]
+    fn names_of_benches_are_looked_up_in_all_packages() {
+        let known = || benches(&Workspace::find().unwrap()).unwrap();
+        let found = chosen(known(), &["primitives".into(), "launch".into()]).unwrap();
+        let packages: Vec<_> = found.iter().map(|bench| bench.package).collect();
+        assert_eq!(packages, ["tombolo-kernels", "tombolo"]);
+        let unknown = chosen(known(), &["lunch".into()]);
+        assert!(matches!(unknown, Err(Error::UnknownBench { name, .. }) if name == "lunch"));
     }
 
     #[test]
