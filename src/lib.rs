@@ -289,9 +289,5 @@ pub mod __private {
     pub use crate::kernel::host_layout::{MaybeNested, NoLayout};
 }
 
-/// The programs in the README and the guides compile, too.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/guide-memory.md")]
-#[doc = include_str!("../docs/guide-calls.md")]
-struct Readme;
+mod pages;

@@ -1,5 +1,6 @@
 //! What the adapters of this machine are, what they can do, and how the runtime will run on them.
 
+mod file;
 mod report;
 #[path = "../support/mod.rs"]
 mod support;
@@ -7,6 +8,7 @@ mod table;
 
 use std::error::Error;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -35,6 +37,10 @@ struct Arguments {
     /// One JSON object, for tools.
     #[arg(long)]
     json: bool,
+    /// One file for an issue: versions, the system, environment variables that matter, and all that
+    /// was found.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    report: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -43,7 +49,14 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
-    let context = Context::new()?;
+    let context = match (Context::new(), &arguments.report) {
+        (Ok(context), _) => context,
+        (Err(error), Some(path)) => {
+            write(path, &Report::without_adapters(&error))?;
+            return Err(error.into());
+        }
+        (Err(error), None) => return Err(error.into()),
+    };
     let report = Report::new(&context, &arguments.adapter);
     if report.adapters.is_empty() {
         let names: Vec<_> = context.adapters().into_iter().map(|a| a.name).collect();
@@ -53,6 +66,10 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
             names.join(", ")
         )
         .into());
+    }
+    if let Some(path) = &arguments.report {
+        write(path, &report)?;
+        return Ok(report.holds());
     }
     let text = if arguments.json {
         serde_json::to_string_pretty(&report)? + "\n"
@@ -64,4 +81,22 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(report.holds()),
     }
+}
+
+/// Writes the file for an issue, and says so.
+fn write(path: &Path, report: &Report) -> Result<(), Box<dyn Error>> {
+    let text = file::text(report, environment())?;
+    std::fs::write(path, text)
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    println!(
+        "{} is written; look it through before it goes to anybody",
+        path.display()
+    );
+    Ok(())
+}
+
+/// The environment; what is no text is shown as far as it is.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    std::env::vars_os().map(move |(name, value)| (text(name), text(value)))
 }

@@ -19,6 +19,8 @@ pub struct Report {
     pub tombolo: &'static str,
     /// The backends that were searched.
     pub backends: Vec<String>,
+    /// Why no adapter was found; `adapters` is empty then.
+    pub error: Option<String>,
     /// In the order of their indices.
     pub adapters: Vec<Adapter>,
 }
@@ -113,12 +115,23 @@ impl Report {
         Self {
             tombolo: env!("CARGO_PKG_VERSION"),
             backends: backends.map(|(name, _)| name.to_lowercase()).collect(),
+            error: None,
             adapters: context
                 .adapters()
                 .into_iter()
                 .filter(|adapter| adapter.name.to_lowercase().contains(&wanted))
                 .map(|adapter| Adapter::new(context, adapter))
                 .collect(),
+        }
+    }
+
+    /// A report of a machine on which no adapter was found.
+    pub fn without_adapters(error: &dyn Error) -> Self {
+        Self {
+            tombolo: env!("CARGO_PKG_VERSION"),
+            backends: Vec::new(),
+            error: Some(chain(error)),
+            adapters: Vec::new(),
         }
     }
 

@@ -50,6 +50,15 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// There is no mdBook to build the guide with.
+    #[error(
+        "mdbook is not in PATH: `cargo install mdbook` builds it (once, some minutes), and `cargo xtask book` then makes \
+         pages of {}; docs/SUMMARY.md lists the same chapters", book.display()
+    )]
+    NoMdBook {
+        /// Where the chapters were put together.
+        book: PathBuf,
+    },
     /// A driver is missing and there is no apt-get to install it with.
     #[error(
         "this machine lacks {missing} and has no apt-get to install it with; install it by hand and try again:\n{BY_HAND}\n{EMBEDDED_ALONE}"

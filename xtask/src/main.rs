@@ -10,6 +10,8 @@ mod deb;
 mod documents;
 mod env;
 mod error;
+#[cfg(test)]
+mod errors;
 mod gpu;
 mod icd;
 mod library;
@@ -24,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{adapters, bench, ci, cross, demo, deny, features, stress, test};
+use crate::commands::{adapters, bench, book, ci, cross, demo, deny, features, stress, test};
 use crate::error::Error;
 use crate::workspace::Workspace;
 
@@ -51,6 +53,8 @@ enum Command {
     Test(test::Args),
     /// Run the benches on every adapter; with --write, put their rows into BENCHMARKS.md
     Bench(bench::Args),
+    /// The guide as a book below target/book, by mdBook
+    Book,
     /// Check and lint for macOS, Windows, ARM Linux, Android and WebAssembly, with a toolchain that it provides
     Cross(cross::Args),
     /// Every operation of the runtime from eight threads at once, also with a sanitizer
@@ -81,6 +85,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Demo(args) => demo::run(&workspace, args),
         Command::Test(args) => test::run(&workspace, args),
         Command::Bench(args) => bench::run(&workspace, args),
+        Command::Book => book::run(&workspace),
         Command::Cross(args) => cross::run(&workspace, args),
         Command::Stress(args) => stress::run(&workspace, args),
         Command::Features => features::run(&workspace),

@@ -44,6 +44,11 @@ impl Workspace {
         self.target.join("xtask-scratch")
     }
 
+    /// Where the guide is put together, and built as a book.
+    pub fn book_dir(&self) -> PathBuf {
+        self.target.join("book")
+    }
+
     /// Where fuzz targets are built, which are a workspace of their own.
     pub fn fuzz_dir(&self) -> PathBuf {
         self.target.join("fuzz")
@@ -93,14 +98,17 @@ impl Workspace {
     }
 
     /// The root of the repository.
-    #[cfg(test)]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where the benches of the library are.
-    pub fn benches_dir(&self) -> PathBuf {
-        self.root.join("benches")
+    /// The folders of the packages that have benches, and the names of the packages.
+    pub fn packages_with_benches(&self) -> [(PathBuf, &'static str); 3] {
+        [
+            (self.root.clone(), "tombolo"),
+            (self.root.join("cpu"), "tombolo-cpu"),
+            (self.root.join("kernels"), "tombolo-kernels"),
+        ]
     }
 
     /// The page that keeps what the benches have measured.

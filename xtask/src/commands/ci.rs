@@ -33,12 +33,20 @@ struct Example {
 /// Run once on each adapter that runs on the processor, in a directory of their own that they may write to.
 const EXAMPLES: &[Example] = &[
     Example {
+        name: "first-kernel",
+        args: &[],
+    },
+    Example {
         name: "tour",
         args: &[],
     },
     Example {
         name: "doctor",
         args: &["--json"],
+    },
+    Example {
+        name: "doctor",
+        args: &["--report", "report.md"],
     },
     Example {
         name: "median",
@@ -257,7 +265,10 @@ mod tests {
     #[test]
     fn titles_name_example_arguments_and_adapter() {
         let doctor = Run {
-            example: &EXAMPLES[1],
+            example: &Example {
+                name: "doctor",
+                args: &["--json"],
+            },
             adapter: Some("llvmpipe"),
         };
         assert_eq!(doctor.title(), "example doctor --json on llvmpipe");

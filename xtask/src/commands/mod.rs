@@ -2,6 +2,7 @@
 
 pub mod adapters;
 pub mod bench;
+pub mod book;
 pub mod ci;
 pub mod cross;
 pub mod demo;

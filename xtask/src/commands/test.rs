@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::process::{self, say};
-use crate::provide::{self, Provided, Switches};
+use crate::provide::{self, EMBEDDED, Provided, Switches};
 use crate::workspace::Workspace;
 
 /// Processes that test devices at once. More would only wait for each other: each keeps one core busy, or two.
@@ -44,7 +44,7 @@ pub fn provide_for_tests(
     Ok(Some(provided))
 }
 
-/// Runs the suite on the adapters provided.
+/// Runs the suite on the adapters provided; with arguments for cargo, what these choose.
 pub fn run_suite(
     workspace: &Workspace,
     provided: Option<&Provided>,
@@ -54,9 +54,23 @@ pub fn run_suite(
         Some(provided) => provided.test_env(workspace)?,
         None => AdapterEnv::default(),
     };
+    if !extra.is_empty() {
+        return cargo_test(workspace, &env, extra);
+    }
+    cargo_test(workspace, &env, &["--tests".into()])?;
+    // Programs of the guide take the adapter that is chosen, and some want one with live memory.
+    let env = if provide::embedded_exists() {
+        env.with("WGPU_ADAPTER_NAME", EMBEDDED)
+    } else {
+        env
+    };
+    cargo_test(workspace, &env, &["--doc".into()])
+}
+
+fn cargo_test(workspace: &Workspace, env: &AdapterEnv, args: &[OsString]) -> Result<(), Error> {
     let processes = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let mut command = workspace.cargo();
-    command.args(["test", "--workspace"]).args(extra);
+    command.args(["test", "--workspace"]).args(args);
     // Tests of devices run one at a time, those of different adapters beside each other.
     command.env(
         "TOMBOLO_TEST_PROCESSES",

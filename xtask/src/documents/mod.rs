@@ -1,0 +1,78 @@
+//! What holds of every page of the repository: its paths and links lead somewhere, its programs are run, and the guide is
+//! whole.
+
+mod guide;
+mod links;
+mod paths;
+mod template;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::workspace::Workspace;
+
+/// The pages of the root, of `docs` and of the folders that have a page of their own. Not the changelog: what changed once is
+/// told there with the names of its day.
+fn pages(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    below(&root.join("docs"), &mut found);
+    below(&root.join("templates"), &mut found);
+    for folder in ["", "cpu", "kernels"] {
+        of(&root.join(folder), &mut found);
+    }
+    found.retain(|path| path.file_name().is_some_and(|name| name != "CHANGELOG.md"));
+    found.sort();
+    found
+}
+
+/// The pages in a folder.
+fn of(folder: &Path, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    found.extend(paths.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+}
+
+/// The pages in a folder and all folders below it.
+fn below(folder: &Path, found: &mut Vec<PathBuf>) {
+    of(folder, found);
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            below(&path, found);
+        }
+    }
+}
+
+/// The lines of a page that are no code: outside of fenced blocks.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    page.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        is_code ^= fence;
+        !is_code && !fence
+    })
+}
+
+#[test]
+fn pages_everywhere_are_found() {
+    let root = Workspace::find().unwrap().root().to_path_buf();
+    let pages = pages(&root);
+    for name in [
+        "ARCHITECTURE.md",
+        "BENCHMARKS.md",
+        "README.md",
+        "cpu/ARCHITECTURE.md",
+        "docs/memory.md",
+        "docs/guide/porting/opencl.md",
+        "kernels/README.md",
+        "templates/first-kernel/README.md",
+    ] {
+        assert!(pages.contains(&root.join(name)), "{name} is not looked at");
+    }
+}
+
+#[test]
+fn blocks_are_no_prose() {
+    let page = "a\n```sh\nb\n```\nc\n  ```toml\n  d\n  ```\ne";
+    assert_eq!(prose(page).collect::<Vec<_>>(), ["a", "c", "e"]);
+}
