@@ -49,6 +49,8 @@ pub mod math;
 #[cfg(test)]
 #[path = "../tests/support/random.rs"]
 mod random;
+pub mod sanitizer;
+mod schedule;
 #[doc(hidden)]
 pub mod texel;
 

@@ -84,7 +84,13 @@ impl Command {
         }
     }
 
-    fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+    /// Runs the command, as one of a submission with this signal.
+    fn run(
+        &self,
+        pool: Option<&Pool>,
+        stop: &Arc<AtomicU32>,
+        signal: Option<u64>,
+    ) -> Result<(), Loss> {
         match self {
             Command::Clear(buffer, range) => {
                 if let Some((start, bytes)) = buffer.range(range.clone()) {
@@ -108,14 +114,14 @@ impl Command {
                 copy.run();
                 Ok(())
             }
-            Command::Dispatch(bound, count) => bound.run(*count, pool, stop),
+            Command::Dispatch(bound, count) => bound.run(*count, pool, stop, signal),
             Command::DispatchIndirect(bound, buffer, offset) => {
                 let Some((start, _)) = buffer.range(*offset..*offset + 12) else {
                     return Ok(());
                 };
                 // SAFETY: the range lies in the buffer, and holds three numbers at any alignment.
                 let count = unsafe { start.cast::<[u32; 3]>().read_unaligned() };
-                bound.run(count, pool, stop)
+                bound.run(count, pool, stop, signal)
             }
             Command::Timestamp(set, index) => {
                 set.write_timestamp(*index);
@@ -147,21 +153,37 @@ impl Command {
 }
 
 impl Bound {
-    fn run(&self, count: [u32; 3], pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+    fn run(
+        &self,
+        count: [u32; 3],
+        pool: Option<&Pool>,
+        stop: &Arc<AtomicU32>,
+        signal: Option<u64>,
+    ) -> Result<(), Loss> {
         if count.contains(&0) {
             return Ok(());
         }
+        let monitor = self.pipeline.monitor(signal);
+        let schedule = self.pipeline.schedule();
         let dispatch = Dispatch {
             kernel: self.pipeline.kernel.clone(),
             buffers: self.buffers.clone(),
             immediates: self.immediates.clone(),
             count,
             zero_workgroup: self.pipeline.zero_workgroup,
+            monitor: monitor.clone(),
+            schedule,
         };
-        match pool {
-            Some(pool) => pool.run(dispatch, stop),
-            None => Pool::run_alone(dispatch, stop),
+        // One thread has one order, and a monitor one view of it.
+        let alone = monitor.is_some() || schedule.is_some();
+        let result = match pool {
+            Some(pool) if !alone => pool.run(dispatch, stop),
+            _ => Pool::run_alone(dispatch, stop),
+        };
+        if let Some(monitor) = monitor {
+            self.pipeline.finish(&monitor);
         }
+        result
     }
 }
 
@@ -182,12 +204,14 @@ impl Work for Submission {
     }
 
     fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+        // The first fence is wgpu's own.
+        let signal = self.fences.get(1).map(|&(_, value)| value);
         for command in self
             .buffers
             .iter()
             .flat_map(|buffer| buffer.commands.iter())
         {
-            command.run(pool, stop)?;
+            command.run(pool, stop, signal)?;
         }
         Ok(())
     }
