@@ -28,6 +28,8 @@ pub(super) struct Bound {
     #[expect(dead_code, reason = "kept for what its destructor does")]
     pub(super) groups: Vec<BindGroup>,
     pub(super) immediates: Arc<[u32]>,
+    /// The debug marker that was set last
+    pub(super) marker: Option<Arc<str>>,
 }
 
 // SAFETY: `buffers` point into memory that `groups` keep alive and that any thread may access.
@@ -84,13 +86,7 @@ impl Command {
         }
     }
 
-    /// Runs the command, as one of a submission with this signal.
-    fn run(
-        &self,
-        pool: Option<&Pool>,
-        stop: &Arc<AtomicU32>,
-        signal: Option<u64>,
-    ) -> Result<(), Loss> {
+    fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
         match self {
             Command::Clear(buffer, range) => {
                 if let Some((start, bytes)) = buffer.range(range.clone()) {
@@ -114,14 +110,14 @@ impl Command {
                 copy.run();
                 Ok(())
             }
-            Command::Dispatch(bound, count) => bound.run(*count, pool, stop, signal),
+            Command::Dispatch(bound, count) => bound.run(*count, pool, stop),
             Command::DispatchIndirect(bound, buffer, offset) => {
                 let Some((start, _)) = buffer.range(*offset..*offset + 12) else {
                     return Ok(());
                 };
                 // SAFETY: the range lies in the buffer, and holds three numbers at any alignment.
                 let count = unsafe { start.cast::<[u32; 3]>().read_unaligned() };
-                bound.run(count, pool, stop, signal)
+                bound.run(count, pool, stop)
             }
             Command::Timestamp(set, index) => {
                 set.write_timestamp(*index);
@@ -153,17 +149,11 @@ impl Command {
 }
 
 impl Bound {
-    fn run(
-        &self,
-        count: [u32; 3],
-        pool: Option<&Pool>,
-        stop: &Arc<AtomicU32>,
-        signal: Option<u64>,
-    ) -> Result<(), Loss> {
+    fn run(&self, count: [u32; 3], pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
         if count.contains(&0) {
             return Ok(());
         }
-        let monitor = self.pipeline.monitor(signal);
+        let monitor = self.pipeline.monitor(self.marker.as_ref());
         let schedule = self.pipeline.schedule();
         let dispatch = Dispatch {
             kernel: self.pipeline.kernel.clone(),
@@ -204,14 +194,12 @@ impl Work for Submission {
     }
 
     fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
-        // The first fence is wgpu's own.
-        let signal = self.fences.get(1).map(|&(_, value)| value);
         for command in self
             .buffers
             .iter()
             .flat_map(|buffer| buffer.commands.iter())
         {
-            command.run(pool, stop, signal)?;
+            command.run(pool, stop)?;
         }
         Ok(())
     }

@@ -51,6 +51,11 @@ impl Device {
         self.shared.timeline.loss().cloned()
     }
 
+    /// The options of the instance.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
     /// What the sanitizer has found since this was asked last, in the order of dispatches; empty without
     /// [`Options::sanitizer`]. Findings of a submission are there when the submission has ended.
     pub fn take_findings(&self) -> Vec<Finding> {

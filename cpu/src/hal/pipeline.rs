@@ -99,8 +99,8 @@ impl ComputePipeline {
         self.options.schedule
     }
 
-    /// A monitor for a dispatch, if the kernel is instrumented. `signal` tells submissions apart.
-    pub(super) fn monitor(&self, signal: Option<u64>) -> Option<Arc<Monitor>> {
+    /// A monitor for a dispatch behind a debug marker, if the kernel is instrumented.
+    pub(super) fn monitor(&self, marker: Option<&Arc<str>>) -> Option<Arc<Monitor>> {
         let instruments = self.options.instruments;
         instruments.any().then(|| {
             Arc::new(Monitor::new(Watched {
@@ -110,7 +110,7 @@ impl ComputePipeline {
                 zero_workgroup: self.zero_workgroup,
                 checks: instruments.checks,
                 text: self.text.clone(),
-                signal,
+                marker: marker.cloned(),
             }))
         })
     }

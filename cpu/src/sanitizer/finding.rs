@@ -20,8 +20,8 @@ pub struct Finding {
     pub place: TextPlace,
     /// How often the dispatch did the same at the same place
     pub occurrences: u64,
-    /// The value given to [`Queue::signal_with_next`](crate::Queue::signal_with_next) for the submission, if one was
-    pub signal: Option<u64>,
+    /// The debug marker that was inserted last in the same encoder, before the dispatch: tells dispatches apart
+    pub marker: Option<Arc<str>>,
 }
 
 /// The nature of a [`Finding`].

@@ -35,7 +35,8 @@ pub(crate) struct Watched {
     /// `None` where statements are counted, and nothing is checked
     pub(crate) checks: Option<Checks>,
     pub(crate) text: Option<Text>,
-    pub(crate) signal: Option<u64>,
+    /// The debug marker before the dispatch
+    pub(crate) marker: Option<Arc<str>>,
 }
 
 /// The monitor of a dispatch.
@@ -480,7 +481,7 @@ impl Monitor {
             invocation: self.invocation(caller.group, caller.invocation),
             place: self.place(site),
             occurrences: 1,
-            signal: self.watched.signal,
+            marker: self.watched.marker.clone(),
         };
         state.found.push((key, finding));
     }

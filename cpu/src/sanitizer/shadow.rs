@@ -8,7 +8,8 @@
 //!   write is reported or not ordered with the last one.
 //! - An access that is ordered behind a remembered one takes its place: what races with the earlier one and comes later
 //!   races with the new one as well.
-//! - Of accesses that are not ordered, two of different invocations stand for all: no invocation can be both.
+//! - Of accesses that are not ordered, two stand for all: two of different work-groups if there are such, since no
+//!   invocation is of both, or else two of different invocations.
 
 use std::collections::HashMap;
 
@@ -134,6 +135,10 @@ impl Cell {
                 *record = if placed { Record::NONE } else { now };
                 placed = true;
             }
+        }
+        let [first, second] = records;
+        if !placed && first.group == second.group && first.group != now.group {
+            *second = now;
         }
     }
 

@@ -492,3 +492,33 @@ fn work_groups_that_wait_for_others_end() {
          else { atomicAdd(&cells[1], 1u); }",
     );
 }
+
+#[test]
+fn markers_tell_dispatches_apart() {
+    let cpu = sanitized(Checks::default());
+    let pipeline = cpu.pipeline(
+        "@group(0) @binding(0) var<storage, read_write> words: array<u32>;
+         @compute @workgroup_size(2) fn main() { words[0] = 1u; }",
+    );
+    let buffer = cpu.buffer(&[0; 64]);
+    let group = cpu.group(&pipeline, &[&buffer]);
+    let mut encoder = cpu.device.create_command_encoder(&Default::default());
+    let mut pass = encoder.begin_compute_pass(&Default::default());
+    pass.set_pipeline(&pipeline);
+    pass.set_bind_group(0, &group, &[]);
+    pass.dispatch_workgroups(1, 1, 1);
+    for marker in ["first", "second"] {
+        pass.insert_debug_marker(marker);
+        pass.dispatch_workgroups(1, 1, 1);
+    }
+    drop(pass);
+    cpu.queue.submit([encoder.finish()]);
+    cpu.read::<u32>(&buffer);
+    let findings = cpu.findings();
+    let markers: Vec<_> = findings
+        .iter()
+        .map(|finding| finding.marker.as_deref())
+        .collect();
+    assert_eq!(markers, [None, Some("first"), Some("second")]);
+    assert!(cpu.findings().is_empty());
+}
