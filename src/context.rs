@@ -97,7 +97,8 @@ impl Context {
     /// As [`Context::with_backends`], with a bound for the shared heap.
     ///
     /// # Errors
-    /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`].
+    /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`]; [`DeviceError::EmbeddedOption`] when
+    /// `TOMBOLO_SANITIZE` or `TOMBOLO_SCHEDULE` make no sense.
     pub fn with_heap(backends: wgpu::Backends, heap: HeapSize) -> Result<Self, DeviceError> {
         heap.check()?;
         let searched = backends & wgpu::Instance::enabled_backend_features();
@@ -123,7 +124,7 @@ impl Context {
         // Behind the adapters of the system, whose indices stay the same with and without the embedded adapter.
         #[cfg(embedded)]
         if backends.intersects(EMBEDDED) {
-            let embedded = crate::device::embedded::instance();
+            let embedded = crate::device::embedded::instance()?;
             found.extend(pollster::block_on(embedded.enumerate_adapters(EMBEDDED)));
             instances.push(embedded);
         }

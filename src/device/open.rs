@@ -219,6 +219,16 @@ pub enum DeviceError {
     /// No heap can have the size that the context was given.
     #[error(transparent)]
     HeapSize(#[from] HeapSizeError),
+    /// A variable of the environment has a value that an option of the embedded adapter cannot have.
+    #[error("{variable}={value} is not {expected}: correct or unset the variable")]
+    EmbeddedOption {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What the value may be.
+        expected: &'static str,
+    },
     /// The environment asks for something that does not exist.
     #[error("{variable}={value} names no backend that wgpu knows: use vulkan, metal, dx12 or gl")]
     Environment {
@@ -237,6 +247,7 @@ debug_by_text!(DeviceError {
     MissingFeatures,
     Open,
     HeapSize,
+    EmbeddedOption,
     Environment,
 });
 
@@ -429,6 +440,8 @@ fn assemble(
         submissions: Submissions::new(&raw, &queue_raw, &lost, options.wait),
         prints: super::prints::Prints::default(),
         queue_end: Arc::default(),
+        #[cfg(embedded)]
+        findings: super::sanitizer::Findings::open(&raw),
         raw,
         queue_raw,
         capabilities,

@@ -82,6 +82,8 @@ pub(crate) struct Compiled {
     pub(crate) guarded: bool,
     /// The kernel's failure report, if any.
     pub(crate) report: Option<Report>,
+    /// The text of the kernel; `None` for a module compiled elsewhere.
+    pub(crate) places: Option<Arc<Places>>,
     /// The prints of the kernel, if any.
     pub(crate) prints: Option<Arc<Sites>>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
@@ -263,15 +265,15 @@ pub(crate) fn compile(
     // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());
     let has_status = (module.global_variables.iter()).any(|(_, v)| v.binding == status);
-    let places = Places {
+    let places = Arc::new(Places {
         kernel: entry.to_string(),
         files: program.inner.files.clone(),
         text,
-    };
+    });
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
     let report = (guarded || checked.is_some() || has_status || call_use.reports)
-        .then(|| report(places, guard, checked, calls.clone()));
+        .then(|| report(Arc::clone(&places), guard, checked, calls.clone()));
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),
@@ -284,6 +286,7 @@ pub(crate) fn compile(
         private_arrays,
         guarded,
         report,
+        places: Some(places),
         prints,
         heap,
         table,

@@ -92,6 +92,7 @@ impl Device {
             private_arrays: Vec::new(),
             guarded: false,
             report: None,
+            places: None,
             prints: None,
             heap: None,
             table: Vec::new(),

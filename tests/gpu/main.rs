@@ -87,6 +87,7 @@ mod rpc_groups;
 mod rpc_split;
 mod rpc_streams;
 mod rpc_wait_budget;
+mod sanitizer;
 mod segment_lists;
 mod segments;
 mod server_beside;
@@ -210,6 +211,7 @@ fn main() -> std::process::ExitCode {
         rpc_wait_budget::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
+        sanitizer::CASES,
         segments::CASES,
         server_beside::CASES,
         server_leases::CASES,

@@ -143,8 +143,8 @@ impl Cell {
     }
 
     fn is_written(&self) -> bool {
-        let atomic = |atomics: &Box<Atomics>| !atomics.writes[0].is_none();
-        !self.write.is_none() || self.atomics.as_ref().is_some_and(atomic)
+        let atomic = |atomics: &Atomics| !atomics.writes[0].is_none();
+        !self.write.is_none() || self.atomics.as_deref().is_some_and(atomic)
     }
 }
 

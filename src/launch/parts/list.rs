@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 #[cfg(test)]
 use super::counter;
+#[cfg(embedded)]
+use super::sanitizer;
 use super::{
     Ending, Ground, Identity, Inherits, Part, Places, Rank, Resource, Stop, Submission, arguments,
     buffers, calls, globals, heap, memory, prints, staging, status, table, timing,
@@ -231,6 +233,7 @@ parts! {
     [] arguments: arguments::Arguments, ();
     [] status: status::Status<'s>, ();
     [cfg(test)] counter: counter::Counter, counter::Setting;
+    [cfg(embedded)] sanitizer: sanitizer::Sanitizer, ();
     [] timing: timing::Timing, timing::Setting;
 }
 

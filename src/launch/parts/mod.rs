@@ -32,6 +32,8 @@ mod heap;
 mod list;
 pub(in crate::launch) mod memory;
 mod prints;
+#[cfg(embedded)]
+mod sanitizer;
 pub(in crate::launch) mod staging;
 mod status;
 pub(in crate::launch) mod table;
