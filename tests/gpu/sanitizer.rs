@@ -32,10 +32,8 @@ fn sanitized(f: &Fixture) -> Option<Device> {
         ..Default::default()
     };
     let (raw, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
-    let options = DeviceOptions {
-        probe: Some(true),
-        ..DeviceOptions::default()
-    };
+    let mut options = DeviceOptions::default();
+    options.probe = Some(true);
     Some(Device::adopt(raw, queue, options))
 }
 
@@ -85,7 +83,7 @@ fn defects_fail_their_launch_and_the_readers_of_its_results(f: &Fixture) {
 {body}
             }}"
         );
-        let program = Program::new("planted.wgsl", &source).unwrap();
+        let program = Program::new("planted.wgsl", source.as_str()).unwrap();
         let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
         let data = device.buffer(&[7u32; 8]).unwrap();
         let mut launch = kernel.launch().buffer("data", &data).workgroups(1);

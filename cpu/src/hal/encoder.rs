@@ -147,14 +147,12 @@ impl hal::CommandEncoder for CommandEncoder {
     unsafe fn begin_encoding(&mut self, _label: hal::Label) -> DeviceResult<()> {
         self.commands.clear();
         self.pass = Pass::default();
-        self.marker = None;
         Ok(())
     }
 
     unsafe fn discard_encoding(&mut self) {
         self.commands.clear();
         self.pass = Pass::default();
-        self.marker = None;
     }
 
     unsafe fn end_encoding(&mut self) -> DeviceResult<CommandBuffer> {
@@ -164,7 +162,10 @@ impl hal::CommandEncoder for CommandEncoder {
         })
     }
 
-    unsafe fn reset_all<I>(&mut self, _command_buffers: I) {}
+    unsafe fn reset_all<I>(&mut self, _command_buffers: I) {
+        // Not where encoding begins: wgpu-core begins anew for each pass of an encoder.
+        self.marker = None;
+    }
 
     unsafe fn transition_buffers<'a, T>(&mut self, _barriers: T)
     where

@@ -503,6 +503,7 @@ fn markers_tell_dispatches_apart() {
     let buffer = cpu.buffer(&[0; 64]);
     let group = cpu.group(&pipeline, &[&buffer]);
     let mut encoder = cpu.device.create_command_encoder(&Default::default());
+    encoder.insert_debug_marker("outside");
     let mut pass = encoder.begin_compute_pass(&Default::default());
     pass.set_pipeline(&pipeline);
     pass.set_bind_group(0, &group, &[]);
@@ -519,6 +520,6 @@ fn markers_tell_dispatches_apart() {
         .iter()
         .map(|finding| finding.marker.as_deref())
         .collect();
-    assert_eq!(markers, [None, Some("first"), Some("second")]);
+    assert_eq!(markers, [Some("outside"), Some("first"), Some("second")]);
     assert!(cpu.findings().is_empty());
 }
