@@ -44,12 +44,12 @@ impl<'s> Part<'s> for Sanitizer {
     }
 
     fn before(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) {
-        queue.encode(|encoder| encoder.insert_debug_marker(&self.marker));
+        queue.mark(&self.marker);
     }
 
     fn after(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) -> Result<(), LaunchError> {
         // What comes next is not the launch's.
-        queue.encode(|encoder| encoder.insert_debug_marker("tombolo"));
+        queue.mark("tombolo");
         Ok(())
     }
 
