@@ -83,6 +83,7 @@ pub(crate) struct Compiled {
     /// The kernel's failure report, if any.
     pub(crate) report: Option<Report>,
     /// The text of the kernel; `None` for a module compiled elsewhere.
+    #[cfg(embedded)]
     pub(crate) places: Option<Arc<Places>>,
     /// The prints of the kernel, if any.
     pub(crate) prints: Option<Arc<Sites>>,
@@ -286,6 +287,7 @@ pub(crate) fn compile(
         private_arrays,
         guarded,
         report,
+        #[cfg(embedded)]
         places: Some(places),
         prints,
         heap,

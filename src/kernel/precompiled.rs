@@ -92,6 +92,7 @@ impl Device {
             private_arrays: Vec::new(),
             guarded: false,
             report: None,
+            #[cfg(embedded)]
             places: None,
             prints: None,
             heap: None,

@@ -52,6 +52,8 @@ struct State {
     /// Ids by number
     ids: Vec<[u32; 3]>,
     found: Vec<(Key, Finding)>,
+    /// Different findings beyond those that are kept
+    dropped: u64,
     /// Executions, by site
     counts: Vec<u64>,
 }
@@ -154,6 +156,7 @@ impl Monitor {
                 groups: HashMap::new(),
                 ids: Vec::new(),
                 found: Vec::new(),
+                dropped: 0,
                 counts: vec![0; watched.sites.len()],
             }),
             watched,
@@ -233,6 +236,13 @@ impl Monitor {
         for (count, site) in counts.into_values() {
             let most = places.entry(self.place(site)).or_default();
             *most = count.max(*most);
+        }
+        if state.dropped > 0 {
+            log::warn!(
+                "kernel `{}`: the first {KEPT} findings are kept, {} more are not",
+                self.watched.kernel,
+                state.dropped
+            );
         }
         drop(state);
         ledger.add(found.into_iter().map(|(_, finding)| finding).collect());
@@ -466,6 +476,7 @@ impl Monitor {
             return;
         };
         if state.found.len() >= KEPT {
+            state.dropped += 1;
             return;
         }
         let (space, variable) = match &site.what {

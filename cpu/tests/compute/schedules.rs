@@ -113,6 +113,36 @@ fn work_groups_that_wait_end_with_every_seed() {
 }
 
 #[test]
+fn races_are_found_in_every_order() {
+    for seed in 0..4 {
+        let mut options = Options::default();
+        options.schedule = Some(seed);
+        options.sanitizer = Some(Default::default());
+        let cpu = Cpu::with(options);
+        let source = "
+            var<workgroup> tile: array<u32, 16>;
+            @group(0) @binding(0) var<storage, read_write> out: array<u32>;
+            @compute @workgroup_size(16) fn main(
+                @builtin(local_invocation_index) i: u32, @builtin(global_invocation_id) at: vec3<u32>
+            ) {
+                tile[i] = at.x;
+                workgroupBarrier();
+                out[at.x] = tile[i ^ 1u];
+                tile[i] = 1u; // A barrier is missing before it.
+            }";
+        let out: Vec<u32> = cpu.run(source, [2, 1, 1], &[&[0; 128]]);
+        assert_eq!(out.len(), 32);
+        let findings = cpu.findings();
+        assert!(!findings.is_empty(), "seed {seed}");
+        assert!(
+            findings
+                .iter()
+                .all(|finding| finding.variable.as_deref() == Some("tile"))
+        );
+    }
+}
+
+#[test]
 fn executions_are_counted_by_line() {
     let mut options = Options::default();
     options.coverage = true;
