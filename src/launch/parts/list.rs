@@ -230,7 +230,7 @@ parts! {
     [] globals: globals::Globals, globals::Setting;
     [] calls: calls::Calls, calls::Setting;
     [] prints: prints::Prints<'s>, prints::Setting;
-    [] arguments: arguments::Arguments, ();
+    [] arguments: arguments::Arguments, arguments::Marks;
     [] status: status::Status<'s>, ();
     [cfg(test)] counter: counter::Counter, counter::Setting;
     [cfg(embedded)] sanitizer: sanitizer::Sanitizer, ();
