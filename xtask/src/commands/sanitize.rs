@@ -3,6 +3,7 @@
 //! A finding fails its launch, and so the test or the example. What is wrong on purpose (indices that are too large, results
 //! that all invocations write) is in other modules.
 
+use std::fs;
 use std::process::Command;
 
 use crate::error::Error;
@@ -29,9 +30,20 @@ const MODULES: &[&str] = &[
 /// Examples, with small inputs.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("first-kernel", &[]),
+    ("tour", &[]),
+    ("histogram", &[]),
     ("median", &[]),
-    ("octree", &["--steps", "1"]),
     ("gpu_to_gpu", &[]),
+    ("wordcount", &["--size", "1"]),
+    (
+        "heat2d",
+        &["--steps", "5", "--one-adapter", "--width", "61"],
+    ),
+    ("tile_server", &["--frames", "1"]),
+    (
+        "raytracer",
+        &["--width", "64", "--height", "40", "--report", "50"],
+    ),
 ];
 
 /// Runs primitives, tests and examples.
@@ -48,9 +60,16 @@ pub fn run(workspace: &Workspace) -> Result<(), Error> {
     }
     for (example, args) in EXAMPLES {
         step(&format!("example {example}, sanitized"), || {
+            let dir = workspace.scratch_dir().join("sanitized").join(example);
+            fs::create_dir_all(&dir).map_err(Error::io("create", &dir))?;
             let mut command = sanitized(workspace);
-            command.args(["run", "--quiet", "--package", "tombolo", "--example"]);
-            process::run(command.args([example, "--"]).args(*args))
+            command
+                .current_dir(&dir)
+                .args(["run", "--quiet", "--manifest-path"])
+                .arg(workspace.manifest())
+                .args(["--package", "tombolo", "--example", example, "--"])
+                .args(*args);
+            process::run(&mut command)
         })?;
     }
     Ok(())
