@@ -5,3 +5,5 @@
 mod embedded;
 mod generated;
 mod interpret;
+#[cfg(feature = "adapters")]
+mod sanitizer;

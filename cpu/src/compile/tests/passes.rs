@@ -260,3 +260,35 @@ fn passes_keep_the_meaning_of_what_the_front_wrote() {
         assert_eq!(results[0], results[1], "of seed {seed}");
     }
 }
+
+#[test]
+fn nothing_is_added_without_instruments() {
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> out: array<u32>;
+        var<workgroup> tile: array<u32, 8>;
+        @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) {
+            tile[i] = i;
+            workgroupBarrier();
+            out[i] = tile[i ^ 1u];
+        }";
+    let calls = |program: &Program| {
+        visit::any(&program.body, &mut |statement| {
+            matches!(statement, Statement::Call(_))
+        })
+    };
+    let plain = lowered(source);
+    assert!(plain.sites.is_empty() && !calls(&plain));
+    let instruments = crate::sanitizer::Instruments {
+        checks: Some(Default::default()),
+        coverage: false,
+    };
+    let module = naga::front::wgsl::parse_str(source).unwrap();
+    let info = naga::valid::Validator::new(Default::default(), naga::valid::Capabilities::all())
+        .validate(&module)
+        .unwrap();
+    let checked = super::front::lower(&module, &info, 0, instruments).unwrap();
+    // Two writes, a read, the barrier and the end.
+    assert_eq!(checked.sites.len(), 5);
+    let checked = super::all_passes::run(checked).unwrap();
+    assert!(calls(&checked), "{checked}");
+}
