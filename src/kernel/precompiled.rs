@@ -94,6 +94,7 @@ impl Device {
             report: None,
             prints: None,
             heap: None,
+            system: false,
             table: Vec::new(),
             globals: None,
             calls: None,

@@ -34,6 +34,7 @@ pub(in crate::launch) mod memory;
 mod prints;
 pub(in crate::launch) mod staging;
 mod status;
+pub(in crate::launch) mod system;
 pub(in crate::launch) mod table;
 mod timing;
 
