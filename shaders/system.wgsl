@@ -2,8 +2,9 @@
 // side, and the layout of the table, is src/memory/system/table.rs.
 //
 // A row of the table for a page: number of the page (low word, high word), the first word of its frame, rights. The
-// first bit of the rights says that the whole page may be read, the second that it may be written; above these the row
-// where eight rows with a bit for each word to read begin, and eight for each word to write.
+// first bit of the rights says that the whole page may be read, the second that it may be written, the third that the
+// frame is the host's own page, where writes need not be noted; above these the row where eight rows with a bit for each
+// word to read begin, and eight for each word to write.
 
 @group(0) @binding(0) var<storage, read> tombolo_system_table: array<vec4<u32>>;
 // Number of faults, and three unused words; a word for each frame that says whether the frame has been written; four words
@@ -50,14 +51,17 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
     let page_high = high >> 12u;
     let head = tombolo_system_table[0];
     let more = tombolo_system_table[1];
-    // One step for the dense span, two for the others.
-    var row = more.z + (((page + page_high * 0x9e3779b9u) * more.x) >> head.w);
+    // No step for the solid span, one or two for other pages.
+    var entry: vec4<u32>;
     let ahead = page - head.x;
-    if page_high == head.y && ahead < head.z { row = 3u + ahead; }
-    var entry = tombolo_system_table[row];
-    if ((entry.x ^ page) | (entry.y ^ page_high)) != 0u {
-        row = more.z + (((page ^ (page_high * 0x85ebca6bu)) * more.y) >> head.w);
-        entry = tombolo_system_table[row];
+    if page_high == head.y && ahead < head.z {
+        let solid = tombolo_system_table[2];
+        entry = vec4<u32>(page, page_high, solid.y + ahead * 1024u, solid.z);
+    } else {
+        entry = tombolo_system_table[more.z + (((page + page_high * 0x9e3779b9u) * more.x) >> head.w)];
+        if ((entry.x ^ page) | (entry.y ^ page_high)) != 0u {
+            entry = tombolo_system_table[more.z + (((page ^ (page_high * 0x85ebca6bu)) * more.y) >> head.w)];
+        }
     }
     let writes = code >> 31u;
     let word = (low >> 2u) & 1023u;
@@ -67,7 +71,7 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
     var fits = strange == 0u;
     if fits {
         if ((entry.w >> writes) & 1u) == 0u {
-            let masks = tombolo_system_table[(entry.w >> 2u) + 8u * writes + (word >> 7u)];
+            let masks = tombolo_system_table[(entry.w >> 3u) + 8u * writes + (word >> 7u)];
             let wanted = (1u << words) - 1u;
             fits = ((masks[(word >> 5u) & 3u] >> (word & 31u)) & wanted) == wanted;
         }
@@ -76,13 +80,13 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
         // A write to what may be read is told apart from a write elsewhere.
         var told = code & 0x7fffffffu;
         if (strange | (writes ^ 1u)) == 0u {
-            let masks = tombolo_system_table[(entry.w >> 2u) + (word >> 7u)];
+            let masks = tombolo_system_table[(entry.w >> 3u) + (word >> 7u)];
             if ((entry.w | (masks[(word >> 5u) & 3u] >> (word & 31u))) & 1u) != 0u { told = code; }
         }
         tombolo_system_fault(low, high, told, more.w);
         return 4u * writes;
     }
-    if writes != 0u {
+    if writes != 0u && (entry.w & 4u) == 0u {
         let dirty = 4u + (entry.z >> 10u);
         if atomicLoad(&tombolo_system_faults[dirty]) == 0u {
             atomicStore(&tombolo_system_faults[dirty], 1u);

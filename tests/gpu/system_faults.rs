@@ -55,6 +55,8 @@ fn run(
 ) -> SystemError {
     let mut launch = kernel.launch().value("at", &Ptr::<u32>::from_address(at));
     if let Some(o) = o {
+        // What an earlier launch has left there.
+        o.clear_error();
         launch = launch.buffer("o", o);
     }
     (launch.workgroups(2).run_system(memory)).expect_err("a wrong address")
@@ -170,6 +172,8 @@ fn nothing_changes_where_a_launch_fails(f: &Fixture) {
     let kernel = kernel(&f.device, source);
     let mut values = vec![1u32; 1000];
     let mut memory = SystemMemory::new();
+    // In place a launch that fails has written what it has written.
+    memory.set_in_place(false);
     let pointer = memory.lend_mut(&mut values[..999]);
     let error = (kernel.launch().value("words", &pointer))
         .invocations(1000u32)

@@ -18,6 +18,13 @@ cases![
     a_lost_device_is_an_error,
 ];
 
+/// Memory of which devices get copies, all of them alike.
+fn copied<'a>() -> SystemMemory<'a> {
+    let mut memory = SystemMemory::new();
+    memory.set_in_place(false);
+    memory
+}
+
 const GATHER: &str = "
     alias Words = array<u32>;
     @group(0) @binding(0) var<uniform> words: usm_ptr;
@@ -45,7 +52,7 @@ fn missing_pages_are_fetched(f: &Fixture) {
     let values = numbers(1 << 20);
     for (pool, stride) in [(1u64 << 20, 3), (2 << 20, 2000), (3 << 20, 1021)] {
         let sums: DeviceBuffer<u32> = f.device.buffer(&[7; 256]).unwrap();
-        let mut memory = SystemMemory::new();
+        let mut memory = copied();
         let pointer = memory.lend(&values);
         memory.set_pool_bytes(pool);
         let run = gather(&f.device, pointer, stride, &sums)
@@ -85,7 +92,7 @@ fn a_launch_that_is_repeated_has_one_effect(f: &Fixture) {
     let mut count = 3u32;
     let sums: DeviceBuffer<u32> = f.device.buffer(&[10; 300]).unwrap();
     let total: DeviceBuffer<u32> = f.device.buffer(&[1, 2]).unwrap();
-    let mut memory = SystemMemory::new();
+    let mut memory = copied();
     let (words, counter) = (
         memory.lend_mut(&mut values),
         memory.lend_value_mut(&mut count),
@@ -132,7 +139,7 @@ fn a_list_is_followed_from_page_to_page(f: &Fixture) {
     let kernel = kernel(&f.device, &source);
     let (mut nodes, first) = boxes(400);
     let between: Vec<Vec<u8>> = nodes.iter().map(|_| vec![1; 3000]).collect();
-    let mut memory = SystemMemory::new();
+    let mut memory = copied();
     // SAFETY: the kernel follows the list, and writes the tags of nodes, which are looked at when it has ended.
     unsafe { memory.lend_process(SystemAccess::ReadWrite) };
     let run = (kernel.launch().value("first", &first))
@@ -155,7 +162,7 @@ fn more_than_fits_is_refused(f: &Fixture) {
     let values = numbers(1 << 19);
     let sums: DeviceBuffer<u32> = f.device.buffer(&[0; 256]).unwrap();
     for (pool, pages) in [(0, 0), (4096, 0), (16 * 4096, 15)] {
-        let mut memory = SystemMemory::new();
+        let mut memory = copied();
         let pointer = memory.lend(&values);
         memory.set_pool_bytes(pool);
         let refused = gather(&f.device, pointer, 2000, &sums)
@@ -167,7 +174,7 @@ fn more_than_fits_is_refused(f: &Fixture) {
         }
     }
     // And the same memory, in parts or in a larger pool.
-    let mut memory = SystemMemory::new();
+    let mut memory = copied();
     let pointer = memory.lend(&values);
     gather(&f.device, pointer, 2000, &sums)
         .run_system(&mut memory)
@@ -217,7 +224,7 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
                 usage: tombolo::wgpu::TextureUsages::STORAGE_BINDING,
                 view_formats: &[],
             });
-        let mut memory = SystemMemory::new();
+        let mut memory = copied();
         let pointer = memory.lend(&values);
         let mut launch = kernel.launch().value("at", &pointer).workgroups(1);
         match what {
@@ -252,7 +259,7 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
     let kernel = (f.device)
         .kernel_with(&program.unwrap(), "main", &Constants::new(), options)
         .unwrap();
-    let mut memory = SystemMemory::new();
+    let mut memory = copied();
     let pointer = memory.lend(&values);
     memory.set_pool_bytes(16 * 4096);
     let mut launch = kernel
@@ -316,7 +323,7 @@ fn addresses_beyond_four_gibibytes_are_found(f: &Fixture) {
     let kernel = kernel(&f.device, source);
     let list: DeviceBuffer<u32> = f.device.buffer(&indices.map(|i| i as u32)).unwrap();
     let o: DeviceBuffer<u32> = f.device.buffer(&[0; 6]).unwrap();
-    let mut memory = SystemMemory::new();
+    let mut memory = copied();
     let pointer = memory.lend_mut(&mut *words);
     (kernel.launch().value("words", &pointer))
         .buffer("indices", &list)
@@ -358,7 +365,7 @@ fn groups_that_meet_are_repeated_as_a_whole(f: &Fixture) {
     let kernel = kernel(&f.device, source);
     let values = numbers(1 << 18);
     let o: DeviceBuffer<u32> = f.device.buffer(&[0; 512]).unwrap();
-    let mut memory = SystemMemory::new();
+    let mut memory = copied();
     let pointer = memory.lend(&values);
     memory.set_pool_bytes(1 << 20);
     let run = (kernel.launch().value("words", &pointer).buffer("o", &o))
@@ -377,7 +384,7 @@ fn a_lost_device_is_an_error(f: &Fixture) {
     let device = f.open_alone(|_| {});
     let values = numbers(256);
     let sums: DeviceBuffer<u32> = device.buffer(&[0; 256]).unwrap();
-    let mut memory = SystemMemory::new();
+    let mut memory = copied();
     let pointer = memory.lend(&values);
     let mut launch = gather(&device, pointer, 0, &sums);
     device.raw().destroy();

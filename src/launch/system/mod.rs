@@ -13,6 +13,9 @@
 //! 4. Frames say whether they have been written. These are read, compared with what they held, and words that differ are
 //!    written to the host's memory. A launch that fails has changed none of it.
 
+// A launch in place looks at the window's own pages before and after kernels do.
+#![allow(unsafe_code)]
+
 mod error;
 mod undo;
 
@@ -22,14 +25,18 @@ pub use error::SystemError;
 
 use super::Launch;
 use super::parts::system::Lent;
-use crate::device::DeviceShared;
+use crate::device::submissions::Standing;
+use crate::device::{DeviceShared, Event};
 use crate::memory::system::frames::{Frames, Lacking};
+use crate::memory::system::in_place::{InPlace, OwnPages};
 use crate::memory::system::lends::Unreachable;
 use crate::memory::system::table::FaultList;
 use crate::memory::system::{PAGE_BYTES, PAGE_WORDS, SystemMemory};
-use crate::memory::{DeviceBuffer, MemoryExtension};
+use crate::memory::{DeviceBuffer, MemoryError, MemoryExtension};
 use undo::Undo;
 
+/// A launch with lent memory, as errors name the operation.
+const WHAT: &str = "a launch with lent memory";
 /// Room for faults of a launch: each invocation notes one.
 const FAULTS: u32 = 16_384;
 /// Words in front of the frames' flags.
@@ -46,10 +53,12 @@ const GAP: u32 = 8;
 pub struct SystemRun {
     /// Launches: 1, and one more each time pages were missing.
     pub launches: u32,
-    /// Pages of 4 KiB that were brought to the device.
+    /// Pages of 4 KiB that were copied for the device.
     pub pages: u64,
-    /// Words of 4 bytes that the kernel changed in lent memory.
+    /// Words of 4 bytes that the kernel changed in such pages.
     pub words_written: u64,
+    /// Pages that the device used where they are.
+    pub pages_in_place: u64,
 }
 
 impl Launch {
@@ -74,6 +83,9 @@ impl Launch {
                 ..SystemRun::default()
             });
         }
+        let submissions = &self.kernel.device.submissions;
+        // A launch in a function that serves its device could not be waited for.
+        submissions.may_wait(WHAT).map_err(Arc::new)?;
         let mut run = Run::new(self, memory);
         let done = run.until_nothing_is_missing();
         self.settings.system = None;
@@ -128,6 +140,13 @@ impl<'r, 'm> Run<'r, 'm> {
 
     fn until_nothing_is_missing(&mut self) -> Result<SystemRun, SystemError> {
         let room = usize::try_from(self.most_pages).unwrap_or(usize::MAX);
+        if self.memory.in_place && is_host(&self.device) {
+            let window = InPlace::around(&self.memory.lends, room);
+            if let Some(window) = window {
+                self.frames = Frames::with_pages_in_place(self.most_pages as u32, window);
+                return self.in_place();
+            }
+        }
         let lent: Vec<u64> = self
             .memory
             .lends
@@ -167,13 +186,59 @@ impl<'r, 'm> Run<'r, 'm> {
         }
     }
 
+    /// A single launch, whose pool is a window of the host's address space.
+    fn in_place(&mut self) -> Result<SystemRun, SystemError> {
+        let lends = &self.memory.lends;
+        for page in lends.pages(0) {
+            self.fetch(page)?;
+        }
+        self.report.pages_in_place = self.frames.count_in_place();
+        let faults = self.faults(true);
+        let table = self.frames.table(lends, faults);
+        let image = self.frames.image().to_vec();
+        let take = |words: u64| self.pools().take(&self.device, words, self.most_words);
+        let [table_buffer, flags] = [take(table.len() as u64)?, take(faults.start.into())?];
+        table_buffer.write(0, &table)?;
+        flags.write(0, &vec![0; faults.start as usize])?;
+        let Some(window) = self.frames.in_place() else {
+            return Ok(self.report);
+        };
+        // SAFETY: the launch is not made yet.
+        let own = unsafe { window.own_words() };
+        own[..image.len()].copy_from_slice(&image);
+        let (address, bytes, keeper) = window.window();
+        let raw = window_buffer(&self.device, address, bytes, keeper)?;
+        let pool = DeviceBuffer::wrap(&self.device, raw, bytes / 4);
+        let lent = Arc::new(Lent([pool, table_buffer, flags]));
+        self.launch.settings.system = Some(Arc::clone(&lent));
+        self.launch.bound = None;
+        self.report.launches += 1;
+        let event = self.launch.submit()?;
+        let ended = event.wait();
+        // Whatever the wait says: what is lent must not be given back while a kernel may use it.
+        wait_until_over(&self.device, &event);
+        self.launch.settings.system = None;
+        let done = match ended {
+            Ok(()) => self.write_back(&lent),
+            Err(error) => Err(error.into()),
+        };
+        if let Ok(Lent([_, table, flags])) = Arc::try_unwrap(lent) {
+            self.pools().give(table);
+            self.pools().give(flags);
+        }
+        done.map(|()| self.report)
+    }
+
+    fn faults(&self, is_final: bool) -> FaultList {
+        FaultList {
+            start: FLAGS_START + self.frames.count(),
+            capacity: if is_final { 0 } else { FAULTS },
+        }
+    }
+
     /// The buffers of the next launch, with the pages that are there.
     fn bound(&mut self, is_final: bool) -> Result<Arc<Lent>, SystemError> {
-        let frames = self.frames.count();
-        let faults = FaultList {
-            start: FLAGS_START + frames,
-            capacity: if is_final { 0 } else { FAULTS },
-        };
+        let faults = self.faults(is_final);
         let table = self.frames.table(&self.memory.lends, faults);
         let image = self.frames.image();
         let list = u64::from(faults.start) + 4 * u64::from(faults.capacity);
@@ -305,7 +370,15 @@ impl<'r, 'm> Run<'r, 'm> {
         written: &[(u32, u64)],
     ) -> Result<(), SystemError> {
         let word = |frame: u32| u64::from(frame) * PAGE_WORDS as u64;
-        let words = pool.read_range(word(frames.start)..word(frames.end))?;
+        let range = word(frames.start)..word(frames.end);
+        let words = match self.frames.in_place() {
+            Some(window) => {
+                // SAFETY: the launch has ended.
+                let own = unsafe { window.own_words() };
+                own[range.start as usize..range.end as usize].to_vec()
+            }
+            None => pool.read_range(range)?,
+        };
         for &(frame, page) in written {
             let start = (frame - frames.start) as usize * PAGE_WORDS;
             let after = &words[start..start + PAGE_WORDS];
@@ -315,5 +388,58 @@ impl<'r, 'm> Run<'r, 'm> {
                 changed.map_err(|Unreachable { address }| SystemError::WriteBack { address })?;
         }
         Ok(())
+    }
+}
+
+/// Whether the device is the host's own processor, for which a buffer is any range of the host's address space.
+fn is_host(device: &DeviceShared) -> bool {
+    #[cfg(embedded)]
+    return device.raw.adapter_info().backend == crate::device::embedded::BACKEND;
+    #[cfg(not(embedded))]
+    return {
+        let _ = device;
+        false
+    };
+}
+
+/// A buffer over a window of the host's address space, which keeps `keeper`.
+fn window_buffer(
+    device: &DeviceShared,
+    address: u64,
+    bytes: u64,
+    keeper: Arc<OwnPages>,
+) -> Result<wgpu::Buffer, MemoryError> {
+    #[cfg(embedded)]
+    let made = crate::device::embedded::over_window(&device.raw, address, bytes, Box::new(keeper));
+    #[cfg(not(embedded))]
+    let made: Result<wgpu::Buffer, String> = {
+        let _ = (device, address, bytes, keeper);
+        Err("this device is not the host's processor".to_owned())
+    };
+    made.map_err(|message| MemoryError::Refused {
+        what: WHAT,
+        message,
+    })
+}
+
+/// Waits until no part of the launch runs any more, or can begin to run.
+fn wait_until_over(device: &Arc<DeviceShared>, event: &Event) {
+    let Some(batch) = event.batch() else {
+        return;
+    };
+    let submissions = &device.submissions;
+    loop {
+        match submissions.standing(batch) {
+            Standing::Ended | Standing::Lost | Standing::Refused => return,
+            Standing::Submitted => {
+                let _ = submissions.wait_over(batch, None);
+            }
+            // A lost device takes nothing any more.
+            Standing::Recorded if device.lost.is_raised() => return,
+            Standing::Recorded => {
+                let _ = event.wait();
+            }
+        }
+        std::thread::yield_now();
     }
 }

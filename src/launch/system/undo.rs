@@ -41,12 +41,15 @@ impl Undo {
             device: Arc::clone(&launch.kernel.device),
             copies: Vec::new(),
         };
-        for (info, given) in compiled.interface.arguments.iter().zip(&launch.given) {
+        // Buffers of the context stand for their memory on the device, once a launch was made.
+        let is_migratable = |slot| (launch.settings.buffers.iter()).any(|one| one.slot == slot);
+        let arguments = compiled.interface.arguments.iter().zip(&launch.given);
+        for (slot, (info, given)) in arguments.enumerate() {
             match (&info.kind, given) {
                 (
                     ArgumentKind::Storage { writable: true, .. },
                     Some(Given::Buffer { view, .. }),
-                ) if !view.shared.is_heap => {
+                ) if !view.shared.is_heap && !is_migratable(slot) => {
                     undo.keep(view)?;
                 }
                 (ArgumentKind::Storage { writable: true, .. }, Some(_)) => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::PAGE_WORDS;
+use super::in_place::InPlace;
 use super::lends::{Lends, Page};
 use super::table::{self, Entry, FaultList};
 use crate::memory::MemoryError;
@@ -30,6 +31,10 @@ pub(crate) struct Frames {
     pages: BTreeMap<u64, u32>,
     /// What was read, by frames.
     image: Vec<u32>,
+    /// Pages that are frames where they are.
+    in_place: Option<InPlace>,
+    /// Such pages.
+    own: BTreeMap<u64, u32>,
 }
 
 impl Frames {
@@ -39,7 +44,28 @@ impl Frames {
             most: most.saturating_add(FIRST),
             pages: BTreeMap::new(),
             image: vec![0; PAGE_WORDS * FIRST as usize],
+            in_place: None,
+            own: BTreeMap::new(),
         }
+    }
+
+    /// The same, with pages that are used in place and take no room.
+    pub(crate) fn with_pages_in_place(most: u32, in_place: InPlace) -> Self {
+        Self {
+            in_place: Some(in_place),
+            ..Self::new(most)
+        }
+    }
+
+    /// The window of pages that are used in place.
+    pub(crate) fn in_place(&mut self) -> Option<&mut InPlace> {
+        self.in_place.as_mut()
+    }
+
+    /// Pages that are used in place.
+    pub(crate) fn count_in_place(&self) -> u64 {
+        let solid = self.in_place.as_ref().and_then(InPlace::solid);
+        self.own.len() as u64 + solid.map_or(0, |solid| u64::from(solid.pages))
     }
 
     /// Frames in use, the first included.
@@ -59,6 +85,14 @@ impl Frames {
     /// Reads a page into a frame, unless it lies in one.
     pub(crate) fn add(&mut self, lends: &Lends, page: u64) -> Result<(), Lacking> {
         if self.has(page) {
+            return Ok(());
+        }
+        if let Some(in_place) = &self.in_place
+            && let Some(word) = in_place.word(lends, page)
+        {
+            if !in_place.is_solid(page) {
+                self.own.insert(page, word);
+            }
             return Ok(());
         }
         if self.left() == 0 {
@@ -89,14 +123,19 @@ impl Frames {
 
     /// The table that tells where pages lie.
     pub(crate) fn table(&self, lends: &Lends, faults: FaultList) -> Vec<u32> {
-        let entries: Vec<Entry> = (self.pages.iter())
-            .map(|(&page, &frame)| Entry {
-                page,
-                frame,
-                rights: lends.rights(page),
-            })
-            .collect();
-        table::words(&entries, faults)
+        let entry = |page: u64, word: u32, in_place| Entry {
+            page,
+            word,
+            in_place,
+            rights: lends.rights(page),
+        };
+        let copies = (self.pages.iter())
+            .map(|(&page, &frame)| entry(page, frame * PAGE_WORDS as u32, false));
+        let own = (self.own.iter()).map(|(&page, &word)| entry(page, word, true));
+        let mut entries: Vec<Entry> = copies.chain(own).collect();
+        entries.sort_by_key(|entry| entry.page);
+        let solid = self.in_place.as_ref().and_then(InPlace::solid);
+        table::words(&entries, solid, faults)
     }
 
     /// Each page with its frame, in the order of the frames.

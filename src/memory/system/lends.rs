@@ -33,7 +33,8 @@ pub(crate) struct Rights {
 impl Rights {
     /// All words of a page.
     pub(crate) const ALL: Mask = [u32::MAX; PAGE_WORDS / 32];
-    const NONE: Mask = [0; PAGE_WORDS / 32];
+    /// No word of a page.
+    pub(crate) const NONE: Mask = [0; PAGE_WORDS / 32];
 }
 
 /// A page, or a part of one, whose memory is not there or may not be touched.
@@ -74,6 +75,25 @@ impl Lends {
     /// Bytes that are lent.
     pub(crate) fn bytes(&self) -> u64 {
         self.readable.iter().map(|one| one.end - one.start).sum()
+    }
+
+    /// What was borrowed, in order.
+    pub(super) fn borrowed(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.borrowed.iter()
+    }
+
+    /// Whether all that is lent of the page was borrowed.
+    pub(super) fn is_borrowed(&self, page: u64) -> bool {
+        within(&self.readable, &bytes_of(page))
+            .all(|range| self.borrowed.gaps(&range).next().is_none())
+    }
+
+    /// Borrowed ranges with the same rights everywhere, and whether these are for writing.
+    pub(super) fn uniform(&self) -> impl Iterator<Item = (Range<u64>, bool)> {
+        self.borrowed.iter().flat_map(|range| {
+            let written = within(&self.writable, range).map(|part| (part, true));
+            written.chain(self.writable.gaps(range).map(|part| (part, false)))
+        })
     }
 
     /// Something is lent for writing.

@@ -6,7 +6,10 @@
 //! back, and only these ([`lends::Lends::write_back`]). How launches are repeated until no page is missing is told at the
 //! head of `src/launch/system/mod.rs`.
 //!
-//! *Why copies.* A device that is no CPU sees no memory that nobody has imported into it, and a driver imports whole
+//! The embedded adapter runs kernels on the host's own processors: there memory that is borrowed is used where it is
+//! ([`in_place`]).
+//!
+//! *Why copies.* Another device that is no CPU sees no memory that nobody has imported into it, and a driver imports whole
 //! allocations, not whatever an address leads to. The reasons of the form are in `docs/system-allocations.md`.
 //!
 //! *Safety.* Memory lent by a slice is borrowed as long as the [`SystemMemory`] lives, and launches that use it have ended
@@ -18,6 +21,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod frames;
+pub(crate) mod in_place;
 pub(crate) mod lends;
 pub(crate) mod pools;
 mod raw;
@@ -85,6 +89,7 @@ pub enum SystemAccess {
 pub struct SystemMemory<'a> {
     pub(crate) lends: Lends,
     pub(crate) pool_bytes: u64,
+    pub(crate) in_place: bool,
     lent: PhantomData<&'a mut [u8]>,
 }
 
@@ -93,6 +98,7 @@ impl Default for SystemMemory<'_> {
         Self {
             lends: Lends::default(),
             pool_bytes: POOL_BYTES,
+            in_place: true,
             lent: PhantomData,
         }
     }
@@ -158,6 +164,12 @@ impl<'a> SystemMemory<'a> {
     /// [`SystemError::PoolFull`](crate::system::SystemError::PoolFull).
     pub fn set_pool_bytes(&mut self, bytes: u64) {
         self.pool_bytes = bytes;
+    }
+
+    /// Sets whether kernels use borrowed memory where it is on devices that are the host's own processor (default: true,
+    /// which takes effect on the embedded adapter, on Unix). Such memory takes no room in the pool.
+    pub fn set_in_place(&mut self, in_place: bool) {
+        self.in_place = in_place;
     }
 
     /// Bytes that are lent.

@@ -1,16 +1,17 @@
 //! The table by which kernels find pages in frames, as `shaders/system.wgsl` reads it.
 //!
-//!     row 0       dense span: first page (low, high), pages; shift of the hashes
+//!     row 0       solid span: first page (low, high), pages; shift of the hashes
 //!     row 1       both multipliers, first row of the slots, room for faults
-//!     row 2       first word of the list of faults
-//!     rows 3..    the pages of the dense span, one after the other
+//!     row 2       first word of the list of faults; of the solid span: first word, rights
 //!     slots       a power of two of rows: pages elsewhere, each at one of two places
 //!     masks       sixteen rows for each page lent in parts: a bit for each word to read, and for each to write
 //!
-//! The longest run of pages is the dense span: an address there is translated in one step, as one behind a single slice or
-//! a mapped file always is. Pages elsewhere lie at one of two slots (cuckoo hashing, Pagh and Rodler 2001): at most two
-//! steps, and no loop, whose turns some adapters count.
+//! The *solid span* is the longest run of whole pages with the same rights in neighbouring frames, as all but the ends of a
+//! slice or a mapped file is: it needs no rows, and an address there is translated without a look into the table. Other
+//! pages lie at one of two slots (cuckoo hashing, Pagh and Rodler 2001): at most two steps, and no loop, whose turns some
+//! adapters count.
 
+use super::PAGE_WORDS;
 use super::lends::{Mask, Rights};
 
 /// A row of the table.
@@ -20,17 +21,37 @@ type Row = [u32; 4];
 const NO_PAGE: u64 = u64::MAX;
 const EMPTY: Row = [u32::MAX, u32::MAX, 0, 0];
 
-/// The rows in front of the dense span.
+/// The rows in front of the slots.
 const HEAD: usize = 3;
 /// Multipliers that are tried for a number of slots before there are more slots.
 const ATTEMPTS: u32 = 8;
+
+/// Bits of a row's rights.
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const IN_PLACE: u32 = 4;
+const MASK_SHIFT: u32 = 3;
 
 /// A page in a frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub page: u64,
-    pub frame: u32,
+    /// The first word of its frame.
+    pub word: u32,
+    /// The frame is the host's own page.
+    pub in_place: bool,
     pub rights: Rights,
+}
+
+/// Neighbouring pages in neighbouring frames, all of whose words have the same rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Solid {
+    pub first: u64,
+    pub pages: u32,
+    /// The first word of the first frame.
+    pub word: u32,
+    pub writes: bool,
+    pub in_place: bool,
 }
 
 /// The list of faults.
@@ -42,51 +63,76 @@ pub(crate) struct FaultList {
     pub capacity: u32,
 }
 
-/// The words of the table for these pages, in the order of their numbers.
-pub(crate) fn words(entries: &[Entry], faults: FaultList) -> Vec<u32> {
-    let dense = longest_run(entries);
-    let first = entries.get(dense.start).map_or(0, |entry| entry.page);
-    let mut rows: Vec<Row> = vec![EMPTY; HEAD];
+impl Entry {
+    /// The rights, without the place of masks.
+    fn flags(&self) -> u32 {
+        let whole = |mask: &Mask, bit: u32| u32::from(*mask == Rights::ALL) * bit;
+        whole(&self.rights.read, READ)
+            | whole(&self.rights.write, WRITE)
+            | u32::from(self.in_place) * IN_PLACE
+    }
+
+    /// Whether all words have the same rights.
+    fn is_whole(&self) -> bool {
+        let writes = self.rights.write;
+        self.rights.read == Rights::ALL && (writes == Rights::ALL || writes == Rights::NONE)
+    }
+}
+
+impl Solid {
+    fn flags(&self) -> u32 {
+        READ | u32::from(self.writes) * WRITE | u32::from(self.in_place) * IN_PLACE
+    }
+}
+
+/// The words of the table for these pages, in the order of their numbers, and for `solid`, pages that are not among them;
+/// without one, the longest run of `entries` becomes the solid span.
+pub(crate) fn words(entries: &[Entry], solid: Option<Solid>, faults: FaultList) -> Vec<u32> {
+    let (run, solid) = match solid {
+        Some(solid) => (0..0, Some(solid)),
+        None => longest_run(entries),
+    };
     let mut masks: Vec<Row> = Vec::new();
     let mut row_of = |entry: &Entry| {
-        let rights = &entry.rights;
-        let whole = |mask: &Mask, bit: u32| u32::from(*mask == Rights::ALL) * bit;
-        let mut flags = whole(&rights.read, 1) | whole(&rights.write, 2);
-        if flags != 3 {
+        let mut flags = entry.flags();
+        if flags & (READ | WRITE) != READ | WRITE {
             // Relative to the first mask, for now.
-            flags |= (masks.len() as u32) << 2;
-            for words in rights.read.chunks(4).chain(rights.write.chunks(4)) {
+            flags |= (masks.len() as u32) << MASK_SHIFT;
+            for words in entry
+                .rights
+                .read
+                .chunks(4)
+                .chain(entry.rights.write.chunks(4))
+            {
                 masks.push([words[0], words[1], words[2], words[3]]);
             }
         }
         let [low, high] = split(entry.page);
-        [low, high, entry.frame * super::PAGE_WORDS as u32, flags]
+        [low, high, entry.word, flags]
     };
-    let mut all: Vec<Row> = entries.iter().map(&mut row_of).collect();
-    let scattered: Vec<u64> = (entries.iter().enumerate())
-        .filter(|(index, _)| !dense.contains(index))
-        .map(|(_, entry)| entry.page)
-        .collect();
-    let slots = Slots::of(&scattered);
-    let first_slot = HEAD + dense.len();
-    let first_mask = (first_slot + slots.pages.len()) as u32;
+    let scattered = [&entries[..run.start], &entries[run.end..]].concat();
+    let mut all: Vec<Row> = scattered.iter().map(&mut row_of).collect();
+    let pages: Vec<u64> = scattered.iter().map(|entry| entry.page).collect();
+    let slots = Slots::of(&pages);
+    let first_mask = (HEAD + slots.pages.len()) as u32;
     for row in &mut all {
-        if row[3] & 3 != 3 {
-            row[3] += first_mask << 2;
+        if row[3] & (READ | WRITE) != READ | WRITE {
+            row[3] += first_mask << MASK_SHIFT;
         }
     }
-    let [low, high] = split(first);
-    rows[0] = [low, high, dense.len() as u32, slots.shift];
-    rows[1] = [
-        slots.seeds[0],
-        slots.seeds[1],
-        first_slot as u32,
-        faults.capacity,
+    let [low, high] = solid.map_or([0, 0], |solid| split(solid.first));
+    let mut rows = vec![
+        [low, high, solid.map_or(0, |solid| solid.pages), slots.shift],
+        [slots.seeds[0], slots.seeds[1], HEAD as u32, faults.capacity],
+        [
+            faults.start,
+            solid.map_or(0, |solid| solid.word),
+            solid.map_or(0, |solid| solid.flags()),
+            0,
+        ],
     ];
-    rows[2] = [faults.start, 0, 0, 0];
-    rows.extend_from_slice(&all[dense]);
     rows.extend(slots.pages.iter().map(|page| {
-        let found = entries.binary_search_by_key(page, |entry| entry.page);
+        let found = pages.binary_search(page);
         found.map_or(EMPTY, |index| all[index])
     }));
     rows.extend(masks);
@@ -97,21 +143,37 @@ fn split(page: u64) -> [u32; 2] {
     [page as u32, (page >> 32) as u32]
 }
 
-/// The longest run of neighbours whose numbers have the same high word.
-fn longest_run(entries: &[Entry]) -> std::ops::Range<usize> {
+/// The longest run of neighbours that may be the solid span: their numbers have the same high word, too.
+fn longest_run(entries: &[Entry]) -> (std::ops::Range<usize>, Option<Solid>) {
     let (mut longest, mut start) = (0..0, 0);
-    for at in 0..entries.len() {
-        let goes_on = at > 0
-            && entries[at].page == entries[at - 1].page + 1
-            && split(entries[at].page)[1] == split(entries[at - 1].page)[1];
+    for (at, entry) in entries.iter().enumerate() {
+        if !entry.is_whole() {
+            start = at + 1;
+            continue;
+        }
+        let before = at.checked_sub(1).map(|before| &entries[before]);
+        let goes_on = before.is_some_and(|before| {
+            entry.page == before.page + 1
+                && entry.word == before.word.wrapping_add(PAGE_WORDS as u32)
+                && entry.flags() == before.flags()
+                && split(entry.page)[1] == split(before.page)[1]
+        });
         if !goes_on {
-            start = at;
+            start = start.max(at);
         }
         if at + 1 - start > longest.len() {
             longest = start..at + 1;
         }
     }
-    longest
+    let solid = entries.get(longest.start).filter(|_| !longest.is_empty());
+    let solid = solid.map(|first| Solid {
+        first: first.page,
+        pages: longest.len() as u32,
+        word: first.word,
+        writes: first.rights.write == Rights::ALL,
+        in_place: first.in_place,
+    });
+    (longest, solid)
 }
 
 /// Pages by their slots.
@@ -191,16 +253,15 @@ impl Slots {
 pub(super) fn find(words: &[u32], page: u64) -> Option<(u32, u32)> {
     let row = |index: usize| &words[4 * index..4 * index + 4];
     let [low, high] = split(page);
-    let (head, more) = (row(0), row(1));
-    let seeds = [more[0], more[1]];
-    let slots = places(page, seeds, head[3]);
+    let (head, more, last) = (row(0), row(1), row(2));
     let ahead = low.wrapping_sub(head[0]);
-    let first = match high == head[1] && ahead < head[2] {
-        true => HEAD + ahead as usize,
-        false => more[2] as usize + slots[0],
-    };
-    let second = more[2] as usize + slots[1];
-    let found = [first, second].into_iter().map(row);
-    let mut found = found.filter(|row| row[0] == low && row[1] == high);
+    if high == head[1] && ahead < head[2] {
+        return Some((last[1] + ahead * PAGE_WORDS as u32, last[2]));
+    }
+    let slots = places(page, [more[0], more[1]], head[3]);
+    let found = slots.map(|slot| row(more[2] as usize + slot));
+    let mut found = found
+        .into_iter()
+        .filter(|row| row[0] == low && row[1] == high);
     found.next().map(|row| (row[2], row[3]))
 }

@@ -16,7 +16,8 @@ const NO_FAULTS: FaultList = FaultList {
 fn entry(page: u64, frame: u32) -> Entry {
     Entry {
         page,
-        frame,
+        word: frame * 1024,
+        in_place: false,
         rights: Rights {
             read: Rights::ALL,
             write: Rights::ALL,
@@ -34,9 +35,9 @@ proptest! {
         pages.sort_unstable();
         pages.dedup();
         let entries: Vec<Entry> = (pages.iter().zip(1..)).map(|(&page, frame)| entry(page, frame)).collect();
-        let table = words(&entries, NO_FAULTS);
+        let table = words(&entries, None, NO_FAULTS);
         for entry in &entries {
-            prop_assert_eq!(find(&table, entry.page), Some((entry.frame * 1024, 3)));
+            prop_assert_eq!(find(&table, entry.page), Some((entry.word, 3)));
         }
         let neighbours = pages.iter().flat_map(|page| [page.wrapping_sub(1), page + 1]);
         for page in others.iter().copied().chain(neighbours) {
