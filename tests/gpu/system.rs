@@ -21,6 +21,7 @@ cases![
     atomics_work_within_a_launch,
     functions_take_and_return_pointers,
     wide_types_are_moved,
+    bytes_in_a_word_belong_to_their_owners,
     a_mapped_file_is_searched,
     the_heap_is_lent_like_any_memory,
     eight_threads_lend_at_once,
@@ -98,7 +99,8 @@ const WALK: &str = "
 const BOTH: [bool; 2] = [true, false];
 
 fn boxes_are_walked_and_changed(f: &Fixture) {
-    BOTH.into_iter().for_each(|in_place| walk_boxes(f, in_place));
+    BOTH.into_iter()
+        .for_each(|in_place| walk_boxes(f, in_place));
 }
 
 fn walk_boxes(f: &Fixture, in_place: bool) {
@@ -448,6 +450,58 @@ fn wide_types_are_moved(f: &Fixture) {
         for (i, value) in values.into_iter().enumerate() {
             let is_lent = (odd..odd + 3001).contains(&i);
             assert_eq!(value, if is_lent { 0x4000 } else { 0x3c00 }, "{i}");
+        }
+    }
+}
+
+/// Where a slice begins or ends inside a word, kernels see zeros instead of others' bytes, and change none of these.
+fn bytes_in_a_word_belong_to_their_owners(f: &Fixture) {
+    let source = "
+        alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> first: usm_ptr;
+        @group(0) @binding(1) var<uniform> count: u32;
+        @group(0) @binding(2) var<storage, read_write> seen: array<u32>;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < count { let w = usm_Words(first); seen[id.x] = w[id.x]; w[id.x] = 0x77777777u; }
+        }";
+    let kernel = kernel(&f.device, source);
+    for in_place in BOTH {
+        for (from, to) in [(1usize, 3usize), (3, 6), (4, 9), (2, 9001), (4095, 4097), (7, 8192)] {
+            let mut words = vec![0x1111_1111u32; 3000];
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+            let first = from / 4;
+            let count = to.div_ceil(4) - first;
+            let start = bytes.as_ptr() as u64 + 4 * first as u64;
+            let seen: DeviceBuffer<u32> = f.device.buffer(&vec![0; count]).unwrap();
+            let mut memory = SystemMemory::new();
+            memory.set_in_place(in_place);
+            memory.lend_mut(&mut bytes[from..to]);
+            (kernel
+                .launch()
+                .value("first", &Ptr::<u32>::from_address(start)))
+            .value("count", &(count as u32))
+            .buffer("seen", &seen)
+            .invocations(count as u32)
+            .run_system(&mut memory)
+            .unwrap();
+            drop(memory);
+            let seen = seen.read().unwrap();
+            let seen: &[u8] = bytemuck::cast_slice(&seen);
+            for (at, byte) in bytes.iter().enumerate() {
+                let is_lent = (from..to).contains(&at);
+                assert_eq!(
+                    *byte,
+                    if is_lent { 0x77 } else { 0x11 },
+                    "{at} of {from}..{to}"
+                );
+                if let Some(seen) = at.checked_sub(4 * first).and_then(|at| seen.get(at)) {
+                    assert_eq!(
+                        *seen,
+                        if is_lent { 0x11 } else { 0 },
+                        "{at} of {from}..{to}"
+                    );
+                }
+            }
         }
     }
 }

@@ -327,9 +327,10 @@ impl<'r, 'm> Run<'r, 'm> {
         if self.frames.has(page) {
             return Ok(true);
         }
+        let before = self.frames.count();
         match self.frames.add(&self.memory.lends, page) {
             Ok(()) => {
-                self.report.pages += 1;
+                self.report.pages += u64::from(self.frames.count() - before);
                 Ok(true)
             }
             Err(Lacking::Memory) => Ok(false),

@@ -64,7 +64,7 @@ impl InPlace {
     /// where more than `most` pages lie outside.
     pub(crate) fn around(lends: &Lends, most: usize) -> Option<Self> {
         let covered = densest(lends)?;
-        let outside = |page: &u64| !covered.contains(page) || !lends.is_borrowed(*page);
+        let outside = |page: &u64| !covered.contains(page) || !lends.is_usable_in_place(*page);
         let copies = lends.pages(0).filter(outside).take(most + 1).count();
         if copies > most {
             return None;
@@ -80,7 +80,7 @@ impl InPlace {
 
     /// The first word of a page's frame, if the page is used in place.
     pub(crate) fn word(&self, lends: &Lends, page: u64) -> Option<u32> {
-        let is_here = self.covered.contains(&page) && lends.is_borrowed(page);
+        let is_here = self.covered.contains(&page) && lends.is_usable_in_place(page);
         is_here.then(|| self.word_of(page))
     }
 

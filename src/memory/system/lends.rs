@@ -82,10 +82,14 @@ impl Lends {
         self.borrowed.iter()
     }
 
-    /// Whether all that is lent of the page was borrowed.
-    pub(super) fn is_borrowed(&self, page: u64) -> bool {
-        within(&self.readable, &bytes_of(page))
-            .all(|range| self.borrowed.gaps(&range).next().is_none())
+    /// Whether kernels may use the page where it is: all that is lent of it was borrowed, and in whole words, so that nobody
+    /// else's bytes are read or written with it.
+    pub(super) fn is_usable_in_place(&self, page: u64) -> bool {
+        let bytes = bytes_of(page);
+        let is_in_words = |range: &Range<u64>| range.start % 4 == 0 && range.end % 4 == 0;
+        within(&self.readable, &bytes)
+            .all(|range| is_in_words(&range) && self.borrowed.gaps(&range).next().is_none())
+            && within(&self.writable, &bytes).all(|range| is_in_words(&range))
     }
 
     /// Borrowed ranges with the same rights everywhere, and whether these are for writing.

@@ -81,6 +81,14 @@ const EXAMPLES: &[Example] = &[
         args: &["--size", "3", "--blocks"],
     },
     Example {
+        name: "mapped_search",
+        args: &["--size", "12"],
+    },
+    Example {
+        name: "mapped_search",
+        args: &["--size", "12", "--copies", "--pool", "3", "--part", "2"],
+    },
+    Example {
         name: "heat2d",
         args: &["--steps", "300"],
     },
