@@ -7,8 +7,8 @@
 // word to read begin, and eight for each word to write.
 
 @group(0) @binding(0) var<storage, read> tombolo_system_table: array<vec4<u32>>;
-// Number of faults, and three unused words; a word for each frame that says whether the frame has been written; four words
-// for each fault.
+// Number of faults, and three unused words; a word for each frame that says whether the frame has been written; 2,048 words
+// with a bit for each of as many pages as have noted a fault, by a hash; four words for each fault.
 @group(0) @binding(1) var<storage, read_write> tombolo_system_faults: array<atomic<u32>>;
 @group(0) @binding(2) var<storage, read_write> tombolo_system_status: array<atomic<u32>, 16>;
 // The invocation has met with a fault: whatever follows may be wrong.
@@ -29,9 +29,17 @@ fn tombolo_system_fault(low: u32, high: u32, code: u32, capacity: u32) {
             }
             return;
         }
+        // Once for each page, or thousands of invocations would note the same one. Pages with the same hash wait for the
+        // next launch.
+        let list = tombolo_system_table[2].x;
+        let hash = (((low >> 12u) | (high << 20u)) * 0x9e3779b9u) >> 16u;
+        let bit = 1u << (hash & 31u);
+        let noted = list - 2048u + (hash >> 5u);
+        if (atomicLoad(&tombolo_system_faults[noted]) & bit) != 0u { return; }
+        if (atomicOr(&tombolo_system_faults[noted], bit) & bit) != 0u { return; }
         let slot = atomicAdd(&tombolo_system_faults[0], 1u);
         if slot < capacity {
-            let at = tombolo_system_table[2].x + 4u * slot;
+            let at = list + 4u * slot;
             atomicStore(&tombolo_system_faults[at], code);
             atomicStore(&tombolo_system_faults[at + 1u], low);
             atomicStore(&tombolo_system_faults[at + 2u], high);

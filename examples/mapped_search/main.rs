@@ -36,13 +36,13 @@ struct Arguments {
     #[arg(long, default_value = "tombolo")]
     pattern: String,
     /// MB of the text that is made up.
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=4096))]
     size: u64,
     /// MB of the device's memory that hold pages at once.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pool: u64,
     /// MB of the text that a launch searches.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=512))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=512))]
     part: u64,
     /// Copy pages also where the device could use them where they are.
     #[arg(long)]
@@ -85,7 +85,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     show("file", &format!("{} of {bytes} bytes", path.display()));
 
     let start = Instant::now();
-    let (found, run) = search(&device, &text, arguments)?;
+    let (found, cost) = search(&device, &text, arguments)?;
     let time = start.elapsed();
     show(
         "kernel",
@@ -95,7 +95,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         "cost",
         &format!(
             "{} launches, {} pages copied, {} pages in place",
-            run.0, run.1, run.2
+            cost.0, cost.1, cost.2
         ),
     );
 
@@ -116,12 +116,15 @@ fn show(what: &str, value: &str) {
     println!("{:12}{value}", format!("{what}:"));
 }
 
-/// The places of the pattern, in order, and launches, copied pages and pages in place that it took to find them.
+/// Launches, copied pages and pages in place.
+type Cost = (u32, u64, u64);
+
+/// The places of the pattern, in order, and what it took to find them.
 fn search(
     device: &Device,
     text: &[u8],
     arguments: &Arguments,
-) -> Result<(Vec<u64>, (u32, u64, u64)), Box<dyn Error>> {
+) -> Result<(Vec<u64>, Cost), Box<dyn Error>> {
     let program = Program::new("search.wgsl", include_str!("search.wgsl"))?;
     let mut options = KernelOptions::default();
     options.pointers = TranslationMode::System;
@@ -187,7 +190,7 @@ fn write_text(path: &Path, bytes: u64, pattern: &str) -> std::io::Result<()> {
             _ => format!("{:x}", state >> 40),
         };
         written += word.len() as u64 + 1;
-        let end = if state % 11 == 0 { "\n" } else { " " };
+        let end = if state.is_multiple_of(11) { "\n" } else { " " };
         file.write_all(word.as_bytes())?;
         file.write_all(end.as_bytes())?;
     }

@@ -209,7 +209,8 @@ impl Capabilities {
             Aspect::HostImport => (self.host_import(), self.why_host_import()),
             Aspect::SystemAllocations => {
                 let most = self.storage_bindings_per_stage;
-                let how = "kernels of TranslationMode::System bind four storage buffers of the runtime's";
+                let how =
+                    "kernels of TranslationMode::System bind four storage buffers of the runtime's";
                 (most >= 4, format!("{how}, and the device allows {most}"))
             }
             Aspect::UnboundedLoops => {

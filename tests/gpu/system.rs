@@ -23,6 +23,7 @@ cases![
     wide_types_are_moved,
     bytes_in_a_word_belong_to_their_owners,
     a_mapped_file_is_searched,
+    memory_of_all_kinds_is_lent_together,
     the_heap_is_lent_like_any_memory,
     eight_threads_lend_at_once,
     two_devices_work_on_the_same_memory_in_turn,
@@ -466,7 +467,14 @@ fn bytes_in_a_word_belong_to_their_owners(f: &Fixture) {
         }";
     let kernel = kernel(&f.device, source);
     for in_place in BOTH {
-        for (from, to) in [(1usize, 3usize), (3, 6), (4, 9), (2, 9001), (4095, 4097), (7, 8192)] {
+        for (from, to) in [
+            (1usize, 3usize),
+            (3, 6),
+            (4, 9),
+            (2, 9001),
+            (4095, 4097),
+            (7, 8192),
+        ] {
             let mut words = vec![0x1111_1111u32; 3000];
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
             let first = from / 4;
@@ -571,6 +579,69 @@ fn a_mapped_file_is_searched(f: &Fixture) {
 
 #[cfg(not(unix))]
 fn a_mapped_file_is_searched(_: &Fixture) {}
+
+/// On the stack, in the heap of the process, in mappings of its own and of a file, far from each other.
+#[cfg(unix)]
+fn memory_of_all_kinds_is_lent_together(f: &Fixture) {
+    use std::io::Write;
+    static FIXED: [u32; 300] = [4; 300];
+    let source = "
+        alias Words = array<u32>;
+        alias Pointers = array<usm_ptr>;
+        @group(0) @binding(0) var<uniform> pointers: usm_ptr;
+        @group(0) @binding(1) var<uniform> sums: usm_ptr;
+        @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) {
+            if i >= 5u { return; }
+            let p = usm_Pointers(pointers);
+            let w = usm_Words(p[i]);
+            var sum = 0u;
+            for (var at = 0u; at < 300u; at++) { sum += w[at]; }
+            let s = usm_Words(sums);
+            s[i] = sum;
+        }";
+    let kernel = kernel(&f.device, source);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[3; 10_000]).unwrap();
+    let bytes = mapped(&file, 10_000);
+    let large = vec![2u32; 4 << 20];
+    for in_place in BOTH {
+        let on_stack = [1u32; 300];
+        let boxed: Box<[u32; 300]> = Box::new([5; 300]);
+        let mut sums = [0u32; 5];
+        let mut memory = SystemMemory::new();
+        memory.set_in_place(in_place);
+        let pointers = [
+            memory.lend(&on_stack),
+            memory.lend(&large),
+            memory.lend(bytes).cast(),
+            memory.lend(&FIXED),
+            memory.lend(&*boxed),
+        ];
+        let list = memory.lend(&pointers);
+        let kept = memory.lend_mut(&mut sums);
+        let run = (kernel
+            .launch()
+            .value("pointers", &list)
+            .value("sums", &kept))
+        .workgroups(1)
+        .run_system(&mut memory)
+        .unwrap();
+        drop(memory);
+        assert_eq!(run.launches, 1);
+        assert_eq!(
+            sums,
+            [300, 600, 300u32.wrapping_mul(0x0303_0303), 1200, 1500]
+        );
+        assert_eq!(
+            run.pages_in_place >= 4096,
+            in_place && is_host(f),
+            "{run:?}"
+        );
+    }
+}
+
+#[cfg(not(unix))]
+fn memory_of_all_kinds_is_lent_together(_: &Fixture) {}
 
 fn the_heap_is_lent_like_any_memory(f: &Fixture) {
     let heap = f.context.heap().unwrap();

@@ -277,8 +277,15 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
 /// Memory that is reserved only takes no room.
 #[cfg(target_os = "linux")]
 fn addresses_beyond_four_gibibytes_are_found(f: &Fixture) {
+    [false, true]
+        .into_iter()
+        .for_each(|in_place| find_beyond_four_gibibytes(f, in_place));
+}
+
+#[cfg(target_os = "linux")]
+fn find_beyond_four_gibibytes(f: &Fixture, in_place: bool) {
     const WORDS: usize = 3 << 29;
-    // SAFETY: a new mapping of zeros that nobody else knows, never unmapped.
+    // SAFETY: a new mapping of zeros that nobody else knows.
     let words: &mut [u32] = unsafe {
         let at = libc::mmap(
             std::ptr::null_mut(),
@@ -324,6 +331,7 @@ fn addresses_beyond_four_gibibytes_are_found(f: &Fixture) {
     let list: DeviceBuffer<u32> = f.device.buffer(&indices.map(|i| i as u32)).unwrap();
     let o: DeviceBuffer<u32> = f.device.buffer(&[0; 6]).unwrap();
     let mut memory = copied();
+    memory.set_in_place(in_place);
     let pointer = memory.lend_mut(&mut *words);
     (kernel.launch().value("words", &pointer))
         .buffer("indices", &list)
@@ -337,6 +345,8 @@ fn addresses_beyond_four_gibibytes_are_found(f: &Fixture) {
         indices.map(|index| words[index]),
         [101, 102, 103, 104, 105, 106]
     );
+    // SAFETY: the mapping made above, which nobody uses any more.
+    unsafe { libc::munmap(words.as_mut_ptr().cast(), 4 * WORDS) };
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -4,7 +4,7 @@
 //!
 //! 1. Where all pages with something lent fit into the pool, they are read into it, and there is a single launch. A pointer
 //!    to anything else fails that launch, through its status record, like a pointer out of the heap.
-//! 2. Otherwise nothing is there at first. An invocation that misses a page notes the address and goes on with a zero; its
+//! 2. Otherwise only what is small is there at first. An invocation that misses a page notes the address and goes on with a zero; its
 //!    loops end. The launch is worth nothing then: the pages are fetched, with neighbours, twice as many each time, the
 //!    frames and all buffers that the kernel writes get their old contents, and the launch is repeated, until nothing is
 //!    missing. So a kernel may do nothing that cannot be undone ([`SystemError::NotRepeatable`]).
@@ -37,13 +37,17 @@ use undo::Undo;
 
 /// A launch with lent memory, as errors name the operation.
 const WHAT: &str = "a launch with lent memory";
-/// Room for faults of a launch: each invocation notes one.
+/// Room for faults of a launch: each page notes one.
 const FAULTS: u32 = 16_384;
 /// Words in front of the frames' flags.
 const FLAGS_START: u32 = 4;
+/// Words with a bit for each page that has noted a fault.
+const NOTED_WORDS: u32 = 2048;
 /// Pages fetched behind a missing one at first, and at most.
 const FIRST_AHEAD: u64 = 8;
 const MOST_AHEAD: u64 = 4096;
+/// The share of the frames that small ranges get before they are missed.
+const SMALL_SHARE: u64 = 4;
 /// Frames that are not written, and yet read between others that are: one read takes as long as many pages.
 const GAP: u32 = 8;
 
@@ -141,7 +145,7 @@ impl<'r, 'm> Run<'r, 'm> {
     fn until_nothing_is_missing(&mut self) -> Result<SystemRun, SystemError> {
         let room = usize::try_from(self.most_pages).unwrap_or(usize::MAX);
         if self.memory.in_place && is_host(&self.device) {
-            let window = InPlace::around(&self.memory.lends, room);
+            let window = InPlace::around(&self.memory.lends, room, 4 * self.most_words);
             if let Some(window) = window {
                 self.frames = Frames::with_pages_in_place(self.most_pages as u32, window);
                 return self.in_place();
@@ -161,6 +165,9 @@ impl<'r, 'm> Run<'r, 'm> {
             }
         } else {
             undo = Some(Undo::of(self.launch)?);
+            for page in self.memory.lends.small(self.most_pages / SMALL_SHARE) {
+                self.fetch(page)?;
+            }
         }
         loop {
             let lent = self.bound(is_final)?;
@@ -230,9 +237,16 @@ impl<'r, 'm> Run<'r, 'm> {
     }
 
     fn faults(&self, is_final: bool) -> FaultList {
-        FaultList {
-            start: FLAGS_START + self.frames.count(),
-            capacity: if is_final { 0 } else { FAULTS },
+        let flags_end = FLAGS_START + self.frames.count();
+        match is_final {
+            true => FaultList {
+                start: flags_end,
+                capacity: 0,
+            },
+            false => FaultList {
+                start: flags_end + NOTED_WORDS,
+                capacity: FAULTS,
+            },
         }
     }
 
@@ -282,7 +296,7 @@ impl<'r, 'm> Run<'r, 'm> {
         if count == 0 {
             return Ok(End::Done);
         }
-        let start = u64::from(FLAGS_START + self.frames.count());
+        let start = u64::from(self.faults(false).start);
         let words = 4 * u64::from(count.min(FAULTS));
         let list = faults.read_range(start..start + words)?;
         let addresses = list.chunks_exact(4);

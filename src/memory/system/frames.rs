@@ -84,15 +84,14 @@ impl Frames {
 
     /// Reads a page into a frame, unless it lies in one.
     pub(crate) fn add(&mut self, lends: &Lends, page: u64) -> Result<(), Lacking> {
-        if self.has(page) {
+        let is_solid = |in_place: &InPlace| in_place.is_solid(page);
+        if self.in_place.as_ref().is_some_and(is_solid) || self.has(page) {
             return Ok(());
         }
         if let Some(in_place) = &self.in_place
             && let Some(word) = in_place.word(lends, page)
         {
-            if !in_place.is_solid(page) {
-                self.own.insert(page, word);
-            }
+            self.own.insert(page, word);
             return Ok(());
         }
         if self.left() == 0 {

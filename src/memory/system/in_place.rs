@@ -3,7 +3,7 @@
 //! *How it works.* A buffer is a range of the host's address space there, and a binding may be as long as one likes. So the
 //! pool is a *window* of the address space: pages of the host's own are frames where they are, and nothing is copied.
 //!
-//!     window   | pages of ours | … | lent | not lent, or not there | lent | …   16 GiB at most
+//!     window   | pages of ours | … | lent | not lent, or not there | lent | …   4 GiB at most
 //!              ^ word 0
 //!
 //! - Kernels reach words of the window that the table names, and no other: those of lent memory, with the rights that were
@@ -13,8 +13,8 @@
 //! - Lanes that a branch has switched off must not load from anywhere. The functions of `shaders/system.wgsl` have atomic
 //!   operations whose results are used, so kernels with them run one invocation at a time
 //!   (`cpu/src/compile/emit/lanes/width.rs`), and a branch is a branch.
-//! - Words have numbers of 32 bits, hence the 16 GiB: where lent memory lies further apart, as a program's heap and its
-//!   mapped files do on Linux, the part with the most bytes is used in place.
+//! - wgpu binds 4 GiB at most. Where lent memory lies further apart, as a program's heap and its mapped files do on Linux,
+//!   the part with the most bytes is used in place, and the rest is copied.
 //!
 //! Our own pages have to lie in front of what is lent, and near: the system is asked for addresses there.
 
@@ -25,8 +25,6 @@ use super::lends::Lends;
 use super::table::Solid;
 use super::{PAGE_BYTES, PAGE_WORDS};
 
-/// Bytes of a window: words have numbers of 32 bits.
-const WINDOW_BYTES: u64 = 1 << 34;
 /// Distances in front of lent memory at which our own pages are asked for, in pages.
 const DISTANCES: [u64; 12] = [
     0,
@@ -60,17 +58,23 @@ pub(crate) struct OwnPages {
 }
 
 impl InPlace {
-    /// The window around most of what is lent, with room for as many pages as lie outside; `None` where there is none, or
+    /// The window of `window_bytes` bytes around most of what is lent, with room for as many pages as lie outside; `None` where there is none, or
     /// where more than `most` pages lie outside.
-    pub(crate) fn around(lends: &Lends, most: usize) -> Option<Self> {
-        let covered = densest(lends)?;
-        let outside = |page: &u64| !covered.contains(page) || !lends.is_usable_in_place(*page);
-        let copies = lends.pages(0).filter(outside).take(most + 1).count();
+    pub(crate) fn around(lends: &Lends, most: usize, window_bytes: u64) -> Option<Self> {
+        let covered = densest(lends, window_bytes)?;
+        let mut solid = solid(lends, &covered);
+        let is_solid = |page| solid.as_ref().is_some_and(|solid| solid.has(page));
+        let inside =
+            |page: u64| is_solid(page) || covered.contains(&page) && lends.is_usable_in_place(page);
+        let outside = lends.pages(0).filter(|&page| !inside(page));
+        let copies = outside.take(most + 1).count();
         if copies > most {
             return None;
         }
-        let own = OwnPages::in_front_of(&covered, copies as u64 + 1)?;
-        let solid = solid(lends, &covered, own.start);
+        let own = OwnPages::in_front_of(&covered, copies as u64 + 1, window_bytes)?;
+        if let Some(solid) = &mut solid {
+            solid.word = ((solid.first * PAGE_BYTES - own.start) / 4) as u32;
+        }
         Some(Self {
             own: Arc::new(own),
             covered,
@@ -95,8 +99,7 @@ impl InPlace {
 
     /// Whether the page is one of [`InPlace::solid`].
     pub(crate) fn is_solid(&self, page: u64) -> bool {
-        let solid = self.solid.as_ref();
-        solid.is_some_and(|solid| page.wrapping_sub(solid.first) < u64::from(solid.pages))
+        self.solid.as_ref().is_some_and(|solid| solid.has(page))
     }
 
     /// The window: address and bytes, and what must be kept while it is used.
@@ -118,9 +121,9 @@ impl InPlace {
 }
 
 /// The pages of neighbouring borrowed ranges with the most bytes that fit into a window.
-fn densest(lends: &Lends) -> Option<Range<u64>> {
-    // Room for our own pages, wherever they come to lie.
-    let room = WINDOW_BYTES / 2;
+fn densest(lends: &Lends, window_bytes: u64) -> Option<Range<u64>> {
+    // The rest is for our own pages, wherever they come to lie.
+    let room = window_bytes - window_bytes / 8;
     let mut best: (u64, Option<Range<u64>>) = (0, None);
     let (mut bytes, mut pages): (u64, Option<Range<u64>>) = (0, None);
     for range in lends.borrowed() {
@@ -140,8 +143,8 @@ fn densest(lends: &Lends) -> Option<Range<u64>> {
     best.1
 }
 
-/// The longest run of whole pages with the same rights.
-fn solid(lends: &Lends, covered: &Range<u64>, start: u64) -> Option<Solid> {
+/// The longest run of whole pages with the same rights; its first word is not known yet.
+fn solid(lends: &Lends, covered: &Range<u64>) -> Option<Solid> {
     let mut longest: Option<Solid> = None;
     for (range, writes) in lends.uniform() {
         let first = range.start.div_ceil(PAGE_BYTES).max(covered.start);
@@ -153,7 +156,7 @@ fn solid(lends: &Lends, covered: &Range<u64>, start: u64) -> Option<Solid> {
             longest = Some(Solid {
                 first,
                 pages,
-                word: ((first * PAGE_BYTES - start) / 4) as u32,
+                word: 0,
                 writes,
                 in_place: true,
             });
@@ -164,10 +167,10 @@ fn solid(lends: &Lends, covered: &Range<u64>, start: u64) -> Option<Solid> {
 
 impl OwnPages {
     /// Pages in front of others, so near that a window covers all of them.
-    fn in_front_of(others: &Range<u64>, pages: u64) -> Option<Self> {
+    fn in_front_of(others: &Range<u64>, pages: u64, window_bytes: u64) -> Option<Self> {
         DISTANCES.iter().find_map(|distance| {
             let first = others.start.checked_sub(pages + distance)?;
-            if (others.end - first) * PAGE_BYTES > WINDOW_BYTES {
+            if (others.end - first) * PAGE_BYTES > window_bytes {
                 return None;
             }
             // Made only when the pages are ours: its end gives them back.

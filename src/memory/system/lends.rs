@@ -86,7 +86,8 @@ impl Lends {
     /// else's bytes are read or written with it.
     pub(super) fn is_usable_in_place(&self, page: u64) -> bool {
         let bytes = bytes_of(page);
-        let is_in_words = |range: &Range<u64>| range.start % 4 == 0 && range.end % 4 == 0;
+        let is_in_words =
+            |range: &Range<u64>| range.start.is_multiple_of(4) && range.end.is_multiple_of(4);
         within(&self.readable, &bytes)
             .all(|range| is_in_words(&range) && self.borrowed.gaps(&range).next().is_none())
             && within(&self.writable, &bytes).all(|range| is_in_words(&range))
@@ -115,6 +116,21 @@ impl Lends {
             next = next.max(pages.end);
             pages
         })
+    }
+
+    /// The pages of the smallest ranges, `most` at most: what is small is fetched before it is missed.
+    pub(crate) fn small(&self, most: u64) -> Vec<u64> {
+        let mut ranges: Vec<_> = self.readable.iter().collect();
+        ranges.sort_by_key(|range| range.end - range.start);
+        let mut pages = Vec::new();
+        for range in ranges {
+            let of_range = range.start / PAGE_BYTES..(range.end - 1) / PAGE_BYTES + 1;
+            if pages.len() as u64 + (of_range.end - of_range.start) > most {
+                break;
+            }
+            pages.extend(of_range);
+        }
+        pages
     }
 
     /// Whether something of the page is lent.

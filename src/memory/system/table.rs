@@ -69,7 +69,7 @@ impl Entry {
         let whole = |mask: &Mask, bit: u32| u32::from(*mask == Rights::ALL) * bit;
         whole(&self.rights.read, READ)
             | whole(&self.rights.write, WRITE)
-            | u32::from(self.in_place) * IN_PLACE
+            | (u32::from(self.in_place) * IN_PLACE)
     }
 
     /// Whether all words have the same rights.
@@ -80,8 +80,13 @@ impl Entry {
 }
 
 impl Solid {
+    /// Whether the page is one of these.
+    pub(crate) fn has(&self, page: u64) -> bool {
+        page.wrapping_sub(self.first) < u64::from(self.pages)
+    }
+
     fn flags(&self) -> u32 {
-        READ | u32::from(self.writes) * WRITE | u32::from(self.in_place) * IN_PLACE
+        READ | (u32::from(self.writes) * WRITE) | (u32::from(self.in_place) * IN_PLACE)
     }
 }
 

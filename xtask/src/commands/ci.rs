@@ -82,11 +82,11 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         name: "mapped_search",
-        args: &["--size", "12"],
+        args: &["--size", "2", "--part", "1", "--pool", "2"],
     },
     Example {
         name: "mapped_search",
-        args: &["--size", "12", "--copies", "--pool", "3", "--part", "2"],
+        args: &["--size", "2", "--part", "1", "--pool", "2", "--copies"],
     },
     Example {
         name: "heat2d",
