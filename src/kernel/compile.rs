@@ -89,6 +89,8 @@ pub(crate) struct Compiled {
     pub(crate) prints: Option<Arc<Sites>>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
     pub(crate) heap: Option<HeapUse>,
+    /// The kernel follows pointers into memory that is lent to launches.
+    pub(crate) system: bool,
     /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
     /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
     /// argument.
@@ -189,6 +191,9 @@ pub(crate) struct HeapUse {
     pub(crate) follows: bool,
 }
 
+/// Bindings for the pool, the table and the faults of a kernel that follows pointers into lent memory.
+pub(crate) const SYSTEM_BINDINGS: u32 = 3;
+
 impl HeapUse {
     fn of(facts: &PointerFacts, heap: &HeapSetup) -> Self {
         Self {
@@ -261,7 +266,9 @@ pub(crate) fn compile(
     let guard = added.guard;
     check_shape(&module, index, options.nesting, program, &text)?;
     let guarded = guard.is_some();
-    let heap = (pointers.as_ref()).map(|facts| HeapUse::of(facts, &options.heap));
+    let system = pointers.as_ref().is_some_and(|facts| facts.system);
+    let heap =
+        (pointers.as_ref().filter(|_| !system)).map(|facts| HeapUse::of(facts, &options.heap));
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
     // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());
@@ -291,6 +298,7 @@ pub(crate) fn compile(
         places: Some(places),
         prints,
         heap,
+        system,
         table,
         globals,
         calls,

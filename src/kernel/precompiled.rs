@@ -96,6 +96,7 @@ impl Device {
             places: None,
             prints: None,
             heap: None,
+            system: false,
             table: Vec::new(),
             globals: None,
             calls: None,

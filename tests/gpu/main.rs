@@ -97,6 +97,9 @@ mod services;
 mod services_memory;
 mod staging_memory;
 mod stress;
+mod system;
+mod system_faults;
+mod system_paging;
 mod table;
 mod threads;
 mod transfers;
@@ -220,6 +223,9 @@ fn main() -> std::process::ExitCode {
         services::CASES,
         services_memory::CASES,
         stress::CASES,
+        system::CASES,
+        system_faults::CASES,
+        system_paging::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

@@ -36,6 +36,7 @@ mod prints;
 mod sanitizer;
 pub(in crate::launch) mod staging;
 mod status;
+pub(in crate::launch) mod system;
 pub(in crate::launch) mod table;
 mod timing;
 
