@@ -19,6 +19,7 @@ pub mod loop_guard;
 pub(crate) mod nesting;
 pub mod pointers;
 pub(crate) mod print;
+pub(crate) mod spill;
 pub mod status;
 mod trip_count;
 pub(crate) mod turns;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::counter;
 use super::{
     Ending, Ground, Identity, Inherits, Part, Places, Rank, Resource, Stop, Submission, arguments,
-    buffers, calls, globals, heap, memory, prints, staging, status, table, timing,
+    buffers, calls, globals, heap, memory, prints, scratch, staging, status, table, timing,
 };
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
@@ -228,6 +228,7 @@ parts! {
     [] globals: globals::Globals, globals::Setting;
     [] calls: calls::Calls, calls::Setting;
     [] prints: prints::Prints<'s>, prints::Setting;
+    [] scratch: scratch::Scratch, ();
     [] arguments: arguments::Arguments, ();
     [] status: status::Status<'s>, ();
     [cfg(test)] counter: counter::Counter, counter::Setting;
