@@ -93,6 +93,7 @@ mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod spill;
 mod staging_memory;
 mod stress;
 mod table;
@@ -215,6 +216,7 @@ fn main() -> std::process::ExitCode {
         server_leases::CASES,
         services::CASES,
         services_memory::CASES,
+        spill::CASES,
         stress::CASES,
         table::CASES,
         threads::CASES,
