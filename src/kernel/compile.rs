@@ -488,10 +488,8 @@ pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Modu
     if let Some(facts) = &compiled.spill {
         spill::enter(&mut module, *entry, facts);
     }
-    let changed = gridded
-        || variant.written != 0
-        || variant.globals_written
-        || compiled.spill.is_some();
+    let changed =
+        gridded || variant.written != 0 || variant.globals_written || compiled.spill.is_some();
     changed.then_some((module, gridded))
 }
 

@@ -328,7 +328,11 @@ impl Sizes<'_> {
             _ => 0,
         };
         let largest = arrays.iter().map(|(info, _)| info.bytes).max();
-        let total = total.max(largest.filter(|_| self.spill == SpillPolicy::Never).unwrap_or(0));
+        let total = total.max(
+            largest
+                .filter(|_| self.spill == SpillPolicy::Never)
+                .unwrap_or(0),
+        );
         if total > self.limit
             && let Some((info, variable)) = arrays.iter().max_by_key(|(info, _)| info.bytes)
         {
@@ -479,7 +483,9 @@ pub(crate) fn scratch_too_large(
          the limit is {limit}",
         within(&function)
     );
-    let place = reporter.back(span).map(|range| (range, format!("{own} bytes")));
+    let place = reporter
+        .back(span)
+        .map(|range| (range, format!("{own} bytes")));
     let notes = vec![
         "the invocations of a work-group have their scratch memory at the same time: make the work-group smaller or the \
          array shorter, or raise DeviceOptions::scratch_bytes where that is what limits it"

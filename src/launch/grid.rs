@@ -185,8 +185,7 @@ impl Groups {
     /// How many dispatches there are. Three numbers below 2^32 by a limit of 1 are too many for any number: a larger
     /// result is cut to the largest number.
     pub(crate) fn tile_count(&self) -> u64 {
-        let tiles =
-            [0, 1, 2].map(|axis| u64::from(self.counts[axis].div_ceil(self.limits[axis])));
+        let tiles = [0, 1, 2].map(|axis| u64::from(self.counts[axis].div_ceil(self.limits[axis])));
         if tiles.contains(&0) {
             return 0;
         }

@@ -143,7 +143,11 @@ fn grids_larger_than_scratch_memory(f: &Fixture) {
             options.scratch_bytes = Some(1536 * groups + 5);
         });
         let kernel = kernel(&device, source, &Constants::new(), KernelOptions::default());
-        assert_eq!(words(&kernel, [10, 9, 4], 360), expected, "{groups} at once");
+        assert_eq!(
+            words(&kernel, [10, 9, 4], 360),
+            expected,
+            "{groups} at once"
+        );
     }
 }
 
@@ -269,7 +273,7 @@ fn whole_values_are_copies(f: &Fixture) {
         struct Box { a: array<u32, 7>, b: array<u32, 7> }
         const TABLE = array<u32, 7>(10u, 20u, 30u, 40u, 50u, 60u, 70u);
         @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
-        @group(0) @binding(1) var<storage, read_write> boxes: array<Box, 2>;
+        @group(0) @binding(1) var<storage, read_write> boxes: array<Box, 8>;
         var<workgroup> shared_box: Box;
         fn changed(by_value: array<u32, 7>) -> array<u32, 7> {
             var own = by_value;
@@ -293,8 +297,8 @@ fn whole_values_are_copies(f: &Fixture) {
             shared_box = it;
             var z = shared_box;
             z.a[3] = 4u;
-            boxes[id.x % 2u] = z;
-            let back = boxes[id.x % 2u].a;
+            boxes[id.x % 8u] = z;
+            let back = boxes[id.x % 8u].a;
             var none = Box();
             none.a[id.x % 7u] = 1u;
             let last = array<u32, 3>(back[0], back[2], none.a[id.x % 7u]);
@@ -304,7 +308,7 @@ fn whole_values_are_copies(f: &Fixture) {
     let kernel = kernel(&f.device, source, &Constants::new(), always());
     for id in 0..8u32 {
         let sink = f.device.buffer(&[POISON; 9]).unwrap();
-        let boxes = f.device.buffer(&[POISON; 28]).unwrap();
+        let boxes = f.device.buffer(&[POISON; 14 * 8]).unwrap();
         let mut launch = kernel.launch();
         launch = launch.buffer("sink", &sink).buffer("boxes", &boxes);
         launch.invocations(id + 1).submit().unwrap().wait().unwrap();
@@ -312,7 +316,7 @@ fn whole_values_are_copies(f: &Fixture) {
         let expected = 10 + 250 + 1000 + 10_000 * 10 * (id % 7 + 1) + 4 + 40_000_000;
         assert_eq!(sink.read().unwrap()[id as usize], expected, "{id}");
         let kept = boxes.read().unwrap();
-        let from = (id % 2 * 14) as usize;
+        let from = (id * 14) as usize;
         let tail = 10 * (id % 7 + 1);
         let row = [10, 20, 25, 4, 50, 60, 70, 10, 20, 25, 40, 50, 60, tail];
         assert_eq!(kept[from..from + 14], row, "{id}");
@@ -388,13 +392,18 @@ fn arrays_beside_pointers_globals_and_prints(f: &Fixture) {
     let heap = device.heap().unwrap();
     let items: Vec<Ptr<u32>> = (0..8u32)
         .map(|k| {
-            let words: Vec<u32> = std::iter::once(k * 10).chain((0..8).map(|i| i * k)).collect();
+            let words: Vec<u32> = std::iter::once(k * 10)
+                .chain((0..8).map(|i| i * k))
+                .collect();
             heap.alloc_slice(&words).unwrap()
         })
         .collect();
     let starts = device.buffer(&items).unwrap();
     let sink = device.buffer(&[POISON; 8]).unwrap();
-    let launch = kernel.launch().buffer("sink", &sink).buffer("starts", &starts);
+    let launch = kernel
+        .launch()
+        .buffer("sink", &sink)
+        .buffer("starts", &starts);
     launch.invocations(8).submit().unwrap().wait().unwrap();
     let expected: Vec<u32> = (0..8).map(|k| (7 - k % 8) * k + k * 10).collect();
     assert_eq!(sink.read().unwrap(), expected);
@@ -424,7 +433,10 @@ fn only_the_largest_arrays_are_spilled(f: &Fixture) {
     assert_eq!(made.scratch_bytes(), 0);
     assert_eq!(words(&made, 20u32, 20), expected);
     // Arrays that the text fixes count, too.
-    let fixed = source.replace("var small", "var fixed: array<u32, 20>; fixed[id.x % 20u] = 1u; var small");
+    let fixed = source.replace(
+        "var small",
+        "var fixed: array<u32, 20>; fixed[id.x % 20u] = 1u; var small",
+    );
     let made = kernel(&device, &fixed, &constants, KernelOptions::default());
     assert!(made.scratch_bytes() > 0);
     assert_eq!(words(&made, 20u32, 20), expected);
@@ -434,7 +446,11 @@ fn what_cannot_be_spilled_is_refused(f: &Fixture) {
     let program = Program::new("spill.wgsl", HASHED).unwrap();
     let device = f.open(|options| options.scratch_bytes = Some(1 << 20));
     let many = Constants::new().set("N", 1u32 << 15);
-    assert!(device.kernel_with(&program, "main", &many, always()).is_ok());
+    assert!(
+        device
+            .kernel_with(&program, "main", &many, always())
+            .is_ok()
+    );
     let more = Constants::new().set("N", (1u32 << 15) + 1);
     match device.kernel_with(&program, "main", &more, always()) {
         Err(KernelError::PrivateArrayTooLarge {
@@ -445,10 +461,16 @@ fn what_cannot_be_spilled_is_refused(f: &Fixture) {
             limit,
             diagnostic,
         }) => {
-            assert_eq!((array.as_str(), function.as_deref()), ("table", Some("main")));
+            assert_eq!(
+                (array.as_str(), function.as_deref()),
+                ("table", Some("main"))
+            );
             assert_eq!((bytes, total, limit), (131_076, 131_076, 131_072));
             assert_eq!(diagnostic.line, 6, "{diagnostic}");
-            assert!(diagnostic.to_string().contains("scratch_bytes"), "{diagnostic}");
+            assert!(
+                diagnostic.to_string().contains("scratch_bytes"),
+                "{diagnostic}"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -461,7 +483,9 @@ fn what_cannot_be_spilled_is_refused(f: &Fixture) {
         Ok(_) => assert!(limit >= 1 << 17),
         Err(other) => panic!("{other}"),
     }
-    let kernel = device.kernel_with(&program, "main", &many, always()).unwrap();
+    let kernel = device
+        .kernel_with(&program, "main", &many, always())
+        .unwrap();
     let counts = device.buffer(&[1u32, 1, 1]).unwrap();
     let sink = device.zeroed::<u32>(8).unwrap();
     let mut launch = kernel.launch().buffer("sink", &sink).indirect(&counts, 0);

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use naga::{AddressSpace, Expression, Function, GlobalVariable, Handle, Module, Statement, Type};
 
-use super::{Largest, SpillPolicy};
 use super::layout::{Layout, has_array};
+use super::{Largest, SpillPolicy};
 use crate::kernel::passes::reachable;
 use crate::kernel::passes::trip_count::each_statement;
 
@@ -44,7 +44,9 @@ impl<'m> Frames<'m> {
             known.insert(handle, bytes);
         }
         let used = used(self.module, self.entry);
-        let shared = used.iter().map(|v| counted(self.module.global_variables[*v].ty));
+        let shared = used
+            .iter()
+            .map(|v| counted(self.module.global_variables[*v].ty));
         let shared = shared.fold(0, u64::saturating_add);
         shared.saturating_add(of_function(self.entry, &known, &counted))
     }

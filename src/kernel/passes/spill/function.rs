@@ -9,10 +9,12 @@ use naga::front::Typifier;
 use naga::proc::{ResolveContext, TypeResolution};
 use naga::{
     AddressSpace, Arena, Block, Expression, Function, FunctionArgument, GlobalVariable, Handle,
-    Literal, LocalVariable, Module, Scalar, ScalarKind, Span, Statement, Type, TypeInner, UniqueArena,
+    Literal, LocalVariable, Module, Scalar, ScalarKind, Span, Statement, Type, TypeInner,
+    UniqueArena,
 };
 
 use super::builder::{Builder, Place, Scratch, Value};
+use super::filled::is_filled_first;
 use super::layout::words;
 use crate::kernel::passes::pointers::visit::{operands, used_by};
 use crate::kernel::passes::pointers::{Ty, is_not_emitted, vector_type};
@@ -131,9 +133,7 @@ impl<'a> Maker<'a> {
         }
         let old = self.old;
         let (function, body) = self.function(&old.functions[key.0], &key.1, false);
-        let handle = self
-            .new
-            .append(function, old.functions.get_span(key.0));
+        let handle = self.new.append(function, old.functions.get_span(key.0));
         self.made.push(Made { handle, body });
         let number = self.made.len() - 1;
         self.numbers.insert(key, number);
@@ -353,6 +353,7 @@ impl Body<'_, '_> {
                 let place = self.b.take(Ty::Handle(variable.ty));
                 match variable.init {
                     Some(init) => self.constant(&place, &self.old.expressions, init),
+                    None if is_filled_first(self.module, self.old, handle) => {}
                     None => self.b.fill(&place),
                 }
                 places.insert(handle, place);
@@ -364,8 +365,7 @@ impl Body<'_, '_> {
                 ..variable.clone()
             };
             let span = self.b.span;
-            self.locals
-                .insert(handle, self.b.locals.append(copy, span));
+            self.locals.insert(handle, self.b.locals.append(copy, span));
         }
         for (handle, expression) in self.old.expressions.iter() {
             self.b.span = self.old.expressions.get_span(handle);
@@ -453,10 +453,13 @@ impl Body<'_, '_> {
             // Expressions of constants need no `Emit`: each use makes them anew.
             Some(Form::Composed(_)) | None => {
                 let mut copy = self.old.expressions[handle].clone();
-                let _ = operands(&mut copy, &mut |operand| -> Result<(), std::convert::Infallible> {
-                    *operand = self.plain(*operand);
-                    Ok(())
-                });
+                let _ = operands(
+                    &mut copy,
+                    &mut |operand| -> Result<(), std::convert::Infallible> {
+                        *operand = self.plain(*operand);
+                        Ok(())
+                    },
+                );
                 self.b.add(copy)
             }
         }
@@ -532,10 +535,13 @@ impl Body<'_, '_> {
         };
         let form = form.unwrap_or_else(|| {
             let mut copy = self.old.expressions[handle].clone();
-            let _ = operands(&mut copy, &mut |operand| -> Result<(), std::convert::Infallible> {
-                *operand = self.plain(*operand);
-                Ok(())
-            });
+            let _ = operands(
+                &mut copy,
+                &mut |operand| -> Result<(), std::convert::Infallible> {
+                    *operand = self.plain(*operand);
+                    Ok(())
+                },
+            );
             Form::Plain(self.b.add(copy))
         });
         self.forms.insert(handle, form);

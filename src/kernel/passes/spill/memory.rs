@@ -68,7 +68,9 @@ impl Builder<'_> {
     /// Loads a value.
     pub fn load_value(&mut self, place: &Place) -> Value {
         let count = match place.ty.shape(self.types) {
-            Shape::Scalar(scalar) | Shape::Atomic(scalar) => return self.load_scalar(place, scalar),
+            Shape::Scalar(scalar) | Shape::Atomic(scalar) => {
+                return self.load_scalar(place, scalar);
+            }
             Shape::Struct(members) => members.len() as u32,
             _ => element(self.types, place.ty).map_or(0, |(_, count)| count),
         };

@@ -31,6 +31,7 @@
 //! [`Capabilities::private_memory_bytes`]: crate::device::Capabilities::private_memory_bytes
 
 mod builder;
+mod filled;
 mod frames;
 mod function;
 mod layout;

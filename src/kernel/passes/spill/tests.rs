@@ -82,7 +82,10 @@ fn the_largest_are_spilled_until_the_rest_fits() {
 
 #[test]
 fn a_work_group_beyond_the_limit_is_refused() {
-    let mut module = parse(&kernel("", "var a: array<u32, 100>; a[n] = 1u; o[0] = a[1];"));
+    let mut module = parse(&kernel(
+        "",
+        "var a: array<u32, 100>; a[n] = 1u; o[0] = a[1];",
+    ));
     let error = run(&mut module, 0, 0, BINDING, 8 * 400 - 1).expect_err("too large");
     let SpillError::TooLarge {
         bytes,
