@@ -28,7 +28,7 @@ use super::passes::print::PrintFacts;
 use super::passes::spill::{self, SpillPolicy};
 use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
-use super::program::{Inner, Program, mark_globals};
+use super::program::{Inner, Program, lower_spans, mark_globals};
 use super::reflect::Interface;
 use super::server;
 use super::text_limits::check_types;
@@ -215,7 +215,7 @@ impl Work<'_> {
 
     fn parse(&self) -> Result<Module, KernelError> {
         let reporter = self.sizes.reporter;
-        let module = match &self.inner.module {
+        let mut module = match &self.inner.module {
             Some(module) if !self.enables() => module.clone(),
             _ => Frontend::new_with_options(Options {
                 parse_doc_comments: false,
@@ -226,6 +226,7 @@ impl Work<'_> {
         };
         super::work::count(reporter.text.text().len());
         check_types(&module).map_err(|excess| reporter.excess(excess))?;
+        lower_spans(&mut module, reporter)?;
         Ok(module)
     }
 

@@ -93,6 +93,7 @@ mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod spans;
 mod spill;
 mod staging_memory;
 mod stress;
@@ -216,6 +217,7 @@ fn main() -> std::process::ExitCode {
         server_leases::CASES,
         services::CASES,
         services_memory::CASES,
+        spans::CASES,
         spill::CASES,
         stress::CASES,
         table::CASES,

@@ -244,6 +244,15 @@ impl Scope<'_> {
                 let init = self.module.constants[constant].init;
                 self.literal(&self.module.global_expressions[init])
             }
+            // The length of a span, as its pass writes it.
+            Expression::As {
+                expr,
+                kind: naga::ScalarKind::Uint,
+                convert: Some(4),
+            } => match self.function.expressions[expr] {
+                Expression::Literal(Literal::U32(value)) => Some(value.into()),
+                _ => None,
+            },
             ref other => self.literal(other),
         }
     }

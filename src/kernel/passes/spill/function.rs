@@ -16,6 +16,7 @@ use naga::{
 use super::builder::{Builder, Place, Scratch, Value};
 use super::filled::is_filled_first;
 use super::layout::words;
+use super::range::Ranges;
 use crate::kernel::passes::pointers::visit::{operands, used_by};
 use crate::kernel::passes::pointers::{Ty, is_not_emitted, vector_type};
 use crate::kernel::passes::trip_count::each_statement;
@@ -180,6 +181,7 @@ impl<'a> Maker<'a> {
             made: &self.made,
             calls: &calls,
             uses: uses(old),
+            ranges: Ranges::new(self.old, old),
             forms: HashMap::new(),
             locals: HashMap::new(),
             result: None,
@@ -287,6 +289,7 @@ struct Body<'a, 'b> {
     made: &'b [Made],
     calls: &'b HashMap<Key, usize>,
     uses: HashMap<Value, u32>,
+    ranges: Ranges<'a>,
     forms: HashMap<Value, Form>,
     /// The variables that stay variables.
     locals: HashMap<Handle<LocalVariable>, Handle<LocalVariable>>,
@@ -516,8 +519,9 @@ impl Body<'_, '_> {
         let form = match self.old.expressions[handle] {
             Expression::Access { base, index } => self.access(base, |body, place| {
                 let kind = body.kind(index);
+                let most = body.ranges.most(index, kind);
                 let index = body.plain(index);
-                body.b.limited(place, index, kind)
+                body.b.limited(place, index, kind, most)
             }),
             Expression::AccessIndex { base, index } => {
                 self.access(base, |body, place| body.b.part(place, index))

@@ -37,21 +37,29 @@ impl Builder<'_> {
         }
     }
 
-    /// The element at an index of the program, of kind `kind`: the last one for an index beyond, as naga has it for
-    /// arrays in private memory.
-    pub fn limited(&mut self, place: &Place, index: Value, kind: ScalarKind) -> Place {
+    /// The element at an index of the program, of kind `kind` and at most `most`, if that is known: the last one for an
+    /// index beyond, as naga has it for arrays in private memory.
+    pub fn limited(
+        &mut self,
+        place: &Place,
+        index: Value,
+        kind: ScalarKind,
+        most: Option<u32>,
+    ) -> Place {
         let Some((ty, count)) = element(self.types, place.ty) else {
             return *place;
         };
-        let index = self.bits(index, kind, ScalarKind::Uint);
-        let last = self.word(count.saturating_sub(1));
-        let index = self.add(Expression::Math {
-            fun: naga::MathFunction::Min,
-            arg: index,
-            arg1: Some(last),
-            arg2: None,
-            arg3: None,
-        });
+        let mut index = self.bits(index, kind, ScalarKind::Uint);
+        if most.is_none_or(|most| most >= count) {
+            let last = self.word(count.saturating_sub(1));
+            index = self.add(Expression::Math {
+                fun: naga::MathFunction::Min,
+                arg: index,
+                arg1: Some(last),
+                arg2: None,
+                arg3: None,
+            });
+        }
         let words = words(self.types, ty);
         self.moved(place, index, words, ty)
     }

@@ -36,6 +36,7 @@ mod frames;
 mod function;
 mod layout;
 mod memory;
+mod range;
 
 #[cfg(test)]
 mod tests;
