@@ -77,7 +77,7 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
         to: usize,
         count: usize,
     ) -> Result<(), GlobalError> {
-        let values = self.copy_out::<E>(count, start)?.wait();
+        let values = self.copy_out::<E>(start, count)?.wait();
         let values = values.map_err(|source| GlobalError::Read {
             name: self.name().to_owned(),
             source,

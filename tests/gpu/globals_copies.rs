@@ -382,7 +382,8 @@ fn copies_with_pointers_context_buffers_and_other_variables(f: &Fixture) {
         two.copy_to_global::<u32, _, _, _>(4, &two, 2, 4).unwrap();
         assert_eq!(two.read().unwrap(), [50, 6, 12, 4, 8, 12, 8, 12]);
         // Buffers of the context.
-        let buffer = device.context().buffer(&[9u32; 6]).unwrap();
+        let buffer = f.context.buffer::<u32>(6).unwrap();
+        buffer.write(0, &[9; 6]).unwrap();
         one.copy_to_context_buffer(1, &buffer, 2, 3).unwrap();
         assert_eq!(buffer.read().unwrap(), [9, 9, 8, 12, 16, 9]);
         two.copy_from_context_buffer(6, &buffer, 4, 2).unwrap();
