@@ -60,6 +60,12 @@ pub struct DeviceOptions {
     /// Bytes of private arrays per invocation (default: the size known to be safe on the adapter, see
     /// [`Capabilities::private_memory_bytes`]).
     pub private_memory_bytes: Option<u32>,
+    /// Whether private arrays move to scratch memory (default: [`SpillPolicy::Auto`](crate::kernel::SpillPolicy::Auto)).
+    pub spill: crate::kernel::SpillPolicy,
+    /// Bytes of scratch memory for spilled private arrays at most, allocated as launches need them (default: 256 MiB on
+    /// adapters that are software, otherwise 1 GiB; in each case no more than a storage binding). Grids that need more
+    /// run in parts, one after another; a kernel whose work-group needs more is refused.
+    pub scratch_bytes: Option<u64>,
     /// Bytes of a single storage binding at most (default: the adapter's limit). A smaller number shows a program's
     /// behaviour on a smaller adapter: buffers bound at once are no longer than this, nor are the segments in which
     /// kernels reach shared memory and memory of the device ([`Device::malloc`]): the largest power of two within the
@@ -127,6 +133,8 @@ impl Default for DeviceOptions {
             wait: WaitPolicy::default(),
             pipeline_cache: None,
             private_memory_bytes: None,
+            spill: crate::kernel::SpillPolicy::Auto,
+            scratch_bytes: None,
             storage_binding_bytes: None,
             unified_memory: None,
             working_set_bytes: None,

@@ -90,6 +90,7 @@ impl Device {
             code: Code::SpirV(module.words.clone()),
             constants: Vec::new(),
             private_arrays: Vec::new(),
+            spill: None,
             guarded: false,
             report: None,
             #[cfg(embedded)]

@@ -95,6 +95,8 @@ mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod spans;
+mod spill;
 mod staging_memory;
 mod stress;
 mod system;
@@ -222,6 +224,8 @@ fn main() -> std::process::ExitCode {
         server_leases::CASES,
         services::CASES,
         services_memory::CASES,
+        spans::CASES,
+        spill::CASES,
         stress::CASES,
         system::CASES,
         system_faults::CASES,
