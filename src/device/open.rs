@@ -219,6 +219,14 @@ pub enum DeviceError {
     /// No heap can have the size that the context was given.
     #[error(transparent)]
     HeapSize(#[from] HeapSizeError),
+    /// Opening would block the thread, which a page of a browser may not.
+    #[error("{what} would block the page, which no page may: `.await` {instead}")]
+    WouldBlock {
+        /// The attempted operation.
+        what: &'static str,
+        /// Its form that does not block.
+        instead: &'static str,
+    },
     /// The environment asks for something that does not exist.
     #[error("{variable}={value} names no backend that wgpu knows: use vulkan, metal, dx12 or gl")]
     Environment {
@@ -237,6 +245,7 @@ debug_by_text!(DeviceError {
     MissingFeatures,
     Open,
     HeapSize,
+    WouldBlock,
     Environment,
 });
 
@@ -273,7 +282,7 @@ pub(crate) struct ContextExtensions {
 }
 
 /// Opens a device on `adapter`; `probe` is an earlier measurement by a scratch device there.
-pub(crate) fn open(
+pub(crate) async fn open(
     adapter: &wgpu::Adapter,
     options: DeviceOptions,
     extensions: ContextExtensions,
@@ -298,6 +307,7 @@ pub(crate) fn open(
         &descriptor,
         options.live_memory && options.import_host_memory,
     )
+    .await
     .map_err(|source| DeviceError::Open {
         adapter: info.name.clone(),
         source,
@@ -332,11 +342,14 @@ pub(crate) fn open(
 /// Builds a device around an existing one.
 pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
     let info = raw.adapter_info();
-    let report = if options.probe.unwrap_or(false) {
+    let report = if options.probe.unwrap_or(false) && cfg!(web) {
+        let why = "an adopted device is not probed in a browser, where that would block";
+        ProbeReport::not_probed(NotProbed::Unsupported(why.to_owned()))
+    } else if options.probe.unwrap_or(false) {
         let wish = ProbeOptions {
             deadline: options.probe_deadline,
         };
-        probe(&raw, &queue, info.backend, &wish, None)
+        pollster::block_on(probe(&raw, &queue, info.backend, &wish, None))
     } else {
         ProbeReport::not_probed(NotProbed::TurnedOff)
     };
@@ -377,6 +390,9 @@ fn assemble(
     downlevel: wgpu::DownlevelFlags,
 ) -> Device {
     options.max_batch = options.max_batch.max(1);
+    if cfg!(web) {
+        options.wait = WaitPolicy::Never;
+    }
     // An adopted device may allow more than its options.
     let limits = options.lowered(raw.limits());
     let features = raw.features();

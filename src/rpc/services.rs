@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use super::bell::Bell;
 use super::dispatcher::Dispatcher;
@@ -16,6 +15,7 @@ use super::port::server::Sweeper;
 use super::provided::Provided;
 use super::statistics::{Counters, ServiceStatistics};
 use super::stream::Open;
+use crate::clock::Instant;
 use crate::device::DeviceShared;
 use crate::device::submissions::{serve, serve_device};
 use crate::device::wait::lock;

@@ -12,12 +12,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::mailbox::Mailbox;
 use super::port::layout::{CLOSED, LINE, PortLayout, TICKET};
 use super::port::words::{OwnWords, Words};
 use super::services::{Shared, is_server_thread};
+use crate::clock::Instant;
 use crate::device::completion_hook::CompletionHook;
 use crate::device::outcome::ExecutionError;
 use crate::device::status::{Mirror, PendingMirror, Reading};

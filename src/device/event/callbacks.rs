@@ -30,7 +30,8 @@ impl Event {
     /// told apart. A panic in a callback is logged and goes no further. A pending callback keeps the device alive; when the
     /// process ends, pending callbacks are not run.
     ///
-    /// Where no thread can be started, this waits for the command and calls `callback` itself.
+    /// Where no thread can be started, this waits for the command and calls `callback` itself. In a browser `callback` is a
+    /// task of the page.
     ///
     /// ```no_run
     /// # use tombolo::{Constants, Context, DeviceBuffer, Program};
@@ -47,6 +48,20 @@ impl Event {
     /// # }
     /// ```
     pub fn on_completion(&self, callback: impl FnOnce(Ended) + Send + 'static) {
+        #[cfg(web)]
+        {
+            let event = self.clone();
+            wasm_bindgen_futures::spawn_local(async move {
+                let ended = result_of(event.await);
+                callback(ended);
+            });
+        }
+        #[cfg(not(web))]
+        self.call_on_thread(callback);
+    }
+
+    #[cfg(not(web))]
+    fn call_on_thread(&self, callback: impl FnOnce(Ended) + Send + 'static) {
         let queue = &self.device.callbacks;
         if !queue.has_thread() {
             callback(result_of(self.wait()));

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
+use crate::clock::Instant;
 use crate::device::mapping::Mapping;
 use crate::device::outcome::ExecutionError;
 use crate::device::submissions::{Batch, Submissions};

@@ -107,6 +107,9 @@ impl Root {
     }
 }
 
+/// What does not block.
+pub(super) const AWAIT_BUFFER: &str = "`.await` `Buffer::read_async`";
+
 /// The error for bytes that did not arrive, in a wait without a deadline.
 pub(super) fn missed(why: Missed) -> BufferError {
     let error = match why {
@@ -125,7 +128,7 @@ impl State {
             return Ok(());
         };
         let submissions = &copy.shared.device.submissions;
-        Ok(submissions.may_wait(what).map_err(Arc::new)?)
+        Ok(submissions.may_wait(what, AWAIT_BUFFER).map_err(Arc::new)?)
     }
 
     /// The buffer's address in the heap, if the buffer lives there and was used before.

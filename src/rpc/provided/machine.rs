@@ -1,9 +1,9 @@
 //! The clock, random seeds, and the exit status: with files and arguments what a `main()` needs.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::narrow;
+use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 use crate::device::wait::lock;
 use crate::rpc::{HostServices, HostServicesBuilder};
 
