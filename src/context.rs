@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::device::open::{ContextExtensions, adopt, open};
+use crate::device::open::{ContextExtensions, adopt, named, open};
 use crate::device::probe::{AdapterProbe, NotProbed, ProbeOptions, ProbeReport};
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
 use crate::memory::buffers::{BufferExtensions, ContextBuffers};
@@ -58,7 +58,8 @@ struct Shared {
     adapters: Vec<Slot>,
     extensions: ContextExtensions,
     /// An instance for the drivers of the system; another for the embedded adapter, where compiled in
-    _instances: Vec<wgpu::Instance>,
+    #[cfg_attr(not(web), allow(dead_code))] // Held so that the adapters stay.
+    instances: Vec<wgpu::Instance>,
 }
 
 struct Slot {
@@ -172,7 +173,7 @@ impl Context {
         let adapters: Vec<Slot> = found
             .into_iter()
             .map(|adapter| Slot {
-                info: adapter.get_info(),
+                info: named(adapter.get_info()),
                 adapter,
                 probe: AdapterProbe::default(),
             })
@@ -187,7 +188,7 @@ impl Context {
                 backends,
                 adapters,
                 extensions,
-                _instances: instances,
+                instances,
             }),
         })
     }
@@ -436,6 +437,32 @@ impl Context {
         pollster::block_on(self.open_at(index, options))
     }
 
+    /// The adapter of a slot, for one device: a browser has an adapter open one device and no more (WebGPU, "adapter.[[state]]
+    /// consumed"), and is asked for another.
+    #[cfg(web)]
+    async fn adapter(&self, slot: &Slot) -> Result<wgpu::Adapter, DeviceError> {
+        let backends = self.shared.backends;
+        let instance = self.shared.instances.first();
+        let mut found = match instance {
+            Some(instance) => instance.enumerate_adapters(backends).await,
+            None => Vec::new(),
+        };
+        // The same question has the same answer, unless the browser has lost its graphics processor.
+        let is_same = |found: &wgpu::Adapter| named(found.get_info()) == slot.info;
+        let same = found.iter().position(is_same);
+        match same {
+            Some(index) => Ok(found.swap_remove(index)),
+            None => Err(DeviceError::NoAdapter { backends }),
+        }
+    }
+
+    /// The adapter of a slot.
+    #[cfg(not(web))]
+    #[allow(clippy::unused_async)] // A page has to ask its browser.
+    async fn adapter(&self, slot: &Slot) -> Result<wgpu::Adapter, DeviceError> {
+        Ok(slot.adapter.clone())
+    }
+
     /// Probes and opens the device at `index`.
     async fn open_at(&self, index: usize, options: DeviceOptions) -> Result<Device, DeviceError> {
         let count = self.shared.adapters.len();
@@ -446,12 +473,14 @@ impl Context {
             let wish = ProbeOptions {
                 deadline: options.probe_deadline,
             };
-            slot.probe.ask(&slot.adapter, &wish).await
+            let adapter = self.adapter(slot).await?;
+            slot.probe.ask(&adapter, &wish).await
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
         let extensions = self.shared.extensions.clone();
-        let device = open(&slot.adapter, options, extensions, report).await?;
+        let adapter = self.adapter(slot).await?;
+        let device = open(&adapter, options, extensions, report).await?;
         join_heap(&device);
         Ok(device)
     }

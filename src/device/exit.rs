@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::wait::lock;
+#[cfg(any(unix, test))]
 use crate::clock::Instant;
 
 /// How long the end of the process waits for those inside. Threads come out within milliseconds, unless a device is at

@@ -156,18 +156,30 @@ impl DeviceOptions {
     }
 }
 
+/// An adapter's description with a name: browsers keep the name to themselves.
+pub(crate) fn named(mut info: wgpu::AdapterInfo) -> wgpu::AdapterInfo {
+    if info.name.trim().is_empty() {
+        info.name = format!("an adapter of {} without a name", info.backend);
+    }
+    info
+}
+
+/// What to do where there is no adapter.
+const NO_ADAPTER: &str = if cfg!(web) {
+    "this browser gives the page no WebGPU; take one that has it, turn on its switch, and serve the page by https or from \
+     the machine itself, since pages of other origins get none"
+} else {
+    "compile in the adapter of the feature `embedded`, whose backend is `noop` in WGPU_BACKEND; install a Vulkan driver, for \
+     example the software driver lavapipe (Debian and Ubuntu: apt-get install mesa-vulkan-drivers); or set WGPU_BACKEND to \
+     a backend that this machine has"
+};
+
 /// Why there is no device.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The machine has no adapter that wgpu can use.
-    #[error(
-        "no compute adapter found (backends searched: {}): compile in the adapter of the feature \
-         `embedded`, whose backend is `noop` in WGPU_BACKEND; install a Vulkan driver, for example the \
-         software driver lavapipe (Debian and Ubuntu: apt-get install mesa-vulkan-drivers); or set \
-         WGPU_BACKEND to a backend that this machine has",
-        names(.backends.iter_names())
-    )]
+    #[error("no compute adapter found (backends searched: {}): {NO_ADAPTER}", names(.backends.iter_names()))]
     NoAdapter {
         /// The backends that were searched.
         backends: wgpu::Backends,
@@ -288,7 +300,7 @@ pub(crate) async fn open(
     extensions: ContextExtensions,
     report: ProbeReport,
 ) -> Result<Device, DeviceError> {
-    let info = adapter.get_info();
+    let info = named(adapter.get_info());
     let missing = options.features - adapter.features();
     if !missing.is_empty() {
         return Err(DeviceError::MissingFeatures {
@@ -341,7 +353,7 @@ pub(crate) async fn open(
 
 /// Builds a device around an existing one.
 pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
-    let info = raw.adapter_info();
+    let info = named(raw.adapter_info());
     let report = if options.probe.unwrap_or(false) && cfg!(web) {
         let why = "an adopted device is not probed in a browser, where that would block";
         ProbeReport::not_probed(NotProbed::Unsupported(why.to_owned()))

@@ -73,9 +73,7 @@ pub(crate) async fn probe(
         answer => answer,
     };
     // Last, because this measurement may use up the time.
-    let live = bench
-        .ask(known.live, async { bench.live(backend) })
-        .await;
+    let live = bench.ask(known.live, async { bench.live(backend) }).await;
     ProbeReport {
         live,
         host_import,

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use super::DeviceShared;
 #[cfg(not(web))]
 use super::exit::{self, Worker};
-use super::DeviceShared;
 use super::outcome::{ExecutionError, Outcome};
 use super::submissions::{Batch, Progress, Submissions};
 
@@ -102,11 +102,7 @@ pub(crate) async fn ended(
 }
 
 /// Waits until the outcomes of launches whose batches, up to this one, have ended are settled.
-pub(crate) async fn settled(
-    device: &DeviceShared,
-    batch: &Arc<Batch>,
-    outcomes: &[Arc<Outcome>],
-) {
+pub(crate) async fn settled(device: &DeviceShared, batch: &Arc<Batch>, outcomes: &[Arc<Outcome>]) {
     std::future::poll_fn(|context| {
         device.settle();
         let is_settled = |outcome: &Arc<Outcome>| {

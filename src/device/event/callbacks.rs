@@ -4,8 +4,13 @@
 //! which may wait and submit; so the waker of a callback only puts it in a queue, and a thread with nothing in hand polls
 //! and calls. The first callback starts the thread, which ends with its device.
 
+// On a page callbacks are tasks of the page, and none of this has a thread.
+#![cfg_attr(web, allow(dead_code))]
+
 use std::collections::VecDeque;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
+#[cfg(not(web))]
+use std::future::IntoFuture;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};

@@ -5,10 +5,10 @@
 //! the time once; and an answer that comes late is taken by whoever opens the adapter next.
 
 #[cfg(not(web))]
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-#[cfg(not(web))]
 use std::sync::Arc;
 use std::sync::Mutex;
+#[cfg(not(web))]
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 #[cfg(not(web))]
 use std::thread;
 #[cfg(not(web))]

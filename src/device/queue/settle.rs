@@ -166,12 +166,7 @@ impl DeviceShared {
             let Some(oldest) = oldest else {
                 return Ok(());
             };
-            (self.submissions).may_wait_for(
-                &oldest,
-                None,
-                TOO_MANY,
-                AWAIT_EARLIER,
-            )?;
+            (self.submissions).may_wait_for(&oldest, None, TOO_MANY, AWAIT_EARLIER)?;
             if self.submissions.never_blocks() {
                 self.settle();
                 return match self.queue.lock(self).oldest_record() {

@@ -106,7 +106,9 @@ impl End {
             Progress::Pending => Err(Missed::Deadline),
             Progress::Refused => {
                 let what = "the end of what another device does";
-                let error = self.submissions.refused(what, "`.await` the event of its last command");
+                let error = self
+                    .submissions
+                    .refused(what, "`.await` the event of its last command");
                 Err(Missed::InHandler(error))
             }
             Progress::Lost(reason) => Err(Missed::Failed(ExecutionError::DeviceLost { reason })),

@@ -86,6 +86,12 @@ impl Coming {
         self.mapping.wake(waker);
     }
 
+    /// Waits until the memory is mapped, while the page goes on. The batch has ended.
+    #[cfg(web)]
+    pub(crate) async fn settled(&self) {
+        self.mapping.settled().await;
+    }
+
     /// Waits until the bytes can be read, for at most `timeout`.
     pub(crate) fn arrive(
         &self,

@@ -10,3 +10,4 @@ pub mod deny;
 pub mod features;
 pub mod stress;
 pub mod test;
+pub mod web;
