@@ -63,6 +63,7 @@ struct Shared {
 }
 
 struct Slot {
+    #[cfg_attr(web, allow(dead_code))] // A page asks for another one each time.
     adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
     /// Probing opens a scratch device; once per adapter is enough.

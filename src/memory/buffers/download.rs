@@ -114,15 +114,27 @@ impl Download {
         self.coming.batch()
     }
 
-    /// Waits for the bytes where the caller awaits them. Where it blocks, [`Self::arrive`] does.
-    pub(super) async fn come(&self, patience: &impl Fn(&Arc<DeviceShared>) -> Patience) {
+    /// Waits for the bytes where the caller awaits them. Where it blocks, [`Self::arrive`] waits, unless it may not.
+    ///
+    /// # Errors
+    /// [`ExecutionError::WouldBlock`].
+    pub(super) async fn come(
+        &self,
+        patience: &impl Fn(&Arc<DeviceShared>) -> Patience,
+    ) -> Result<(), ExecutionError> {
         let Some(device) = self.device.upgrade() else {
-            return;
+            return Ok(());
         };
-        if let Patience::Awaits(device) = patience(&device) {
-            ended(device.as_deref(), &self.submissions, self.batch()).await;
-            #[cfg(web)]
-            self.coming.settled().await;
+        match patience(&device) {
+            Patience::Blocks => {
+                (self.submissions).may_wait("a read of a buffer", "`.await` `Buffer::read_async`")
+            }
+            Patience::Awaits(device) => {
+                ended(device.as_deref(), &self.submissions, self.batch()).await;
+                #[cfg(web)]
+                self.coming.settled().await;
+                Ok(())
+            }
         }
     }
 

@@ -326,7 +326,7 @@ impl Root {
                 None => return Ok(()),
             };
             for piece in &started.pieces {
-                piece.come(&patience).await;
+                piece.come(&patience).await.map_err(Arc::new)?;
             }
             if let Err(why) = take_all(started.pieces, range.start, bytes) {
                 // After a loss on the way, others may have the bytes; or a new plan names the lost ranges.
