@@ -32,7 +32,15 @@ fn allowed(value: Option<String>) -> Result<wgpu::Backends, DeviceError> {
 
 /// Refuses what blocks where nothing may.
 fn may_block(what: &'static str, instead: &'static str) -> Result<(), DeviceError> {
-    match cfg!(web) {
+    may_block_on(cfg!(web), what, instead)
+}
+
+fn may_block_on(
+    a_page: bool,
+    what: &'static str,
+    instead: &'static str,
+) -> Result<(), DeviceError> {
+    match a_page {
         true => Err(DeviceError::WouldBlock { what, instead }),
         false => Ok(()),
     }
@@ -557,5 +565,16 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_page_is_told_what_does_not_block() {
+        super::may_block_on(false, "a", "b").unwrap();
+        let error = super::may_block_on(true, "opening a device", "`x`").unwrap_err();
+        assert!(matches!(
+            error,
+            DeviceError::WouldBlock { instead: "`x`", .. }
+        ));
+        assert!(error.to_string().contains("opening a device"), "{error}");
     }
 }

@@ -135,6 +135,58 @@ mod tests {
     }
 
     #[test]
+    fn kernels_follow_addresses_that_are_numbers() {
+        use crate::device::hooks;
+        use crate::memory::heap::ContextHeap;
+        use crate::{Constants, Context, DeviceOptions, Program};
+
+        let _alone = hooks::alone();
+        let program = Program::new(
+            "block.wgsl",
+            "struct Node { next: usm_ptr, value: u32 }
+            @group(0) @binding(0) var<uniform> first: usm_ptr;
+            @compute @workgroup_size(1) fn main() {
+                var at = first;
+                while !usm_is_null(at) { usm_Node(at).value *= 3u; at = usm_Node(at).next; }
+            }",
+        )
+        .unwrap();
+        for adapter in Context::new().unwrap().adapters() {
+            let context = Context::new().unwrap();
+            let mut options = DeviceOptions::default();
+            // As on a page.
+            options.live_memory = false;
+            options.wait = crate::device::WaitPolicy::Never;
+            let device = context.device_at_with(adapter.index, options).unwrap();
+            let heap = SharedHeap::in_block(HeapSize::Bytes(32 << 20), 1 << 30).unwrap();
+            (device.shared.heap_extension.get::<ContextHeap>()).put(heap);
+            let heap = context.heap().unwrap();
+            assert_eq!(heap.base().address(), BASE);
+            let (mut first, mut nodes) = (0, Vec::new());
+            for value in 0..100u64 {
+                let node = heap.alloc([first, value]).unwrap();
+                first = node.address();
+                nodes.push(node);
+            }
+            let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+            let mut launch = kernel.launch().value("first", &first).workgroups(1);
+            for times in [3, 9] {
+                pollster::block_on(launch.submit().unwrap()).unwrap();
+                let host = pollster::block_on(heap.host_async()).unwrap();
+                for (value, node) in (0..).zip(&nodes) {
+                    assert_eq!(
+                        host.get(*node).unwrap()[1],
+                        value * times,
+                        "{}",
+                        adapter.name
+                    );
+                }
+            }
+            assert_eq!(heap.mirror_statistics().mirrors, 1);
+        }
+    }
+
+    #[test]
     fn rust_values_with_the_heaps_allocator_are_given_back() {
         let heap = SharedHeap::in_block(HeapSize::Bytes(1 << 20), 1 << 30).unwrap();
         // SAFETY: no device uses the heap.

@@ -213,7 +213,7 @@ impl ContextHeap {
 
     /// Makes `heap` the heap of the context, unless it has one.
     #[cfg(test)]
-    pub(super) fn put(&self, heap: SharedHeap) {
+    pub(in crate::memory) fn put(&self, heap: SharedHeap) {
         let _ = self.heap.set(Ok(heap));
     }
 

@@ -1,5 +1,6 @@
-//! Calls from kernels to Rust, which leave with a launch and are served behind it.
+//! Calls from kernels to Rust, which leave with a launch and are served by whoever awaits it.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,6 +16,7 @@ pub async fn calls(device: &Device) -> Found {
         .call("fn note(x: u32)", move |x: u32| {
             seen.fetch_add(x, Ordering::Relaxed);
         })
+        .call("fn square(x: u32) -> u32", |x: u32| x * x)
         .start()?;
     let program = Program::builder()
         .services(&services)
@@ -35,5 +37,53 @@ pub async fn calls(device: &Device) -> Found {
             .await?;
     }
     same("the sum", sum.load(Ordering::Relaxed), 3 * 528)?;
-    Ok("3 launches posted 32 calls each, all served".to_owned())
+    answers(device, &services).await?;
+    Ok(
+        "3 launches posted 32 calls each, all served; 16 answers reached the next launch"
+            .to_owned(),
+    )
+}
+
+/// A launch begins calls, and the next one collects the answers.
+async fn answers(device: &Device, services: &HostServices) -> Result<(), Box<dyn Error>> {
+    let program = Program::builder()
+        .services(services)
+        .source(
+            "squares.wgsl",
+            "
+            @group(0) @binding(0) var<storage, read_write> tickets: array<u32>;
+            @group(0) @binding(1) var<storage, read_write> squares: array<u32>;
+            @compute @workgroup_size(16) fn begin(@builtin(local_invocation_index) i: u32) {
+                tickets[i] = square_begin(i);
+            }
+            @compute @workgroup_size(16) fn collect(@builtin(local_invocation_index) i: u32) {
+                let reply = square_collect(tickets[i]);
+                if reply.status == CALL_DONE { squares[i] = reply.value; }
+            }",
+        )
+        .build()?;
+    let tickets = device.buffer(&[u32::MAX; 16])?;
+    let squares = device.buffer(&[u32::MAX; 16])?;
+    let begin = device.kernel(&program, "begin", &Constants::new())?;
+    let launch = begin
+        .launch()
+        .services(services)
+        .buffer("tickets", &tickets);
+    launch.workgroups(1).submit()?.await?;
+    let collect = device.kernel(&program, "collect", &Constants::new())?;
+    let launch = collect
+        .launch()
+        .services(services)
+        .buffer("tickets", &tickets);
+    launch
+        .buffer("squares", &squares)
+        .workgroups(1)
+        .submit()?
+        .await?;
+    let expected: Vec<u32> = (0..16).map(|i| i * i).collect();
+    Ok(same(
+        "the squares",
+        squares.read_back(..)?.await?,
+        expected,
+    )?)
 }
