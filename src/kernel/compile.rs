@@ -389,8 +389,9 @@ fn instrument(
     if let Some(facts) = prints {
         print::begin(module, entry, facts);
     }
-    // Devices without such barriers are those with such lanes.
-    let dismissed = calls && !options.heap.barriers && padding_lanes::dismiss(module, entry);
+    // Devices with such lanes have neither such barriers nor turns to spare.
+    let has_padding = !options.heap.barriers && options.heap.has_loop_budget;
+    let dismissed = calls && has_padding && padding_lanes::dismiss(module, entry);
     let shares_turns = calls && options.heap.has_loop_budget && group_turns::share(module, entry);
     let counts_turns = turns::run(module, entry);
     let guard = options.loop_budget.and_then(|budget| {

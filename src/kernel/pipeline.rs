@@ -304,7 +304,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
-            barriers: !device.capabilities.is_lavapipe(),
+            barriers: device.capabilities.has_memory_barriers(),
             has_loop_budget: device.capabilities.needs_loop_guard(),
             pointers_apart: device.capabilities.is_lavapipe(),
             splits_ports: device.capabilities.splits_ports(),

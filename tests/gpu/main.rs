@@ -61,6 +61,7 @@ mod mirror;
 mod mirror_agreement;
 mod mirror_memory;
 mod mirror_transfers;
+mod never_blocks;
 mod persistent;
 mod persistent_again;
 mod persistent_arguments;
@@ -193,6 +194,7 @@ fn main() -> std::process::ExitCode {
         mirror_agreement::CASES,
         mirror_memory::CASES,
         mirror_transfers::CASES,
+        never_blocks::CASES,
         persistent::CASES,
         persistent_arguments::CASES,
         persistent_calls::CASES,
