@@ -150,6 +150,37 @@ pub(super) fn import(
     }
 }
 
+/// A buffer over `bytes` bytes of the host's address space from `address` on, which keeps `keeper`. Some of the bytes may
+/// belong to others, or not be there: kernels bound to the buffer must reach those alone that are the caller's.
+///
+/// # Errors
+/// wgpu's own words.
+pub(crate) fn over_window(
+    device: &wgpu::Device,
+    address: u64,
+    bytes: u64,
+    keeper: Box<dyn Send + Sync>,
+) -> Result<wgpu::Buffer, String> {
+    let start = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let start = std::ptr::NonNull::new(start).ok_or("a window begins at null")?;
+    // SAFETY: bytes that kernels reach are valid while the buffer is used: the table of the only kernels that are bound to it
+    // names no others (`memory::system::in_place`). A page that is not there ends its kernel.
+    let buffer = unsafe { tombolo_cpu::Buffer::from_host(start, bytes, keeper) };
+    let descriptor = wgpu::BufferDescriptor {
+        label: Some("tombolo window"),
+        size: bytes,
+        usage: wgpu::BufferUsages::STORAGE,
+        mapped_at_creation: false,
+    };
+    // SAFETY: buffers of this adapter belong to no device and know all usages; the size is not zero, and the memory that
+    // kernels reach is initialised.
+    let adopt = || unsafe { device.create_buffer_from_hal::<Api>(buffer, &descriptor) };
+    match super::capture(device, adopt) {
+        (buffer, None) => Ok(buffer),
+        (_, Some(error)) => Err(error.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

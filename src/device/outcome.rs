@@ -157,6 +157,18 @@ pub enum ExecutionError {
         /// The device's name.
         device: String,
     },
+    /// The operation would block the thread, on a device whose threads never wait
+    /// ([`WaitPolicy::Never`](crate::device::WaitPolicy::Never)): in a browser every device is one.
+    #[error(
+        "{what} would block this thread, which may not wait for the device (a page of a browser never may, and elsewhere \
+         WaitPolicy::Never says so): {instead}"
+    )]
+    WouldBlock {
+        /// The attempted operation.
+        what: &'static str,
+        /// What does not block.
+        instead: &'static str,
+    },
     /// The device is gone; none of its memory can be read any more.
     #[error("the device was lost: {reason}; open it again to go on")]
     DeviceLost {
@@ -175,6 +187,7 @@ debug_by_text!(ExecutionError {
     Refused,
     InCallback,
     InHandler,
+    WouldBlock,
     DeviceLost,
 });
 

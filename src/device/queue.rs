@@ -25,7 +25,7 @@ use super::status::{PendingMirror, Record, StatusPool};
 pub(crate) use super::submissions::Batch;
 use super::submissions::{ClosedBatch, Commands, in_handler};
 
-mod settle;
+pub(super) mod settle;
 
 use settle::Unsettled;
 

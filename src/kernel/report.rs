@@ -94,6 +94,7 @@ pub(super) fn report(
     calls: Option<CallSet>,
 ) -> Report {
     let asks = (pointers.as_ref()).is_some_and(|facts| facts.tables != (0, false));
+    let system = (pointers.as_ref()).is_some_and(|facts| facts.system);
     Report(Arc::new(move |record: &Record| {
         let faults = pointers.as_ref().and_then(|facts| {
             let words = record.get(POINTER.start as usize..POINTER.end as usize)?;
@@ -112,7 +113,11 @@ pub(super) fn report(
                     FaultReason::Outside if asks => {
                         "a pointer into no live allocation was followed"
                     }
+                    FaultReason::Outside if system => {
+                        "a pointer to memory that is not lent to the launch was followed"
+                    }
                     FaultReason::Outside => "a pointer out of the heap was followed",
+                    FaultReason::ReadOnly => "memory lent for reading was written",
                     FaultReason::Index => "an index behind a pointer was beyond its array",
                 },
                 address: fault.address,

@@ -61,6 +61,7 @@ mod mirror;
 mod mirror_agreement;
 mod mirror_memory;
 mod mirror_transfers;
+mod never_blocks;
 mod persistent;
 mod persistent_again;
 mod persistent_arguments;
@@ -95,8 +96,13 @@ mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod spans;
+mod spill;
 mod staging_memory;
 mod stress;
+mod system;
+mod system_faults;
+mod system_paging;
 mod table;
 mod threads;
 mod transfers;
@@ -188,6 +194,7 @@ fn main() -> std::process::ExitCode {
         mirror_agreement::CASES,
         mirror_memory::CASES,
         mirror_transfers::CASES,
+        never_blocks::CASES,
         persistent::CASES,
         persistent_arguments::CASES,
         persistent_calls::CASES,
@@ -219,7 +226,12 @@ fn main() -> std::process::ExitCode {
         server_leases::CASES,
         services::CASES,
         services_memory::CASES,
+        spans::CASES,
+        spill::CASES,
         stress::CASES,
+        system::CASES,
+        system_faults::CASES,
+        system_paging::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

@@ -8,7 +8,7 @@ use super::counter;
 use super::sanitizer;
 use super::{
     Ending, Ground, Identity, Inherits, Part, Places, Rank, Resource, Stop, Submission, arguments,
-    buffers, calls, globals, heap, memory, prints, staging, status, table, timing,
+    buffers, calls, globals, heap, memory, prints, scratch, staging, status, system, table, timing,
 };
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
@@ -226,10 +226,12 @@ parts! {
     [] staging: staging::Staging, ();
     [] heap: heap::Heap<'s>, heap::Setting;
     [] memory: memory::Memory, ();
+    [] system: system::System, system::Setting;
     [] table: table::Table, table::Setting;
     [] globals: globals::Globals, globals::Setting;
     [] calls: calls::Calls, calls::Setting;
     [] prints: prints::Prints<'s>, prints::Setting;
+    [] scratch: scratch::Scratch, ();
     [] arguments: arguments::Arguments, arguments::Marks;
     [] status: status::Status<'s>, ();
     [cfg(test)] counter: counter::Counter, counter::Setting;

@@ -81,6 +81,14 @@ const EXAMPLES: &[Example] = &[
         args: &["--size", "3", "--blocks"],
     },
     Example {
+        name: "mapped_search",
+        args: &["--size", "2", "--part", "1", "--pool", "2"],
+    },
+    Example {
+        name: "mapped_search",
+        args: &["--size", "2", "--part", "1", "--pool", "2", "--copies"],
+    },
+    Example {
         name: "heat2d",
         args: &["--steps", "300"],
     },

@@ -11,3 +11,4 @@ pub mod features;
 pub mod sanitize;
 pub mod stress;
 pub mod test;
+pub mod web;
