@@ -215,6 +215,7 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+mod clock;
 mod context;
 pub mod device;
 mod error;

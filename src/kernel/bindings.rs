@@ -100,9 +100,14 @@ impl RuntimeBindings {
         self.at(8)
     }
 
+    /// The scratch memory of spilled private arrays.
+    pub(crate) fn scratch(&self) -> ResourceBinding {
+        self.at(9)
+    }
+
     /// A segment of the heap.
     pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
-        self.at(9 + index)
+        self.at(10 + index)
     }
 
     /// Several segments of the heap, or the buffers behind: parts of the allocation table.

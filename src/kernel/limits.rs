@@ -57,6 +57,7 @@ fn bindings(device: &DeviceShared, compiled: &Compiled) -> Vec<Check> {
     let storage = count(compiled, |k| matches!(k, ArgumentKind::Storage { .. }))
         + u64::from(compiled.report.is_some())
         + u64::from(compiled.prints.is_some())
+        + u64::from(compiled.spill.is_some())
         + u64::from(compiled.calls.is_some())
         + u64::from(compiled.splits_ports)
         + u64::from(compiled.backs_off)

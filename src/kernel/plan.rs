@@ -55,6 +55,8 @@ pub(crate) enum Source {
     Posts,
     /// The memory read for delays while waiting for an answer.
     Backoff,
+    /// The scratch memory of spilled private arrays.
+    Scratch,
 }
 
 /// Bytes of the uniform with the heap's place, for a kernel binding so many segments of the device's own memory.
@@ -85,6 +87,7 @@ pub(super) fn plan_groups(
     plan.heap(compiled);
     plan.globals(compiled, variant);
     plan.records(compiled);
+    plan.scratch(compiled);
     plan.calls(compiled);
     plan.arguments(compiled, variant);
     plan.into_groups()
@@ -167,6 +170,14 @@ impl Plan {
             // With room for the header and one word.
             let ty = storage(false, HEADER_WORDS as u64 * 4 + 4);
             self.want(compiled.bindings.print(), Source::Print, ty);
+        }
+    }
+
+    /// The scratch memory of spilled private arrays.
+    fn scratch(&mut self, compiled: &Compiled) {
+        if let Some(spill) = &compiled.spill {
+            let ty = storage(false, spill.group_bytes().max(4));
+            self.want(compiled.bindings.scratch(), Source::Scratch, ty);
         }
     }
 

@@ -90,8 +90,11 @@ impl Device {
             code: Code::SpirV(module.words.clone()),
             constants: Vec::new(),
             private_arrays: Vec::new(),
+            spill: None,
             guarded: false,
             report: None,
+            #[cfg(embedded)]
+            places: None,
             prints: None,
             heap: None,
             system: false,

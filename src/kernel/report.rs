@@ -11,6 +11,8 @@ use super::passes::print::PrintFacts;
 use super::passes::status::{CALL, LOOP_GUARD, POINTER};
 use super::print::{Prints, TextSite};
 use crate::device::CallStatus;
+#[cfg(embedded)]
+use crate::device::TextPosition;
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Decoder;
 use crate::device::status::Record;
@@ -28,10 +30,11 @@ impl std::fmt::Debug for Report {
 }
 
 /// The user's text, for places inside.
-pub(super) struct Places {
-    pub kernel: String,
-    pub text: EditedText,
-    pub files: Files,
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(super) kernel: String,
+    pub(super) text: EditedText,
+    pub(super) files: Files,
 }
 
 /// A place in the user's text, as errors report it.
@@ -44,6 +47,24 @@ pub(super) struct Position {
 }
 
 impl Places {
+    /// The place of bytes of the compiled text; the text's start for what is not in the text.
+    #[cfg(embedded)]
+    pub(crate) fn position(&self, range: Option<std::ops::Range<usize>>) -> TextPosition {
+        let at = range.map_or(0, |range| self.text.to_original(range).start);
+        let Position {
+            file,
+            line,
+            column,
+            excerpt,
+        } = self.at(at);
+        TextPosition {
+            file,
+            line,
+            column,
+            excerpt,
+        }
+    }
+
     /// The place of a span of the compiled text.
     fn of(&self, span: Option<naga::Span>) -> Position {
         let at = span
@@ -67,7 +88,7 @@ impl Places {
 
 /// The verdict of a record, from the additions of the passes to the kernel.
 pub(super) fn report(
-    places: Places,
+    places: Arc<Places>,
     guard: Option<(LoopGuard, u32)>,
     pointers: Option<PointerFacts>,
     calls: Option<CallSet>,

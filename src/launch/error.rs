@@ -318,6 +318,15 @@ pub enum LaunchError {
         /// Bytes in the buffer.
         bytes: u64,
     },
+    /// The grid is in a buffer, and the kernel has spilled private arrays, whose memory depends on the grid.
+    #[error(
+        "kernel `{kernel}` has spilled private arrays, and the device alone knows its indirect grid: give the grid as a \
+         number, or make the arrays fit private memory (KernelOptions::spill)"
+    )]
+    SpilledIndirect {
+        /// The entry point.
+        kernel: String,
+    },
     /// Profiling was asked for where there are no timestamps.
     #[error(transparent)]
     Profiling(#[from] ProfilingError),
@@ -465,6 +474,7 @@ debug_by_text!(LaunchError {
     NegativeGrid,
     GridTooLarge,
     GridTooManyDispatches,
+    SpilledIndirect,
     PrecompiledGrid,
     Indirect,
     Profiling,

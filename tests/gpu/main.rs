@@ -61,8 +61,10 @@ mod mirror;
 mod mirror_agreement;
 mod mirror_memory;
 mod mirror_transfers;
+mod never_blocks;
 mod persistent;
 mod persistent_again;
+mod persistent_arguments;
 mod persistent_calls;
 mod persistent_leases;
 mod persistent_sliced;
@@ -87,12 +89,15 @@ mod rpc_groups;
 mod rpc_split;
 mod rpc_streams;
 mod rpc_wait_budget;
+mod sanitizer;
 mod segment_lists;
 mod segments;
 mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod spans;
+mod spill;
 mod staging_memory;
 mod stress;
 mod system;
@@ -189,7 +194,9 @@ fn main() -> std::process::ExitCode {
         mirror_agreement::CASES,
         mirror_memory::CASES,
         mirror_transfers::CASES,
+        never_blocks::CASES,
         persistent::CASES,
+        persistent_arguments::CASES,
         persistent_calls::CASES,
         persistent_leases::CASES,
         persistent_sliced::CASES,
@@ -213,11 +220,14 @@ fn main() -> std::process::ExitCode {
         rpc_wait_budget::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
+        sanitizer::CASES,
         segments::CASES,
         server_beside::CASES,
         server_leases::CASES,
         services::CASES,
         services_memory::CASES,
+        spans::CASES,
+        spill::CASES,
         stress::CASES,
         system::CASES,
         system_faults::CASES,

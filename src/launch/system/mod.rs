@@ -89,7 +89,8 @@ impl Launch {
         }
         let submissions = &self.kernel.device.submissions;
         // A launch in a function that serves its device could not be waited for.
-        submissions.may_wait(WHAT).map_err(Arc::new)?;
+        let instead = "`Launch::submit`, with what is to be followed in the shared heap";
+        (submissions.may_wait(WHAT, instead)).map_err(Arc::new)?;
         let mut run = Run::new(self, memory);
         let done = run.until_nothing_is_missing();
         self.settings.system = None;

@@ -77,7 +77,7 @@ pub(super) struct Types {
 }
 
 /// The handle of a vector of `count` (1 for the scalar itself).
-pub(super) fn vector_type(
+pub(in crate::kernel::passes) fn vector_type(
     types: &mut UniqueArena<Type>,
     count: u32,
     scalar: Scalar,
@@ -397,7 +397,7 @@ fn variable(
 }
 
 /// Whether naga evaluates an expression without a statement or with the statement of its result, and not in an `Emit`.
-pub(super) fn is_not_emitted(expression: &Expression) -> bool {
+pub(in crate::kernel::passes) fn is_not_emitted(expression: &Expression) -> bool {
     expression.needs_pre_emit()
         || matches!(
             expression,

@@ -67,8 +67,10 @@ use options::{HeapElement, PointerErrorKind};
 use super::{turns, unique_name};
 pub(super) use check::built_in;
 use heap::Heap;
+pub(super) use heap::{is_not_emitted, vector_type};
 use rewrite::{Callee, Invocation, Parameter, Plan};
 use scan::{Role, Scan};
+pub(super) use shape::{Shape, Ty};
 
 /// Whether entry point `entry` reaches a stub, and needs lowering by [`run`].
 pub fn reaches_stubs(module: &Module, entry: usize) -> bool {
