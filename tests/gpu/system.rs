@@ -62,6 +62,8 @@ pub fn is_host(f: &Fixture) -> bool {
 }
 
 /// Nodes in boxes of their own, in a list that visits them in another order.
+// Each node has an allocation of its own, which is what is tested.
+#[allow(clippy::vec_box)]
 pub fn boxes(count: usize) -> (Vec<Box<Node>>, Ptr<Node>) {
     let mut nodes: Vec<Box<Node>> = (0..count)
         .map(|i| {
@@ -300,7 +302,7 @@ fn structures_lie_over_borders_of_pages(f: &Fixture) {
     let kernel = kernel(&f.device, source);
     // At an odd multiple of 16, so that pages end in all members.
     let mut values: Vec<[f32; 4]> = vec![[0.0; 4]; 500 * 6 + 1];
-    let skip = usize::from(values.as_ptr() as usize % 32 == 0);
+    let skip = usize::from((values.as_ptr() as usize).is_multiple_of(32));
     let bigs: &mut [Big] = bytemuck::cast_slice_mut(&mut values[skip..skip + 3000]);
     let start = bigs.as_ptr() as u64;
     for (i, big) in bigs.iter_mut().enumerate() {
@@ -440,7 +442,7 @@ fn wide_types_are_moved(f: &Fixture) {
             }";
         // From the second half of a word to the first of another.
         let mut values: Vec<u16> = vec![0x3c00; 3004];
-        let odd = usize::from(values.as_ptr() as usize % 4 == 0);
+        let odd = usize::from((values.as_ptr() as usize).is_multiple_of(4));
         let mut memory = SystemMemory::new();
         let pointer = memory.lend_mut(&mut values[odd..odd + 3001]);
         (kernel(&f.device, source).launch().value("values", &pointer))

@@ -234,7 +234,7 @@ fn memory_by_address_may_be_gone(f: &Fixture) {
     let (set, get) = (kernel(&f.device, SET), kernel(&f.device, GET));
     let o: DeviceBuffer<u32> = f.device.buffer(&[0]).unwrap();
     let mut values = vec![4u32; 2000];
-    let pointer = values.as_mut_ptr() as u64 + 4000 & !7;
+    let pointer = (values.as_mut_ptr() as u64 + 4000) & !7;
     // SAFETY: three pages that nobody else knows, the one in the middle given back at once.
     let hole = unsafe {
         let at = libc::mmap(

@@ -145,7 +145,8 @@ impl<'r, 'm> Run<'r, 'm> {
 
     fn until_nothing_is_missing(&mut self) -> Result<SystemRun, SystemError> {
         let room = usize::try_from(self.most_pages).unwrap_or(usize::MAX);
-        if self.memory.in_place && is_host(&self.device) {
+        if self.memory.in_place && self.device.capabilities.unified_memory && is_host(&self.device)
+        {
             let window = InPlace::around(&self.memory.lends, room, 4 * self.most_words);
             if let Some(window) = window {
                 self.frames = Frames::with_pages_in_place(self.most_pages as u32, window);

@@ -48,6 +48,8 @@ mod tests;
 #[cfg(test)]
 mod tests_loads;
 #[cfg(test)]
+mod tests_system;
+#[cfg(test)]
 mod tests_table;
 
 use std::collections::BTreeMap;

@@ -130,7 +130,7 @@ fn refused(items: &str, body: &str) -> PointerErrorKind {
 
 pub(super) const NODE: &str = "struct Node { value: f32, next: usm_ptr }";
 
-const EVERYTHING: &str = "
+pub(super) const EVERYTHING: &str = "
 struct Inner { a: vec3<f32>, b: f32, c: array<vec2<i32>, 3> }
 struct Outer { m: mat3x3<f32>, inner: array<Inner, 2>, count: atomic<u32>, level: atomic<i32>, next: usm_ptr, tail: array<f32> }
 alias Floats = array<f32>;
@@ -140,7 +140,7 @@ fn field(q: ptr<storage, Outer, read_write>, i: u32) -> ptr<storage, f32, read_w
 fn chase(q: ptr<storage, Outer, read_write>) -> ptr<storage, Outer, read_write> { return usm_Outer(q.next); }
 ";
 
-const EVERY_BODY: &str = "
+pub(super) const EVERY_BODY: &str = "
   var q = p;
   let n = usm_Outer(q);
   n.m[1] = vec3(1.0, 2.0, 3.0);
