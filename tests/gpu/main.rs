@@ -63,6 +63,7 @@ mod mirror_memory;
 mod mirror_transfers;
 mod persistent;
 mod persistent_again;
+mod persistent_arguments;
 mod persistent_calls;
 mod persistent_leases;
 mod persistent_sliced;
@@ -189,6 +190,7 @@ fn main() -> std::process::ExitCode {
         mirror_memory::CASES,
         mirror_transfers::CASES,
         persistent::CASES,
+        persistent_arguments::CASES,
         persistent_calls::CASES,
         persistent_leases::CASES,
         persistent_sliced::CASES,

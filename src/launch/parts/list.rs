@@ -229,7 +229,7 @@ parts! {
     [] calls: calls::Calls, calls::Setting;
     [] prints: prints::Prints<'s>, prints::Setting;
     [] scratch: scratch::Scratch, ();
-    [] arguments: arguments::Arguments, ();
+    [] arguments: arguments::Arguments, arguments::Marks;
     [] status: status::Status<'s>, ();
     [cfg(test)] counter: counter::Counter, counter::Setting;
     [] timing: timing::Timing, timing::Setting;
