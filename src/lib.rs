@@ -63,8 +63,9 @@
 //! # Ok::<(), tombolo::kernel::KernelError>(())
 //! ```
 //!
-//! A length of zero, a negative length, or a length beyond [`Capabilities::private_memory_bytes`] is a [`KernelError`]
-//! with the name of the array, before any submission. `@align(A)` in front of such a variable is checked (a positive
+//! A length of zero or a negative length is a [`KernelError`] with the name of the array, before any submission. Arrays
+//! beyond [`Capabilities::private_memory_bytes`] lie in scratch memory of the device ([`SpillPolicy`]). Helpers take
+//! arrays of any length as `ptr<function, array<T>>`. `@align(A)` in front of such a variable is checked (a positive
 //! multiple of the element's alignment, below 2^31 / 8) and counted; since shaders address private memory logically,
 //! nothing in a kernel can observe it.
 //!
@@ -193,6 +194,7 @@
 //! [`Aspect::LiveMemory`]: device::Aspect::LiveMemory
 //! [`Capabilities`]: device::Capabilities
 //! [`Capabilities::private_memory_bytes`]: device::Capabilities::private_memory_bytes
+//! [`SpillPolicy`]: kernel::SpillPolicy
 //! [`ExecutionError`]: device::ExecutionError
 //! [`ExecutionError::Assertion`]: device::ExecutionError::Assertion
 //! [`ExecutionError::LoopCut`]: device::ExecutionError::LoopCut

@@ -67,7 +67,7 @@ pub struct Capabilities {
     /// No graphics interface reports the size, hence a rule by driver: a quarter of the documented
     /// size (NVIDIA) or of the measured one (SwiftShader, where more ends the process), as much as
     /// compiles in bearable time (lavapipe), and else the 8192 bytes every implementation of WGSL
-    /// accepts. The limit concerns only arrays sized at run time.
+    /// accepts. Arrays beyond lie in scratch memory ([`SpillPolicy`](crate::kernel::SpillPolicy)).
     pub private_memory_bytes: u32,
     /// The wgpu features that the *device* was opened with.
     pub features: wgpu::Features,

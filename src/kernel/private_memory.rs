@@ -243,7 +243,10 @@ impl Sizes<'_> {
             },
         );
         let mut notes =
-            vec!["every invocation has its own copy; make it shorter, or use a buffer".to_owned()];
+            vec![
+                "every invocation has its own copy; make it shorter, use a buffer, or let it spill (SpillPolicy::Auto)"
+                    .to_owned(),
+            ];
         if bytes > TYPE_BOUND {
             notes.push("unsigned arithmetic wraps around: a length that should be negative comes out large".to_owned());
         }

@@ -35,8 +35,10 @@ mod filled;
 mod frames;
 mod function;
 mod layout;
+mod maker;
 mod memory;
 mod range;
+mod statements;
 
 #[cfg(test)]
 mod tests;
@@ -51,8 +53,8 @@ use super::pointers::built_in;
 use super::{prepend, type_of, unique_name};
 use builder::Scratch;
 use frames::Frames;
-use function::Maker;
 use layout::Layout;
+use maker::Maker;
 
 /// Whether private arrays move to scratch memory in the memory of the device.
 ///
@@ -159,7 +161,7 @@ pub(crate) fn run(
         layout,
     };
     let used = frames::used(&old, &point.function);
-    let shared = function::shared(&old, &scratch, &|v| used.contains(&v));
+    let shared = maker::shared(&old, &scratch, &|v| used.contains(&v));
     let mut maker = Maker::new(&old, std::mem::take(&mut module.types), scratch, shared);
     let (mut function, facts) = maker.function(&point.function, &[], true);
     let words = maker.place_frames(&mut function, &facts);

@@ -124,7 +124,7 @@ mod tests {
             },
             _ => None,
         });
-        ranges.most(index.last().expect("accessed"), ScalarKind::Uint)
+        ranges.most(index.max().expect("accessed"), ScalarKind::Uint)
     }
 
     #[test]
