@@ -9,6 +9,7 @@ macro_rules! pages {
 
 pages! {
     Readme: "../README.md",
+    Browser: "../docs/guide/browser.md",
     Buffers: "../docs/guide/buffers.md",
     Calls: "../docs/guide/calls.md",
     Ci: "../docs/guide/ci.md",

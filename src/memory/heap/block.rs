@@ -147,7 +147,7 @@ mod tests {
             @group(0) @binding(0) var<uniform> first: usm_ptr;
             @compute @workgroup_size(1) fn main() {
                 var at = first;
-                while !usm_is_null(at) { usm_Node(at).value *= 3u; at = usm_Node(at).next; }
+                while !usm_is_null(at) { let node = usm_Node(at); node.value *= 3u; at = node.next; }
             }",
         )
         .unwrap();
