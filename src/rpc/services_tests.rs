@@ -484,9 +484,11 @@ fn calls_of_launches_are_served_by_whoever_awaits_them() {
     let program = Program::builder().source("here.wgsl", source);
     let program = program.services(&services).build().unwrap();
     for adapter in Context::new().unwrap().adapters() {
-        let mut options = DeviceOptions::default();
-        options.live_memory = false;
-        options.wait = crate::device::WaitPolicy::Never;
+        let options = DeviceOptions {
+            live_memory: false,
+            wait: crate::device::WaitPolicy::Never,
+            ..DeviceOptions::default()
+        };
         let device = Context::new().unwrap();
         let device = device.device_at_with(adapter.index, options).unwrap();
         sum.store(0, Ordering::Relaxed);

@@ -153,10 +153,12 @@ mod tests {
         .unwrap();
         for adapter in Context::new().unwrap().adapters() {
             let context = Context::new().unwrap();
-            let mut options = DeviceOptions::default();
             // As on a page.
-            options.live_memory = false;
-            options.wait = crate::device::WaitPolicy::Never;
+            let options = DeviceOptions {
+                live_memory: false,
+                wait: crate::device::WaitPolicy::Never,
+                ..DeviceOptions::default()
+            };
             let device = context.device_at_with(adapter.index, options).unwrap();
             let heap = SharedHeap::in_block(HeapSize::Bytes(32 << 20), 1 << 30).unwrap();
             (device.shared.heap_extension.get::<ContextHeap>()).put(heap);
