@@ -218,7 +218,7 @@ fn an_access_that_is_given_up_leaves_the_heap_as_it_was(f: &Fixture) {
     let sum = device.buffer(&[f32::NAN]).unwrap();
     let launch = kernel.launch().value("first", &first).buffer("sum", &sum);
     let mut launch = launch.workgroups(1);
-    let mut left = 1000;
+    let mut left = 1000usize;
     for polls in [1, 2, 3, 5, 8, 13] {
         launch.submit().unwrap();
         left = left.div_ceil(2);
