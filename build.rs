@@ -20,6 +20,8 @@ fn main() {
         _ => false,
     });
     let embedded = may_embed && has("EMBEDDED");
+    // A page of a browser: no threads, nothing may block, and WebGPU is the only backend.
+    condition("web", family == "wasm" && system == "unknown");
     condition("vulkan", vulkan);
     condition("embedded", embedded);
     // Whether a backend of the build has memory that the host and running kernels see at once.

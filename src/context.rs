@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::device::open::{ContextExtensions, adopt, open};
+use crate::device::open::{ContextExtensions, adopt, named, open};
 use crate::device::probe::{AdapterProbe, NotProbed, ProbeOptions, ProbeReport};
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
 use crate::memory::buffers::{BufferExtensions, ContextBuffers};
@@ -30,6 +30,22 @@ fn allowed(value: Option<String>) -> Result<wgpu::Backends, DeviceError> {
     }
 }
 
+/// Refuses what blocks where nothing may.
+fn may_block(what: &'static str, instead: &'static str) -> Result<(), DeviceError> {
+    may_block_on(cfg!(web), what, instead)
+}
+
+fn may_block_on(
+    a_page: bool,
+    what: &'static str,
+    instead: &'static str,
+) -> Result<(), DeviceError> {
+    match a_page {
+        true => Err(DeviceError::WouldBlock { what, instead }),
+        false => Ok(()),
+    }
+}
+
 /// The backend of the adapter compiled in, if one is.
 const EMBEDDED: wgpu::Backends = if cfg!(embedded) {
     wgpu::Backends::NOOP
@@ -50,10 +66,12 @@ struct Shared {
     adapters: Vec<Slot>,
     extensions: ContextExtensions,
     /// An instance for the drivers of the system; another for the embedded adapter, where compiled in
-    _instances: Vec<wgpu::Instance>,
+    #[cfg_attr(not(web), allow(dead_code))] // Held so that the adapters stay.
+    instances: Vec<wgpu::Instance>,
 }
 
 struct Slot {
+    #[cfg_attr(web, allow(dead_code))] // A page asks for another one each time.
     adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
     /// Probing opens a scratch device; once per adapter is enough.
@@ -80,10 +98,32 @@ impl Context {
     ///
     /// # Errors
     /// [`DeviceError::NoAdapter`] when there is none, [`DeviceError::Environment`] when `WGPU_BACKEND`
-    /// names no backend.
+    /// names no backend. [`DeviceError::WouldBlock`] in a browser: there is [`Context::new_async`].
     pub fn new() -> Result<Self, DeviceError> {
         let backends = allowed(std::env::var("WGPU_BACKEND").ok())?;
         Self::with_backends(backends)
+    }
+
+    /// As [`Context::new`], without blocking in a browser. On systems with threads wgpu looks for adapters before the future
+    /// is first pending.
+    ///
+    /// ```no_run
+    /// use tombolo::Context;
+    ///
+    /// # async fn page() -> Result<(), tombolo::Error> {
+    /// let context = Context::new_async().await?;
+    /// let device = context.device_async().await?;
+    /// let values = device.buffer(&[1u32, 2, 3])?;
+    /// assert_eq!(values.read_back(..)?.await?, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeviceError::NoAdapter`] and [`DeviceError::Environment`], as [`Context::new`].
+    pub async fn new_async() -> Result<Self, DeviceError> {
+        let backends = allowed(std::env::var("WGPU_BACKEND").ok())?;
+        Self::with_heap_async(backends, HeapSize::Default).await
     }
 
     /// Finds the adapters of `backends`, regardless of the environment.
@@ -97,8 +137,21 @@ impl Context {
     /// As [`Context::with_backends`], with a bound for the shared heap.
     ///
     /// # Errors
-    /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`].
+    /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`]; [`DeviceError::EmbeddedOption`] when
+    /// `TOMBOLO_SANITIZE` or `TOMBOLO_SCHEDULE` make no sense; [`DeviceError::WouldBlock`] in a browser.
     pub fn with_heap(backends: wgpu::Backends, heap: HeapSize) -> Result<Self, DeviceError> {
+        may_block("looking for adapters", "`Context::new_async`")?;
+        pollster::block_on(Self::with_heap_async(backends, heap))
+    }
+
+    /// As [`Context::with_heap`], without blocking in a browser.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`].
+    pub async fn with_heap_async(
+        backends: wgpu::Backends,
+        heap: HeapSize,
+    ) -> Result<Self, DeviceError> {
         heap.check()?;
         let searched = backends & wgpu::Instance::enabled_backend_features();
         let backends = searched | backends & EMBEDDED;
@@ -117,20 +170,20 @@ impl Context {
                 backends: searched,
                 ..descriptor
             });
-            found = pollster::block_on(instance.enumerate_adapters(searched));
+            found = instance.enumerate_adapters(searched).await;
             instances.push(instance);
         }
         // Behind the adapters of the system, whose indices stay the same with and without the embedded adapter.
         #[cfg(embedded)]
         if backends.intersects(EMBEDDED) {
-            let embedded = crate::device::embedded::instance();
-            found.extend(pollster::block_on(embedded.enumerate_adapters(EMBEDDED)));
+            let embedded = crate::device::embedded::instance()?;
+            found.extend(embedded.enumerate_adapters(EMBEDDED).await);
             instances.push(embedded);
         }
         let adapters: Vec<Slot> = found
             .into_iter()
             .map(|adapter| Slot {
-                info: adapter.get_info(),
+                info: named(adapter.get_info()),
                 adapter,
                 probe: AdapterProbe::default(),
             })
@@ -145,7 +198,7 @@ impl Context {
                 backends,
                 adapters,
                 extensions,
-                _instances: instances,
+                instances,
             }),
         })
     }
@@ -297,6 +350,39 @@ impl Context {
         }
     }
 
+    /// As [`Context::device`], without blocking in a browser; there the device is the one that the browser prefers. On systems
+    /// with threads the device is probed and opened before the future is first pending, as wgpu opens devices.
+    ///
+    /// # Errors
+    /// As [`Context::device`].
+    pub async fn device_async(&self) -> Result<Device, DeviceError> {
+        self.device_with_async(DeviceOptions::default()).await
+    }
+
+    /// As [`Context::device_with`], without blocking in a browser.
+    ///
+    /// # Errors
+    /// As [`Context::device_with`].
+    pub async fn device_with_async(&self, options: DeviceOptions) -> Result<Device, DeviceError> {
+        let index = match std::env::var("WGPU_ADAPTER_NAME") {
+            Ok(name) if !name.trim().is_empty() => self.index_of(&name)?,
+            _ => self.best(),
+        };
+        self.open_at(index, options).await
+    }
+
+    /// As [`Context::device_at_with`], without blocking in a browser.
+    ///
+    /// # Errors
+    /// As [`Context::device_at_with`].
+    pub async fn device_at_with_async(
+        &self,
+        index: usize,
+        options: DeviceOptions,
+    ) -> Result<Device, DeviceError> {
+        self.open_at(index, options).await
+    }
+
     /// Opens the best device, regardless of the environment.
     ///
     /// # Errors
@@ -322,25 +408,28 @@ impl Context {
         name: &str,
         options: DeviceOptions,
     ) -> Result<Device, DeviceError> {
+        self.device_at_with(self.index_of(name)?, options)
+    }
+
+    /// The first adapter whose name contains `name`, in any case.
+    fn index_of(&self, name: &str) -> Result<usize, DeviceError> {
         let wanted = name.trim().to_lowercase();
         let adapters = &self.shared.adapters;
         let found = adapters
             .iter()
             .position(|slot| slot.info.name.to_lowercase().contains(&wanted));
-        match found {
-            Some(index) => self.device_at_with(index, options),
-            None => Err(DeviceError::UnknownAdapter {
-                wanted: name.to_string(),
-                available: adapters.iter().map(|s| s.info.name.clone()).collect(),
-            }),
-        }
+        found.ok_or_else(|| DeviceError::UnknownAdapter {
+            wanted: name.to_string(),
+            available: adapters.iter().map(|s| s.info.name.clone()).collect(),
+        })
     }
 
     /// Opens the device at `index` of [`Context::adapters`]. Several devices, also on one adapter, may
     /// be open at once.
     ///
     /// # Errors
-    /// [`DeviceError::AdapterIndex`]; the driver's refusal.
+    /// [`DeviceError::AdapterIndex`]; the driver's refusal; [`DeviceError::WouldBlock`] in a browser, where there is
+    /// [`Context::device_async`].
     pub fn device_at(&self, index: usize) -> Result<Device, DeviceError> {
         self.device_at_with(index, DeviceOptions::default())
     }
@@ -354,6 +443,38 @@ impl Context {
         index: usize,
         options: DeviceOptions,
     ) -> Result<Device, DeviceError> {
+        may_block("opening a device", "`Context::device_async`")?;
+        pollster::block_on(self.open_at(index, options))
+    }
+
+    /// The adapter of a slot, for one device: a browser has an adapter open one device and no more (WebGPU, "adapter.[[state]]
+    /// consumed"), and is asked for another.
+    #[cfg(web)]
+    async fn adapter(&self, slot: &Slot) -> Result<wgpu::Adapter, DeviceError> {
+        let backends = self.shared.backends;
+        let instance = self.shared.instances.first();
+        let mut found = match instance {
+            Some(instance) => instance.enumerate_adapters(backends).await,
+            None => Vec::new(),
+        };
+        // The same question has the same answer, unless the browser has lost its graphics processor.
+        let is_same = |found: &wgpu::Adapter| named(found.get_info()) == slot.info;
+        let same = found.iter().position(is_same);
+        match same {
+            Some(index) => Ok(found.swap_remove(index)),
+            None => Err(DeviceError::NoAdapter { backends }),
+        }
+    }
+
+    /// The adapter of a slot.
+    #[cfg(not(web))]
+    #[allow(clippy::unused_async)] // A page has to ask its browser.
+    async fn adapter(&self, slot: &Slot) -> Result<wgpu::Adapter, DeviceError> {
+        Ok(slot.adapter.clone())
+    }
+
+    /// Probes and opens the device at `index`.
+    async fn open_at(&self, index: usize, options: DeviceOptions) -> Result<Device, DeviceError> {
         let count = self.shared.adapters.len();
         let Some(slot) = self.shared.adapters.get(index) else {
             return Err(DeviceError::AdapterIndex { index, count });
@@ -362,12 +483,14 @@ impl Context {
             let wish = ProbeOptions {
                 deadline: options.probe_deadline,
             };
-            slot.probe.ask(&slot.adapter, &wish)
+            let adapter = self.adapter(slot).await?;
+            slot.probe.ask(&adapter, &wish).await
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
         let extensions = self.shared.extensions.clone();
-        let device = open(&slot.adapter, options, extensions, report)?;
+        let adapter = self.adapter(slot).await?;
+        let device = open(&adapter, options, extensions, report).await?;
         join_heap(&device);
         Ok(device)
     }
@@ -443,5 +566,16 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_page_is_told_what_does_not_block() {
+        super::may_block_on(false, "a", "b").unwrap();
+        let error = super::may_block_on(true, "opening a device", "`x`").unwrap_err();
+        assert!(matches!(
+            error,
+            DeviceError::WouldBlock { instead: "`x`", .. }
+        ));
+        assert!(error.to_string().contains("opening a device"), "{error}");
     }
 }

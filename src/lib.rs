@@ -217,6 +217,7 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+mod clock;
 mod context;
 pub mod device;
 mod error;
@@ -264,6 +265,12 @@ pub mod heap {
         AtomicView, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize, HostAccess,
         MirrorStatistics, PointerKind, Ptr, SharedHeap,
     };
+}
+
+/// System allocations: memory of the host, whatever allocated it, lent to launches whose kernels follow pointers into it.
+pub mod system {
+    pub use crate::launch::system::{SystemError, SystemRun};
+    pub use crate::memory::{SystemAccess, SystemMemory};
 }
 
 /// Calls from kernels to Rust.

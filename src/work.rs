@@ -7,8 +7,9 @@
 //! item can be seen and down when `work_done` is called: 0 is the end. A launch that takes nothing while items are
 //! left is an error, not one more launch. The kernel's side is `shaders/work.wgsl`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::Instant;
 use crate::device::{Device, WaitError};
 use crate::error_text::debug_by_text;
 use crate::kernel::ProgramBuilder;

@@ -174,6 +174,12 @@ impl Capabilities {
             .any(|name| text.contains(name))
     }
 
+    /// Whether an invocation may order its own memory by a barrier, wherever it is. lavapipe takes any barrier for a meeting of
+    /// the work-group; WGSL has barriers in uniform control flow alone, which browsers check, and calls go in slices there.
+    pub(crate) fn has_memory_barriers(&self) -> bool {
+        !self.is_lavapipe() && self.backend != wgpu::Backend::BrowserWebGpu
+    }
+
     /// Whether invocations of a work-group run one after the other, each up to a barrier or its end: none sees what
     /// another does meanwhile. Work-groups run beside each other.
     pub(crate) fn invocations_take_turns(&self) -> bool {

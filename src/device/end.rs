@@ -7,9 +7,10 @@
 //! (`memory/heap/tests_drop.rs`).
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::wait::lock;
+use crate::clock::Instant;
 
 /// Whether the queue of a device has submitted its last batch.
 #[derive(Debug, Default)]

@@ -4,13 +4,14 @@ use std::any::Any;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::completion_hook::{CompletionHook, CompletionHooks};
 use super::outcome::{ExecutionError, Outcome};
-use super::submissions::{Batch, Progress, in_handler};
+use super::submissions::{Batch, Progress};
 use super::{Device, DeviceShared};
+use crate::clock::Instant;
 use crate::error_text::debug_by_text;
 
 mod callbacks;
@@ -52,6 +53,8 @@ debug_by_text!(WaitError { Deadline, Failed });
 
 /// A wait for an event, as errors name the operation.
 const WAIT: &str = "a wait for an event";
+/// What waits without blocking.
+const AWAIT: &str = "`.await` the event";
 
 /// The end of a command, as a value: wait, ask for the status, or `.await`.
 ///
@@ -114,7 +117,8 @@ impl Event {
     ///
     /// # Errors
     /// [`WaitError::Failed`] with the command's own failure, or the loss of the device; with
-    /// [`ExecutionError::InHandler`] in a function of the host that serves a call of the device.
+    /// [`ExecutionError::InHandler`] in a function of the host that serves a call of the device, and with
+    /// [`ExecutionError::WouldBlock`] where threads never wait: `.await` the event there.
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_at_most(None)
     }
@@ -137,15 +141,22 @@ impl Event {
         let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
         match self.device.submissions.wait(batch, left) {
             Progress::Done => {
-                let verdict = self.verdict().map_err(WaitError::Failed);
                 let left = || timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-                match verdict.is_ok() && !self.hooks.iter().all(|hook| hook.wait(left())) {
-                    true => Err(WaitError::Deadline),
-                    false => verdict,
+                let never_blocks = self.device.submissions.never_blocks();
+                let is_over = |hook: &Arc<dyn CompletionHook>| match never_blocks {
+                    true => hook.poll(Waker::noop()),
+                    false => hook.wait(left()),
+                };
+                match self.verdict() {
+                    Some(verdict) if verdict.is_err() || self.hooks.iter().all(is_over) => {
+                        verdict.map_err(WaitError::Failed)
+                    }
+                    _ if never_blocks && timeout != Some(Duration::ZERO) => Err(self.refused()),
+                    _ => Err(WaitError::Deadline),
                 }
             }
             Progress::Pending => Err(WaitError::Deadline),
-            Progress::InHandler => Err(refused()),
+            Progress::Refused => Err(self.refused()),
             Progress::Lost(reason) => Err(lost(reason)),
         }
     }
@@ -156,7 +167,7 @@ impl Event {
             return Ok(());
         };
         let submissions = &self.device.submissions;
-        let may = submissions.may_wait_for(batch, timeout, WAIT);
+        let may = submissions.may_wait_for(batch, timeout, WAIT, AWAIT);
         may.map_err(|error| WaitError::Failed(Arc::new(error)))
     }
 
@@ -171,7 +182,7 @@ impl Event {
                 return Err(if is_late {
                     WaitError::Deadline
                 } else {
-                    refused()
+                    self.refused()
                 });
             }
             self.device.submit(batch);
@@ -189,10 +200,11 @@ impl Event {
         }
     }
 
-    /// The command's own result, once its batch has completed.
-    fn verdict(&self) -> Result<(), Arc<ExecutionError>> {
+    /// The command's own result, once its batch has completed; `None` where copies of it are still on their way, and threads
+    /// may not wait for them.
+    fn verdict(&self) -> Option<Result<(), Arc<ExecutionError>>> {
         let Some(outcome) = &self.outcome else {
-            return Ok(());
+            return Some(Ok(()));
         };
         if !outcome.is_settled() {
             self.device.settle_ended();
@@ -200,9 +212,16 @@ impl Event {
         }
         self.hooks.iter().for_each(|hook| hook.deliver());
         match outcome.failure() {
-            Some(error) => Err(error),
-            None => Ok(()),
+            Some(error) => Some(Err(error)),
+            None if self.device.submissions.never_blocks() && !outcome.is_settled() => None,
+            None => Some(Ok(())),
         }
+    }
+
+    /// Why this thread may not wait.
+    fn refused(&self) -> WaitError {
+        let refused = self.device.submissions.refused(WAIT, AWAIT);
+        WaitError::Failed(Arc::new(refused))
     }
 
     /// Where the command stands now. Never blocks and submits nothing.
@@ -214,11 +233,12 @@ impl Event {
             None => EventStatus::Recorded,
             Some(Err(_)) => EventStatus::Failed,
             Some(Ok(())) => match self.device.submissions.wait(batch, Some(Duration::ZERO)) {
-                Progress::Pending | Progress::InHandler => EventStatus::Submitted,
+                Progress::Pending | Progress::Refused => EventStatus::Submitted,
                 Progress::Lost(_) => EventStatus::Failed,
                 Progress::Done => match self.verdict() {
-                    Ok(()) => EventStatus::Complete,
-                    Err(_) => EventStatus::Failed,
+                    None => EventStatus::Submitted,
+                    Some(Ok(())) => EventStatus::Complete,
+                    Some(Err(_)) => EventStatus::Failed,
                 },
             },
         }
@@ -259,11 +279,6 @@ impl Device {
     }
 }
 
-/// The wait would be for the caller of the function that this thread runs.
-fn refused() -> WaitError {
-    WaitError::Failed(Arc::new(in_handler(WAIT)))
-}
-
 fn lost(reason: String) -> WaitError {
     WaitError::Failed(Arc::new(ExecutionError::DeviceLost { reason }))
 }
@@ -288,7 +303,10 @@ impl Future for EventFuture {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let event = &self.0;
         // Whoever drives a future there waits with the thread that the kernel waits for.
-        event.may_wait(None)?;
+        if let Some(batch) = &event.batch {
+            let may = event.device.submissions.may_submit_behind(batch, WAIT);
+            may.map_err(|error| WaitError::Failed(Arc::new(error)))?;
+        }
         let unsent = (event.batch.as_ref()).is_some_and(|batch| batch.submission().is_none());
         if unsent {
             let last = (event
@@ -312,15 +330,19 @@ impl Future for EventFuture {
         let device = &event.device;
         match device.submissions.wait(batch, Some(Duration::ZERO)) {
             Progress::Done => {
-                let verdict = event.verdict().map_err(WaitError::Failed);
                 let is_over = |hook: &Arc<dyn CompletionHook>| hook.poll(context.waker());
-                match verdict.is_ok() && !event.hooks.iter().all(is_over) {
-                    true => Poll::Pending,
-                    false => Poll::Ready(verdict),
+                match event.verdict() {
+                    None => {
+                        let waker = context.waker();
+                        (device.waiter).wake_after(&device.submissions, batch, waker);
+                        Poll::Pending
+                    }
+                    Some(Ok(())) if !event.hooks.iter().all(is_over) => Poll::Pending,
+                    Some(verdict) => Poll::Ready(verdict.map_err(WaitError::Failed)),
                 }
             }
             Progress::Lost(reason) => Poll::Ready(Err(lost(reason))),
-            Progress::Pending | Progress::InHandler => {
+            Progress::Pending | Progress::Refused => {
                 let waker = context.waker();
                 (device.waiter).wake_after(&device.submissions, batch, waker);
                 Poll::Pending

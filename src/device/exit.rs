@@ -15,9 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 #[cfg(any(unix, test))]
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::wait::lock;
+#[cfg(any(unix, test))]
+use crate::clock::Instant;
 
 /// How long the end of the process waits for those inside. Threads come out within milliseconds, unless a device is at
 /// work on an awaited command.

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
 
 use super::DeviceShared;
 use super::outcome::ExecutionError;
 use super::submissions::Batch;
+use crate::clock::Instant;
 
 /// Something that has to be over before a batch is submitted.
 pub(crate) trait ExternalDependency: Send + Sync {

@@ -155,7 +155,7 @@ pub(crate) const IMPORTED_USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAG
 ///
 /// # Errors
 /// Those of `request_device`.
-pub(crate) fn request_device(
+pub(crate) async fn request_device(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
     import: bool,
@@ -164,7 +164,9 @@ pub(crate) fn request_device(
     if import && let Some(opened) = vulkan::open(adapter, descriptor) {
         return opened;
     }
-    pollster::block_on(adapter.request_device(descriptor))
+    #[cfg(not(vulkan))]
+    let _ = import;
+    adapter.request_device(descriptor).await
 }
 
 /// The requirements of `device` for imported ranges, if import works at all.

@@ -10,11 +10,11 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
-use std::time::Instant;
 
 use super::capture;
 use super::submissions::{Pace, Submissions};
 use super::wait::lock;
+use crate::clock::Instant;
 
 /// Memory to be mapped by wgpu for reading, unmapped on drop.
 #[derive(Debug)]
@@ -105,12 +105,29 @@ impl Mapping {
             if let Some(reason) = submissions.lost().get() {
                 return Mapped::Failed(reason);
             }
+            if cfg!(web) {
+                // The page has to go on before the memory can be mapped.
+                return Mapped::Pending;
+            }
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Mapped::Pending;
             }
             pace.rest(left);
         }
+    }
+
+    /// Waits for the callback, while the page goes on. Elsewhere callbacks run inside polls: see [`Self::wait`].
+    #[cfg(web)]
+    pub(crate) async fn settled(&self) {
+        std::future::poll_fn(|context| {
+            self.wake(context.waker());
+            match self.state() {
+                Mapped::Pending => std::task::Poll::Pending,
+                _ => std::task::Poll::Ready(()),
+            }
+        })
+        .await;
     }
 
     /// Has `waker` woken by the callback, if that comes.

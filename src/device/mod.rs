@@ -28,6 +28,7 @@ pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod queue;
 pub(crate) mod resident;
+pub(crate) mod sanitizer;
 pub(crate) mod status;
 pub(crate) mod submissions;
 pub(crate) mod tier;
@@ -40,6 +41,7 @@ pub(crate) mod working_set;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+#[cfg(not(web))]
 use futures::FutureExt;
 
 pub use aspect::Aspect;
@@ -54,6 +56,7 @@ pub use outcome::ExecutionError;
 pub use pipeline_cache::PipelineCacheError;
 pub use probe::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 pub use profile::ProfilingError;
+pub use sanitizer::{DefectKind, KernelDefect, TextPosition};
 pub use tier::{Capability, Tier, TierReport};
 pub use wait_policy::WaitPolicy;
 pub use window::WindowError;
@@ -90,9 +93,13 @@ pub(crate) struct DeviceShared {
     pub(crate) prints: prints::Prints,
     pub(crate) queue_end: Arc<end::QueueEnd>,
     pub(crate) lost: Arc<LostFlag>,
+    /// What the sanitizer has found, on a device that has one.
+    #[cfg(embedded)]
+    pub(crate) findings: Option<sanitizer::Findings>,
     /// The submissions, and their ends.
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,
+    #[cfg_attr(web, allow(dead_code))] // Tasks of the page call.
     pub(crate) callbacks: event::CallbackQueue,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
     /// The memory module's state for the device.
@@ -127,7 +134,7 @@ pub(crate) fn unique_id() -> u64 {
 /// Runs `work` and returns with the result the first wgpu error raised by `work`, of any kind.
 ///
 /// wgpu reports errors to the innermost scope of the calling thread; without a scope errors would reach the device's
-/// handler, which by default ends the process.
+/// handler, which by default ends the process. In a browser errors are told of later (`submissions/late.rs`): there is none.
 pub(crate) fn capture<T>(
     device: &wgpu::Device,
     work: impl FnOnce() -> T,
@@ -136,7 +143,15 @@ pub(crate) fn capture<T>(
     let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
     let internal = device.push_error_scope(wgpu::ErrorFilter::Internal);
     let result = work();
+    #[cfg(web)]
+    let errors: [Option<wgpu::Error>; 0] = {
+        submissions::late::note(device, internal.pop());
+        submissions::late::note(device, memory.pop());
+        submissions::late::note(device, validation.pop());
+        []
+    };
     // On wgpu-core the futures are ready at once.
+    #[cfg(not(web))]
     let errors = [
         internal.pop().now_or_never().flatten(),
         memory.pop().now_or_never().flatten(),
@@ -175,7 +190,8 @@ impl DeviceShared {
 impl DeviceShared {
     /// Submits recorded commands and waits until the device is idle.
     pub(crate) fn finish(self: &Arc<Self>) -> Result<(), Arc<ExecutionError>> {
-        self.submissions.may_wait("Device::finish")?;
+        self.submissions
+            .may_wait("Device::finish", "`.await` the event of the last command")?;
         self.complete_dependencies(None);
         let batch = {
             let mut queue = self.queue.lock(self);
@@ -265,14 +281,15 @@ impl Device {
     /// the device, since drivers may have a submission wait for the kernel that runs: what is recorded goes with the next
     /// submission of another thread, or when the kernel has ended.
     pub fn flush(&self) -> Result<(), Arc<ExecutionError>> {
-        self.shared.submissions.may_wait("Device::flush")?;
+        self.shared.submissions.may_submit("Device::flush")?;
         self.shared.flush()
     }
 
     /// Submits everything recorded so far and waits for the device to finish.
     ///
     /// # Errors
-    /// As [`Device::flush`], and [`ExecutionError::InHandler`] in a function of the host that serves a call of the device.
+    /// As [`Device::flush`], and [`ExecutionError::InHandler`] in a function of the host that serves a call of the device;
+    /// [`ExecutionError::WouldBlock`] where threads never wait.
     /// Failures of single launches are reported by their events, not here.
     pub fn finish(&self) -> Result<(), Arc<ExecutionError>> {
         self.shared.finish()

@@ -164,18 +164,30 @@ impl DeviceOptions {
     }
 }
 
+/// An adapter's description with a name: browsers keep the name to themselves.
+pub(crate) fn named(mut info: wgpu::AdapterInfo) -> wgpu::AdapterInfo {
+    if info.name.trim().is_empty() {
+        info.name = format!("an adapter of {} without a name", info.backend);
+    }
+    info
+}
+
+/// What to do where there is no adapter.
+const NO_ADAPTER: &str = if cfg!(web) {
+    "this browser gives the page no WebGPU; take one that has it, turn on its switch, and serve the page by https or from \
+     the machine itself, since pages of other origins get none"
+} else {
+    "compile in the adapter of the feature `embedded`, whose backend is `noop` in WGPU_BACKEND; install a Vulkan driver, for \
+     example the software driver lavapipe (Debian and Ubuntu: apt-get install mesa-vulkan-drivers); or set WGPU_BACKEND to \
+     a backend that this machine has"
+};
+
 /// Why there is no device.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The machine has no adapter that wgpu can use.
-    #[error(
-        "no compute adapter found (backends searched: {}): compile in the adapter of the feature \
-         `embedded`, whose backend is `noop` in WGPU_BACKEND; install a Vulkan driver, for example the \
-         software driver lavapipe (Debian and Ubuntu: apt-get install mesa-vulkan-drivers); or set \
-         WGPU_BACKEND to a backend that this machine has",
-        names(.backends.iter_names())
-    )]
+    #[error("no compute adapter found (backends searched: {}): {NO_ADAPTER}", names(.backends.iter_names()))]
     NoAdapter {
         /// The backends that were searched.
         backends: wgpu::Backends,
@@ -227,6 +239,24 @@ pub enum DeviceError {
     /// No heap can have the size that the context was given.
     #[error(transparent)]
     HeapSize(#[from] HeapSizeError),
+    /// A variable of the environment has a value that an option of the embedded adapter cannot have.
+    #[error("{variable}={value} is not {expected}: correct or unset the variable")]
+    EmbeddedOption {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What the value may be.
+        expected: &'static str,
+    },
+    /// Opening would block the thread, which a page of a browser may not.
+    #[error("{what} would block the page, which no page may: `.await` {instead}")]
+    WouldBlock {
+        /// The attempted operation.
+        what: &'static str,
+        /// Its form that does not block.
+        instead: &'static str,
+    },
     /// The environment asks for something that does not exist.
     #[error("{variable}={value} names no backend that wgpu knows: use vulkan, metal, dx12 or gl")]
     Environment {
@@ -245,6 +275,8 @@ debug_by_text!(DeviceError {
     MissingFeatures,
     Open,
     HeapSize,
+    EmbeddedOption,
+    WouldBlock,
     Environment,
 });
 
@@ -281,13 +313,13 @@ pub(crate) struct ContextExtensions {
 }
 
 /// Opens a device on `adapter`; `probe` is an earlier measurement by a scratch device there.
-pub(crate) fn open(
+pub(crate) async fn open(
     adapter: &wgpu::Adapter,
     options: DeviceOptions,
     extensions: ContextExtensions,
     report: ProbeReport,
 ) -> Result<Device, DeviceError> {
-    let info = adapter.get_info();
+    let info = named(adapter.get_info());
     let missing = options.features - adapter.features();
     if !missing.is_empty() {
         return Err(DeviceError::MissingFeatures {
@@ -306,6 +338,7 @@ pub(crate) fn open(
         &descriptor,
         options.live_memory && options.import_host_memory,
     )
+    .await
     .map_err(|source| DeviceError::Open {
         adapter: info.name.clone(),
         source,
@@ -339,12 +372,15 @@ pub(crate) fn open(
 
 /// Builds a device around an existing one.
 pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
-    let info = raw.adapter_info();
-    let report = if options.probe.unwrap_or(false) {
+    let info = named(raw.adapter_info());
+    let report = if options.probe.unwrap_or(false) && cfg!(web) {
+        let why = "an adopted device is not probed in a browser, where that would block";
+        ProbeReport::not_probed(NotProbed::Unsupported(why.to_owned()))
+    } else if options.probe.unwrap_or(false) {
         let wish = ProbeOptions {
             deadline: options.probe_deadline,
         };
-        probe(&raw, &queue, info.backend, &wish, None)
+        pollster::block_on(probe(&raw, &queue, info.backend, &wish, None))
     } else {
         ProbeReport::not_probed(NotProbed::TurnedOff)
     };
@@ -385,6 +421,9 @@ fn assemble(
     downlevel: wgpu::DownlevelFlags,
 ) -> Device {
     options.max_batch = options.max_batch.max(1);
+    if cfg!(web) {
+        options.wait = WaitPolicy::Never;
+    }
     // An adopted device may allow more than its options.
     let limits = options.lowered(raw.limits());
     let features = raw.features();
@@ -437,6 +476,8 @@ fn assemble(
         submissions: Submissions::new(&raw, &queue_raw, &lost, options.wait),
         prints: super::prints::Prints::default(),
         queue_end: Arc::default(),
+        #[cfg(embedded)]
+        findings: super::sanitizer::Findings::open(&raw),
         raw,
         queue_raw,
         capabilities,

@@ -12,7 +12,8 @@
 //! Four questions are asked on a scratch device, on a thread left behind at the deadline: does the host see a running
 //! kernel's writes, and the kernel the host's; can the device use the host's memory in place; after how many turns do
 //! loops end; how long does a launch take. A finding is *measured*, *not asked*, *timed out* or *failed*; only the
-//! first counts.
+//! first counts. On a page, which has no threads, the questions are asked while the page goes on, and those about memory that
+//! host and kernels share are not asked: a browser has none.
 //!
 //! A kernel must poll a word at one place: Mesa reuses the value of an earlier load of the same word. Between two looks
 //! stands a fence ([`fence`](super::fence)), as in calls. Whether two work-groups, or two queues, run beside each other
@@ -20,7 +21,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::fence;
 use super::import::probe_import;
@@ -29,6 +30,7 @@ use super::mapping::{Mapped, Mapping};
 use super::submissions::{Batch, ClosedBatch, Progress, Submissions};
 use super::wait_policy::WaitPolicy;
 use super::words::Words;
+use crate::clock::Instant;
 
 mod adapter;
 mod report;
@@ -43,7 +45,7 @@ pub use report::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 ///
 /// No wgpu error leaves this function and no wait is without bound, except in the driver's shader compiler.
 /// [`AdapterProbe`] bounds the compiler as well.
-pub(crate) fn probe(
+pub(crate) async fn probe(
     device: &wgpu::Device,
     queue: &wgpu::Queue,
     backend: wgpu::Backend,
@@ -61,15 +63,17 @@ pub(crate) fn probe(
         deadline: begun.checked_add(within).unwrap_or(begun),
     };
     let known = known.unwrap_or_else(|| ProbeReport::timed_out(within, Duration::ZERO));
-    let launch_latency = bench.ask(known.launch_latency, || bench.launch_latency());
-    let loop_budget = bench.ask(known.loop_budget, || bench.loop_budget());
+    let launch_latency = bench
+        .ask(known.launch_latency, bench.launch_latency())
+        .await;
+    let loop_budget = bench.ask(known.loop_budget, bench.loop_budget()).await;
     let host_import = match known.host_import {
         Finding::TimedOut { .. } if bench.left().is_zero() => Finding::TimedOut { within },
         Finding::TimedOut { .. } => probe_import(device, queue, within, bench.deadline),
         answer => answer,
     };
     // Last, because this measurement may use up the time.
-    let live = bench.ask(known.live, || bench.live(backend));
+    let live = bench.ask(known.live, async { bench.live(backend) }).await;
     ProbeReport {
         live,
         host_import,
@@ -108,15 +112,19 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// The known finding, or a new one if the known one ran out of time.
-    fn ask<T>(&self, known: Finding<T>, measure: impl FnOnce() -> Result<T, Stop>) -> Finding<T> {
+    async fn ask<T>(
+        &self,
+        known: Finding<T>,
+        measure: impl Future<Output = Result<T, Stop>>,
+    ) -> Finding<T> {
         match known.ran_out() {
-            true => self.finding(measure),
+            true => self.finding(measure).await,
             false => known,
         }
     }
 
     /// Runs one measurement with every error of wgpu's caught: the default handler would panic.
-    fn finding<T>(&self, measure: impl FnOnce() -> Result<T, Stop>) -> Finding<T> {
+    async fn finding<T>(&self, measure: impl Future<Output = Result<T, Stop>>) -> Finding<T> {
         let within = self.within;
         if self.left().is_zero() {
             return Finding::TimedOut { within };
@@ -127,11 +135,11 @@ impl Bench<'_> {
             wgpu::ErrorFilter::Internal,
         ]
         .map(|filter| self.device.push_error_scope(filter));
-        let result = measure();
+        let result = measure.await;
         let mut caught = None;
         for scope in scopes.into_iter().rev() {
             // On native systems this is ready at once.
-            if let Some(error) = pollster::block_on(scope.pop()) {
+            if let Some(error) = scope.pop().await {
                 caught = Some(error.to_string());
             }
         }
@@ -214,12 +222,20 @@ impl Bench<'_> {
         }
         match self.submissions.wait(batch, Some(self.left())) {
             Progress::Done => Ok(()),
-            Progress::Pending | Progress::InHandler => Err(Stop::TimedOut),
+            Progress::Pending | Progress::Refused => Err(Stop::TimedOut),
             Progress::Lost(reason) => Err(Stop::Failed(reason)),
         }
     }
 
-    fn launch_latency(&self) -> Result<Duration, Stop> {
+    /// As [`Self::wait`]; a page goes on meanwhile, and for as long as its browser lets a kernel run: no thread is there that
+    /// could keep a deadline.
+    async fn end(&self, batch: &Batch) -> Result<(), Stop> {
+        #[cfg(web)]
+        self.submissions.ended(batch).await;
+        self.wait(batch)
+    }
+
+    async fn launch_latency(&self) -> Result<Duration, Stop> {
         const LAUNCHES: usize = 9;
         let pipeline =
             self.pipeline(include_str!("../../shaders/probe_loop.wgsl"), "probe_empty")?;
@@ -227,14 +243,14 @@ impl Bench<'_> {
         for time in &mut times {
             let begun = Instant::now();
             let batch = self.launch(&pipeline, None, None);
-            self.wait(&batch)?;
+            self.end(&batch).await?;
             *time = begun.elapsed();
         }
         times.sort_unstable();
         Ok(times[LAUNCHES / 2])
     }
 
-    fn loop_budget(&self) -> Result<Option<u32>, Stop> {
+    async fn loop_budget(&self) -> Result<Option<u32>, Stop> {
         const LIMIT: u32 = 1 << 20;
         const SEED: u32 = 0x9E37_79B9;
         const WORDS: usize = 4;
@@ -257,7 +273,9 @@ impl Bench<'_> {
             .write_buffer(&io, 0, bytemuck::bytes_of(&[LIMIT, SEED, 0, 0]));
         let batch = self.launch(&pipeline, Some(&group), Some((&io, &seen)));
         let mapping = Mapping::begin(self.device, &seen, 0..bytes);
-        self.wait(&batch)?;
+        self.end(&batch).await?;
+        #[cfg(web)]
+        mapping.settled().await;
         if mapping.wait(self.submissions, Some(self.deadline)) == Mapped::Pending {
             return Err(Stop::TimedOut);
         }

@@ -25,7 +25,7 @@ use super::status::{PendingMirror, Record, StatusPool};
 pub(crate) use super::submissions::Batch;
 use super::submissions::{ClosedBatch, Commands, in_handler};
 
-mod settle;
+pub(super) mod settle;
 
 use settle::Unsettled;
 
@@ -306,6 +306,16 @@ impl Recorder<'_> {
 
     fn end_pass(&mut self) {
         self.state.pass = None;
+    }
+
+    /// Puts a debug marker before what is recorded next. A marker is no command: batches are as long as without.
+    #[cfg(embedded)]
+    pub(crate) fn mark(&mut self, marker: &str) {
+        self.end_pass();
+        self.open_encoder();
+        if let Some(encoder) = self.state.encoder.as_mut() {
+            encoder.insert_debug_marker(marker);
+        }
     }
 
     /// Records a command that belongs outside compute passes (a copy, a fill).

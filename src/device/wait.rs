@@ -1,13 +1,17 @@
 //! Whether a device is lost, and the thread that makes its futures progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(not(web))]
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::Waker;
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
+use super::DeviceShared;
+#[cfg(not(web))]
 use super::exit::{self, Worker};
-use super::outcome::ExecutionError;
-use super::submissions::{Batch, Submissions};
+use super::outcome::{ExecutionError, Outcome};
+use super::submissions::{Batch, Progress, Submissions};
 
 /// Why a device is gone, once lost.
 #[derive(Default)]
@@ -63,6 +67,58 @@ impl LostFlag {
     }
 }
 
+/// How an async function of the runtime waits: as its own caller does.
+#[derive(Clone)]
+pub(crate) enum Patience {
+    /// The caller blocks: the function never leaves a wait without its end, and so is ready at the first poll.
+    Blocks,
+    /// The caller awaits, woken by this device, if it is still there.
+    Awaits(Option<Arc<DeviceShared>>),
+}
+
+/// Waits until the batch, which was submitted, has ended or the device is lost. Where nobody is there to wake, this blocks.
+pub(crate) async fn ended(
+    device: Option<&DeviceShared>,
+    submissions: &Arc<Submissions>,
+    batch: &Arc<Batch>,
+) {
+    std::future::poll_fn(|context| {
+        if submissions.wait(batch, Some(Duration::ZERO)) != Progress::Pending {
+            return Poll::Ready(());
+        }
+        match device {
+            Some(device) => (device.waiter).wake_after(submissions, batch, context.waker()),
+            #[cfg(web)]
+            None => submissions.wake_behind(batch, context.waker()),
+            #[cfg(not(web))]
+            None => {
+                let _ = submissions.wait(batch, None);
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Waits until the outcomes of launches whose batches, up to this one, have ended are settled.
+pub(crate) async fn settled(device: &DeviceShared, batch: &Arc<Batch>, outcomes: &[Arc<Outcome>]) {
+    std::future::poll_fn(|context| {
+        device.settle();
+        let is_settled = |outcome: &Arc<Outcome>| {
+            outcome.resolve();
+            outcome.is_settled()
+        };
+        // Elsewhere what is not settled by now is settled by nobody.
+        if !device.submissions.never_blocks() || outcomes.iter().all(is_settled) {
+            return Poll::Ready(());
+        }
+        (device.waiter).wake_after(&device.submissions, batch, context.waker());
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Locks a mutex whose data stays consistent even when a holder panicked.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
@@ -73,12 +129,14 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> 
 /// The thread that makes futures progress: wgpu completes nothing without a poll.
 ///
 /// The first waiting future starts the thread, which ends with its device.
+#[cfg(not(web))]
 #[derive(Default)]
 pub(crate) struct Waiter {
     sender: OnceLock<Mutex<Sender<Request>>>,
     worker: Worker,
 }
 
+#[cfg(not(web))]
 impl Drop for Waiter {
     fn drop(&mut self) {
         // Without a device nothing more is to come.
@@ -87,11 +145,31 @@ impl Drop for Waiter {
     }
 }
 
+#[cfg(not(web))]
 struct Request {
     batch: Arc<Batch>,
     waker: Waker,
 }
 
+/// Makes futures progress on a page: the browser does, and no thread is there to.
+#[cfg(web)]
+#[derive(Default)]
+pub(crate) struct Waiter;
+
+#[cfg(web)]
+impl Waiter {
+    /// Wakes `waker` once `batch`, which was submitted, has ended or the device is lost.
+    pub(crate) fn wake_after(
+        &self,
+        submissions: &Arc<Submissions>,
+        batch: &Arc<Batch>,
+        waker: &Waker,
+    ) {
+        submissions.wake_behind(batch, waker);
+    }
+}
+
+#[cfg(not(web))]
 impl Waiter {
     /// Wakes `waker` once `batch`, which was submitted, has ended or the device is lost.
     pub(crate) fn wake_after(
@@ -128,6 +206,7 @@ impl Waiter {
     }
 }
 
+#[cfg(not(web))]
 fn serve(submissions: &Submissions, requests: &Receiver<Request>) {
     while let Ok(request) = requests.recv() {
         exit::inside(|| {

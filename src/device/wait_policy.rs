@@ -30,6 +30,11 @@ pub enum WaitPolicy {
     Park,
     /// Threads look for so long after a submission, and then sleep. `Duration::MAX` has threads look until the end.
     Spin(Duration),
+    /// Threads never wait: what would block is refused with
+    /// [`ExecutionError::WouldBlock`](crate::device::ExecutionError::WouldBlock), which names what to `.await` instead. The
+    /// policy of every device in a browser, whatever its options say, and elsewhere for programs whose threads belong to an
+    /// executor.
+    Never,
 }
 
 impl WaitPolicy {
@@ -41,9 +46,14 @@ impl WaitPolicy {
         match self {
             Self::Auto if kind == wgpu::DeviceType::Cpu => Duration::ZERO,
             Self::Auto => Self::SHORT_LAUNCH,
-            Self::Park => Duration::ZERO,
+            Self::Park | Self::Never => Duration::ZERO,
             Self::Spin(time) => time,
         }
+    }
+
+    /// Whether waits of the program are refused.
+    pub(super) fn never_blocks(self) -> bool {
+        cfg!(web) || self == Self::Never
     }
 }
 

@@ -90,10 +90,15 @@ pub(crate) struct Compiled {
     pub(crate) guarded: bool,
     /// The kernel's failure report, if any.
     pub(crate) report: Option<Report>,
+    /// The text of the kernel; `None` for a module compiled elsewhere.
+    #[cfg(embedded)]
+    pub(crate) places: Option<Arc<Places>>,
     /// The prints of the kernel, if any.
     pub(crate) prints: Option<Arc<Sites>>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
     pub(crate) heap: Option<HeapUse>,
+    /// The kernel follows pointers into memory that is lent to launches.
+    pub(crate) system: bool,
     /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
     /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
     /// argument.
@@ -194,6 +199,9 @@ pub(crate) struct HeapUse {
     pub(crate) follows: bool,
 }
 
+/// Bindings for the pool, the table and the faults of a kernel that follows pointers into lent memory.
+pub(crate) const SYSTEM_BINDINGS: u32 = 3;
+
 impl HeapUse {
     fn of(facts: &PointerFacts, heap: &HeapSetup) -> Self {
         Self {
@@ -288,20 +296,22 @@ pub(crate) fn compile(
     let guard = added.guard;
     check_shape(&module, index, options.nesting, program, &text)?;
     let guarded = guard.is_some();
-    let heap = (pointers.as_ref()).map(|facts| HeapUse::of(facts, &options.heap));
+    let system = pointers.as_ref().is_some_and(|facts| facts.system);
+    let heap =
+        (pointers.as_ref().filter(|_| !system)).map(|facts| HeapUse::of(facts, &options.heap));
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
     // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());
     let has_status = (module.global_variables.iter()).any(|(_, v)| v.binding == status);
-    let places = Places {
+    let places = Arc::new(Places {
         kernel: entry.to_string(),
         files: program.inner.files.clone(),
         text,
-    };
+    });
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
     let report = (guarded || checked.is_some() || has_status || call_use.reports)
-        .then(|| report(places, guard, checked, calls.clone()));
+        .then(|| report(Arc::clone(&places), guard, checked, calls.clone()));
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),
@@ -315,8 +325,11 @@ pub(crate) fn compile(
         spill,
         guarded,
         report,
+        #[cfg(embedded)]
+        places: Some(places),
         prints,
         heap,
+        system,
         table,
         globals,
         calls,
@@ -376,8 +389,9 @@ fn instrument(
     if let Some(facts) = prints {
         print::begin(module, entry, facts);
     }
-    // Devices without such barriers are those with such lanes.
-    let dismissed = calls && !options.heap.barriers && padding_lanes::dismiss(module, entry);
+    // Devices with such lanes have neither such barriers nor turns to spare.
+    let has_padding = !options.heap.barriers && options.heap.has_loop_budget;
+    let dismissed = calls && has_padding && padding_lanes::dismiss(module, entry);
     let shares_turns = calls && options.heap.has_loop_budget && group_turns::share(module, entry);
     let counts_turns = turns::run(module, entry);
     let guard = options.loop_budget.and_then(|budget| {

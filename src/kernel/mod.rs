@@ -42,7 +42,7 @@ mod private_array;
 mod private_memory;
 mod program;
 pub(crate) mod reflect;
-mod report;
+pub(crate) mod report;
 pub(crate) mod server;
 mod specialize;
 pub(crate) mod template;

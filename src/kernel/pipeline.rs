@@ -38,7 +38,8 @@ const LAVAPIPE_NESTING: u32 = 72;
 #[non_exhaustive]
 pub struct KernelOptions {
     /// The expected target of the kernel's pointers (default: device memory). Where host and device share all memory
-    /// the answer makes no difference; `Disabled` refuses kernels that follow pointers.
+    /// the answer makes no difference; `Disabled` refuses kernels that follow pointers. With `System` pointers lead into
+    /// any memory of the host that is lent to the launch ([`SystemMemory`](crate::system::SystemMemory)).
     pub pointers: TranslationMode,
     /// Test every pointer followed by the kernel (default:
     /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers)).
@@ -123,7 +124,7 @@ fn heap_segments(
     program: &Program,
     options: KernelOptions,
 ) -> Result<Segments, KernelError> {
-    if !program.follows_pointers() {
+    if !program.follows_pointers() || options.pointers == TranslationMode::System {
         return Ok(Segments::of_arguments(1));
     }
     let view = heap_of(device).and_then(|heap| {
@@ -303,7 +304,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
-            barriers: !device.capabilities.is_lavapipe(),
+            barriers: device.capabilities.has_memory_barriers(),
             has_loop_budget: device.capabilities.needs_loop_guard(),
             pointers_apart: device.capabilities.is_lavapipe(),
             splits_ports: device.capabilities.splits_ports(),

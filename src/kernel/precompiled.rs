@@ -93,8 +93,11 @@ impl Device {
             spill: None,
             guarded: false,
             report: None,
+            #[cfg(embedded)]
+            places: None,
             prints: None,
             heap: None,
+            system: false,
             table: Vec::new(),
             globals: None,
             calls: None,

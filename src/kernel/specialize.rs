@@ -409,7 +409,8 @@ impl Work<'_> {
             (lowered.table, lowered.pointers) = (moved, Some(facts));
         }
         let has_globals = !interface.globals.is_empty();
-        lowered.tabled_globals = lowered.pointers.is_some() && has_globals;
+        let is_system = (lowered.pointers.as_ref()).is_some_and(|facts| facts.system);
+        lowered.tabled_globals = lowered.pointers.is_some() && has_globals && !is_system;
         if lowered.tabled_globals || !has_globals {
             lowered.entry = globals::discard(&mut lowered.module, lowered.entry);
         }

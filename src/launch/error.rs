@@ -386,6 +386,15 @@ pub enum LaunchError {
         /// What the services have.
         found: String,
     },
+    /// The kernel follows pointers into memory that is lent to launches, and was given none.
+    #[error(
+        "kernel `{kernel}` follows pointers into lent memory (TranslationMode::System): lend it some, and run it with \
+         Launch::run_system"
+    )]
+    NoSystemMemory {
+        /// The entry point.
+        kernel: String,
+    },
     /// The kernel waits for answers of the host, which the device does not let a running kernel see.
     #[error(
         "kernel `{kernel}` waits for `{functions}` of the host, and {device} shows no answer to a running kernel \
@@ -477,6 +486,7 @@ debug_by_text!(LaunchError {
     Global,
     NoServices,
     OtherServices,
+    NoSystemMemory,
     NeedsLiveMemory,
     WaitsForItself,
     ServerOutOfReach,

@@ -10,6 +10,7 @@ pub(crate) mod grid;
 mod groups;
 mod parts;
 mod submit;
+pub(crate) mod system;
 
 use std::sync::Arc;
 

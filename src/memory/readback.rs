@@ -14,7 +14,7 @@ use super::buffer::{DeviceBuffer, MemoryError, bounds};
 use super::host_memory::{self, Destination};
 use super::pinned::direct;
 use super::places::check_words;
-use super::staging::{Coming, Lent, Missing, Piece, check_submitted, pump, receive};
+use super::staging::{AWAIT_READ, Coming, Lent, Missing, Piece, check_submitted, pump, receive};
 use crate::device::DeviceShared;
 use crate::device::mapping::Mapping;
 use crate::device::outcome::{ExecutionError, Outcome};
@@ -122,7 +122,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// submission while a kernel runs.
     fn may_wait(&self) -> Result<(), ReadError> {
         let submissions = &self.shared.device.submissions;
-        Ok(submissions.may_wait(WHAT).map_err(Arc::new)?)
+        Ok(submissions.may_wait(WHAT, AWAIT_READ).map_err(Arc::new)?)
     }
 
     /// Starts reading a range of elements and returns at once.
@@ -263,6 +263,18 @@ impl<T: Pod> ReadBack<T> {
         Ok(values)
     }
 
+    /// Whether what the writers have to say is known, as far as this thread may not wait for that.
+    fn is_settled(&self) -> bool {
+        if self.depends_on.is_empty() || !self.device.submissions.never_blocks() {
+            return true;
+        }
+        self.device.settle();
+        self.depends_on.iter().all(|outcome| {
+            outcome.resolve();
+            outcome.is_settled()
+        })
+    }
+
     /// Waits for the values, of which the bytes go to `to`.
     fn wait_for_bytes(self, to: Destination<'_>) -> Result<(), ReadError> {
         if let Some(coming) = self.coming() {
@@ -311,7 +323,7 @@ impl<T: Pod> Future for ReadBack<T> {
         if let Some(coming) = self.coming() {
             // A thread that polls futures there waits with the thread that the kernel waits for.
             let submissions = &self.device.submissions;
-            let may = submissions.may_wait_for(coming.batch(), None, WHAT);
+            let may = submissions.may_submit_behind(coming.batch(), WHAT);
             if let Err(error) = may {
                 return Poll::Ready(Err(Arc::new(error).into()));
             }
@@ -326,6 +338,14 @@ impl<T: Pod> Future for ReadBack<T> {
                     return Poll::Pending;
                 }
                 Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        if !self.is_settled() {
+            // Status records of the writers are on their way, which were mapped before these bytes.
+            if let Some(coming) = self.coming() {
+                let device = &self.device;
+                (device.waiter).wake_after(&device.submissions, coming.batch(), context.waker());
+                return Poll::Pending;
             }
         }
         Poll::Ready(self.open())

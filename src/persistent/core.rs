@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::bulk::Bulks;
 use super::error::{CallError, ServerFailure};
@@ -16,6 +16,7 @@ use super::sliced::Slices;
 use super::stage::StageWord;
 use super::statistics::Counters;
 use super::waker_thread::PendingWakers;
+use crate::clock::Instant;
 use crate::device::queue::Batch;
 use crate::device::resident::Resident;
 use crate::device::wait::lock;

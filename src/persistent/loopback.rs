@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::core::{Core, Stage};
 use super::error::ServerError;
@@ -12,6 +12,7 @@ use super::frame::Frame;
 use super::function::DeviceFunction;
 use super::policy::LeasePolicy;
 use super::signature::{CallArguments, CallResult};
+use crate::clock::Instant;
 use crate::device::unique_id;
 use crate::device::wait::lock;
 use crate::kernel::Program;

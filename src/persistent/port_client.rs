@@ -8,12 +8,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::bulk::{Answers, Bulk};
 use super::core::Core;
 use super::error::CallError;
 use super::frame::Frame;
+use crate::clock::Instant;
 use crate::kernel::server::{FAILED, HandlerDeclaration, TOO_LONG};
 use crate::rpc::port::client::{Client, Posted};
 use crate::rpc::port::words::Words as _;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::core::{Core, Stage};
 use super::corruption::{Corruption, Missed};
@@ -10,6 +10,7 @@ use super::error::ServerFailure;
 use super::port_client::ARRIVAL;
 use super::settle::{self, Calls as _};
 use super::statistics::Cause;
+use crate::clock::Instant;
 use crate::device::resident::{self, Resident};
 use crate::device::wait::lock;
 use crate::device::{ExecutionError, WaitError};

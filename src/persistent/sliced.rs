@@ -5,13 +5,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::bulk::{Answers, Bulk};
 use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use super::packed::{Pack, Packed};
 use super::statistics::Cause;
+use crate::clock::Instant;
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError, WaitError};
 use crate::kernel::server::packing::mark;

@@ -210,7 +210,12 @@ impl HostServicesBuilder {
     ///
     /// # Errors
     /// [`ServiceError`], for the first mistake in the builder's input.
-    pub fn start(mut self) -> Result<HostServices, ServiceError> {
+    pub fn start(self) -> Result<HostServices, ServiceError> {
+        self.start_with(cfg!(web))
+    }
+
+    /// Starts serving; `served_here` says that there are no threads for it, and whoever awaits a launch serves its calls.
+    pub(super) fn start_with(mut self, served_here: bool) -> Result<HostServices, ServiceError> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
         }
@@ -235,6 +240,7 @@ impl HostServicesBuilder {
             idle: self.idle,
             provided: self.provided,
             threads: self.threads,
+            served_here,
             wait_budget: self.wait_budget,
             mailboxes: RwLock::default(),
             version: AtomicU64::new(1),
@@ -248,7 +254,8 @@ impl HostServicesBuilder {
             shared,
             threads: Mutex::default(),
         };
-        for index in 0..self.threads {
+        let threads = if served_here { 0 } else { self.threads };
+        for index in 0..threads {
             let shared = Arc::clone(&services.shared);
             // On failure the services are dropped, which stops the threads that exist.
             let thread = std::thread::Builder::new()

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::guard::guarded;
 use super::port::layout::MAX_PAYLOAD;
@@ -11,6 +11,7 @@ use super::port::server::Dispatch;
 use super::services::{Call, Function, Serve, Shared};
 use super::statistics::TIMED;
 use super::stream::{Packet, Sessions};
+use crate::clock::Instant;
 use crate::device::submissions::serve_call;
 
 /// Functions up to this duration are served with the answers to other calls held back meanwhile.

@@ -1,11 +1,12 @@
 //! Loopback: calls from threads of the host.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::PortsError;
 use super::mailbox::Mailbox;
 use super::services::{HostServices, Shared};
+use crate::clock::Instant;
 use crate::device::CallStatus;
 
 /// Calls from threads of the host, over memory of the host: what a kernel can call can be tried, and measured, without

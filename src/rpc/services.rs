@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use super::bell::Bell;
 use super::dispatcher::Dispatcher;
@@ -16,6 +15,7 @@ use super::port::server::Sweeper;
 use super::provided::Provided;
 use super::statistics::{Counters, ServiceStatistics};
 use super::stream::Open;
+use crate::clock::Instant;
 use crate::device::DeviceShared;
 use crate::device::submissions::{serve, serve_device};
 use crate::device::wait::lock;
@@ -168,6 +168,8 @@ pub(crate) struct Shared {
     pub(super) payload: usize,
     pub(super) idle: IdlePolicy,
     pub(super) threads: usize,
+    /// No thread serves: whoever awaits a launch does ([`Shared::serve_here`]).
+    pub(super) served_here: bool,
     pub(super) wait_budget: Option<u32>,
     pub(super) mailboxes: RwLock<Vec<Arc<Mailbox>>>,
     /// Changes with `mailboxes`.
@@ -336,8 +338,8 @@ impl Shared {
         Ok(self.add(made))
     }
 
-    /// The loop of server thread number `thread`.
-    pub(super) fn run(&self, thread: usize) {
+    /// Notes that this thread serves these functions.
+    fn serve_on_this_thread(&self) {
         IS_SERVER.set(true);
         let names = self.functions.iter();
         serve(
@@ -345,6 +347,27 @@ impl Shared {
                 .map(|function| function.declaration.signature.name.clone())
                 .collect(),
         );
+    }
+
+    /// Serves what launches have left behind, on this thread, where no thread of the services' own does. Functions run with
+    /// nothing locked; a function that awaits a launch itself does not get here again.
+    pub(crate) fn serve_here(&self) {
+        if !self.served_here || IS_SERVER.get() {
+            return;
+        }
+        self.serve_on_this_thread();
+        let dispatcher = Dispatcher::new(self, 0);
+        for mailbox in self.mailboxes() {
+            let mut sweeper = Sweeper::default();
+            while mailbox.sweep(&mut sweeper, &dispatcher) > 0 {}
+        }
+        serve_device(None);
+        IS_SERVER.set(false);
+    }
+
+    /// The loop of server thread number `thread`.
+    pub(super) fn run(&self, thread: usize) {
+        self.serve_on_this_thread();
         let dispatcher = Dispatcher::new(self, thread);
         let mut known = 0;
         let mut mailboxes: Vec<(Arc<Mailbox>, Sweeper)> = Vec::new();

@@ -451,3 +451,64 @@ fn an_owner_has_one_mailbox_however_many_are_made() {
     assert!(!Arc::ptr_eq(&first, &other));
     assert!(Arc::ptr_eq(&other, &mailbox(1)));
 }
+
+/// As on a page, which has no threads.
+#[test]
+fn calls_of_launches_are_served_by_whoever_awaits_them() {
+    use crate::device::hooks;
+    use crate::{Constants, Context, DeviceOptions, Program};
+    use std::sync::atomic::AtomicU32;
+
+    let _alone = hooks::alone();
+    let sum = Arc::new(AtomicU32::new(0));
+    let (seen, here) = (Arc::clone(&sum), std::thread::current().id());
+    let services = HostServices::builder()
+        .call("fn note(x: u32)", move |x: u32| {
+            assert_eq!(std::thread::current().id(), here);
+            seen.fetch_add(x, Ordering::Relaxed);
+        })
+        .call("fn square(x: u32) -> u32", |x: u32| x * x)
+        .start_with(true)
+        .unwrap();
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> tickets: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> squares: array<u32>;
+        @compute @workgroup_size(16) fn begin(@builtin(local_invocation_index) i: u32) {
+            note_post(i + 1u);
+            tickets[i] = square_begin(i);
+        }
+        @compute @workgroup_size(16) fn collect(@builtin(local_invocation_index) i: u32) {
+            let reply = square_collect(tickets[i]);
+            if reply.status == CALL_DONE { squares[i] = reply.value; }
+        }";
+    let program = Program::builder().source("here.wgsl", source);
+    let program = program.services(&services).build().unwrap();
+    for adapter in Context::new().unwrap().adapters() {
+        let mut options = DeviceOptions::default();
+        options.live_memory = false;
+        options.wait = crate::device::WaitPolicy::Never;
+        let device = Context::new().unwrap();
+        let device = device.device_at_with(adapter.index, options).unwrap();
+        sum.store(0, Ordering::Relaxed);
+        let (tickets, squares) = (
+            device.buffer(&[u32::MAX; 16]).unwrap(),
+            device.buffer(&[u32::MAX; 16]).unwrap(),
+        );
+        for entry in ["begin", "collect"] {
+            let kernel = device.kernel(&program, entry, &Constants::new()).unwrap();
+            let names = kernel.interface().arguments.iter().map(|a| a.name.clone());
+            let mut launch = kernel.launch().services(&services).workgroups(1);
+            for name in names.collect::<Vec<_>>() {
+                launch = match &*name {
+                    "tickets" => launch.buffer("tickets", &tickets),
+                    _ => launch.buffer("squares", &squares),
+                };
+            }
+            pollster::block_on(launch.submit().unwrap()).unwrap();
+            assert_eq!(sum.load(Ordering::Relaxed), 136, "{}", adapter.name);
+        }
+        let expected: Vec<u32> = (0..16).map(|i| i * i).collect();
+        let squares = pollster::block_on(squares.read_back(..).unwrap()).unwrap();
+        assert_eq!(squares, expected, "{}", adapter.name);
+    }
+}

@@ -7,17 +7,19 @@
 //!
 //! A launch that is refused leaves its answers to the next launch. Forms that wait write a private variable, so the
 //! module tells whether an entry point reaches such a form; the kernel is refused then (`NeedsLiveMemory`). Waiting
-//! for the launch is waiting for its calls, except in a function of the host, which would wait for itself.
+//! for the launch is waiting for its calls, except in a function of the host, which would wait for itself. On a page, which has
+//! no threads, whoever awaits the launch serves its calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::mailbox::Mailbox;
 use super::port::layout::{CLOSED, LINE, PortLayout, TICKET};
 use super::port::words::{OwnWords, Words};
 use super::services::{Shared, is_server_thread};
+use crate::clock::Instant;
 use crate::device::completion_hook::CompletionHook;
 use crate::device::outcome::ExecutionError;
 use crate::device::status::{Mirror, PendingMirror, Reading};
@@ -237,6 +239,10 @@ impl CompletionHook for Slice {
         Ok(())
     }
 
+    fn deliver(&self) {
+        self.services.serve_here();
+    }
+
     fn wait(&self, timeout: Option<Duration>) -> bool {
         let Some(sliced) = self.mailbox.as_sliced() else {
             return true;
@@ -264,6 +270,7 @@ impl CompletionHook for Slice {
     }
 
     fn poll(&self, waker: &Waker) -> bool {
+        self.services.serve_here();
         let Some(sliced) = self.mailbox.as_sliced() else {
             return true;
         };

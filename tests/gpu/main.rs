@@ -61,6 +61,7 @@ mod mirror;
 mod mirror_agreement;
 mod mirror_memory;
 mod mirror_transfers;
+mod never_blocks;
 mod persistent;
 mod persistent_again;
 mod persistent_arguments;
@@ -88,6 +89,7 @@ mod rpc_groups;
 mod rpc_split;
 mod rpc_streams;
 mod rpc_wait_budget;
+mod sanitizer;
 mod segment_lists;
 mod segments;
 mod server_beside;
@@ -98,6 +100,9 @@ mod spans;
 mod spill;
 mod staging_memory;
 mod stress;
+mod system;
+mod system_faults;
+mod system_paging;
 mod table;
 mod threads;
 mod transfers;
@@ -189,6 +194,7 @@ fn main() -> std::process::ExitCode {
         mirror_agreement::CASES,
         mirror_memory::CASES,
         mirror_transfers::CASES,
+        never_blocks::CASES,
         persistent::CASES,
         persistent_arguments::CASES,
         persistent_calls::CASES,
@@ -214,6 +220,7 @@ fn main() -> std::process::ExitCode {
         rpc_wait_budget::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
+        sanitizer::CASES,
         segments::CASES,
         server_beside::CASES,
         server_leases::CASES,
@@ -222,6 +229,9 @@ fn main() -> std::process::ExitCode {
         spans::CASES,
         spill::CASES,
         stress::CASES,
+        system::CASES,
+        system_faults::CASES,
+        system_paging::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

@@ -185,6 +185,18 @@ pub enum Error {
         /// The folder of what was unpacked.
         store: PathBuf,
     },
+    /// A browser did not do as asked.
+    #[error("the browser failed: {why}")]
+    Browser {
+        /// What it did.
+        why: String,
+    },
+    /// The page is not as it should be.
+    #[error("the page failed: {wrong}")]
+    Page {
+        /// What is wrong.
+        wrong: String,
+    },
     /// Every adapter was opted out of.
     #[error(
         "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \

@@ -4,6 +4,7 @@
 //! Messages for people go to stderr; stdout carries only what another program may read.
 
 mod apt;
+mod browser;
 mod commands;
 mod deb;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod errors;
 mod gpu;
 mod icd;
 mod library;
+mod pages;
 mod process;
 mod provide;
 mod rows;
@@ -26,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{adapters, bench, book, ci, cross, demo, deny, features, stress, test};
+use crate::commands::{adapters, bench, book, ci, cross, demo, deny, features, stress, test, web};
 use crate::error::Error;
 use crate::workspace::Workspace;
 
@@ -59,6 +61,8 @@ enum Command {
     Cross(cross::Args),
     /// Every operation of the runtime from eight threads at once, also with a sanitizer
     Stress(stress::Args),
+    /// The page of examples/web, built and served on this machine; with --test, run in Chromium and judged by its checks
+    Web(web::Args),
     /// Lints with each feature alone, and the fuzz targets
     Features,
     /// Licences, sources, duplicates and advisories of everything that is depended on
@@ -88,6 +92,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Book => book::run(&workspace),
         Command::Cross(args) => cross::run(&workspace, args),
         Command::Stress(args) => stress::run(&workspace, args),
+        Command::Web(args) => web::run(&workspace, args),
         Command::Features => features::run(&workspace),
         Command::Deny(args) => deny::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),

@@ -4,8 +4,13 @@
 //! which may wait and submit; so the waker of a callback only puts it in a queue, and a thread with nothing in hand polls
 //! and calls. The first callback starts the thread, which ends with its device.
 
+// On a page callbacks are tasks of the page, and none of this has a thread.
+#![cfg_attr(web, allow(dead_code))]
+
 use std::collections::VecDeque;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
+#[cfg(not(web))]
+use std::future::IntoFuture;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -30,7 +35,8 @@ impl Event {
     /// told apart. A panic in a callback is logged and goes no further. A pending callback keeps the device alive; when the
     /// process ends, pending callbacks are not run.
     ///
-    /// Where no thread can be started, this waits for the command and calls `callback` itself.
+    /// Where no thread can be started, this waits for the command and calls `callback` itself. In a browser `callback` is a
+    /// task of the page.
     ///
     /// ```no_run
     /// # use tombolo::{Constants, Context, DeviceBuffer, Program};
@@ -47,6 +53,20 @@ impl Event {
     /// # }
     /// ```
     pub fn on_completion(&self, callback: impl FnOnce(Ended) + Send + 'static) {
+        #[cfg(web)]
+        {
+            let event = self.clone();
+            wasm_bindgen_futures::spawn_local(async move {
+                let ended = result_of(event.await);
+                callback(ended);
+            });
+        }
+        #[cfg(not(web))]
+        self.call_on_thread(callback);
+    }
+
+    #[cfg(not(web))]
+    fn call_on_thread(&self, callback: impl FnOnce(Ended) + Send + 'static) {
         let queue = &self.device.callbacks;
         if !queue.has_thread() {
             callback(result_of(self.wait()));

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Event, EventFuture, EventStatus, WaitError};
+use crate::clock::Instant;
 use crate::device::wait::lock;
 
 impl Event {

@@ -1,8 +1,9 @@
 //! When a command was submitted, began and ended.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Event;
+use crate::clock::Instant;
 use crate::device::profile::{ProfilingError, TimingSlot};
 use crate::device::{ExecutionError, WaitError};
 

@@ -1,9 +1,10 @@
 //! Does imported memory really join host and device? Tried once, with a bounded kernel.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{ImportError, import_host, import_limits};
+use crate::clock::Instant;
 use crate::device::probe::{Finding, NotProbed};
 use crate::device::submissions::{ClosedBatch, Progress, Submissions};
 use crate::device::wait_policy::WaitPolicy;
@@ -207,7 +208,7 @@ impl Talk<'_> {
         }
         match self.submissions.wait(&batch, Some(self.left())) {
             Progress::Done => Ok(()),
-            Progress::Pending | Progress::InHandler => Err(Stop::TimedOut),
+            Progress::Pending | Progress::Refused => Err(Stop::TimedOut),
             Progress::Lost(reason) => Err(Stop::Failed(reason)),
         }
     }

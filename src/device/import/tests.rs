@@ -27,8 +27,12 @@ fn a_device_that_imports_is_otherwise_the_one_that_wgpu_opens() {
             let plain = pollster::block_on(adapter.request_device(&descriptor))
                 .unwrap()
                 .0;
-            let imports = request_device(adapter, &descriptor, true).unwrap().0;
-            let without = request_device(adapter, &descriptor, false).unwrap().0;
+            let imports = pollster::block_on(request_device(adapter, &descriptor, true))
+                .unwrap()
+                .0;
+            let without = pollster::block_on(request_device(adapter, &descriptor, false))
+                .unwrap()
+                .0;
             for device in [&imports, &without] {
                 assert_eq!(device.features(), plain.features());
                 assert_eq!(device.limits(), plain.limits());
@@ -60,7 +64,7 @@ fn what_wgpu_refuses_is_refused_with_its_words() {
         ];
         for descriptor in refused {
             let expected = pollster::block_on(adapter.request_device(&descriptor)).unwrap_err();
-            let error = request_device(adapter, &descriptor, true).unwrap_err();
+            let error = pollster::block_on(request_device(adapter, &descriptor, true)).unwrap_err();
             assert_eq!(error.to_string(), expected.to_string());
         }
     }
@@ -349,7 +353,9 @@ fn refusals_are_typed_and_leave_nothing_behind() {
             .adapters
             .iter()
             .find(|a| a.get_info().name == port.name);
-        let plain = request_device(adapter.unwrap(), &Default::default(), false).unwrap();
+        let plain =
+            pollster::block_on(request_device(adapter.unwrap(), &Default::default(), false))
+                .unwrap();
         window.commit(0..MIB).unwrap();
         assert!(matches!(
             import_host(&plain.0, &window, 0..MIB, "none").unwrap_err(),
@@ -380,7 +386,8 @@ fn the_probe_finds_that_imported_memory_is_shared() {
 fn the_probe_of_a_plain_device_says_why_not() {
     let machine = Machine::new();
     for adapter in &machine.adapters {
-        let (device, queue) = request_device(adapter, &Default::default(), false).unwrap();
+        let (device, queue) =
+            pollster::block_on(request_device(adapter, &Default::default(), false)).unwrap();
         let found = probe_import(&device, &queue, WITHIN, Instant::now() + WITHIN);
         let why = found.why_not().unwrap();
         assert!(why.contains("VK_EXT_external_memory_host"), "{why}");

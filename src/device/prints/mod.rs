@@ -25,6 +25,7 @@ use std::time::Duration;
 use super::completion_hook::CompletionHook;
 use super::exit::{self, Worker};
 use super::outcome::ExecutionError;
+use super::queue::settle::AWAIT_EARLIER;
 use super::wait::lock;
 use super::{DeviceShared, Event, WaitError};
 use crate::print::PrintOptions;
@@ -36,6 +37,8 @@ pub(crate) use memory::Memory;
 
 /// Buffers kept for the next launches.
 const SPARE: usize = 8;
+/// What waits while so many launches have records under way.
+const TOO_MANY: &str = "a launch behind too many others that print";
 /// Launches with records under way at most; a further launch waits for the first of them.
 const IN_FLIGHT: usize = 64;
 /// How long the delivering thread sleeps between two looks at a running kernel's records: the first time, and at most.
@@ -113,7 +116,8 @@ impl Prints {
     /// The job's launch is recorded; the hook by which it goes on.
     pub(crate) fn recorded(&self, job: Arc<Job>) -> Arc<PrintedLaunch> {
         lock(&self.hub.jobs).push_back(Arc::clone(&job));
-        if !self.hub.has_worker.swap(true, Ordering::AcqRel) {
+        // A page has no threads: lines are delivered by whoever awaits the launch, or the next one.
+        if !cfg!(web) && !self.hub.has_worker.swap(true, Ordering::AcqRel) {
             let hub = Arc::clone(&self.hub);
             let worker = std::thread::Builder::new().name("tombolo print".into());
             let work = move || {
@@ -349,13 +353,20 @@ impl DeviceShared {
     /// nothing can be delivered.
     ///
     /// # Errors
-    /// [`ExecutionError::InHandler`].
+    /// [`ExecutionError::InHandler`]; [`ExecutionError::WouldBlock`].
     pub(crate) fn limit_prints(&self) -> Result<(), ExecutionError> {
         while self.prints.in_flight() >= IN_FLIGHT && !IN_SINK.get() {
             let first = self.queue.lock(self).first_unsettled();
             if let Some(first) = &first {
-                let what = "a launch behind too many others that print";
-                self.submissions.may_wait_for(first, None, what)?;
+                self.submissions
+                    .may_wait_for(first, None, TOO_MANY, AWAIT_EARLIER)?;
+            }
+            if self.submissions.never_blocks() {
+                self.settle();
+                return match self.prints.in_flight() >= IN_FLIGHT {
+                    false => Ok(()),
+                    true => Err(self.submissions.refused(TOO_MANY, AWAIT_EARLIER)),
+                };
             }
             if let Some(first) = (first.as_ref()).filter(|first| first.submission().is_none()) {
                 self.complete_dependencies(None);

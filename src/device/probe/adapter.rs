@@ -4,15 +4,22 @@
 //! behind when its time is up. It is the only one of the adapter until it has come back, so that a device that hangs costs
 //! the time once; and an answer that comes late is taken by whoever opens the adapter next.
 
+#[cfg(not(web))]
+use std::sync::Arc;
+use std::sync::Mutex;
+#[cfg(not(web))]
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
+#[cfg(not(web))]
 use std::thread;
-use std::time::{Duration, Instant};
+#[cfg(not(web))]
+use std::time::Duration;
 
 use super::{ProbeOptions, ProbeReport, probe};
+use crate::clock::Instant;
 use crate::device::import::request_device;
 use crate::device::wait::lock;
 
+#[cfg(not(web))]
 /// The longest time, behind the deadline of the questions, in which the thread is expected to tell of what it has.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -24,9 +31,11 @@ pub(crate) struct AdapterProbe(Mutex<State>);
 struct State {
     known: Option<ProbeReport>,
     /// A thread that has not come back.
+    #[cfg(not(web))]
     asking: Option<Asking>,
 }
 
+#[cfg(not(web))]
 /// A thread at the questions.
 struct Asking {
     begun: Instant,
@@ -36,12 +45,28 @@ struct Asking {
 }
 
 impl AdapterProbe {
+    /// As [`Self::ask`], on a page: while the page goes on.
+    #[cfg(web)]
+    pub(crate) async fn ask(&self, adapter: &wgpu::Adapter, options: &ProbeOptions) -> ProbeReport {
+        let known = lock(&self.0).known.clone();
+        match known {
+            Some(report) if !report.ran_out() => report,
+            known => {
+                let (report, _opened) = probe_scratch(adapter, options, known).await;
+                lock(&self.0).known = Some(report.clone());
+                report
+            }
+        }
+    }
+
     /// What the adapter does. Asks what was never answered; waits at most a little longer than the deadline.
-    pub(crate) fn ask(&self, adapter: &wgpu::Adapter, options: &ProbeOptions) -> ProbeReport {
+    #[cfg(not(web))]
+    #[allow(clippy::unused_async)] // On a page the same is asked without blocking.
+    pub(crate) async fn ask(&self, adapter: &wgpu::Adapter, options: &ProbeOptions) -> ProbeReport {
         let (adapter, options) = (adapter.clone(), options.clone());
         let within = options.deadline;
         self.ask_by(within, move |known, tell| {
-            let (report, opened) = probe_scratch(&adapter, &options, known);
+            let (report, opened) = pollster::block_on(probe_scratch(&adapter, &options, known));
             tell(report);
             // Before the thread counts as having come back: drivers dislike being used while a device closes.
             drop(opened);
@@ -49,6 +74,7 @@ impl AdapterProbe {
     }
 
     /// Asks by `questions`, which is given what is known and tells a report.
+    #[cfg(not(web))]
     fn ask_by(
         &self,
         within: Duration,
@@ -74,6 +100,7 @@ impl AdapterProbe {
     }
 }
 
+#[cfg(not(web))]
 impl State {
     /// Waits for an answer until `within` the time since the questions were asked, and notes it.
     fn hear(&mut self, asking: Asking, within: Duration) {
@@ -99,6 +126,7 @@ impl State {
     }
 }
 
+#[cfg(not(web))]
 impl Asking {
     fn begin(
         known: Option<ProbeReport>,
@@ -123,7 +151,7 @@ impl Asking {
 }
 
 /// The report, and the device that is still to be closed.
-fn probe_scratch(
+async fn probe_scratch(
     adapter: &wgpu::Adapter,
     options: &ProbeOptions,
     known: Option<ProbeReport>,
@@ -134,10 +162,10 @@ fn probe_scratch(
         required_limits: adapter.limits(),
         ..Default::default()
     };
-    match request_device(adapter, &descriptor, true) {
+    match request_device(adapter, &descriptor, true).await {
         Ok((device, queue)) => {
             let backend = adapter.get_info().backend;
-            let report = probe(&device, &queue, backend, options, known);
+            let report = probe(&device, &queue, backend, options, known).await;
             (report, Some((device, queue)))
         }
         Err(error) => {

@@ -9,6 +9,10 @@ use super::super::status::{Mirror, Reading, StatusPool};
 use super::super::submissions::{Batch, Hook, Pace, Standing};
 use super::{Recorder, Watch};
 
+/// What waits while all status records are in flight, and what the program may do first.
+const TOO_MANY: &str = "a launch behind too many others";
+pub(in crate::device) const AWAIT_EARLIER: &str = "`.await` the event of an earlier launch first";
+
 /// A launch whose outcome is not known yet.
 pub(super) struct Unsettled {
     pub(super) batch: Arc<Batch>,
@@ -143,6 +147,11 @@ impl DeviceShared {
         while self.queue.lock(self).settle() {
             // Copies for the host are mapped by the first poll behind the end of their launch.
             self.submissions.collect();
+            if self.submissions.never_blocks() {
+                // What is not here yet wakes whoever awaits it.
+                self.queue.lock(self).settle();
+                return;
+            }
             pace.rest(None);
         }
     }
@@ -157,7 +166,14 @@ impl DeviceShared {
             let Some(oldest) = oldest else {
                 return Ok(());
             };
-            (self.submissions).may_wait_for(&oldest, None, "a launch behind too many others")?;
+            (self.submissions).may_wait_for(&oldest, None, TOO_MANY, AWAIT_EARLIER)?;
+            if self.submissions.never_blocks() {
+                self.settle();
+                return match self.queue.lock(self).oldest_record() {
+                    None => Ok(()),
+                    Some(_) => Err(self.submissions.refused(TOO_MANY, AWAIT_EARLIER)),
+                };
+            }
             if oldest.submission().is_none() {
                 self.complete_dependencies(None);
                 self.submit(&oldest);

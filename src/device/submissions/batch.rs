@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use super::super::external_dependency::ExternalDependencies;
 use super::super::outcome::ExecutionError;
 use super::super::status::PendingMirror;
+use crate::clock::Instant;
 
 /// Where a batch stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,6 +26,8 @@
 
 mod batch;
 mod contained;
+#[cfg(web)]
+pub(super) mod late;
 mod ledger;
 mod line;
 mod serving;
@@ -71,6 +73,11 @@ pub(crate) struct Submissions {
     mute: AtomicBool,
     /// How long after a submission a thread looks before parking.
     spin: Duration,
+    /// Waits of the program are refused.
+    never_blocks: bool,
+    /// Whom the end of the next submission wakes.
+    #[cfg(web)]
+    sleepers: Arc<late::Sleepers>,
     /// Memory for the uniform values of the next batch.
     spare: Mutex<Vec<u8>>,
     /// wgpu's message for a buffer that is not mapped.
@@ -93,6 +100,9 @@ impl Submissions {
             id: super::unique_id(),
             signal,
             spin: wait.looks_for(raw.adapter_info().device_type),
+            never_blocks: wait.never_blocks(),
+            #[cfg(web)]
+            sleepers: Arc::default(),
             raw: raw.clone(),
             queue: Mutex::new(Some(queue.clone())),
             lost: Arc::clone(lost),
@@ -162,11 +172,25 @@ struct Marker {
     /// Unfinished submissions may still signal the fence.
     signal: Option<Arc<dyn Signal>>,
     lost: Arc<LostFlag>,
+    /// Why nothing that was submitted counts any more.
+    #[cfg(web)]
+    refusal: Option<String>,
+}
+
+impl Marker {
+    /// Why the device is gone, as far as is known when the marker goes.
+    fn loss(&mut self) -> Option<String> {
+        #[cfg(web)]
+        if let Some(refusal) = self.refusal.take() {
+            return Some(refusal);
+        }
+        self.signal.as_ref().and_then(|signal| signal.loss())
+    }
 }
 
 impl Drop for Marker {
     fn drop(&mut self) {
-        match self.signal.as_ref().and_then(|signal| signal.loss()) {
+        match self.loss() {
             None => self.ledger.ended(self.claim),
             Some(reason) => {
                 self.lost.raise(reason);

@@ -6,6 +6,9 @@
 //!
 //! The calling kernel among several on a device is not known, nor whether the kernel waits. When nothing runs on the
 //! device any more the caller is over, and the function may wait like any other thread.
+//!
+//! Where threads may not wait at all, in a browser and by [`WaitPolicy::Never`](crate::device::WaitPolicy::Never), waits are
+//! refused at the same places ([`ExecutionError::WouldBlock`]).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -67,12 +70,12 @@ impl Submissions {
         DEVICE.get() == self.id && !IS_CALLER_OVER.get()
     }
 
-    /// Refuses a wait behind commands of the device, on a thread that serves a call from there. May run callbacks of
-    /// the program.
+    /// Refuses a submission, or the poll of a future, on a thread that serves a call from the device, for which either is a
+    /// wait. May run callbacks of the program.
     ///
     /// # Errors
     /// [`ExecutionError::InHandler`].
-    pub(crate) fn may_wait(&self, what: &'static str) -> Result<(), ExecutionError> {
+    pub(crate) fn may_submit(&self, what: &'static str) -> Result<(), ExecutionError> {
         if !self.is_served_here() {
             return Ok(());
         }
@@ -84,6 +87,36 @@ impl Submissions {
         Err(in_handler(what))
     }
 
+    /// As [`Self::may_submit`], for something behind a batch: what has ended keeps nobody.
+    pub(crate) fn may_submit_behind(
+        &self,
+        batch: &Batch,
+        what: &'static str,
+    ) -> Result<(), ExecutionError> {
+        let is_soon = || batch.submission().is_some() && self.has_reached(batch);
+        match !self.is_served_here() || is_soon() {
+            true => Ok(()),
+            false => self.may_submit(what),
+        }
+    }
+
+    /// Refuses a wait behind commands of the device: on a thread that serves a call from there, and on devices whose threads
+    /// may not wait at all. `instead` is what does not block. May run callbacks of the program.
+    ///
+    /// # Errors
+    /// [`ExecutionError::InHandler`]; [`ExecutionError::WouldBlock`].
+    pub(crate) fn may_wait(
+        &self,
+        what: &'static str,
+        instead: &'static str,
+    ) -> Result<(), ExecutionError> {
+        self.may_submit(what)?;
+        match self.never_blocks {
+            true => Err(ExecutionError::WouldBlock { what, instead }),
+            false => Ok(()),
+        }
+    }
+
     /// As [`Self::may_wait`], for a wait of `timeout` for the end of a batch: an ended batch needs no wait, and a zero
     /// `timeout` is only a look.
     pub(crate) fn may_wait_for(
@@ -91,12 +124,33 @@ impl Submissions {
         batch: &Batch,
         timeout: Option<Duration>,
         what: &'static str,
+        instead: &'static str,
     ) -> Result<(), ExecutionError> {
-        let is_soon = || batch.submission().is_some() && self.has_reached(batch);
-        if !self.is_served_here() || timeout == Some(Duration::ZERO) || is_soon() {
+        if timeout == Some(Duration::ZERO) {
             return Ok(());
         }
-        self.may_wait(what)
+        self.may_submit_behind(batch, what)?;
+        if !self.never_blocks {
+            return Ok(());
+        }
+        self.collect();
+        match self.standing(batch).is_over() {
+            true => Ok(()),
+            false => Err(ExecutionError::WouldBlock { what, instead }),
+        }
+    }
+
+    /// The error for a wait that [`Progress::Refused`](super::Progress::Refused) has ended.
+    pub(crate) fn refused(&self, what: &'static str, instead: &'static str) -> ExecutionError {
+        match self.never_blocks && !self.is_served_here() {
+            true => ExecutionError::WouldBlock { what, instead },
+            false => in_handler(what),
+        }
+    }
+
+    /// Whether no thread may wait for the device ([`WaitPolicy::Never`](crate::device::WaitPolicy::Never)).
+    pub(crate) fn never_blocks(&self) -> bool {
+        self.never_blocks
     }
 }
 

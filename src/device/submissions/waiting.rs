@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::batch::Batch;
 use super::contained::{Panicked, contained};
 use super::ledger::End;
 use super::{GONE, Marker, Submissions};
+use crate::clock::Instant;
 
 /// The longest stay inside a wait of the driver: between two waits the loss of the device is checked.
 const SLICE: Duration = Duration::from_millis(100);
@@ -25,8 +26,8 @@ pub(crate) enum Progress {
     /// The batch has ended, along with everything before.
     Done,
     Pending,
-    /// This thread serves a call of a kernel in front of the batch, and must not wait ([`super::in_handler`]).
-    InHandler,
+    /// This thread must not wait: [`Submissions::refused`] says why.
+    Refused,
     /// The device is lost. This says nothing about running work: see [`Submissions::standing`].
     Lost(String),
 }
@@ -120,8 +121,10 @@ impl Submissions {
         if let Some(answer) = self.answer(batch, over) {
             return answer;
         }
-        if self.may_wait_for(batch, timeout, "a wait").is_err() {
-            return Progress::InHandler;
+        // Waits of the runtime's own that keep memory safe are not the program's to refuse: only pages cannot wait.
+        let is_look = timeout == Some(Duration::ZERO);
+        if !is_look && (cfg!(web) || self.may_submit_behind(batch, "a wait").is_err()) {
+            return Progress::Refused;
         }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let (mut pace, mut looks) = (Pace::default(), 0);
@@ -268,7 +271,12 @@ impl Submissions {
             claim,
             signal: self.signal.clone(),
             lost: Arc::clone(&self.lost),
+            #[cfg(web)]
+            refusal: None,
         };
+        #[cfg(web)]
+        self.mark_late(queue, marker);
+        #[cfg(not(web))]
         queue.on_submitted_work_done(move || drop(marker));
     }
 }

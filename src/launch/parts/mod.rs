@@ -32,9 +32,12 @@ mod heap;
 mod list;
 pub(in crate::launch) mod memory;
 mod prints;
+#[cfg(embedded)]
+mod sanitizer;
 pub(in crate::launch) mod scratch;
 pub(in crate::launch) mod staging;
 mod status;
+pub(in crate::launch) mod system;
 pub(in crate::launch) mod table;
 mod timing;
 

@@ -349,7 +349,7 @@ impl Root {
         range: Range<u64>,
         loads: &mut Vec<Load>,
     ) -> Result<(), BufferError> {
-        state.may_wait_at(from, "a transfer from there")?;
+        state.may_submit_at(from, "a transfer from there")?;
         state.after_others(from, &range, Access::Read)?;
         let Some(copy) = state.copy(from) else {
             return Ok(());
@@ -424,7 +424,7 @@ impl State {
         from: Place,
         range: &Range<u64>,
     ) -> Result<Option<Export>, BufferError> {
-        self.may_wait_at(from, "a transfer from there")?;
+        self.may_submit_at(from, "a transfer from there")?;
         self.after_others(from, range, Access::Read)?;
         let Some(copy) = self.copy_mut(from) else {
             return Ok(None);

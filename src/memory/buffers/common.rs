@@ -372,7 +372,12 @@ impl State {
         };
         let device = Arc::clone(&copy.shared.device);
         for (other, batch) in self.before(&device, place, range, access) {
-            let may = (other.submissions).may_wait_for(&batch, None, "memory in common");
+            let may = (other.submissions).may_wait_for(
+                &batch,
+                None,
+                "memory in common",
+                "`.await` the event of the other device's launch first",
+            );
             may.map_err(Arc::new)?;
             if batch.submission().is_none() {
                 // Failures are reported by the batch's events.

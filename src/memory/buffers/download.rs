@@ -2,12 +2,13 @@
 //! piece while the device copies the next.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Weak};
 
+use crate::clock::Instant;
 use crate::device::mapping::Mapping;
 use crate::device::outcome::ExecutionError;
 use crate::device::submissions::{Batch, Submissions};
+use crate::device::wait::{Patience, ended};
 use crate::device::{DeviceShared, capture};
 use crate::memory::buffer::{BufferShared, MemoryError};
 use crate::memory::staging::{Coming, Lent, Missing, Piece, pieces, pump};
@@ -17,6 +18,8 @@ const PIECE: u64 = 8 << 20;
 
 /// One submitted piece.
 pub(super) struct Download {
+    /// Who wakes whoever awaits the bytes.
+    device: Weak<DeviceShared>,
     submissions: Arc<Submissions>,
     coming: Coming,
     /// The bytes of the buffer.
@@ -94,6 +97,7 @@ impl Download {
         drop(queue);
         let mapping = Mapping::begin(&device.raw, memory.buffer(), 0..bytes);
         Ok(Self {
+            device: Arc::downgrade(device),
             submissions: Arc::clone(&device.submissions),
             range: piece.bytes.clone(),
             coming: Coming::new(batch, mapping, memory, piece),
@@ -108,6 +112,30 @@ impl Download {
     /// The copy.
     pub(super) fn batch(&self) -> &Arc<Batch> {
         self.coming.batch()
+    }
+
+    /// Waits for the bytes where the caller awaits them. Where it blocks, [`Self::arrive`] waits, unless it may not.
+    ///
+    /// # Errors
+    /// [`ExecutionError::WouldBlock`].
+    pub(super) async fn come(
+        &self,
+        patience: &impl Fn(&Arc<DeviceShared>) -> Patience,
+    ) -> Result<(), ExecutionError> {
+        let Some(device) = self.device.upgrade() else {
+            return Ok(());
+        };
+        match patience(&device) {
+            Patience::Blocks => {
+                (self.submissions).may_wait("a read of a buffer", "`.await` `Buffer::read_async`")
+            }
+            Patience::Awaits(device) => {
+                ended(device.as_deref(), &self.submissions, self.batch()).await;
+                #[cfg(web)]
+                self.coming.settled().await;
+                Ok(())
+            }
+        }
     }
 
     /// Waits for the bytes.

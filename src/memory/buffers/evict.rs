@@ -119,13 +119,17 @@ pub(super) fn missed(why: Missed) -> BufferError {
 }
 
 impl State {
-    /// Refuses, before any submission, a wait for the device at `place` on a thread that serves a call of the device.
-    pub(super) fn may_wait_at(&self, place: Place, what: &'static str) -> Result<(), BufferError> {
+    /// Refuses, before any submission, a transfer from the device at `place` on a thread that serves a call of the device.
+    pub(super) fn may_submit_at(
+        &self,
+        place: Place,
+        what: &'static str,
+    ) -> Result<(), BufferError> {
         let Some(copy) = self.copy(place) else {
             return Ok(());
         };
         let submissions = &copy.shared.device.submissions;
-        Ok(submissions.may_wait(what).map_err(Arc::new)?)
+        Ok(submissions.may_submit(what).map_err(Arc::new)?)
     }
 
     /// The buffer's address in the heap, if the buffer lives there and was used before.

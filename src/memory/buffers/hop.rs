@@ -9,15 +9,16 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::download::{Download, Missed};
+use crate::clock::Instant;
 use crate::device::DeviceShared;
 use crate::device::exit::{self, Worker};
 use crate::device::external_dependency::ExternalDependency;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
-use crate::device::submissions::{Progress, Submissions, in_handler};
+use crate::device::submissions::{Progress, Submissions};
 use crate::device::wait::lock;
 use crate::memory::staging::fill;
 
@@ -103,8 +104,11 @@ impl End {
                 (Ok(()), None) => Ok(()),
             },
             Progress::Pending => Err(Missed::Deadline),
-            Progress::InHandler => {
-                let error = in_handler("the end of what another device does");
+            Progress::Refused => {
+                let what = "the end of what another device does";
+                let error = self
+                    .submissions
+                    .refused(what, "`.await` the event of its last command");
                 Err(Missed::InHandler(error))
             }
             Progress::Lost(reason) => Err(Missed::Failed(ExecutionError::DeviceLost { reason })),

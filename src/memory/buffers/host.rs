@@ -14,6 +14,7 @@ use super::root::{Locked, Root, State};
 use super::{Buffer, ContextBuffers};
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
+use crate::device::wait::{Patience, settled};
 use crate::device::{Device, DeviceShared, Event};
 use crate::memory::fill::fill_bytes;
 use crate::memory::host_memory;
@@ -56,6 +57,33 @@ impl<T: Pod> Buffer<T> {
         let range = self.byte_range(WHAT, start..start.saturating_add(values.len() as u64))?;
         let bytes = bytemuck::cast_slice_mut(values);
         self.root.read_into(WHAT, range, bytes, None)
+    }
+
+    /// Reads the whole buffer, or this part, after all writes to the bytes and without blocking: in a browser there is no other
+    /// form. What is written while the future is pending may be among the values or not.
+    ///
+    /// ```no_run
+    /// # async fn page(values: tombolo::Buffer<u32>) -> Result<(), tombolo::Error> {
+    /// println!("{:?}", values.read_async().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Buffer::read`]; for a buffer in the heap [`BufferError::Execution`] with
+    /// [`ExecutionError::WouldBlock`](crate::device::ExecutionError::WouldBlock) where threads never wait: read it through
+    /// [`SharedHeap::host_async`](crate::SharedHeap::host_async).
+    pub async fn read_async(&self) -> Result<Vec<T>, BufferError> {
+        const WHAT: &str = "read";
+        let range = self.byte_range(WHAT, ..)?;
+        let count = (range.end - range.start) as usize / size_of::<T>();
+        let mut values = host_memory::zeroed(WHAT, count)?;
+        let bytes = bytemuck::cast_slice_mut(&mut values);
+        let patience = |device: &Arc<DeviceShared>| Patience::Awaits(Some(Arc::clone(device)));
+        (self.root)
+            .read_into_by(WHAT, range, bytes, None, patience)
+            .await?;
+        Ok(values)
     }
 
     /// Writes `values` from element `start` on. The values are taken at once: commands enqueued before read the old
@@ -276,35 +304,70 @@ impl Root {
         bytes: &mut [u8],
         own: Option<u64>,
     ) -> Result<(), BufferError> {
+        let patience = |_: &Arc<DeviceShared>| Patience::Blocks;
+        pollster::block_on(self.read_into_by(what, range, bytes, own, patience))
+    }
+
+    /// As [`Self::read_into`], waiting for a device as `patience` says.
+    async fn read_into_by(
+        &self,
+        what: &'static str,
+        range: Range<u64>,
+        bytes: &mut [u8],
+        own: Option<u64>,
+        patience: impl Fn(&Arc<DeviceShared>) -> Patience,
+    ) -> Result<(), BufferError> {
         if range.is_empty() {
             return Ok(());
         }
-        let started = {
-            let mut state = self.enter(what)?;
-            state.check_maps(what, &range, false, own)?;
-            state.notice_losses();
-            if state.is_shared() {
-                return self.read_heap(state, range, bytes);
+        loop {
+            let started = match self.begin_read(what, &range, bytes, own)? {
+                Some(started) => started,
+                None => return Ok(()),
+            };
+            for piece in &started.pieces {
+                piece.come(&patience).await.map_err(Arc::new)?;
             }
-            loop {
-                match self.start_read(&mut state, &range, bytes) {
-                    Ok(started) => break started,
-                    // After the loss of a device, others may have the bytes.
-                    Err(error) if !state.suspect_losses() => return Err(error),
-                    Err(_) => {}
+            if let Err(why) = take_all(started.pieces, range.start, bytes) {
+                // After a loss on the way, others may have the bytes; or a new plan names the lost ranges.
+                if self.lock().suspect_losses() {
+                    continue;
+                }
+                return Err(missed(why));
+            }
+            for (device, batch) in &started.sources {
+                match patience(device) {
+                    Patience::Blocks => device.settle(),
+                    Patience::Awaits(_) => settled(device, batch, &started.outcomes).await,
                 }
             }
-        };
-        if let Err(why) = take_all(started.pieces, range.start, bytes) {
-            // After a loss on the way, others may have the bytes; or a new plan names the lost ranges.
-            let is_known = self.lock().suspect_losses();
-            return match is_known {
-                true => self.read_into(what, range, bytes, own),
-                false => Err(missed(why)),
-            };
+            return failure_of(&started.outcomes);
         }
-        started.sources.iter().for_each(|device| device.settle());
-        failure_of(&started.outcomes)
+    }
+
+    /// Begins a read of bytes that are not all on the host; `None` where they were in the heap, and have been read.
+    fn begin_read(
+        &self,
+        what: &'static str,
+        range: &Range<u64>,
+        bytes: &mut [u8],
+        own: Option<u64>,
+    ) -> Result<Option<Started>, BufferError> {
+        let mut state = self.enter(what)?;
+        state.check_maps(what, range, false, own)?;
+        state.notice_losses();
+        if state.is_shared() {
+            self.read_heap(state, range.clone(), bytes)?;
+            return Ok(None);
+        }
+        loop {
+            match self.start_read(&mut state, range, bytes) {
+                Ok(started) => return Ok(Some(started)),
+                // After the loss of a device, others may have the bytes.
+                Err(error) if !state.suspect_losses() => return Err(error),
+                Err(_) => {}
+            }
+        }
     }
 
     /// Copies the host's bytes, and starts to bring the rest.
@@ -341,8 +404,9 @@ impl Root {
         }
         for step in &plan.steps {
             if let Some((source, depends_on, pieces)) = state.export(step.from, &step.range)? {
-                if !depends_on.is_empty() {
-                    started.sources.push(Arc::clone(&source.device));
+                if let (false, Some(last)) = (depends_on.is_empty(), pieces.last()) {
+                    let batch = Arc::clone(last.batch());
+                    started.sources.push((Arc::clone(&source.device), batch));
                 }
                 started.outcomes.extend(depends_on);
                 started.pieces.extend(pieces);
@@ -443,8 +507,8 @@ impl Root {
 struct Started {
     pieces: Vec<Download>,
     outcomes: Vec<Arc<Outcome>>,
-    /// The devices that resolve the outcomes.
-    sources: Vec<Arc<DeviceShared>>,
+    /// The devices that resolve the outcomes, each with the last batch of its copies.
+    sources: Vec<(Arc<DeviceShared>, Arc<Batch>)>,
 }
 
 /// The first failure among launches, after all outcomes are resolved.

@@ -12,11 +12,12 @@
 
 use std::marker::PhantomData;
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::Pod;
 
-use super::{HeapError, InFlight, SharedHeap, State};
+use super::{HeapError, HeapShared, InFlight, SharedHeap, State};
+use crate::clock::Instant;
 use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
@@ -92,6 +93,67 @@ impl SharedHeap {
         }
     }
 
+    /// As [`SharedHeap::host`], without blocking: in a browser there is no other form.
+    ///
+    /// The future takes the heap at its first poll: until the access is dropped, or the future is, commands of this thread that
+    /// use the heap are refused. The future stays with its thread, as the access does.
+    ///
+    /// ```no_run
+    /// # async fn page(heap: tombolo::SharedHeap, sum: tombolo::Ptr<u32>) -> Result<(), tombolo::Error> {
+    /// let host = heap.host_async().await?;
+    /// println!("{}", host.get(sum)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SharedHeap::host`]; [`HeapError::HostAccess`] also where another thread has the access, which is not waited for.
+    pub async fn host_async(&self) -> Result<HostAccess, HeapError> {
+        let shared = &self.shared;
+        let batches = {
+            let mut state = lock(&shared.state);
+            if state.host.is_some() {
+                return Err(HeapError::HostAccess {
+                    what: "access by the host",
+                });
+            }
+            state.host = Some(std::thread::current().id());
+            let batches: Vec<InFlight> = state.in_flight.drain().map(|(_, last)| last).collect();
+            state.host_awaits = Some(batches.clone());
+            batches
+        };
+        let access = HostAccess {
+            heap: self.clone(),
+            thread: PhantomData,
+        };
+        let mut awaited = Awaited {
+            heap: shared,
+            batches,
+        };
+        for one in &awaited.batches {
+            if let Err(error) = one.ended().await {
+                if error.is_loss() {
+                    // A mirror lost with the device is the same news.
+                    drop(awaited);
+                    let _ = shared.bring_down_for_host_async().await;
+                }
+                return Err(error);
+            }
+        }
+        let waited = std::mem::take(&mut awaited.batches);
+        lock(&shared.state).host_awaits = None;
+        let brought_down = shared.bring_down_for_host_async().await;
+        let outcomes = std::mem::take(&mut lock(&shared.state).outcomes);
+        for last in &waited {
+            last.settled(&outcomes).await;
+        }
+        brought_down?;
+        match outcomes.iter().find_map(|outcome| outcome.failure()) {
+            Some(error) => Err(error.into()),
+            None => Ok(access),
+        }
+    }
+
     /// Whether this thread has the heap.
     pub(crate) fn is_held_here(&self) -> bool {
         lock(&self.shared.state).host == Some(std::thread::current().id())
@@ -153,6 +215,21 @@ impl SharedHeap {
         lock(&self.shared.state).host_awaits = None;
         self.shared.bring_down_for_host()?;
         Ok((access, waiting))
+    }
+}
+
+/// The batches that an access awaits, which are in flight again where it is given up.
+struct Awaited<'h> {
+    heap: &'h HeapShared,
+    batches: Vec<InFlight>,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        let batches = std::mem::take(&mut self.batches);
+        if !batches.is_empty() {
+            lock(&self.heap.state).still_in_flight(batches);
+        }
     }
 }
 

@@ -230,17 +230,14 @@ impl HeapShared {
         let limit = self.largest(state.bound, part, align);
         // Whether the alignment is the obstacle, or the bound, or the segments.
         let instead = if align > self.memory.alignment() {
-            "the heap lies in memory that a device has mapped, where alignments are 2 MiB at most, or is \
-             asked for more than 4 GiB; ask for a smaller alignment"
+            "alignments are 4 GiB at most in a heap in place, 2 MiB in memory that a device has mapped, and 64 KiB in the \
+             block of a page; ask for a smaller alignment"
         } else if limit < self.largest(MOST_BYTES, part, align) {
             match self.memory.fixed() {
                 None => {
                     "allocate it in parts, use a device buffer, or give the context a larger HeapSize"
                 }
-                Some(_) => {
-                    "the heap lies in memory that a device has mapped, at most one binding of it; allocate \
-                     it in parts, use a device buffer, or give the context a larger HeapSize"
-                }
+                Some(_) => self.memory.limit(),
             }
         } else if part < SEGMENT_BYTES {
             "a device of the context binds less than 128 MiB at once, and an allocation lies in one of its \

@@ -72,7 +72,7 @@ impl SharedHeap {
     /// [`HeapAllocator`], or a loan of a [`HostAccess`](crate::heap::HostAccess). `None` where `place` is not within a live
     /// allocation of this heap.
     pub fn pointer_to<T>(&self, place: *const T) -> Option<Ptr<T>> {
-        let ptr = Ptr::from_address(place as u64);
+        let ptr = Ptr::from_address(self.shared.memory.address_of(place as u64));
         self.find(ptr).map(|_| ptr)
     }
 }
@@ -123,7 +123,8 @@ unsafe impl Allocator for HeapAllocator {
 
     unsafe fn deallocate(&self, ptr: NonNull<u8>, layout: Layout) {
         if layout.size() > 0 {
-            self.heap.shared.give_back(ptr.as_ptr() as u64);
+            let shared = &self.heap.shared;
+            shared.give_back(shared.memory.address_of(ptr.as_ptr() as u64));
         }
     }
 }

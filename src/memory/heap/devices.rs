@@ -92,6 +92,7 @@ impl HeapShared {
         let window = match &self.memory {
             Memory::Window(window) => window,
             Memory::Live(live) => return Ok(live.view(device, self.committed()?)),
+            Memory::Block(_) => return self.mirror_view(device),
         };
         let committed = self.committed()?;
         let mut views = lock(&self.views);

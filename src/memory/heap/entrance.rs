@@ -21,9 +21,10 @@
 //! the holder of the heap.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{HeapError, HeapShared, SharedHeap};
+use crate::clock::Instant;
 use crate::device::HostAccessPolicy;
 use crate::device::outcome::Outcome;
 use crate::device::wait::lock;

@@ -243,6 +243,11 @@ debug_by_text!(HeapError {
 });
 
 impl HeapError {
+    /// Whether a wait was refused because threads may not wait at all.
+    pub(super) fn would_block(&self) -> bool {
+        matches!(self, Self::Execution(error) if matches!(**error, ExecutionError::WouldBlock { .. }))
+    }
+
     /// Whether a device was lost, on which nothing runs any more.
     pub(super) fn is_loss(&self) -> bool {
         matches!(self, Self::Execution(error) if matches!(**error, ExecutionError::DeviceLost { .. }))

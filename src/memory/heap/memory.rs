@@ -22,6 +22,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::block::{self, Block};
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, GUARD_BYTES, HeapError, WINDOW_BYTES, segment_bytes};
 use crate::device::live::{LiveBuffer, Reader};
@@ -37,6 +38,8 @@ pub(super) enum Memory {
     Window(Arc<Window>),
     /// Memory mapped for good by a device, all of it from the beginning.
     Live(LiveMemory),
+    /// Ordinary memory, where no device can use the host's in place.
+    Block(Block),
 }
 
 /// Mapped memory of a device.
@@ -61,6 +64,7 @@ impl Memory {
         match self {
             Self::Window(window) => window.base().as_ptr() as u64,
             Self::Live(live) => live.address() + live.front,
+            Self::Block(_) => block::BASE,
         }
     }
 
@@ -73,6 +77,7 @@ impl Memory {
                 let at = live.front + offset;
                 live.buffer.as_ptr().as_ptr().wrapping_add(at as usize)
             }
+            Self::Block(block) => block.pointer(offset),
         }
     }
 
@@ -81,6 +86,7 @@ impl Memory {
         match self {
             Self::Window(_) => WINDOW_BYTES,
             Self::Live(_) => LIVE_ALIGNMENT,
+            Self::Block(_) => Block::ALIGNMENT,
         }
     }
 
@@ -89,6 +95,7 @@ impl Memory {
         match self {
             Self::Window(_) => None,
             Self::Live(live) => Some(live.size),
+            Self::Block(block) => Some(block.size()),
         }
     }
 
@@ -97,7 +104,7 @@ impl Memory {
         match self {
             Self::Window(window) => window.commit(range),
             // The device has them from the beginning, and since they were last taken away.
-            Self::Live(_) => Ok(()),
+            Self::Live(_) | Self::Block(_) => Ok(()),
         }
     }
 
@@ -109,12 +116,36 @@ impl Memory {
         let bytes = range.end - range.start;
         match self {
             Self::Window(window) => window.decommit(range).map(|()| bytes),
-            Self::Live(live) => {
-                debug_assert!(range.end <= live.size);
+            Self::Live(_) | Self::Block(_) => {
+                debug_assert!(self.fixed().is_some_and(|size| range.end <= size));
                 let at = self.pointer(range.start);
-                // SAFETY: the range lies in the mapping, and nobody uses it: the caller's promise.
+                // SAFETY: the range lies in the mapping or the block, and nobody uses it: the caller's promise.
                 unsafe { at.write_bytes(0, bytes as usize) };
                 Ok(0)
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// The address by which kernels know a place of the host; none of the heap's for a place elsewhere.
+    pub(super) fn address_of(&self, place: u64) -> u64 {
+        match self {
+            Self::Window(_) | Self::Live(_) => place,
+            Self::Block(block) => block.address_of(place),
+        }
+    }
+
+    /// Why a fixed size, or a small alignment, is what it is.
+    pub(super) fn limit(&self) -> &'static str {
+        match self {
+            Self::Window(_) | Self::Live(_) => {
+                "the heap lies in memory that a device has mapped, at most one binding of it; allocate it in parts, use a \
+                 device buffer, or give the context a larger HeapSize"
+            }
+            Self::Block(_) => {
+                "the heap of a page is one block; allocate it in parts, use a device buffer, or give the context a larger \
+                 HeapSize"
             }
         }
     }

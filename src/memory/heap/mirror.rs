@@ -47,12 +47,13 @@ use std::sync::{
     Arc, LockResult, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
     TryLockResult, Weak,
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, InFlight, MOST_BYTES, Memory, SharedHeap, State};
+use crate::clock::Instant;
 use crate::device::submissions::Held;
-use crate::device::wait::lock;
+use crate::device::wait::{Patience, lock};
 use crate::device::{Aspect, DeviceShared, HeapPlacement};
 use crate::memory::buffer::BufferView;
 use buffers::MirrorBuffers;
@@ -196,9 +197,13 @@ impl HeapShared {
                 Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => {}
             }
+            self.check_held_here(what)?;
             match self.may_wait(what) {
                 Ok(()) => return Ok(wait(lock).unwrap_or_else(PoisonError::into_inner)),
-                Err(error) if Instant::now() >= deadline => return Err(error),
+                // Whoever has the turn needs this very thread to go on.
+                Err(error) if error.would_block() || Instant::now() >= deadline => {
+                    return Err(error);
+                }
                 Err(_) => std::thread::sleep(HANDLER_PAUSE),
             }
         }
@@ -227,6 +232,7 @@ impl HeapShared {
         match &self.memory {
             Memory::Window(_) => !device.capabilities.imports_heap(),
             Memory::Live(live) => !live.is_of(device),
+            Memory::Block(_) => true,
         }
     }
 
@@ -241,6 +247,7 @@ impl HeapShared {
             why: match self.memory {
                 Memory::Live(_) => "it lies in memory that another device has mapped".to_owned(),
                 Memory::Window(_) => capabilities.explain(Aspect::HostImport),
+                Memory::Block(_) => "it lies in memory of a page".to_owned(),
             },
         })
     }
@@ -265,14 +272,14 @@ impl HeapShared {
             drop(table);
             let mut table = self.table_alone(TURN)?;
             self.others_in_flight(device)?;
-            self.bring_down(&mut table)?;
+            pollster::block_on(self.bring_down(&mut table, Patience::Blocks))?;
             return Ok(Turn::Alone { table, _held: held });
         }
         let mut table = self.table_alone(TURN)?;
         self.cover(&mut table, device)?;
         let others = self.others_in_flight(device)?;
         if table.ahead.is_some_and(|id| id != device.id) {
-            self.bring_down(&mut table)?;
+            pollster::block_on(self.bring_down(&mut table, Patience::Blocks))?;
         }
         for batches in others {
             match batches.wait(None) {
@@ -338,7 +345,19 @@ impl HeapShared {
         if self.mirrors.read().ahead.is_none() {
             return Ok(());
         }
-        self.bring_down(&mut self.mirrors.write())
+        let mut table = self.mirrors.write();
+        pollster::block_on(self.bring_down(&mut table, Patience::Blocks))
+    }
+
+    /// As [`Self::bring_down_for_host`], while the caller's thread does other things.
+    #[allow(clippy::await_holding_lock)] // The turn: the thread's own commands are refused meanwhile, and others wait.
+    pub(super) async fn bring_down_for_host_async(&self) -> Result<(), HeapError> {
+        let mut table = self.mirrors.write();
+        let Some(id) = table.ahead else {
+            return Ok(());
+        };
+        let owner = (table.by_device.get(&id)).and_then(|mirror| mirror.owner.upgrade());
+        self.bring_down(&mut table, Patience::Awaits(owner)).await
     }
 
     /// The last batches of the other devices that used the heap. None may look while the host does.

@@ -22,6 +22,7 @@ mod allocate;
 pub(crate) mod allocation_table;
 mod allocator;
 mod atomics;
+mod block;
 pub(crate) mod copies;
 pub(crate) mod device_memory;
 mod devices;
@@ -45,7 +46,6 @@ mod trim;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
 
 pub use access::HostAccess;
 pub use allocator::HeapAllocator;
@@ -57,10 +57,12 @@ pub use size::{HeapBound, HeapSize};
 
 use super::pointer::Ptr;
 use super::region::{Region, RegionOptions, RegionStats};
+use crate::clock::Instant;
 use crate::device::wait::lock;
 use crate::device::window::{Window, WindowError};
 use crate::device::{Device, DeviceShared, Tier};
 use allocate::zero;
+use block::Block;
 pub(crate) use devices::{DeviceView, segment_bytes};
 use memory::{LiveMemory, Memory};
 pub(crate) use mirror::{Turn, Writes};
@@ -135,6 +137,9 @@ impl SharedHeap {
     /// As [`SharedHeap::new`], for devices with this working set, in bytes.
     fn with(size: HeapSize, working_set: u64, clock: Clock) -> Result<Self, HeapError> {
         size.check()?;
+        if cfg!(web) {
+            return Self::in_block(size, working_set);
+        }
         let wanted = size.bound(working_set);
         let mut bytes = WINDOW_BYTES;
         let window = loop {
@@ -161,6 +166,14 @@ impl SharedHeap {
         let live = LiveMemory::new(device, size.bound(working_set))?;
         let memory = Memory::Live(live);
         let bound = memory.fixed().unwrap_or(0);
+        Ok(Self::over(memory, size, bound, Box::new(Instant::now)))
+    }
+
+    /// A heap in a block of ordinary memory, for devices that keep mirrors.
+    pub(super) fn in_block(size: HeapSize, working_set: u64) -> Result<Self, HeapError> {
+        size.check()?;
+        let bound = size.bound(working_set);
+        let memory = Memory::Block(Block::new(bound)?);
         Ok(Self::over(memory, size, bound, Box::new(Instant::now)))
     }
 

@@ -1,9 +1,10 @@
 //! Words of the heap read or written by a service for a waiting kernel.
 
 use std::sync::atomic::AtomicU32;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{AtomicView, HeapError, Hold, SharedHeap, State};
+use crate::clock::Instant;
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 

@@ -35,7 +35,8 @@ const LEAST_WINDOW: u64 = 64 << 20;
 /// of the context with use of the heap in place ([`Aspect::HostImport`]) or a copy on request
 /// ([`HeapPlacement::Device`](crate::heap::HeapPlacement::Device)), and never more than the machine's memory.
 /// Where no such device reports a size, and for a heap outside of contexts ([`SharedHeap::new`]), this is the machine's
-/// memory; where the system does not report that (Windows), 8 GiB. A heap in memory mapped by a device
+/// memory; where the system does not report that, 8 GiB (Windows) or 512 MiB (a page of a browser, where the heap is one
+/// block, taken at once). A heap in memory mapped by a device
 /// ([`SharedHeap::tier`]) has that size, or the device's binding limit if smaller, and all of its memory from the
 /// beginning. A device opened later may lower the bound, but not below the part already laid out.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -210,6 +211,12 @@ impl ContextHeap {
         }
     }
 
+    /// Makes `heap` the heap of the context, unless it has one.
+    #[cfg(test)]
+    pub(in crate::memory) fn put(&self, heap: SharedHeap) {
+        let _ = self.heap.set(Ok(heap));
+    }
+
     pub(crate) fn heap(&self) -> Result<SharedHeap, HeapError> {
         if let Some(known) = self.heap.get() {
             return known.clone();
@@ -229,7 +236,7 @@ impl ContextHeap {
                     Err(error) => log::warn!("the shared heap is not in mapped memory: {error}"),
                 }
             }
-            SharedHeap::with(size, working_set, Box::new(std::time::Instant::now))
+            SharedHeap::with(size, working_set, Box::new(crate::clock::Instant::now))
         };
         let heap = self.heap.get_or_init(|| {
             let heap = make()?;
@@ -257,7 +264,8 @@ pub(crate) fn heap_of(device: &DeviceShared) -> Result<SharedHeap, HeapError> {
 
 /// Bytes of the machine's memory; 8 GiB where the system cannot be asked.
 pub(super) fn system_memory() -> u64 {
-    const UNKNOWN: u64 = 8 << 30;
+    // A page gets what its browser gives it, and takes all of a heap at once: an eighth of this is 64 MiB.
+    const UNKNOWN: u64 = if cfg!(web) { 512 << 20 } else { 8 << 30 };
     #[cfg(unix)]
     {
         // SAFETY: `sysconf` only reads its argument.

@@ -3,18 +3,23 @@
 use std::collections::{HashMap, HashSet, VecDeque, hash_map::Entry};
 use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::{HeapError, HeapShared, mirror};
+use crate::clock::Instant;
 use crate::device::end::QueueEnd;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
-use crate::device::submissions::{Progress, Standing, Submissions, in_handler};
-use crate::device::wait::lock;
+use crate::device::submissions::{Progress, Standing, Submissions};
+use crate::device::wait::{self, lock};
 use crate::device::{DeviceShared, ExecutionError};
 use crate::memory::region::{AllocationId, Region};
+
+/// What does not block.
+pub(super) const AWAIT_HOST: &str =
+    "take the heap by `SharedHeap::host_async`, `.await` it, and use the access";
 
 pub(super) struct State {
     pub(super) region: Region,
@@ -141,7 +146,7 @@ impl InFlight {
     fn may_wait(&mut self, what: &'static str) -> Result<(), ExecutionError> {
         match self.is_done() {
             true => Ok(()),
-            false => self.submissions.may_wait(what),
+            false => self.submissions.may_wait(what, AWAIT_HOST),
         }
     }
 
@@ -157,7 +162,8 @@ impl InFlight {
             };
             if !device.complete_dependencies(deadline) {
                 if deadline.is_none_or(|end| Instant::now() < end) {
-                    return Err(Arc::new(in_handler("access to the heap")).into());
+                    let refused = self.submissions.refused("access to the heap", AWAIT_HOST);
+                    return Err(Arc::new(refused).into());
                 }
                 return Err(HeapError::Deadline);
             }
@@ -197,8 +203,8 @@ impl InFlight {
             match self.submissions.wait_over(batch, left) {
                 Progress::Done => {}
                 Progress::Pending => return Err(HeapError::Deadline),
-                Progress::InHandler => {
-                    let error = in_handler("access to the heap");
+                Progress::Refused => {
+                    let error = self.submissions.refused("access to the heap", AWAIT_HOST);
                     return Err(Arc::new(error).into());
                 }
                 Progress::Lost(reason) if self.is_over(batch) => lost = Some(reason),
@@ -211,6 +217,29 @@ impl InFlight {
         match lost {
             Some(reason) => Err(Arc::new(ExecutionError::DeviceLost { reason }).into()),
             None => Ok(()),
+        }
+    }
+
+    /// As [`Self::wait`] without a deadline, while the caller's thread does other things.
+    pub(super) async fn ended(&self) -> Result<(), HeapError> {
+        self.submit(None)?;
+        let device = self.device.upgrade();
+        for batch in &self.batches {
+            if batch.submission().is_some() {
+                if let Some(device) = &device {
+                    device.residents.awaited(batch);
+                }
+                wait::ended(device.as_deref(), &self.submissions, batch).await;
+            }
+        }
+        // All have ended, or the device is lost: this tells which, and does not wait.
+        self.wait(Some(Instant::now()))
+    }
+
+    /// As [`Self::settle`], for these outcomes, while the caller's thread does other things.
+    pub(super) async fn settled(&self, outcomes: &[Arc<Outcome>]) {
+        if let (Some(device), Some(last)) = (self.device.upgrade(), self.batches.back()) {
+            wait::settled(&device, last, outcomes).await;
         }
     }
 

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::imports::{Span, span};
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Recorder;
-use crate::device::submissions::{
-    Batch, ClosedBatch, Commands, Progress, Standing, Submissions, in_handler,
-};
+use crate::device::submissions::{Batch, ClosedBatch, Commands, Progress, Standing, Submissions};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, Event, capture};
 use crate::memory::MemoryError;
@@ -161,7 +159,10 @@ impl<'a> Running<'a> {
             match self.submissions.wait_over(&self.batch, None) {
                 Progress::Done => return Ok(()),
                 Progress::Lost(reason) => return Err(ExecutionError::DeviceLost { reason }),
-                Progress::InHandler => return Err(in_handler("a copy of pinned memory")),
+                Progress::Refused => {
+                    let what = "a copy of pinned memory";
+                    return Err(self.submissions.refused(what, "copy by a device buffer"));
+                }
                 // Without a deadline: looks again.
                 Progress::Pending => {}
             }

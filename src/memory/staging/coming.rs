@@ -2,15 +2,19 @@
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::pieces::Piece;
+use crate::clock::Instant;
 use crate::device::DeviceShared;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::outcome::ExecutionError;
-use crate::device::submissions::{Batch, Progress, Submissions, in_handler};
+use crate::device::submissions::{Batch, Progress, Submissions};
 use crate::memory::MemoryError;
 use crate::memory::readback::ReadError;
+
+/// What does not block.
+pub(crate) const AWAIT_READ: &str = "`.await` what `read_back` returns";
 
 /// Staging memory, given back unmapped to the device's pool on drop.
 pub(crate) struct Lent {
@@ -82,6 +86,12 @@ impl Coming {
         self.mapping.wake(waker);
     }
 
+    /// Waits until the memory is mapped, while the page goes on. The batch has ended.
+    #[cfg(web)]
+    pub(crate) async fn settled(&self) {
+        self.mapping.settled().await;
+    }
+
     /// Waits until the bytes can be read, for at most `timeout`.
     pub(crate) fn arrive(
         &self,
@@ -92,8 +102,9 @@ impl Coming {
         match submissions.wait(&self.batch, timeout) {
             Progress::Done => {}
             Progress::Pending => return Err(Missing::Deadline),
-            Progress::InHandler => {
-                return Err(Missing::InHandler(in_handler("a copy to the host")));
+            Progress::Refused => {
+                let what = "a copy to the host";
+                return Err(Missing::InHandler(submissions.refused(what, AWAIT_READ)));
             }
             Progress::Lost(reason) => return Err(Missing::Lost(reason)),
         }

@@ -30,7 +30,7 @@ mod shelf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub(crate) use self::coming::{Coming, Lent, Missing, check_submitted};
+pub(crate) use self::coming::{AWAIT_READ, Coming, Lent, Missing, check_submitted};
 pub(crate) use self::pieces::{Piece, pieces};
 
 use self::shelf::{Readiness, Shelf, size_class};

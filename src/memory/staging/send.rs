@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::{mem, slice};
 
-use super::coming::check_submitted;
+use super::coming::{AWAIT_READ, check_submitted};
 use super::pieces::{PIECE, Piece, pieces};
 use super::pump::{self, Stages};
 use crate::device::queue::Recorder;
@@ -50,7 +50,7 @@ pub(crate) fn send(
     let device = &target.buffer.device;
     if is_in_words(&target.range, target.padded) {
         // Imported before the queue is taken. A thread that serves a call of the device must not wait for the copy.
-        let pinned = (device.submissions.may_wait(what).is_ok())
+        let pinned = (device.submissions.may_wait(what, AWAIT_READ).is_ok())
             .then(|| direct::source(device, bytes))
             .flatten();
         let queue = device.queue.lock(device);

@@ -71,7 +71,7 @@ impl PersistentKernelBuilder {
             next: 0,
             missed: Missed::NONE,
             hidden: Missed::NONE,
-            called: std::time::Instant::now(),
+            called: crate::clock::Instant::now(),
         };
         let callers = Callers::new(&core, recipe);
         let thread = spawn(Runner::Live(Box::new(relay)))?;

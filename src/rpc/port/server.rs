@@ -9,12 +9,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::layout::{BEGUN, CLOSED, LINE, PREFIX, PortLayout, SEAL};
 use super::protocol::{CallStatus, Side, next};
 use super::seal::{mixed, mixed_all};
 use super::words::Words;
+use crate::clock::Instant;
 
 /// What a server does with a call.
 pub(crate) trait Dispatch {

@@ -1,11 +1,12 @@
 //! The clock, waits, random seeds, variables of the environment, and the exit status: with files and arguments what a `main()` needs.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::narrow;
 use super::status::FileStatus;
 use super::texts::LENGTH;
+use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 use crate::device::wait::lock;
 use crate::rpc::{HostServices, HostServicesBuilder};
 

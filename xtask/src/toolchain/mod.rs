@@ -156,7 +156,7 @@ impl Toolchain {
         if part == Part::Rust || self.store.has(name) {
             return Ok(());
         }
-        if part == Part::Sanitizers && !self.is_unpacked {
+        if matches!(part, Part::Sanitizers | Part::WasmLinker) && !self.is_unpacked {
             // rustup's toolchains bring these.
             return Ok(());
         }
@@ -211,6 +211,12 @@ impl Toolchain {
     /// The folder of what was unpacked, laid out like the root of a system.
     pub fn root(&self) -> PathBuf {
         self.store.root()
+    }
+
+    /// The linker of WebAssembly that [`Part::WasmLinker`] brings; `None` where rustc has one of its own.
+    pub fn wasm_linker(&self) -> Option<PathBuf> {
+        let program = format!("usr/bin/wasm-ld-{}", self.llvm);
+        self.is_unpacked.then(|| self.store.root().join(program))
     }
 
     /// The target that the compiler itself runs on.

@@ -22,6 +22,10 @@ pub enum Part {
     Qemu,
     /// The run-time libraries of LLVM's sanitizers.
     Sanitizers,
+    /// The linker of WebAssembly.
+    WasmLinker,
+    /// A browser with WebGPU.
+    Chromium,
 }
 
 impl Part {
@@ -35,6 +39,8 @@ impl Part {
             Self::Wine => "wine",
             Self::Qemu => "qemu",
             Self::Sanitizers => "sanitizers",
+            Self::WasmLinker => "wasm-linker",
+            Self::Chromium => "chromium",
         }
     }
 
@@ -48,6 +54,8 @@ impl Part {
             Self::Wine => &["wine64"],
             Self::Qemu => &["qemu-user-static"],
             Self::Sanitizers => return vec![format!("libclang-rt-{llvm}-dev")],
+            Self::WasmLinker => return vec![format!("lld-{llvm}")],
+            Self::Chromium => &["chromium"],
         };
         names.iter().map(|&name| name.to_owned()).collect()
     }
@@ -56,7 +64,8 @@ impl Part {
     pub fn program(self) -> Option<(&'static str, &'static str)> {
         match self {
             // A toolchain without the sources is in nearly every PATH.
-            Self::Rust | Self::Sanitizers => None,
+            Self::Rust | Self::Sanitizers | Self::WasmLinker => None,
+            Self::Chromium => Some(("chromium", "chromium")),
             Self::WindowsImports => {
                 Some(("x86_64-w64-mingw32-dlltool", "binutils-mingw-w64-x86-64"))
             }
@@ -99,7 +108,9 @@ impl Part {
                 }
                 Ok(())
             }
-            Self::Rust | Self::WindowsImports | Self::Qemu => Ok(()),
+            Self::Rust | Self::WindowsImports | Self::Qemu | Self::WasmLinker | Self::Chromium => {
+                Ok(())
+            }
         }
     }
 }
@@ -144,6 +155,7 @@ mod tests {
     #[test]
     fn sanitizers_are_of_the_compilers_llvm() {
         assert_eq!(Part::Sanitizers.packages(22), ["libclang-rt-22-dev"]);
+        assert_eq!(Part::WasmLinker.packages(22), ["lld-22"]);
         assert!(Part::Rust.packages(22).contains(&"rust-web-src".to_owned()));
     }
 

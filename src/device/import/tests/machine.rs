@@ -72,7 +72,8 @@ pub(super) fn descriptor(adapter: &wgpu::Adapter) -> wgpu::DeviceDescriptor<'sta
 
 impl Port {
     pub(super) fn open(adapter: &wgpu::Adapter) -> Self {
-        let (device, queue) = request_device(adapter, &descriptor(adapter), true).unwrap();
+        let (device, queue) =
+            pollster::block_on(request_device(adapter, &descriptor(adapter), true)).unwrap();
         let add = pipeline(
             &device,
             "@group(0) @binding(0) var<storage, read_write> words: array<u32>;

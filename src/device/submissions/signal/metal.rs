@@ -1,7 +1,7 @@
 //! Metal: a shared event beside wgpu's own.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use objc2_metal::MTLSharedEvent as _;
 use wgpu::hal;
@@ -9,6 +9,7 @@ use wgpu::hal::api::Metal;
 use wgpu::hal::metal::{Device, Fence, Queue};
 
 use super::fence::SignalApi;
+use crate::clock::Instant;
 use crate::device::submissions::waiting::Pace;
 
 impl SignalApi for Metal {

@@ -7,15 +7,18 @@ mod growth;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ranges::push;
 use super::search::{Mode, Search, grid, lists, random_keys};
 use super::{PAGE, PageSet};
 use crate::device::end::QueueEnd;
 use crate::device::mapping::{Mapped, Mapping};
-use crate::device::submissions::{ClosedBatch, Progress, Submissions, in_handler};
+use crate::device::submissions::{ClosedBatch, Progress, Submissions};
+use crate::device::wait::{Patience, ended};
 use crate::device::{DeviceShared, ExecutionError, capture};
 use crate::memory::buffers::End;
+use crate::memory::heap::state::AWAIT_HOST;
 use crate::memory::heap::{HeapError, segment_bytes};
 use crate::memory::staging::{self, Downloads};
 
@@ -222,7 +225,11 @@ impl MirrorBuffers {
 
     /// The pages below byte `end` changed by kernels and unknown to [`Self::forget_changes`], as runs, and the bytes moved for finding
     /// them. Recorded commands have to be submitted before.
-    pub(super) fn changes(&mut self, end: u64) -> Result<(Vec<Range<u64>>, u64), HeapError> {
+    pub(super) async fn changes(
+        &mut self,
+        end: u64,
+        patience: &Patience,
+    ) -> Result<(Vec<Range<u64>>, u64), HeapError> {
         let total: u64 = self.parts.iter().map(|part| part.changed.size()).sum();
         let forget = std::mem::take(&mut self.heard);
         let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
@@ -253,7 +260,7 @@ impl MirrorBuffers {
             }
         };
         let mut runs = Vec::new();
-        self.fetch(total, record, |bytes| {
+        self.fetch(total, patience, record, |bytes| {
             let mut at = 0;
             for (index, part) in self.parts.iter().enumerate() {
                 let base = index as u64 * self.step;
@@ -274,15 +281,17 @@ impl MirrorBuffers {
                     }
                 }
             }
-        })?;
+        })
+        .await?;
         Ok((runs, total))
     }
 
     /// Reads the given pages, [`FEW`](super::down::FEW) at most, as [`Self::read`] does, and takes note of them as they are. The
     /// answer are the runs.
-    pub(super) fn fetch_pages(
+    pub(super) async fn fetch_pages(
         &self,
         pages: &PageSet,
+        patience: &Patience,
         mut sink: impl FnMut(u64, &[u8]),
     ) -> Result<Vec<Range<u64>>, HeapError> {
         let (mut numbers, mut runs) = (Vec::new(), Vec::new());
@@ -304,14 +313,15 @@ impl MirrorBuffers {
             self.copy_out(encoder, &runs, staging);
             self.search_lists(encoder, &lists, Mode::Learn, (&self.search.asked, 0));
         };
-        self.fetch(runs.iter().map(len).sum(), record, |bytes| {
+        self.fetch(runs.iter().map(len).sum(), patience, record, |bytes| {
             let mut rest = bytes;
             for run in &runs {
                 let (now, later) = rest.split_at(len(run) as usize);
                 sink(run.start, now);
                 rest = later;
             }
-        })?;
+        })
+        .await?;
         Ok(runs)
     }
 
@@ -334,9 +344,10 @@ impl MirrorBuffers {
     }
 
     /// Reads `runs`; `sink` gets each offset with the bytes from there on, possibly in several pieces.
-    pub(super) fn read(
+    pub(super) async fn read(
         &self,
         runs: &[Range<u64>],
+        patience: &Patience,
         mut sink: impl FnMut(u64, &[u8]),
     ) -> Result<(), HeapError> {
         let mut pieces: Vec<Range<u64>> = Vec::new();
@@ -363,26 +374,32 @@ impl MirrorBuffers {
             let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
                 self.copy_out(encoder, now, staging);
             };
-            self.fetch(now.iter().map(len).sum(), record, |bytes| {
+            self.fetch(now.iter().map(len).sum(), patience, record, |bytes| {
                 let mut rest = bytes;
                 for piece in now {
                     let (piece_bytes, later) = rest.split_at(len(piece) as usize);
                     sink(piece.start, piece_bytes);
                     rest = later;
                 }
-            })?;
+            })
+            .await?;
         }
         Ok(())
     }
 
     /// Submits commands with `bytes` bytes of results in a mappable buffer, waits, and shows the bytes.
-    fn fetch(
+    async fn fetch(
         &self,
         bytes: u64,
+        patience: &Patience,
         record: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
         show: impl FnOnce(&[u8]),
     ) -> Result<(), HeapError> {
-        self.submissions.may_wait(FETCH).map_err(Arc::new)?;
+        match patience {
+            Patience::Blocks => self.submissions.may_wait(FETCH, AWAIT_HOST),
+            Patience::Awaits(_) => self.submissions.may_submit(FETCH),
+        }
+        .map_err(Arc::new)?;
         let ((staging, commands), error) = capture(&self.raw, || {
             let staging = self.downloads.take(&self.raw, bytes, bytes).0;
             let mut encoder = self
@@ -404,10 +421,19 @@ impl MirrorBuffers {
             }
         }
         let mapping = Mapping::begin(&self.raw, &staging, 0..bytes);
-        match self.submissions.wait(&batch, None) {
+        let left = match patience {
+            Patience::Blocks => None,
+            Patience::Awaits(device) => {
+                ended(device.as_deref(), &self.submissions, &batch).await;
+                #[cfg(web)]
+                mapping.settled().await;
+                Some(Duration::ZERO)
+            }
+        };
+        match self.submissions.wait(&batch, left) {
             Progress::Lost(reason) => return Err(lost(reason)),
-            Progress::InHandler => {
-                return Err(Arc::new(in_handler(FETCH)).into());
+            Progress::Refused => {
+                return Err(Arc::new(self.submissions.refused(FETCH, AWAIT_HOST)).into());
             }
             Progress::Done | Progress::Pending => {}
         }

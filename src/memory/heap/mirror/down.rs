@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Mirror, PAGE, PageSet, Shadow, Table, word_range};
-use crate::device::wait::lock;
+use crate::device::wait::{Patience, lock};
 use crate::memory::heap::{HeapError, HeapShared};
 
 /// So many pages that may have changed are fetched without a search.
@@ -18,7 +18,11 @@ struct Moved {
 
 impl HeapShared {
     /// Brings down the changes of the device whose turn it was, once its launches are done.
-    pub(super) fn bring_down(&self, table: &mut Table) -> Result<(), HeapError> {
+    pub(super) async fn bring_down(
+        &self,
+        table: &mut Table,
+        patience: Patience,
+    ) -> Result<(), HeapError> {
         let Some(id) = table.ahead else {
             return Ok(());
         };
@@ -27,7 +31,7 @@ impl HeapShared {
             table.written = PageSet::default();
             return Ok(());
         };
-        match self.download(id, mirror, &table.written) {
+        match self.download(id, mirror, &table.written, &patience).await {
             Ok(moved) => {
                 self.mirrors.count(|statistics| {
                     statistics.downloaded += moved.downloaded;
@@ -57,11 +61,12 @@ impl HeapShared {
         }
     }
 
-    fn download(
+    async fn download(
         &self,
         id: u64,
         mirror: &mut Mirror,
         written: &PageSet,
+        patience: &Patience,
     ) -> Result<Moved, HeapError> {
         let mut moved = Moved::default();
         let mut runs = Vec::new();
@@ -79,7 +84,7 @@ impl HeapShared {
             };
             match written.count() {
                 Some(count) if count <= FEW => {
-                    runs = buffers.fetch_pages(written, &mut sink)?;
+                    runs = buffers.fetch_pages(written, patience, &mut sink).await?;
                 }
                 _ => {
                     let last = lock(&self.state).region.last();
@@ -90,8 +95,8 @@ impl HeapShared {
                         false => last.map_or(0, |last| last.end().next_multiple_of(PAGE)),
                     };
                     let travelled;
-                    (runs, travelled) = buffers.changes(end)?;
-                    buffers.read(&runs, &mut sink)?;
+                    (runs, travelled) = buffers.changes(end, patience).await?;
+                    buffers.read(&runs, patience, &mut sink).await?;
                     moved.downloaded += travelled;
                     moved.searched = buffers.covered.min(end);
                 }

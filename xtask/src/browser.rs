@@ -1,0 +1,271 @@
+//! A browser without a window, steered by the DevTools protocol of Chromium over a pipe: `--remote-debugging-pipe` reads
+//! commands from file descriptor 3 and writes answers to 4, each a JSON value with a zero byte behind it. No port is open, and
+//! no library is needed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::process;
+
+/// The names under which distributions have Chromium.
+const NAMES: [&str; 5] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+];
+
+/// How long an answer may take that needs nothing of the page.
+const SOON: Duration = Duration::from_secs(60);
+
+/// The browser's program in `PATH`.
+pub fn find() -> Option<&'static str> {
+    NAMES.into_iter().find(|name| process::in_path(name))
+}
+
+/// A running browser with one page. Dropping it ends it.
+pub struct Browser {
+    child: Child,
+    commands: ChildStdin,
+    answers: Receiver<Value>,
+    session: Option<String>,
+    next: u64,
+    /// The page and its scripts are there.
+    is_loaded: bool,
+    /// What the page has said on its console.
+    said: Vec<String>,
+}
+
+impl Browser {
+    /// Starts a browser with a profile of its own, and a page of this size. `switches` are those of the browser.
+    pub fn start(
+        mut command: Command,
+        switches: &[&str],
+        profile: &Path,
+        (width, height): (u32, u32),
+    ) -> Result<Self, Error> {
+        command
+            .args([
+                "--headless=new",
+                "--remote-debugging-pipe",
+                "--no-first-run",
+                "--disable-extensions",
+                "--disable-background-networking",
+                "--disable-dev-shm-usage",
+            ])
+            .args(switches)
+            .arg(format!("--user-data-dir={}", profile.display()));
+        // A child has only three pipes here; the shell gives two of them the numbers that the browser wants.
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null"#, "sh"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let spawned = shell.spawn();
+        let mut child = spawned.map_err(|source| process::spawn_error(&command, source))?;
+        let (Some(commands), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(broken("it has no pipes"));
+        };
+        let (tell, answers) = channel();
+        thread::spawn(move || {
+            for message in BufReader::new(out).split(0) {
+                let value = message.ok().map(|bytes| serde_json::from_slice(&bytes));
+                let Some(Ok(value)) = value else { return };
+                if tell.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut browser = Self {
+            child,
+            commands,
+            answers,
+            session: None,
+            next: 0,
+            is_loaded: false,
+            said: Vec::new(),
+        };
+        let page = browser.ask("Target.createTarget", json!({ "url": "about:blank" }))?;
+        let attach = json!({ "targetId": page["targetId"], "flatten": true });
+        let session = browser.ask("Target.attachToTarget", attach)?;
+        browser.session = session["sessionId"].as_str().map(str::to_owned);
+        browser.ask("Page.enable", json!({}))?;
+        browser.ask("Runtime.enable", json!({}))?;
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        browser.ask("Emulation.setDeviceMetricsOverride", size)?;
+        Ok(browser)
+    }
+
+    /// Goes to a page.
+    pub fn open(&mut self, url: &str) -> Result<(), Error> {
+        self.is_loaded = false;
+        let answer = self.ask("Page.navigate", json!({ "url": url }))?;
+        if let Some(error) = answer["errorText"].as_str() {
+            return Err(broken(&format!("it cannot open {url}: {error}")));
+        }
+        let deadline = Instant::now() + SOON;
+        while !self.is_loaded {
+            let event = self.next_message(deadline, "Page.navigate")?;
+            self.note(&event);
+        }
+        Ok(())
+    }
+
+    /// The value of an expression on the page, once its promise is settled.
+    pub fn value_of(&mut self, expression: &str, within: Duration) -> Result<Value, Error> {
+        let question =
+            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let answer = self.ask_within("Runtime.evaluate", question, within)?;
+        match answer["exceptionDetails"]["text"].as_str() {
+            Some(text) => Err(broken(&format!("`{expression}` failed: {text}"))),
+            None => Ok(answer["result"]["value"].clone()),
+        }
+    }
+
+    /// A picture of the page, as a PNG file.
+    pub fn screenshot(&mut self) -> Result<Vec<u8>, Error> {
+        let answer = self.ask("Page.captureScreenshot", json!({ "format": "png" }))?;
+        let data = answer["data"].as_str().and_then(from_base64);
+        data.ok_or_else(|| broken("its picture is not in base64"))
+    }
+
+    /// What the page has said on its console so far.
+    pub fn said(&self) -> &[String] {
+        &self.said
+    }
+
+    fn ask(&mut self, method: &str, parameters: Value) -> Result<Value, Error> {
+        self.ask_within(method, parameters, SOON)
+    }
+
+    fn ask_within(
+        &mut self,
+        method: &str,
+        parameters: Value,
+        within: Duration,
+    ) -> Result<Value, Error> {
+        self.next += 1;
+        let id = self.next;
+        let mut message = json!({ "id": id, "method": method, "params": parameters });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        let sent = write!(self.commands, "{message}\0").and_then(|()| self.commands.flush());
+        sent.map_err(|error| broken(&format!("it takes no commands: {error}")))?;
+        let deadline = Instant::now() + within;
+        loop {
+            let answer = self.next_message(deadline, method)?;
+            if answer["id"] == json!(id) {
+                return match answer["error"]["message"].as_str() {
+                    Some(error) => Err(broken(&format!("{method}: {error}"))),
+                    None => Ok(answer["result"].clone()),
+                };
+            }
+            self.note(&answer);
+        }
+    }
+
+    /// The next answer or event, of which somebody waits for `method`.
+    fn next_message(&self, deadline: Instant, method: &str) -> Result<Value, Error> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.answers.recv_timeout(left) {
+            Ok(message) => Ok(message),
+            Err(RecvTimeoutError::Timeout) => {
+                let said = self.said.join("\n");
+                Err(broken(&format!(
+                    "no answer to {method} in time; the page said:\n{said}"
+                )))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(broken("it has ended")),
+        }
+    }
+
+    /// Keeps what the page says.
+    fn note(&mut self, event: &Value) {
+        let parameters = &event["params"];
+        match event["method"].as_str() {
+            Some("Page.loadEventFired") => self.is_loaded = true,
+            Some("Runtime.consoleAPICalled") => {
+                let args = parameters["args"].as_array().into_iter().flatten();
+                let texts = args.map(|arg| match &arg["value"] {
+                    Value::String(text) => text.clone(),
+                    Value::Null => arg["description"].as_str().unwrap_or_default().to_owned(),
+                    other => other.to_string(),
+                });
+                self.said.push(texts.collect::<Vec<_>>().join(" "));
+            }
+            Some("Runtime.exceptionThrown") => {
+                let details = &parameters["exceptionDetails"];
+                let text = details["exception"]["description"].as_str();
+                self.said
+                    .push(text.unwrap_or("an exception without words").to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Its other processes end with it.
+        let _ = self.ask_within("Browser.close", json!({}), Duration::from_secs(5));
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn broken(why: &str) -> Error {
+    Error::Browser {
+        why: why.to_owned(),
+    }
+}
+
+/// The bytes of a text in base64.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| match c {
+        b'A'..=b'Z' => Some(c - b'A'),
+        b'a'..=b'z' => Some(c - b'a' + 26),
+        b'0'..=b'9' => Some(c - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let digits = text.trim_end_matches('=').bytes().map(digit);
+    let digits: Vec<u8> = digits.collect::<Option<_>>()?;
+    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
+    for four in digits.chunks(4) {
+        let word = (0..4).fold(0u32, |word, at| {
+            word << 6 | u32::from(four.get(at).copied().unwrap_or(0))
+        });
+        bytes.extend_from_slice(&word.to_be_bytes()[1..four.len()]);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_every_length() {
+        assert_eq!(from_base64("").unwrap(), b"");
+        assert_eq!(from_base64("Zg==").unwrap(), b"f");
+        assert_eq!(from_base64("Zm8=").unwrap(), b"fo");
+        assert_eq!(from_base64("Zm9v").unwrap(), b"foo");
+        assert_eq!(from_base64("+/8A").unwrap(), [0xfb, 0xff, 0]);
+        assert_eq!(from_base64("Z*=="), None);
+    }
+}
