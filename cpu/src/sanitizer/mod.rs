@@ -56,6 +56,7 @@ mod clocks;
 mod finding;
 mod ledger;
 mod monitor;
+mod report;
 mod shadow;
 mod site;
 

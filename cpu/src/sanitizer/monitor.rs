@@ -12,9 +12,8 @@ use std::{
 };
 
 use super::{
-    Access, Accessed, Checks, Finding, FindingKind, Invocation, Ledger, Memory, Side, Site, Space,
-    TextPlace, What,
-    barriers::{Round, Shown},
+    Access, Accessed, Checks, Finding, FindingKind, Ledger, Memory, Site, Space, TextPlace, What,
+    barriers::Round,
     clocks::{Clock, Published},
     ledger::Text,
     shadow::{Record, Shadow},
@@ -23,7 +22,7 @@ use super::{
 use crate::compile::abi::BoundResource;
 
 /// Different findings of a dispatch that are kept. A kernel that is wrong at so many places is wrong.
-const KEPT: usize = 64;
+pub(super) const KEPT: usize = 64;
 
 /// What a monitor is told of its dispatch.
 pub(crate) struct Watched {
@@ -40,37 +39,39 @@ pub(crate) struct Watched {
 }
 
 /// The monitor of a dispatch.
+///
+/// What it makes of what it sees is in [`report`](super::report).
 pub(crate) struct Monitor {
-    watched: Watched,
+    pub(super) watched: Watched,
     state: Mutex<State>,
 }
 
-struct State {
+pub(super) struct State {
     buffers: Shadow,
     published: Published,
     groups: HashMap<[u32; 3], Group>,
     /// Ids by number
-    ids: Vec<[u32; 3]>,
-    found: Vec<(Key, Finding)>,
+    pub(super) ids: Vec<[u32; 3]>,
+    pub(super) found: Vec<(Key, Finding)>,
     /// Different findings beyond those that are kept
-    dropped: u64,
+    pub(super) dropped: u64,
     /// Executions, by site
     counts: Vec<u64>,
 }
 
 /// What makes findings of a dispatch the same: the nature, the site, and the other site of a race.
-type Key = (std::mem::Discriminant<FindingKind>, u32, u32);
+pub(super) type Key = (std::mem::Discriminant<FindingKind>, u32, u32);
 
 /// A work-group that runs.
-struct Group {
-    number: u32,
+pub(super) struct Group {
+    pub(super) number: u32,
     memory: Shadow,
     round: Round,
     /// Barriers that order work-group memory
-    interval: u32,
+    pub(super) interval: u32,
     /// Barriers that order storage
-    storage_interval: u32,
-    clock: Clock,
+    pub(super) storage_interval: u32,
+    pub(super) clock: Clock,
     /// Written words of variables, by slot and invocation
     written: HashMap<(u32, u32), Vec<bool>>,
 }
@@ -128,10 +129,10 @@ impl Accessed {
 
 /// Who makes a call.
 #[derive(Clone, Copy)]
-struct Caller {
-    group: [u32; 3],
-    invocation: u32,
-    site: u32,
+pub(super) struct Caller {
+    pub(super) group: [u32; 3],
+    pub(super) invocation: u32,
+    pub(super) site: u32,
 }
 
 impl Monitor {
@@ -393,143 +394,10 @@ impl Monitor {
             _ => None,
         }
     }
-
-    fn out_of_bounds(&self, state: &mut State, caller: Caller, what: (Access, u32, u32)) {
-        if !self.watched.checks.is_some_and(|checks| checks.bounds) {
-            return;
-        }
-        let (access, index, length) = what;
-        let kind = FindingKind::OutOfBounds {
-            access,
-            index,
-            length,
-        };
-        self.find(state, caller, u32::MAX, kind);
-    }
-
-    fn race(
-        &self,
-        state: &mut State,
-        caller: Caller,
-        accessed: &Accessed,
-        at: u64,
-        record: Record,
-    ) {
-        let Some(other) = self.watched.sites.get(record.site() as usize) else {
-            return;
-        };
-        let What::Access(other_accessed) = &other.what else {
-            return;
-        };
-        let Some(&group) = state.ids.get(record.group as usize) else {
-            return;
-        };
-        let kind = FindingKind::Race {
-            access: accessed.access,
-            offset: at - u64::from(accessed.start),
-            other: Side {
-                invocation: self.invocation(group, record.invocation),
-                access: other_accessed.access,
-                place: self.place(other),
-            },
-        };
-        self.find(state, caller, record.site(), kind);
-    }
-
-    /// What an event at a barrier has shown.
-    fn shown(&self, state: &mut State, caller: Caller, shown: Shown) {
-        let sites = &self.watched.sites;
-        if let Some(((site, invocation), (other_site, other))) = shown.apart
-            && self.watched.checks.is_some_and(|checks| checks.barriers)
-        {
-            let other_place = other_site.and_then(|site| sites.get(site as usize));
-            let kind = FindingKind::BarrierApart {
-                other: self.invocation(caller.group, other),
-                other_place: other_place.map(|site| self.place(site)),
-            };
-            let waiting = Caller {
-                group: caller.group,
-                invocation,
-                site,
-            };
-            self.find(state, waiting, other_site.unwrap_or(u32::MAX), kind);
-        }
-        let passed = shown.passed.and_then(|site| sites.get(site as usize));
-        if let Some(What::Barrier { workgroup, storage }) = passed.map(|site| &site.what) {
-            let group = state.group(caller.group);
-            group.interval += u32::from(*workgroup);
-            if *storage {
-                group.clock.barrier(group.number, group.storage_interval);
-                group.storage_interval += 1;
-            }
-        }
-    }
-
-    /// Keeps a finding, or counts it if it is known.
-    fn find(&self, state: &mut State, caller: Caller, other_site: u32, kind: FindingKind) {
-        let key = (std::mem::discriminant(&kind), caller.site, other_site);
-        if let Some((_, known)) = state.found.iter_mut().find(|(other, _)| *other == key) {
-            known.occurrences += 1;
-            return;
-        }
-        let Some(site) = self.watched.sites.get(caller.site as usize) else {
-            return;
-        };
-        if state.found.len() >= KEPT {
-            state.dropped += 1;
-            return;
-        }
-        let (space, variable) = match &site.what {
-            What::Access(accessed) => (accessed.space, accessed.variable.as_deref()),
-            What::Index { .. } => (Space::Value, None),
-            _ => (Space::Control, None),
-        };
-        let finding = Finding {
-            kernel: self.watched.kernel.clone(),
-            kind,
-            space,
-            variable: variable.map(str::to_owned),
-            invocation: self.invocation(caller.group, caller.invocation),
-            place: self.place(site),
-            occurrences: 1,
-            marker: self.watched.marker.clone(),
-        };
-        state.found.push((key, finding));
-    }
-
-    fn invocation(&self, group: [u32; 3], index: u32) -> Invocation {
-        let [x, y, _] = self.watched.workgroup_size;
-        let (x, y) = (x.max(1), y.max(1));
-        let local = [index % x, index / x % y, index / x / y];
-        let size = self.watched.workgroup_size;
-        Invocation {
-            global: std::array::from_fn(|axis| {
-                group[axis]
-                    .wrapping_mul(size[axis])
-                    .wrapping_add(local[axis])
-            }),
-            local,
-            group,
-        }
-    }
-
-    fn place(&self, site: &Site) -> TextPlace {
-        let mut place = TextPlace {
-            function: site.function.clone(),
-            file: None,
-            span: site.span.clone(),
-            line: None,
-        };
-        if let Some(text) = &self.watched.text {
-            place.line = place.line_in(&text.text);
-            place.file = Some(text.file.clone());
-        }
-        place
-    }
 }
 
 impl State {
-    fn group(&mut self, id: [u32; 3]) -> &mut Group {
+    pub(super) fn group(&mut self, id: [u32; 3]) -> &mut Group {
         group_of(&mut self.groups, &mut self.ids, id)
     }
 }
