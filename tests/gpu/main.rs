@@ -102,6 +102,7 @@ mod staging_memory;
 mod stress;
 mod system;
 mod system_faults;
+mod system_kinds;
 mod system_paging;
 mod table;
 mod threads;
@@ -231,6 +232,7 @@ fn main() -> std::process::ExitCode {
         stress::CASES,
         system::CASES,
         system_faults::CASES,
+        system_kinds::CASES,
         system_paging::CASES,
         table::CASES,
         threads::CASES,

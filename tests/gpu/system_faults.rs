@@ -8,7 +8,8 @@ use tombolo::{DeviceBuffer, Kernel, Ptr};
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::system::{NODE, boxes, kernel, mapped};
+use crate::system::{NODE, boxes, kernel};
+use crate::system_kinds::mapped;
 
 cases![
     addresses_that_are_not_lent_fail_with_their_place,

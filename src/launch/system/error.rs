@@ -7,7 +7,8 @@ use crate::error_text::debug_by_text;
 use crate::launch::LaunchError;
 use crate::memory::{MemoryError, ReadError};
 
-/// Why a launch with lent memory failed. What is lent has not changed then, unless the variant says so.
+/// Why a launch with lent memory failed. What is lent has not changed then, unless the variant says so, or the memory is
+/// used in place.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {

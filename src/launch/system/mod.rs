@@ -12,6 +12,9 @@
 //!    such, it is repeated once more as in 1, and fails.
 //! 4. Frames say whether they have been written. These are read, compared with what they held, and words that differ are
 //!    written to the host's memory. A launch that fails has changed none of it.
+//!
+//! On the embedded adapter borrowed pages are used where they are (`src/memory/system/in_place.rs`): one launch, nothing to
+//! fetch and to write back for them; and a launch that fails has written there what it has written.
 
 // A launch in place looks at the window's own pages before and after kernels do.
 #![allow(unsafe_code)]
@@ -72,7 +75,8 @@ impl Launch {
     ///
     /// Where all that is lent fits into the pool ([`SystemMemory::set_pool_bytes`]) there is one launch. Otherwise the launch
     /// is repeated until no page is missing, and has no effects of the attempts in between; atomic operations work within
-    /// one launch. Words that the kernel does not change stay as the host has them.
+    /// one launch. Words that the kernel does not change stay as the host has them. Memory that is used in place
+    /// ([`SystemMemory::set_in_place`]) needs no room, and is changed while the kernel runs.
     ///
     /// # Errors
     /// [`SystemError::Launch`] for everything that [`Launch::submit`] refuses; [`SystemError::Wait`] with

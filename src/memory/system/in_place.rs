@@ -1,10 +1,12 @@
 //! Lent memory used in place, on a device that is the host's own processor: the embedded adapter.
 //!
-//! *How it works.* A buffer is a range of the host's address space there, and a binding may be as long as one likes. So the
-//! pool is a *window* of the address space: pages of the host's own are frames where they are, and nothing is copied.
+//! *How it works.* A buffer is a range of the host's address space there, whoever has made the memory. So the pool is a
+//! *window* of the address space: pages of the host's own are frames where they are, and nothing is copied.
 //!
-//!     window   | pages of ours | … | lent | not lent, or not there | lent | …   4 GiB at most
-//!              ^ word 0
+//! ```text
+//! window   | pages of ours | … | lent | not lent, or not there | lent | …   4 GiB at most
+//!          ^ word 0
+//! ```
 //!
 //! - Kernels reach words of the window that the table names, and no other: those of lent memory, with the rights that were
 //!   lent, and the pages in front, for accesses that fail and for pages that do not lie in the window. What else lies there

@@ -1,10 +1,12 @@
 //! The table by which kernels find pages in frames, as `shaders/system.wgsl` reads it.
 //!
-//!     row 0       solid span: first page (low, high), pages; shift of the hashes
-//!     row 1       both multipliers, first row of the slots, room for faults
-//!     row 2       first word of the list of faults; of the solid span: first word, rights
-//!     slots       a power of two of rows: pages elsewhere, each at one of two places
-//!     masks       sixteen rows for each page lent in parts: a bit for each word to read, and for each to write
+//! ```text
+//! row 0       solid span: first page (low, high), pages; shift of the hashes
+//! row 1       both multipliers, first row of the slots, room for faults
+//! row 2       first word of the list of faults; of the solid span: first word, rights
+//! slots       a power of two of rows: pages elsewhere, each at one of two places
+//! masks       sixteen rows for each page lent in parts: a bit for each word to read, and for each to write
+//! ```
 //!
 //! The *solid span* is the longest run of whole pages with the same rights in neighbouring frames, as all but the ends of a
 //! slice or a mapped file is: it needs no rows, and an address there is translated without a look into the table. Other
